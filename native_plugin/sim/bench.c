@@ -11,66 +11,65 @@
 
 #include "debug.h"
 #include "real.h"
+#include "text.h"
 
-/* What a size on the command line becomes: elements sent, received and passed to the call. */
+/* What a size on the command line becomes: elements sent, received and passed to the call; and
+ * bytes as they are printed. */
 struct counts {
-    size_t send, receive, parameter;
+    size_t send, receive, parameter, bytes;
 };
 
-static struct counts counts_of(const struct bench *bench, size_t bytes, int dtype)
+static struct counts counts_of(const struct bench *bench, size_t bytes)
 {
-    size_t width = (size_t)dtype_bytes[dtype], count = bytes / width;
+    size_t width = (size_t)dtype_bytes[bench->options.dtype], count = bytes / width;
     size_t n = (size_t)bench->comms[0].n_ranks;
     /* rccl-tests of 2024 rounds a rank's share down to 4 elements, newer ones to 16 bytes. */
     bool fine = is_new(bench->options.family);
     size_t align = fine ? (width < 16 ? 16 / width : 1) : 4;
     size_t share = fine ? count / n / align * align : count / (align * n) * align;
+    struct counts c = {count, count, count, 0};
     switch (bench->collective) {
     case COLL_ALL_GATHER:
     case COLL_HYPERCUBE:
-        return (struct counts){share, share * n, share};
+        c = (struct counts){share, share * n, share, 0};
+        break;
     case COLL_REDUCE_SCATTER:
-        return (struct counts){share * n, share, share};
+        c = (struct counts){share * n, share, share, 0};
+        break;
     case COLL_ALLTOALL:
-        return (struct counts){count / n * n, count / n * n, count / n};
     case COLL_ALLTOALLV:
-        if (count < n * n / 2)
-            return (struct counts){0, 0, 0};
-        return (struct counts){count / n * n, count / n * n, count / n};
+        c = (struct counts){count / n * n, count / n * n, count / n, 0};
+        if (bench->collective == COLL_ALLTOALLV && count < n * n / 2)
+            c = (struct counts){0};
+        break;
     case COLL_GATHER:
-        return (struct counts){count / n, count / n * n, count / n};
+        c = (struct counts){count / n, count / n * n, count / n, 0};
+        break;
     case COLL_SCATTER:
-        return (struct counts){count / n * n, count / n, count / n};
+        c = (struct counts){count / n * n, count / n, count / n, 0};
+        break;
     default:
-        return (struct counts){count, count, count};
+        break;
     }
+    c.bytes = (c.send > c.receive ? c.send : c.receive) * width;
+    return c;
 }
 
-static size_t printed_size(struct counts counts, int dtype)
-{
-    size_t most = counts.send > counts.receive ? counts.send : counts.receive;
-    return most * (size_t)dtype_bytes[dtype];
-}
-
-static struct call call_of(const struct bench *bench, struct counts counts, const struct row *row,
-                           int dtype, int op, int in_place)
+/* With -m the calls of a group are one question about their sum. */
+static struct call call_of(const struct bench *bench, struct counts counts, int in_place, int group)
 {
     const struct options *o = &bench->options;
-    size_t group = o->agg_iters > 1 ? (size_t)o->agg_iters : 1;
-    struct call call = {
+    return (struct call){
         .collective = bench->collective,
-        .dtype = dtype,
-        .op = op,
+        .dtype = o->dtype,
+        .op = o->op,
         .in_place = in_place,
-        .n_bytes = row->size * group,
-        .count_bytes = counts.parameter * (size_t)dtype_bytes[dtype],
-        .aggregated = (int)group,
-        .grouped = group > 1 || o->n_gpus > 1,
+        .n_bytes = counts.bytes * (size_t)group,
+        .count_bytes = counts.parameter * (size_t)dtype_bytes[o->dtype],
+        .aggregated = group,
         .graph = o->graph > 0,
         .registered = o->registered,
-        .many_per_process = bench->ranks_per_proc > 1,
     };
-    return call;
 }
 
 static void bandwidth(const struct bench *bench, size_t size, struct half *half)
@@ -112,55 +111,38 @@ static void tell_truth(const struct bench *bench, const struct call *call,
                        const struct decision *decision)
 {
     const struct comm *comm = &bench->comms[0];
-    const char *path = getenv("RCCLTUNE_SIM_TRUTH");
     struct situation s = comm_situation(comm, call, decision);
-    if (path == NULL || *path == '\0' || bench->first_rank != 0 || call->n_bytes == 0 ||
-        comm->n_ranks == 1)
+    if (bench->first_rank != 0 || call->n_bytes == 0 || comm->n_ranks == 1)
         return;
-    FILE *file = fopen(path, "a");
+    FILE *file = env_append("RCCLTUNE_SIM_TRUTH");
     if (file == NULL)
-        sim_fail("cannot write to %s", path);
-    bool tuned = decision->path == PATH_TUNED;
-    fprintf(file, "%s %zu %s %s %s%s%s %d %d %s %.17g %.17g\n", collective_names[call->collective],
+        return;
+    fprintf(file, "%s %zu %s %s %s %d %d %s %.17g %.17g\n", collective_names[call->collective],
             call->n_bytes, call->in_place ? "in" : "out", dtype_names[call->dtype],
-            tuned ? algorithm_names[decision->algorithm] : bench->node.path_names[decision->path],
-            tuned ? "/" : "", tuned ? protocol_names[decision->protocol] : "", decision->cap,
-            comm->n_ranks, place_names[comm->placement], true_time(&bench->node, &s, NULL),
-            bench->true_us);
+            decision_name(&bench->node, decision), decision->cap, comm->n_ranks,
+            place_names[comm->placement], true_time(&bench->node, &s), bench->true_us);
     fclose(file);
 }
 
-static void bench_time(struct bench *bench, const struct row *row, struct counts counts, int dtype,
-                       int op, int in_place)
+static void bench_time(struct bench *bench, struct counts counts, int in_place)
 {
     const struct options *o = &bench->options;
-    struct block block = {.call = call_of(bench, counts, row, dtype, op, in_place)};
-    struct decision decision;
-    /* With -m the calls of a group are one question about their sum; the check and the warm-up
-     * call are alone. */
-    struct call single = block.call;
-    single.n_bytes = row->size;
-    single.aggregated = 1;
-    single.grouped = o->n_gpus > 1;
-    if (o->warmup > 0)
-        run_block(bench, &(struct block){.call = single, .n_calls = 1}, &decision);
-    block.n_calls = o->iters;
-    block.graph_launches = o->graph;
-    block.timed = true;
     int group = o->agg_iters > 1 ? o->agg_iters : 1;
-    struct half half = {.time_us = run_block(bench, &block, &decision) / group, .wrong = -1};
-    tell_truth(bench, &block.call, &decision);
-    bandwidth(bench, row->size, &half);
+    /* The check and the warm-up call are alone. */
+    const struct call single = call_of(bench, counts, in_place, 1);
+    const struct call timed = call_of(bench, counts, in_place, group);
+    struct decision decision;
+    struct half half = {.wrong = -1};
+    if (o->warmup > 0)
+        run_block(bench, &(struct block){single, 1, 0}, &decision);
+    half.time_us = run_block(bench, &(struct block){timed, o->iters, o->graph}, &decision) / group;
+    tell_truth(bench, &timed, &decision);
+    bandwidth(bench, counts.bytes, &half);
     if (o->check > 0) {
-        int checks = o->check;
         struct situation s = comm_situation(&bench->comms[0], &single, &decision);
         int64_t wrong = wrong_elements(bench, &s, counts.receive);
-        if (wrong > 0)
-            checks = 1; /* the first wrong result ends them */
-        run_block(
-            bench,
-            &(struct block){.call = single, .n_calls = checks, .graph_launches = o->graph > 0},
-            &decision);
+        int checks = wrong > 0 ? 1 : o->check; /* the first wrong result ends them */
+        run_block(bench, &(struct block){single, checks, o->graph > 0}, &decision);
         if (wrong > 0 && is_checked(bench, in_place))
             bench->errors += bench->n_ranks / bench->ranks_per_proc; /* every process counts it */
         /* The real library's kernels are launched and not run: there is nothing to compare. */
@@ -172,54 +154,40 @@ static void bench_time(struct bench *bench, const struct row *row, struct counts
     bench->n_busbw++;
 }
 
-static void show_setting(struct bench *bench, const struct row *row, struct counts counts,
-                         int dtype, int op)
+static void show_setting(struct bench *bench, struct counts counts)
 {
     const char *algorithm = "N/A", *protocol = "N/A";
+    const struct call call = call_of(bench, counts, 0, 1);
     int channels = 0;
-    if (bench->collective < N_TUNABLE && row->size > 0) {
-        struct call call = call_of(bench, counts, row, dtype, op, 0);
-        call.n_bytes = row->size;
-        /* Every process asks for its first communicator. */
-        for (int c = bench->n_comms - 1; c >= 0; c--) {
-            for (int i = bench->comms[c].n_local - 1; i >= 0; i--) {
-                if ((bench->comms[c].world_ranks[i] - bench->first_rank) % bench->ranks_per_proc ==
-                    0)
-                    (real_is_wanted() ? real_explain : comm_explain)(
-                        &bench->comms[c], i, &call, &algorithm, &protocol, &channels);
-            }
+    bool asks = bench->collective < N_TUNABLE && counts.bytes > 0;
+    /* Every process asks for its first communicator. */
+    for (int c = bench->n_comms - 1; c >= 0 && asks; c--) {
+        for (int i = bench->comms[c].n_local - 1; i >= 0; i--) {
+            if ((bench->comms[c].world_ranks[i] - bench->first_rank) % bench->ranks_per_proc == 0)
+                (real_is_wanted() ? real_explain : comm_explain)(&bench->comms[c], i, &call,
+                                                                 &algorithm, &protocol, &channels);
         }
     }
     out_setting(algorithm, protocol, channels);
 }
 
-static void warm_up(struct bench *bench, size_t bytes, int dtype, int op, int in_place, int n_calls)
+static void warm_up(struct bench *bench, size_t bytes, int in_place, int n_calls)
 {
-    struct counts counts = counts_of(bench, bytes, dtype);
-    struct row row = {.size = printed_size(counts, dtype)};
+    struct call call = call_of(bench, counts_of(bench, bytes), in_place, 1);
     struct decision decision;
-    struct block block = {.call = call_of(bench, counts, &row, dtype, op, in_place),
-                          .n_calls = n_calls};
-    block.call.n_bytes = row.size;
-    block.call.aggregated = 1;
-    block.call.grouped = bench->options.n_gpus > 1;
-    run_block(bench, &block, &decision);
-}
-
-/* One in which nothing ran (-w 0) is none. */
-static void next_pass(struct history *history)
-{
-    if (history->now.any != 0)
-        history->before = history->now;
-    history->now = (struct pass){0};
+    run_block(bench, &(struct block){call, n_calls, 0}, &decision);
 }
 
 static void new_pass(struct bench *bench)
 {
     bench->cycle++;
     bench->pass_began = false;
-    for (int c = 0; c < bench->n_comms; c++)
-        next_pass(&bench->history[c]);
+    for (int c = 0; c < bench->n_comms; c++) {
+        struct history *history = &bench->history[c];
+        if (history->now.any != 0) /* one in which nothing ran (-w 0) is none */
+            history->before = history->now;
+        history->now = (struct pass){0};
+    }
 }
 
 /* All of a row's calls, and no others, are at the first size; one of 0 bytes makes no call. */
@@ -230,71 +198,23 @@ static void new_size(struct bench *bench)
 
 /* Newer releases warm every size up, doubling whatever -f says; older ones the largest, then the
  * smallest, half of it in place. */
-static void warm_up_all(struct bench *bench, int dtype, int op)
+static void warm_up_all(struct bench *bench)
 {
     const struct options *o = &bench->options;
     new_pass(bench);
     if (!is_new(o->family)) {
         bench->at_first_size = false; /* the passes to come begin with the smallest */
-        warm_up(bench, o->max_bytes, dtype, op, 0, o->warmup);
+        warm_up(bench, o->max_bytes, 0, o->warmup);
         bench->at_first_size = true;
-        warm_up(bench, o->min_bytes, dtype, op, 0, o->warmup / 2);
-        warm_up(bench, o->min_bytes, dtype, op, 1, o->warmup - o->warmup / 2);
+        warm_up(bench, o->min_bytes, 0, o->warmup / 2);
+        warm_up(bench, o->min_bytes, 1, o->warmup - o->warmup / 2);
         return;
     }
     if (o->min_bytes == 0)
         sim_fail("-b 0 never ends: this benchmark doubles the size to warm up");
     for (size_t bytes = o->min_bytes; bytes <= o->max_bytes; bytes *= 2) {
         new_size(bench);
-        warm_up(bench, bytes, dtype, op, 0, o->warmup);
-    }
-}
-
-static void one_row(struct bench *bench, size_t bytes, int dtype, int op, struct row row)
-{
-    const struct options *o = &bench->options;
-    struct counts counts = counts_of(bench, bytes, dtype);
-    row.size = printed_size(counts, dtype);
-    row.count = counts.parameter;
-    new_size(bench);
-    stray_lines(bench, false);
-    out_row_start(&row);
-    stray_lines(bench, true);
-    if (o->out_of_place)
-        bench_time(bench, &row, counts, dtype, op, 0);
-    if (o->in_place)
-        bench_time(bench, &row, counts, dtype, op, 1);
-    if (o->show_setting)
-        show_setting(bench, &row, counts, dtype, op);
-    out_row_end();
-    bench->n_rows++;
-}
-
-/* A job that runs on until it is killed would fill the disk with rows: its time is simulated. */
-enum { MANY_CYCLES = 1000 };
-
-static void time_test(struct bench *bench, int dtype, int op, const char *op_name, int root)
-{
-    const struct options *o = &bench->options;
-    for (int i = warm_up_passes(bench, dtype); i > 0; i--)
-        warm_up_all(bench, dtype, op);
-    for (long cycle = 0; o->cycles <= 0 || cycle < o->cycles; cycle++) {
-        struct row row = {.type = dtype_names[dtype], .op = op_name, .root = root};
-        bool announce = o->family == BENCH_NT                                 ? false
-                        : o->family == BENCH_RT24 || o->family == BENCH_RTMID ? cycle > 0
-                                                                              : o->cycles > 1;
-        new_pass(bench);
-        if (cycle > MANY_CYCLES)
-            sleep_for(0.01);
-        if (announce && bench->first_rank == 0)
-            printf("# Testing %lu cycle.\n", (unsigned long)cycle + 1);
-        for (size_t bytes = o->min_bytes; bytes <= o->max_bytes;) {
-            one_row(bench, bytes, dtype, op, row);
-            size_t next = o->step_factor > 1 ? bytes * o->step_factor : bytes + o->step_bytes;
-            if (next <= bytes)
-                sim_fail("the sizes of this command line never end");
-            bytes = next;
-        }
+        warm_up(bench, bytes, 0, o->warmup);
     }
 }
 
@@ -311,30 +231,50 @@ static bool has_root(int collective)
            collective == COLL_SCATTER;
 }
 
+static void one_row(struct bench *bench, size_t bytes)
+{
+    const struct options *o = &bench->options;
+    struct counts counts = counts_of(bench, bytes);
+    new_size(bench);
+    out_row_start(counts.bytes, counts.parameter,
+                  has_op(bench->collective) ? op_names[o->op] : "none",
+                  has_root(bench->collective) ? o->root : -1);
+    if (o->out_of_place)
+        bench_time(bench, counts, 0);
+    if (o->in_place)
+        bench_time(bench, counts, 1);
+    if (o->show_setting)
+        show_setting(bench, counts);
+    out_row_end();
+}
+
+/* A job that runs on until it is killed would fill the disk with rows: its time is simulated. */
+enum { MANY_CYCLES = 1000 };
+
 void bench_run(struct bench *bench)
 {
     const struct options *o = &bench->options;
-    bool ops = has_op(bench->collective), roots = has_root(bench->collective);
-    int last_op = ops && o->op < 0 ? N_OPS - 1 : 0, last_root = 0;
-    if (roots && o->root < 0)
-        last_root = bench->comms[0].n_ranks - 1;
     out_header();
-    for (int t = o->dtype < 0 ? 0 : o->dtype; t <= (o->dtype < 0 ? N_DTYPES - 1 : o->dtype); t++) {
-        for (int i = 0; i <= last_op; i++) {
-            int op = !ops ? OP_SUM : o->op < 0 ? i : o->op;
-            for (int r = 0; r <= last_root; r++)
-                time_test(bench, t, op, ops ? op_names[op] : "none",
-                          !roots        ? -1
-                          : o->root < 0 ? r
-                                        : o->root);
+    for (int i = warm_up_passes(bench); i > 0; i--)
+        warm_up_all(bench);
+    for (long cycle = 0; o->cycles <= 0 || cycle < o->cycles; cycle++) {
+        new_pass(bench);
+        if (cycle > MANY_CYCLES)
+            sleep_for(0.01);
+        out_cycle(cycle);
+        for (size_t bytes = o->min_bytes; bytes <= o->max_bytes;) {
+            one_row(bench, bytes);
+            size_t next =
+                o->step_factor > 1 ? bytes * (size_t)o->step_factor : bytes + o->step_bytes;
+            if (next <= bytes)
+                sim_fail("the sizes of this command line never end");
+            bytes = next;
         }
     }
 }
 
 int bench_finish(struct bench *bench)
 {
-    const char *least_text = getenv("NCCL_TESTS_MIN_BW");
-    double least = least_text != NULL ? atof(least_text) : -1;
     double average = bench->n_busbw > 0 ? bench->busbw_sum / bench->n_busbw : 0;
     for (int c = 0; c < bench->n_comms; c++) {
         struct comm *comm = &bench->comms[c];
@@ -347,6 +287,6 @@ int bench_finish(struct bench *bench)
     if (bench->library.tuner_opened)
         tuner_close(&bench->library.tuner);
     debug_stop();
-    out_footer(bench->errors, average, least, bench->program);
-    return bench->errors != 0 || average < least * 0.9 ? TEST_WRONG_RESULTS : TEST_SUCCESS;
+    out_footer(bench->errors, average, bench->program);
+    return bench->errors != 0 ? TEST_WRONG_RESULTS : TEST_SUCCESS;
 }

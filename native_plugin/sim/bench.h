@@ -3,9 +3,46 @@
 #define RCCLTUNE_SIM_BENCH_H
 
 #include "launch.h"
-#include "options.h"
-#include "output.h"
 #include "rccl.h"
+
+/*
+ * The command line of rccl-tests and nccl-tests, in each release's letters and with their faults:
+ * an unknown option prints the usage and exits 0.  Source: rccl-tests src/common.cu.
+ */
+struct options {
+    int family; /* BENCH_* */
+    int n_threads, n_gpus;
+    size_t min_bytes, max_bytes, step_bytes;
+    int step_factor, iters, agg_iters, warmup, cycles, check;
+    int op, dtype, root;
+    int blocking, parallel_init, graph, timeout, registered, show_setting;
+    bool out_of_place, in_place;
+};
+
+/* Fills `options`, or ends the program as the benchmark would. */
+void options_read(struct options *options, int family, int argc, char **argv);
+
+/*
+ * What the benchmark prints: stdout's table in each family's format.  Every form says SIMULATED.
+ * Source: rccl-tests src/common.cu, nccl-tests 2.19.6 src/.
+ */
+struct half { /* one half of a row */
+    double time_us, algbw, busbw;
+    int64_t wrong; /* -1: not checked */
+};
+
+/* All of them print on process 0 only; the others have main_process false. */
+void out_start(const struct options *options, bool main_process, int nccl_version);
+void out_version(const struct node *node, int collective, const char *program);
+void out_device(const struct node *node, int rank, int group, int pid, const char *host,
+                int device);
+void out_header(void);
+void out_cycle(long cycle);
+void out_row_start(size_t bytes, size_t count, const char *op, int root);
+void out_half(const struct half *half);
+void out_setting(const char *algorithm, const char *protocol, int channels); /* -A */
+void out_row_end(void);
+void out_footer(int errors, double average_busbw, const char *program);
 
 enum { MAX_GROUPS = 64 };
 
@@ -27,7 +64,7 @@ struct bench {
     struct library library;
     struct launch launch;
     struct noise noise;
-    int collective, benchmark;
+    int collective;
     const char *program;
     int ranks_per_proc, n_ranks; /* of all processes together */
     int first_rank, n_local;     /* this process's */
@@ -40,11 +77,11 @@ struct bench {
     int *members[MAX_GROUPS]; /* world ranks of each communicator */
     /* Between blocks. */
     double clock;   /* simulated seconds since the sweep began */
-    uint64_t cycle; /* counts every pass over the sizes, all types and roots */
+    uint64_t cycle; /* counts every pass over the sizes, the warm-up is one */
     struct history history[MAX_GROUPS];
     bool pass_began, at_first_size; /* a call of this pass was made; this is its first size */
     double true_us;                 /* of the last block, without noise, behind what ran before */
-    int errors, n_rows;
+    int errors;
     double busbw_sum;
     int n_busbw;
 };
@@ -54,7 +91,6 @@ struct block {
     struct call call;
     int n_calls;
     int graph_launches; /* 0 where the calls are not captured */
-    bool timed;
 };
 
 /* Set-up and end: main.c calls them in this order. */
@@ -65,7 +101,7 @@ void bench_run(struct bench *bench);
 int bench_finish(struct bench *bench);
 
 /* block.c: issue the calls on every rank of this process, compare all ranks' decisions, and return
- * the mean microseconds of a call (over the ranks as -a asks). */
+ * the mean microseconds of a call over the ranks. */
 void tell_ran(const struct comm *comm, int local, const struct decision *decision,
               const struct call *call, int blocks);
 double run_block(struct bench *bench, const struct block *block, struct decision *decision);
@@ -76,9 +112,8 @@ _Noreturn void hang(const struct bench *bench); /* for ever, or until -T ends it
 _Noreturn void timed_out(const struct bench *bench);
 void faults_at_call(const struct bench *bench, const struct situation *s);
 int64_t wrong_elements(const struct bench *bench, const struct situation *s, size_t n_received);
-void stray_lines(const struct bench *bench, bool inside_a_row);
 void fault_at_init(const struct bench *bench);
-int warm_up_passes(const struct bench *bench, int dtype); /* one, where nothing goes wrong */
+int warm_up_passes(const struct bench *bench); /* one, where nothing goes wrong */
 
 /* The device of its host that a rank has. */
 int device_of(const struct bench *bench, int rank);

@@ -10,6 +10,7 @@
 #include "bench.h"
 #include "debug.h"
 #include "real.h"
+#include "text.h"
 
 /* Decisions in a row that are equal; a block nearly always has one such run. */
 struct run {
@@ -43,7 +44,7 @@ static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, 
                              struct run *runs, int *n_runs)
 {
     struct run run = {.n = 0};
-    struct keys digest = keys_of(0);
+    uint64_t digest = keys_of(0);
     bool all_alike = calls_are_alike(comm);
     for (int i = 0; i < n_calls; i++) {
         struct decision decision;
@@ -68,7 +69,7 @@ static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, 
     }
     if (runs != NULL && run.n > 0 && *n_runs < MAX_RUNS)
         runs[(*n_runs)++] = run;
-    return keys_with(digest, bits_of(&run)).state;
+    return keys_with(digest, bits_of(&run));
 }
 
 static uint64_t bit_of(const struct decision *d)
@@ -110,17 +111,12 @@ static double noise_free(const struct bench *bench, const struct situation *s)
 {
     if (s->ranks == 1) /* a copy within the device, or nothing at all in place (real log amd02) */
         return s->in_place ? 1.8 : 2.0 + (double)s->n_bytes / 2e6;
-    double time = true_time(&bench->node, s, NULL);
+    double time = true_time(&bench->node, s);
     if (time < 0) {
-        const struct decision *d = &s->what;
-        sim_fail("node file %s has no time for %s %s%s%s with %d ranks (%s): it lists the scales, "
+        sim_fail("node file %s has no time for %s %s with %d ranks (%s): it lists the scales, "
                  "settings and variants that it knows",
                  bench->node.name, collective_names[s->collective],
-                 d->path == PATH_TUNED ? algorithm_names[d->algorithm]
-                                       : bench->node.path_names[d->path],
-                 d->path == PATH_TUNED ? "/" : "",
-                 d->path == PATH_TUNED ? protocol_names[d->protocol] : "", s->ranks,
-                 place_names[s->placement]);
+                 decision_name(&bench->node, &s->what), s->ranks, place_names[s->placement]);
     }
     return time;
 }
@@ -155,29 +151,17 @@ static void compare(const struct bench *bench, int comm)
     const int *members = bench->members[comm];
     uint64_t digest = meet_slot(members[0])->digest;
     for (int i = 1; i < bench->comms[comm].n_ranks; i++) {
-        if (meet_slot(members[i])->digest != digest) {
-            if (getenv("RCCLTUNE_SIM_EXPLAIN") != NULL)
-                debug_warn("simulation: rank %d decided otherwise than rank %d", members[i],
-                           members[0]);
+        if (meet_slot(members[i])->digest != digest)
             hang(bench);
-        }
     }
 }
 
 static double mean_over_ranks(const struct bench *bench)
 {
-    double sum = 0, least = INFINITY, most = 0;
-    int average = bench->options.average;
-    for (int r = 0; r < bench->n_ranks; r++) {
-        double time = meet_slot(r)->time_us;
-        sum += time;
-        least = time < least ? time : least;
-        most = time > most ? time : most;
-    }
-    return average == 0   ? meet_slot(0)->time_us
-           : average == 2 ? least
-           : average == 3 ? most
-                          : sum / bench->n_ranks;
+    double sum = 0;
+    for (int r = 0; r < bench->n_ranks; r++)
+        sum += meet_slot(r)->time_us;
+    return sum / bench->n_ranks;
 }
 
 /* RCCLTUNE_SIM_RAN=FILE: a line for every call of every rank, as the library said it: rank,
@@ -185,17 +169,12 @@ static double mean_over_ranks(const struct bench *bench)
 void tell_ran(const struct comm *comm, int local, const struct decision *d, const struct call *call,
               int blocks)
 {
-    const char *path = getenv("RCCLTUNE_SIM_RAN");
-    if (path == NULL || *path == '\0' || call->n_bytes == 0)
-        return;
-    FILE *file = fopen(path, "a");
+    FILE *file = call->n_bytes > 0 ? env_append("RCCLTUNE_SIM_RAN") : NULL;
     if (file == NULL)
-        sim_fail("cannot write to %s", path);
-    bool tuned = d->path == PATH_TUNED;
-    fprintf(file, "%d %s %zu %s%s%s %d %d\n", comm->world_ranks[local],
+        return;
+    fprintf(file, "%d %s %zu %s %d %d\n", comm->world_ranks[local],
             collective_names[call->collective], call->n_bytes,
-            tuned ? algorithm_names[d->algorithm] : comm->library->node->path_names[d->path],
-            tuned ? "/" : "", tuned ? protocol_names[d->protocol] : "", d->channels, blocks);
+            decision_name(comm->library->node, d), d->channels, blocks);
     fclose(file);
 }
 

@@ -4,10 +4,110 @@
  * src/enqueue.cc topoGetAlgoInfo and src/rccl_wrap.cc).
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "debug.h"
 #include "rccl.h"
+#include "text.h"
+
+/*
+ * How many channels a call runs through: enqueue.cc's steps after the choice, as RCCL 2.27.7 takes
+ * them (scripts/bench conform).
+ */
+enum { CELL_TRAFFIC = 16384, THREADS = 256 };
+
+/* Bytes of a thread below which a channel goes.  On several hosts two collectives have their own,
+ * unless the site sets channels (rcclUpdateThreadThreshold, tuning models 5 and 8; for Simple that
+ * table is read past a row's end, where reduce_scatter meets all_gather's). */
+static int64_t bytes_a_thread(const struct comm *comm, int collective, int algorithm, int protocol)
+{
+    static const int usual[N_PROTOCOLS] = {8, 8, 64}, between_hosts[N_PROTOCOLS] = {16, 64, 16};
+    bool sharing = collective == COLL_ALL_GATHER || collective == COLL_REDUCE_SCATTER;
+    bool says = getenv("NCCL_MIN_NCHANNELS") != NULL || getenv("NCCL_MAX_NCHANNELS") != NULL;
+    if (sharing && comm->n_nodes > 1 && !says && comm->library->family->since >= ROCM_7_0 &&
+        !(collective == COLL_ALL_GATHER && protocol == PROTO_SIMPLE))
+        return (int64_t)between_hosts[protocol] * comm->n_ranks;
+    return usual[protocol] *
+           (int64_t)(algorithm == ALGO_RING && protocol == PROTO_LL ? comm->n_ranks : 1);
+}
+
+int wanted_channels(const struct comm *comm, const struct call *call, int algorithm, int protocol,
+                    int most)
+{
+    int64_t least = THREADS * bytes_a_thread(comm, call->collective, algorithm, protocol);
+    int64_t channels = (int64_t)call->n_bytes / least;
+    return channels > most ? most : channels < 1 ? 1 : (int)channels;
+}
+
+static int64_t divided_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The message in cells of 16 KiB of traffic, whole ones in each channel. */
+int busy_channels(const struct comm *comm, const struct call *call, int protocol, int channels)
+{
+    bool sharing = call->collective == COLL_ALL_GATHER || call->collective == COLL_REDUCE_SCATTER;
+    int64_t per_byte = call->collective == COLL_ALL_REDUCE ? 2 : sharing ? comm->n_ranks : 1;
+    int64_t bytes = (int64_t)call->n_bytes / (sharing ? comm->n_ranks : 1);
+    if (protocol == PROTO_LL)
+        per_byte *= 4;
+    int64_t cell = divided_up(divided_up(CELL_TRAFFIC, per_byte), 16) * 16;
+    int64_t cells = divided_up(bytes, cell), share = bytes * per_byte / channels;
+    if (share < CELL_TRAFFIC)
+        share = CELL_TRAFFIC;
+    int64_t busy = divided_up(cells, divided_up(share, cell * per_byte));
+    return busy < 1 ? 1 : (int)busy;
+}
+
+/*
+ * Paths that a library takes before a tuner is asked, so that no rule reaches them: the node file
+ * says which, but for direct all_gather, which is that of RCCL 2.26.6 to 2.30 (src/collectives.cc).
+ */
+static bool direct_takes(const struct comm *comm, const struct call *call)
+{
+    int since = comm->library->family->since;
+    const char *disabled = getenv("RCCL_DIRECT_ALLGATHER_DISABLE");
+    int64_t largest = env_number("RCCL_DIRECT_ALLGATHER_THRESHOLD", 4194304);
+    /* Each call of a group for itself. */
+    size_t mine = call->n_bytes / (size_t)(call->aggregated > 1 ? call->aggregated : 1);
+    if (call->collective != COLL_ALL_GATHER || largest < 0 || mine > (uint64_t)largest)
+        return false;
+    /* Its mere presence counted in 2.28, its value does later. */
+    if (disabled != NULL && (comm->library->version < 23000 || strcmp(disabled, "0") != 0))
+        return false;
+    if (since >= ROCM_7_1)
+        return comm->n_ranks % 8 == 0;
+    return since >= ROCM_7_0 && comm->n_nodes >= 2 && comm->n_nodes <= 16;
+}
+
+/* The path that takes this call before a tuner is asked, or PATH_TUNED. */
+static int bypass_path(const struct comm *comm, const struct call *call)
+{
+    const struct node *node = comm->library->node;
+    struct decision nothing = {0};
+    struct situation s = comm_situation(comm, call, &nothing);
+    for (int i = 0; i < node->n_bypasses && comm->n_ranks > 1; i++) {
+        struct selector where = node->bypasses[i].where;
+        const char *limit = node->bypasses[i].limit;
+        if (*limit != '\0')
+            where.max_bytes = env_number(limit, where.max_bytes);
+        if (where.max_bytes >= 0 && selector_fits(node, &where, &s))
+            return node->bypasses[i].path;
+    }
+    if (node->library_bypasses && comm->n_ranks > 1 && direct_takes(comm, call))
+        return PATH_DIRECT;
+    return call->collective >= N_TUNABLE ? PATH_P2P : PATH_TUNED;
+}
+
+/* What -A calls a path. */
+static const char *path_title(const struct library *library, int path)
+{
+    return path == PATH_DIRECT ? "Direct"
+           : path == PATH_DDA  ? "DDA-IPC"
+                               : library->node->paths[path].name;
+}
 
 static const float longest_us = 3.6e9f;
 
@@ -84,6 +184,16 @@ static float pick(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS
  * release knows that. */
 static int update_protocol(const struct comm *comm, bool matched, int protocol)
 {
+    /* Above which bytes and up to which LL and LL128 are allowed on several nodes. */
+    static const struct {
+        int64_t min, max;
+    } ranges[N_TUNABLE][2] = {
+        [COLL_BROADCAST] = {{0, 8192}, {8192, 33554432}},
+        [COLL_REDUCE] = {{0, 4096}, {4096, 16777216}},
+        [COLL_ALL_GATHER] = {{0, 98304}, {98304, 5046272}},
+        [COLL_REDUCE_SCATTER] = {{0, 655360}, {131072, 3211264}},
+        [COLL_ALL_REDUCE] = {{0, 524288}, {524288, 4415057}},
+    };
     const struct library *library = comm->library;
     const struct call *call = &comm->call;
     if (library->proto_env || (library->family->since >= ROCM_7_1 && matched))
@@ -96,14 +206,15 @@ static int update_protocol(const struct comm *comm, bool matched, int protocol)
     }
     if (library->family->since < ROCM_7_0 || comm->model.index == 0)
         return protocol;
-    struct protocol_range ll = model_protocol_range(comm->model.index, call->collective, PROTO_LL);
-    struct protocol_range ll128 =
-        model_protocol_range(comm->model.index, call->collective, PROTO_LL128);
-    if (all_reduce && comm->n_nodes > 2)
-        ll128.max = (int64_t)((double)ll128.max * 3.8);
-    if (library->limits.ll128 && size > ll128.min && size <= ll128.max)
-        return PROTO_LL128; /* also where the two overlap */
-    return size > ll.min && size <= ll.max ? PROTO_LL : PROTO_SIMPLE;
+    double more = all_reduce && comm->n_nodes > 2 ? 3.8 : 1;
+    for (int p = PROTO_LL128; p >= PROTO_LL; p--) { /* LL128 also where the two overlap */
+        int64_t max = ranges[call->collective][p].max;
+        if (p == PROTO_LL128)
+            max = library->limits.ll128 ? (int64_t)((double)max * more) : 0;
+        if (size > ranges[call->collective][p].min && size <= max)
+            return p;
+    }
+    return PROTO_SIMPLE;
 }
 
 /* Channels shrink until each thread has its threshold of bytes. */
@@ -116,39 +227,23 @@ static int shrink_channels(const struct comm *comm, int algorithm, int protocol)
     return channels;
 }
 
-/* `cost` is that of the cell which the wanted word would lead to. */
-static int override(const char *variable, const char *wanted, int found, float cost, int *value)
+/* One of RCCL_OVERRIDE_ALGO and _PROTO, whose words lead to cells of the table that are a step from
+ * each other; an ineligible one leaves what was chosen. */
+static int override(const char *variable, const char *wanted, const char *const *names, int n,
+                    const float *cells, int step, int *value)
 {
+    if (wanted == NULL)
+        return NCCL_SUCCESS;
+    int found = find_name_any_case(wanted, strlen(wanted), names, n);
     if (found < 0) {
         debug_warn("Invalid algo or protocol string passed in %s: %s", variable, wanted);
         return NCCL_INVALID_USAGE;
     }
-    if (cost == -1.f)
+    if (cells[found * step] == -1.f)
         debug_warn("%s=%s is not available for this collective; not applied", variable, wanted);
     else
         *value = found;
     return NCCL_SUCCESS;
-}
-
-/* RCCL_OVERRIDE_ALGO, then RCCL_OVERRIDE_PROTO, last of all; an ineligible cell stays as it was. */
-static int apply_overrides(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS],
-                           int *algorithm, int *protocol)
-{
-    const struct library *l = comm->library;
-    int result = NCCL_SUCCESS;
-    if (l->override_algo != NULL) {
-        int a = find_name_any_case(l->override_algo, strlen(l->override_algo), algorithm_titles,
-                                   n_algorithms_of(l));
-        result = override("RCCL_OVERRIDE_ALGO", l->override_algo, a,
-                          a < 0 ? 0 : table[a][*protocol], algorithm);
-    }
-    if (result == NCCL_SUCCESS && l->override_proto != NULL) {
-        int p = find_name_any_case(l->override_proto, strlen(l->override_proto), protocol_titles,
-                                   N_PROTOCOLS);
-        result = override("RCCL_OVERRIDE_PROTO", l->override_proto, p,
-                          p < 0 ? 0 : table[*algorithm][p], protocol);
-    }
-    return result;
 }
 
 static int finish(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS], int algorithm,
@@ -156,7 +251,12 @@ static int finish(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS
 {
     protocol = update_protocol(comm, matched, protocol);
     int channels = shrink_channels(comm, algorithm, protocol);
-    int result = apply_overrides(comm, table, &algorithm, &protocol);
+    const struct library *l = comm->library;
+    int result = override("RCCL_OVERRIDE_ALGO", l->override_algo, algorithm_titles,
+                          n_algorithms_of(l), &table[0][protocol], N_PROTOCOLS, &algorithm);
+    if (result == NCCL_SUCCESS)
+        result = override("RCCL_OVERRIDE_PROTO", l->override_proto, protocol_titles, N_PROTOCOLS,
+                          table[algorithm], 1, &protocol);
     int cap = comm->n_channels;
     if (n_channels >= 1) {
         channels = n_channels < comm->n_channels ? n_channels : comm->n_channels;
@@ -174,21 +274,17 @@ static int finish(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS
 
 static void substitute(const struct comm *comm, int local, struct decision *decision)
 {
-    const struct node *node = comm->library->node;
-    for (int i = 0; i < node->n_faults; i++) {
-        const struct fault *f = &node->faults[i];
-        if (!f->active || (f->kind != FAULT_SUBSTITUTE && f->kind != FAULT_DIFFERS))
-            continue;
+    const struct fault *f = NULL;
+    struct situation s = comm_situation(comm, &comm->call, decision);
+    while ((f = next_fault(comm->library->node, f, FAULT_SUBSTITUTE, &s)) != NULL) {
         if (f->rank >= 0 && f->rank != comm->world_ranks[local])
-            continue;
-        struct situation s = comm_situation(comm, &comm->call, decision);
-        if (!selector_fits(node, &f->where, &s))
             continue;
         decision->path = (uint8_t)f->path;
         if (f->path == PATH_TUNED) {
             decision->algorithm = (uint8_t)f->algorithm;
             decision->protocol = (uint8_t)f->protocol;
         }
+        s.what = *decision;
     }
 }
 
@@ -204,28 +300,17 @@ static void log_choice(const struct comm *comm, const struct decision *d, float 
                    d->algorithm, d->protocol, (double)cost);
 }
 
-/* What a tuner hears of buffers (RCCL 2.27.7, asked): unlike NCCL it registers those that a program
- * hands it (-R 1) and a graph's where a variable says so alone; windows (-R 2) never are. */
-static int are_registered(const struct call *call)
-{
-    return (call->registered == 1 && env_number("NCCL_LOCAL_REGISTER", 0) != 0) ||
-           (call->graph && env_number("NCCL_GRAPH_REGISTER", 0) != 0);
-}
-
 static int decide(struct comm *comm, int local, struct decision *decision, float *cost)
 {
     const struct library *library = comm->library;
-    const struct call *call = &comm->call;
     float table[N_ALGORITHMS][N_PROTOCOLS];
     int algorithm = -1, protocol = -1, n_channels = 0, result = NCCL_SUCCESS;
     *cost = 0;
     memcpy(table, comm->table, sizeof table);
     bool tuned = comm->has_tuner[local] && comm->n_ranks > 1;
     if (tuned) {
-        struct tuner_call question = {call->collective, call->n_bytes, call->n_pipe_ops,
-                                      are_registered(call), n_algorithms_of(library)};
-        result = tuner_ask(&library->tuner, comm->contexts[local], &question, table, &n_channels,
-                           &algorithm, &protocol);
+        result = tuner_ask(&library->tuner, comm->contexts[local], &comm->call,
+                           n_algorithms_of(library), table, &n_channels, &algorithm, &protocol);
         if (result != NCCL_SUCCESS)
             return result; /* NCCLCHECK(getCollInfo): the collective fails */
     }

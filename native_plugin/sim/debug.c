@@ -20,46 +20,30 @@ static struct {
     char last_error[1024];
 } debug;
 
-static const struct {
-    const char *name;
-    unsigned long bit;
-} subsystem_names[] = {
-    {"INIT", SUBSYS_INIT},
-    {"COLL", 0x2},
-    {"P2P", 0x4},
-    {"SHM", 0x8},
-    {"NET", 0x10},
-    {"GRAPH", SUBSYS_GRAPH},
-    {"TUNING", SUBSYS_TUNING},
-    {"ENV", SUBSYS_ENV},
-    {"ALLOC", 0x100},
-    {"CALL", 0x200},
-    {"PROXY", 0x400},
-    {"NVLS", 0x800},
-    {"BOOTSTRAP", 0x1000},
-    {"REG", 0x2000},
-    {"PROFILE", 0x4000},
-    {"RAS", 0x8000},
-    {"ALL", ~0ul},
+/* In the order of their bits. */
+static const char *const subsystem_names[] = {
+    "INIT",  "COLL", "P2P",   "SHM",  "NET",       "GRAPH", "TUNING",  "ENV",
+    "ALLOC", "CALL", "PROXY", "NVLS", "BOOTSTRAP", "REG",   "PROFILE", "RAS",
 };
+enum { N_SUBSYSTEMS = sizeof subsystem_names / sizeof *subsystem_names };
 
 /* A list that begins with ^ takes away from everything; a plain one names all there is. */
 static unsigned long read_subsystems(const char *text)
 {
-    unsigned long found = SUBSYS_INIT | SUBSYS_ENV | 0x1000;
+    static const char *const all = "ALL";
     if (text == NULL || *text == '\0')
-        return found;
+        return SUBSYS_INIT | SUBSYS_ENV | SUBSYS_BOOTSTRAP;
     bool inverted = *text == '^';
     struct text rest = text_of(inverted ? text + 1 : text), word;
-    found = inverted ? ~0ul : 0;
+    unsigned long named = 0;
     while (text_split(&rest, ',', &word)) {
-        for (size_t i = 0; i < sizeof subsystem_names / sizeof *subsystem_names; i++) {
-            const char *const name[] = {subsystem_names[i].name};
-            if (find_name_any_case(word.at, text_length(word), name, 1) == 0)
-                found = inverted ? found & ~subsystem_names[i].bit : found | subsystem_names[i].bit;
-        }
+        int bit = find_name_any_case(word.at, text_length(word), subsystem_names, N_SUBSYSTEMS);
+        if (bit >= 0)
+            named |= 1ul << bit;
+        else if (find_name_any_case(word.at, text_length(word), &all, 1) == 0)
+            named = ~0ul;
     }
-    return found;
+    return inverted ? ~named : named;
 }
 
 static FILE *open_log(const char *pattern, const char *host)
@@ -86,13 +70,14 @@ static FILE *open_log(const char *pattern, const char *host)
     return file != NULL ? file : stdout;
 }
 
-void debug_start(const char *host, int info_level)
+void debug_start(const char *host, int device, int info_level)
 {
     static const char *const names[] = {"NONE", "ERROR", "VERSION", "WARN",
                                         "INFO", "ABORT", "TRACE"};
     const char *level = getenv("NCCL_DEBUG"), *file = getenv("NCCL_DEBUG_FILE");
     debug.out = stdout;
     debug.host = host;
+    debug.device = device;
     debug.info_level = info_level;
     /* RCCL of ROCm 7.2 and later prints errors without being asked. */
     debug.level = info_level > 3 ? LEVEL_ERROR : LEVEL_NONE;
@@ -117,12 +102,6 @@ void debug_stop(void)
 bool debug_at(int level)
 {
     return debug.level >= level;
-}
-
-void debug_speaker(const char *host, int device)
-{
-    debug.host = host;
-    debug.device = device;
 }
 
 static void print_line(const char *kind, const char *file, int line, const char *format,
@@ -192,11 +171,4 @@ void debug_version(const char *text)
     fflush(stdout);
     if (debug.out != stdout)
         fputs(text, debug.out);
-}
-
-void debug_stray_line(int number)
-{
-    printf("%s:%d:%d [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] via P2P/IPC\n", debug.host,
-           (int)getpid(), (int)getpid() + 3, debug.device, number % 32, number % 8, number % 8,
-           (number + 1) % 8, (number + 1) % 8);
 }

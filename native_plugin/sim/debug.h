@@ -4,17 +4,21 @@
 
 #include <stdbool.h>
 
-enum { SUBSYS_INIT = 0x1, SUBSYS_GRAPH = 0x20, SUBSYS_TUNING = 0x40, SUBSYS_ENV = 0x80 };
+enum {
+    SUBSYS_INIT = 0x1,
+    SUBSYS_GRAPH = 0x20,
+    SUBSYS_TUNING = 0x40,
+    SUBSYS_ENV = 0x80,
+    SUBSYS_BOOTSTRAP = 0x1000
+};
 enum { LEVEL_NONE, LEVEL_ERROR, LEVEL_VERSION, LEVEL_WARN, LEVEL_INFO, LEVEL_ABORT, LEVEL_TRACE };
 
-/* Read the environment; `host` fills %h.  `info_level` is the number of INFO in this release, which
- * says how a plugin's own numbers are to be read (3 before RCCL 2.28.3, 4 since). */
-void debug_start(const char *host, int info_level);
+/* Read the environment; host (%h in a file's name) and device stand before each line.  `info_level`
+ * is the number of INFO in this release, which says how a plugin's own numbers are to be read (3
+ * before RCCL 2.28.3, 4 since). */
+void debug_start(const char *host, int device, int info_level);
 void debug_stop(void);
 bool debug_at(int level);
-
-/* The rank that speaks next: host and device stand before each line. */
-void debug_speaker(const char *host, int device);
 
 void debug_info(unsigned long subsystems, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -27,8 +31,5 @@ void debug_logger(int level, unsigned long subsystems, const char *file, int lin
 
 /* Several lines at once on stdout where the log goes elsewhere too: the version block. */
 void debug_version(const char *text);
-
-/* One line of the kind that a fault mixes into the benchmark's own output. */
-void debug_stray_line(int number);
 
 #endif

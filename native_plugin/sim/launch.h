@@ -5,7 +5,7 @@
 #ifndef RCCLTUNE_SIM_LAUNCH_H
 #define RCCLTUNE_SIM_LAUNCH_H
 
-#include "sim.h"
+#include "node.h"
 
 struct launch {
     int proc, n_procs;
@@ -32,9 +32,16 @@ struct slot *meet_slot(int world_rank);
  * `timeout_s`, unless it is 0, has gone by. */
 bool meet(double timeout_s);
 void meet_turn(void);
-double meet_agree(double value); /* process 0's value on all */
 
 /* Sleep until somebody ends this process (or its longest life is over). */
 _Noreturn void wait_for_ever(void);
+
+/* Jobs that run on the node at the same time: each says so by a lock beside the node file. */
+
+/* Collectives that other jobs run now, a bit each; 0 where no variant of the node asks. */
+uint32_t running_beside(const struct node *node, const char *node_path);
+
+/* Say that this collective runs, until the process ends, however it does. */
+void tell_running(const struct node *node, const char *node_path, int collective);
 
 #endif

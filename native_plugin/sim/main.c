@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "beside.h"
 #include "real.h"
+#include "text.h"
 
 /* Open MPI's launcher can lose track of programs that live for less. */
 static const double shortest_life_s = 0.5;
@@ -21,13 +21,12 @@ static const double shortest_life_s = 0.5;
  * so that one which is repeated after a kill gives the samples it would have given. */
 static double clock_start(void)
 {
-    const char *epoch = getenv("RCCLTUNE_SIM_EPOCH"), *path = getenv("RCCLTUNE_SIM_CLOCK");
+    static const char epoch[] = "RCCLTUNE_SIM_EPOCH";
+    const char *path = env_text(epoch) == NULL ? env_text("RCCLTUNE_SIM_CLOCK") : NULL;
     double seconds = 0;
-    if (epoch != NULL && *epoch != '\0')
-        return strtod(epoch, NULL);
-    FILE *file = path != NULL && *path != '\0' ? fopen(path, "r") : NULL;
+    FILE *file = path != NULL ? fopen(path, "r") : NULL;
     if (file == NULL)
-        return 0;
+        return env_double(epoch, 0);
     if (fscanf(file, "%lf", &seconds) != 1 || !(seconds >= 0))
         sim_fail("%s holds no clock", path);
     fclose(file);
@@ -36,9 +35,9 @@ static double clock_start(void)
 
 static void clock_store(double seconds)
 {
-    const char *path = getenv("RCCLTUNE_SIM_CLOCK");
+    const char *path = env_text("RCCLTUNE_SIM_CLOCK");
     char next[4096];
-    if (path == NULL || *path == '\0')
+    if (path == NULL)
         return;
     snprintf(next, sizeof next, "%s.%d", path, (int)getpid());
     FILE *file = fopen(next, "w");
@@ -55,7 +54,7 @@ int main(int argc, char **argv)
     bench_setup(&bench, argc, argv);
     meet_start(&bench.launch, bench.n_ranks);
     bool first = bench.first_rank == 0;
-    bench.clock = meet_agree(first ? clock_start() : 0);
+    bench.clock = clock_start();
     bench_print_start(&bench);
     /* Every rank has looked by now who runs beside it. */
     if (first)

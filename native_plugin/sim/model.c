@@ -1,9 +1,10 @@
-#include "model.h"
+#include "rccl.h"
 
 #include <string.h>
 
 enum { NVLINK, PCI, NET };
-enum { TREE, RING }; /* the only algorithms that a gfx942 model has numbers for */
+/* The only algorithms that a gfx942 model has numbers for. */
+enum { TREE = ALGO_TREE, RING = ALGO_RING };
 enum { N_CORRECTIONS = 27 };
 
 /* Of RCCL's tuning_model_0 and _5, tree and ring only (2.28.3 src/graph/tuning.cc). */
@@ -83,92 +84,97 @@ static int steps_of(int collective, int n_ranks)
     }
 }
 
-static float ring_latency(const struct node *node, const struct graph *ring, const struct tables *t,
-                          int collective, int protocol, int n_ranks, int n_nodes)
+/* What the model of a communicator is made of. */
+struct site {
+    const struct node *node;
+    const struct tables *tables;
+    struct graphs graphs;
+    int n_ranks, n_nodes, inside; /* the links inside a host */
+};
+
+/* A hop between hosts. */
+static float net_latency(const struct site *s, const struct graph *graph, int algorithm,
+                         int protocol)
 {
-    int inside = node->nvlink_inside ? NVLINK : PCI;
-    float intra = t->hw_latency[inside][RING][protocol];
-    float overhead = 0;
-    if (n_nodes >
-        1) /* NCCL_NET_OVERHEAD's default by the maker of the CPU, three times for Simple */
-        overhead = (node->intel_cpu ? 1.f : 2.f) * (protocol == PROTO_SIMPLE ? 3.f : 1.f);
-    int net_algorithm = n_ranks == n_nodes ? TREE : RING;
-    float inter = t->hw_latency[NET][net_algorithm][protocol] +
-                  (float)ring->latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
-    int steps = steps_of(collective, n_ranks);
+    return s->tables->hw_latency[NET][algorithm][protocol] +
+           (float)graph->latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
+}
+
+static float ring_latency(const struct site *s, int collective, int protocol)
+{
+    int steps = steps_of(collective, s->n_ranks), apart = s->n_nodes - 1;
     if (collective == COLL_BROADCAST || collective == COLL_REDUCE) {
-        int hardware = n_nodes > 1 ? NET : inside;
-        if (ring->same_channels)
-            return t->hw_latency[hardware][RING][protocol];
+        int hardware = apart > 0 ? NET : s->inside;
+        if (s->graphs.ring.same_channels)
+            return s->tables->hw_latency[hardware][RING][protocol];
         int algorithm = protocol == PROTO_SIMPLE ? TREE : RING;
-        return (float)steps * t->hw_latency[hardware][algorithm][protocol];
+        return (float)steps * s->tables->hw_latency[hardware][algorithm][protocol];
     }
-    int between = n_nodes == 1                    ? 0
-                  : collective == COLL_ALL_REDUCE ? 2 * (n_nodes - 1)
-                                                  : n_nodes - 1;
-    float hop = intra > overhead ? intra : overhead;
-    return (float)(steps - between) * hop + (float)between * inter;
+    float hop = s->tables->hw_latency[s->inside][RING][protocol], overhead = 0;
+    if (apart > 0) /* NCCL_NET_OVERHEAD's default by the CPU's maker, three times for Simple */
+        overhead = (s->node->intel_cpu ? 1.f : 2.f) * (protocol == PROTO_SIMPLE ? 3.f : 1.f);
+    if (hop < overhead)
+        hop = overhead;
+    int between = collective == COLL_ALL_REDUCE ? 2 * apart : apart;
+    int algorithm = s->n_ranks == s->n_nodes ? TREE : RING;
+    return (float)(steps - between) * hop +
+           (float)between * net_latency(s, &s->graphs.ring, algorithm, protocol);
 }
 
-static float tree_latency(const struct node *node, const struct graph *tree, const struct tables *t,
-                          int protocol, int n_ranks, int n_nodes)
+static float tree_latency(const struct site *s, int protocol)
 {
-    int inside = node->nvlink_inside ? NVLINK : PCI;
-    float inter = t->hw_latency[NET][TREE][protocol] +
-                  (float)tree->latency_inter * (protocol == PROTO_SIMPLE ? 2.f : 1.f);
-    return 2.f * ((float)(n_ranks / n_nodes - 1) * t->hw_latency[inside][TREE][protocol] +
-                  (float)log2_floor((size_t)n_nodes) * inter);
+    int hops = s->n_ranks / s->n_nodes - 1;
+    return 2.f * ((float)hops * s->tables->hw_latency[s->inside][TREE][protocol] +
+                  (float)log2_floor((size_t)s->n_nodes) *
+                      net_latency(s, &s->graphs.tree, TREE, protocol));
 }
 
-static float bandwidth_of(const struct graphs *graphs, const struct tables *t, int collective,
-                          int algorithm, int protocol, int n_ranks, int n_nodes)
+static float bandwidth_of(const struct site *s, int collective, int algorithm, int protocol)
 {
-    const struct graph *graph = algorithm == ALGO_TREE ? &graphs->tree : &graphs->ring;
-    float per_channel = (float)(n_nodes <= 2 ? graph->bw_intra : graph->bw_inter);
+    const struct graph *graph = algorithm == ALGO_TREE ? &s->graphs.tree : &s->graphs.ring;
+    bool few = s->n_nodes <= 2;
+    float per_channel = (float)(few ? graph->bw_intra : graph->bw_inter);
     float bus = (float)graph->channels * per_channel *
-                t->bw_ratio[n_nodes <= 2 ? 0 : 1][algorithm][protocol];
+                s->tables->bw_ratio[few ? 0 : 1][algorithm][protocol];
     if (algorithm == ALGO_TREE)
         return 0.5f * bus;
-    if (n_nodes == 1 && protocol == PROTO_LL &&
+    if (s->n_nodes == 1 && protocol == PROTO_LL &&
         (collective == COLL_BROADCAST || collective == COLL_REDUCE))
         bus *= 1.65f;
-    return bus * (float)n_ranks / (float)steps_of(collective, n_ranks);
+    return bus * (float)s->n_ranks / (float)steps_of(collective, s->n_ranks);
+}
+
+static void build_cell(const struct site *s, const struct model_limits *limits, int c, int a, int p,
+                       struct model *model)
+{
+    /* tuning.cc:660: left out where every GPU of the one node takes part; here every one-node
+     * communicator counts, as those tests see no other. */
+    if (a == ALGO_TREE && p == PROTO_SIMPLE && s->n_nodes == 1 && !limits->tree_simple)
+        return;
+    float bandwidth = bandwidth_of(s, c, a, p);
+    model->latency[c][a][p] =
+        base_latency[p] + (a == ALGO_TREE ? tree_latency(s, p) : ring_latency(s, c, p));
+    /* tuning.cc:866-876: this gate comes after NCCL_PROTO, which cannot lift it. */
+    if (p == PROTO_LL128 && !(limits->ll128 && s->node->all_xgmi))
+        return;
+    if (a == ALGO_RING)
+        model->ring_backup[c][p] = bandwidth;
+    if ((limits->algorithms[c] >> a & 1) != 0 && (limits->protocols[c] >> p & 1) != 0)
+        model->bandwidth[c][a][p] = bandwidth;
 }
 
 void model_build(const struct node *node, int index, int n_ranks, int n_nodes,
                  const struct model_limits *limits, struct model *model)
 {
-    const struct tables *t = tables_of(index);
-    const struct graphs graphs = graphs_of(node, n_ranks, n_nodes);
+    struct site s = {node,    tables_of(index), graphs_of(node, n_ranks, n_nodes),
+                     n_ranks, n_nodes,          node->nvlink_inside ? NVLINK : PCI};
     memset(model, 0, sizeof *model);
     model->index = index;
     model->n_nodes = n_nodes;
-    if (n_ranks < 2)
-        return;
-    for (int c = 0; c < N_TUNABLE; c++) {
-        for (int a = ALGO_TREE; a <= ALGO_RING; a++) {
-            for (int p = 0; p < N_PROTOCOLS; p++) {
-                if (a == ALGO_TREE && c != COLL_ALL_REDUCE)
-                    continue;
-                /* tuning.cc:660: left out where every GPU of the one node takes part; here every
-                 * one-node communicator counts, as those tests see no other. */
-                if (a == ALGO_TREE && p == PROTO_SIMPLE && n_nodes == 1 && !limits->tree_simple)
-                    continue;
-                float bandwidth = bandwidth_of(&graphs, t, c, a, p, n_ranks, n_nodes);
-                model->latency[c][a][p] =
-                    base_latency[p] +
-                    (a == ALGO_TREE ? tree_latency(node, &graphs.tree, t, p, n_ranks, n_nodes)
-                                    : ring_latency(node, &graphs.ring, t, c, p, n_ranks, n_nodes));
-                /* tuning.cc:866-876: this gate comes after NCCL_PROTO, which cannot lift it. */
-                if (p == PROTO_LL128 && !(limits->ll128 && node->all_xgmi))
-                    continue;
-                if (a == ALGO_RING)
-                    model->ring_backup[c][p] = bandwidth;
-                if ((limits->algorithms[c] >> a & 1) == 0 || (limits->protocols[c] >> p & 1) == 0)
-                    continue;
-                model->bandwidth[c][a][p] = bandwidth;
-            }
-        }
+    for (int p = 0; p < N_PROTOCOLS && n_ranks > 1; p++) {
+        build_cell(&s, limits, COLL_ALL_REDUCE, ALGO_TREE, p, model);
+        for (int c = 0; c < N_TUNABLE; c++)
+            build_cell(&s, limits, c, ALGO_RING, p, model);
     }
 }
 
@@ -190,7 +196,7 @@ float model_time(const struct model *model, int collective, int algorithm, int p
         return -1;
     const struct tables *t = tables_of(model->index);
     if (algorithm == ALGO_TREE || model->n_nodes > 1)
-        bandwidth *= correction(t, algorithm == ALGO_TREE ? TREE : RING, protocol, n_bytes);
+        bandwidth *= correction(t, algorithm, protocol, n_bytes);
     /* One collective is all that a batch of work holds in RCCL, so that trees do not pipeline what
      * a group has either (2.27.7, asked). */
     return model->latency[collective][algorithm][protocol] * (float)n_pipe_ops +
@@ -205,17 +211,48 @@ float model_backup_time(const struct model *model, int collective, int protocol,
     return model->latency[collective][ALGO_RING][protocol] + (float)n_bytes / (1000.f * bandwidth);
 }
 
-struct protocol_range model_protocol_range(int model, int collective, int protocol)
+/*
+ * The graphs that RCCL 2.27.7 (ROCm 7.2.4) made of a node whose devices are all linked to each
+ * other, as its log says them (docs/real-library.md): recorded at 2 to 64 ranks, no search of ours.
+ */
+enum { EIGHT = 8, MOST = 64 };
+
+static int least(int a, int b)
 {
-    static const struct protocol_range none = {0, -1};
-    static const struct protocol_range ranges[N_TUNABLE][2] = {
-        [COLL_BROADCAST] = {{0, 8192}, {8192, 33554432}},
-        [COLL_REDUCE] = {{0, 4096}, {4096, 16777216}},
-        [COLL_ALL_GATHER] = {{0, 98304}, {98304, 5046272}},
-        [COLL_REDUCE_SCATTER] = {{0, 655360}, {131072, 3211264}},
-        [COLL_ALL_REDUCE] = {{0, 524288}, {524288, 4415057}},
-    };
-    if (model == 0 || protocol == PROTO_SIMPLE)
-        return none;
-    return ranges[collective][protocol];
+    return a < b ? a : b;
+}
+
+bool graph_is_matched(const struct node *node, int n_ranks, int n_nodes)
+{
+    return node->linked.channels > 0 && (n_nodes > 1 || n_ranks == EIGHT);
+}
+
+struct graphs graphs_of(const struct node *node, int n_ranks, int n_nodes)
+{
+    struct graphs made = {.ring = node->ring, .tree = node->tree, .channels = node->channels};
+    double link = node->linked.bw_intra;
+    int per_node = n_ranks / n_nodes, ceiling = node->channel_ceiling;
+    if (node->linked.channels == 0 || per_node < 2)
+        return made;
+    struct graph *ring = &made.ring;
+    *ring = (struct graph){.bw_intra = link / 2, .channels = least(MOST, 2 * (per_node - 1))};
+    if (n_nodes > 1) { /* all of a device's links, through as many channels as there may be */
+        double share = link * (per_node - 1) / MOST;
+        *ring = (struct graph){MOST, share, share, 0, true};
+    } else if (n_ranks == EIGHT) { /* one of the topologies that RCCL has by heart */
+        *ring = (struct graph){.channels = 28, .bw_intra = link / 4, .same_channels = true};
+    } else if (n_ranks % EIGHT == 0) {
+        ring->channels = least(MOST, 14 * n_ranks / EIGHT);
+    }
+    ring->same_channels |= n_ranks == 2;
+    made.tree = *ring;
+    if (n_ranks == 2)
+        made.tree.bw_intra = link;
+    made.channels = ring->channels;
+    if (n_nodes == 1 && (n_ranks == 2 || n_ranks == 4)) /* init sets these for MI300X */
+        made.channels = n_ranks == 2 ? 32 : 24;
+    else if (2 * ring->channels <= least(MOST, ceiling))
+        made.channels = 2 * ring->channels;
+    made.channels = least(made.channels, ceiling);
+    return made;
 }

@@ -21,15 +21,18 @@ struct selector {
     int64_t min_bytes, max_bytes;
 };
 
-/* A function of the message size, interpolated between points on logarithmic axes. */
+/* A function with straight lines between its points, x ascending.  Of times and factors over the
+ * message size both are logarithms; of sigmas y is none, of the drift over seconds neither is. */
 struct points {
     int n;
-    double *log_bytes, *log_value;
+    struct point {
+        double x, y;
+    } * at;
 };
 
 struct curve {
     struct selector where;
-    bool measured; /* by somebody, at the sizes from measured_min to measured_max */
+    int measured; /* 1: by somebody, at the sizes from measured_min to measured_max */
     int64_t measured_min, measured_max;
     char source[160];
     struct points points;
@@ -37,7 +40,6 @@ struct curve {
 
 enum { MIXED_ALWAYS, MIXED_PASS, MIXED_LAUNCH };
 enum { AFTER_ANY, AFTER_LAUNCH, AFTER_PASS };
-enum { SHAPE_FACTOR, SHAPE_POINTS, SHAPE_BETWEEN, SHAPE_CHANNELS };
 
 struct channel_row {
     int channels;
@@ -49,13 +51,13 @@ struct effect {
     int mixed; /* where another setting ran before, in this pass or in this launch; or always */
     int after; /* where `setting` ran before: in this launch, in the pass before; or always */
     int path, algorithm, protocol; /* of that one; path -1: none */
-    bool first; /* where a pass begins with another setting than the one before */
-    int shape;
-    double factor;
-    double low, high; /* SHAPE_BETWEEN: the part of each octave, 1 <= low < high <= 2 */
+    int first; /* 1: where a pass begins with another setting than the one before */
+    /* The factor by size; where there are none, that by channels and size; else one alone, in a
+     * part of each octave: all of it from 1 to 2. */
     struct points points;
-    struct channel_row *rows; /* SHAPE_CHANNELS: ascending */
+    struct channel_row *rows; /* ascending */
     int n_rows;
+    double low, high, factor;
 };
 
 enum {
@@ -65,9 +67,7 @@ enum {
     FAULT_SUBSTITUTE,
     FAULT_NO_PLUGIN,
     FAULT_NO_FILE,
-    FAULT_DIFFERS,
     FAULT_SLOW_RANK,
-    FAULT_INFO_LINES,
     FAULT_INIT_ERROR,
     FAULT_SHIFT,
     N_FAULTS
@@ -79,11 +79,10 @@ struct fault {
     struct selector where;
     int rank;           /* -1 is any or all */
     double probability; /* that a launch has it at all */
-    double factor;  /* slow rank: times as slow; info lines: share of rows; wrong: of elements */
-    int64_t number; /* wrong: elements; crash: exit code; info lines: 1 glues them into rows; shift:
-                       passes */
+    double factor;      /* slow rank: times as slow; wrong: share of elements */
+    int64_t number;     /* wrong: elements; crash: exit code; shift: passes */
     int crash;
-    int path, algorithm, protocol; /* substitute, differs: what runs instead */
+    int path, algorithm, protocol; /* substitute: what runs instead */
     char message[160];             /* init error */
     bool active;                   /* in this launch; drawn once */
 };
@@ -127,10 +126,6 @@ struct graph {
     bool same_channels; /* all rings go the same way round */
 };
 
-struct drift_point {
-    double seconds, factor;
-};
-
 /* Noise whose size may depend on that of the message. */
 enum { SPREAD_BLOCK, SPREAD_LAUNCH, SPREAD_SETTING, N_SPREADS };
 
@@ -147,25 +142,26 @@ struct node {
     /* What the library knows of the node. */
     struct graph ring, tree;
     struct graph linked; /* channels 0: ring and tree count; else bw_intra of each pair's link */
-    bool nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model;
+    int nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model; /* 0 or 1 */
     int tuning_model, channels, channel_ceiling;
-    bool library_bypasses;
+    int library_bypasses;
     /* How it behaves. */
     double startup_s, first_use_us;
     int first_use_calls;
-    double sigma, launch_sigma, rank_sigma;
-    struct points spreads[N_SPREADS]; /* sigma by size instead of one number; not its logarithm */
+    struct points spreads[N_SPREADS]; /* sigma by size */
+    double rank_sigma;
     double outlier_rate, outlier_factor;
     double burst_probability, burst_seconds, burst_factor;
-    char path_names[MAX_PATHS][24];
-    int n_paths;
-    struct drift_point *drift;
+    struct points drift;
+    struct path {
+        char name[24];
+    } * paths;
     struct curve *curves;
     struct effect *effects;
     struct fault *faults;
     struct variant *variants;
     struct bypass *bypasses;
-    int n_drift, n_curves, n_effects, n_faults, n_variants, n_bypasses;
+    int n_paths, n_curves, n_effects, n_faults, n_variants, n_bypasses;
 };
 
 enum { PLACE_NODE, PLACE_ONE_IOD, PLACE_ONE_OAM, PLACE_ONE_PER_OAM, PLACE_OTHER, N_PLACES };
@@ -174,10 +170,78 @@ extern const char *const place_names[N_PLACES];
 /* Read a whole .node text; on a mistake returns false with a message that names the line. */
 bool node_parse(const char *data, size_t length, struct node *node, char *message, size_t size);
 void node_free(struct node *node);
-/* What records leave open that are there; NULL where nothing. */
-const char *node_gap(const struct node *node);
+
+/* tree/ll, or the name of a path; good until the next question. */
+const char *setting_name(const struct node *node, int path, int algorithm, int protocol);
+static inline const char *decision_name(const struct node *node, const struct decision *decision)
+{
+    return setting_name(node, decision->path, decision->algorithm, decision->protocol);
+}
 
 /* Read the file named by RCCLTUNE_SIM_NODE, or end the program saying what is wrong. */
 void node_load(const char *path, struct node *node);
+
+/*
+ * What is true on the simulated node (curves, effects) and what a benchmark sees of it (noise,
+ * bursts, drift).  rccltune/simulate/true_times.py computes the same truth independently; tests
+ * compare the two.
+ */
+struct situation {
+    int collective;
+    struct decision what;
+    int ranks, placement, in_place, dtype;
+    size_t n_bytes;
+    /* What ran before. */
+    bool mixed, mixed_launch;                /* another setting: in this pass, in this launch */
+    uint64_t ran_before, ran_in_pass_before; /* in this launch, in the pass before: setting_bit */
+    bool first_after_switch; /* first size of a pass, and another setting ran there in the last */
+};
+
+bool selector_fits(const struct node *node, const struct selector *where,
+                   const struct situation *s);
+
+/* The next fault of a kind that this launch has and that strikes here, behind another or from the
+ * first on; NULL where there is none.  Without a situation whatever it selects. */
+const struct fault *next_fault(const struct node *node, const struct fault *behind, int kind,
+                               const struct situation *s);
+
+/* Noise-free microseconds of one call; negative where the node file says nothing about it. */
+double true_time(const struct node *node, const struct situation *s);
+
+/* What the benchmark was asked for, as far as variants know it. */
+struct manner {
+    int graph; /* launches of a captured graph; 0 without one */
+    bool registered;
+    int threads, gpus; /* of a process, of a thread */
+    uint32_t beside;   /* collectives that other jobs run at the same time, a bit each */
+};
+
+/* Whether the played library has a patch of this name (RCCLTUNE_SIM_PATCHES). */
+bool is_patched(const char *patch);
+
+/* Decide which variants hold, from the environment and from what the benchmark was asked. */
+void settle_variants(struct node *node, const struct manner *manner);
+
+/* What is drawn is a function of its keys alone: the same on every machine, in every process, in
+ * any order. */
+uint64_t keys_of(uint64_t seed);
+uint64_t keys_with(uint64_t keys, uint64_t value);
+uint64_t keys_with_text(uint64_t keys, const char *text);
+
+struct noise {
+    uint64_t seed;
+    const char *launch;
+};
+
+/* Factor on the time of one timed block: its own noise, the launch's, the setting's in it,
+ * outliers, and what the simulated clock (seconds since the sweep began) says about bursts and
+ * drift. */
+double block_factor(const struct node *node, const struct noise *noise, const struct situation *s,
+                    uint64_t cycle, double clock);
+double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,
+                   uint64_t cycle, int rank);
+
+/* Draw which faults this launch has. */
+void settle_faults(struct node *node, const struct noise *noise);
 
 #endif

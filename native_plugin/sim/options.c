@@ -1,4 +1,4 @@
-#include "options.h"
+#include "bench.h"
 
 #include <getopt.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@ enum {
     NEW = RTNEW | NT,
     ALL = OLD | NEW
 };
-enum { SPECIAL = -1, WITHOUT_EFFECT = -2, NOT_PLAYED = -3 };
+/* What is not played is refused, but for the value that it has anyway. */
+enum { SPECIAL = -1, WITHOUT_EFFECT = -2, NOT_PLAYED = -3, MEANS_ONE = -4 };
 #define AT(member) (int)offsetof(struct options, member)
 
 /* Every option of every release: who has it, what --help says of it (programs read the letters and
@@ -32,7 +33,7 @@ static const struct row_of_options {
     {'b', ALL, "minbytes", "min size in bytes", SPECIAL},
     {'e', ALL, "maxbytes", "max size in bytes", SPECIAL},
     {'i', ALL, "stepbytes", "increment size", SPECIAL},
-    {'f', ALL, "stepfactor", "increment factor", SPECIAL},
+    {'f', ALL, "stepfactor", "increment factor", AT(step_factor)},
     {'n', ALL, "iters", "iteration count", AT(iters)},
     {'m', ALL, "agg_iters", "aggregated iterations", AT(agg_iters)},
     {'w', ALL, "warmup_iters", "warmup iterations", AT(warmup)},
@@ -44,7 +45,7 @@ static const struct row_of_options {
     {'c', ALL, "check", "check iterations", AT(check)},
     {'o', ALL, "op", "sum/prod/min/max/avg/mulsum/all", SPECIAL},
     {'d', ALL, "datatype", "type/all", SPECIAL},
-    {'r', ALL, "root", "root/all", SPECIAL},
+    {'r', ALL, "root", "root/all", AT(root)},
     {'z', ALL, "blocking", "0/1", AT(blocking)},
     {'y', ALL, "stream_null", "0/1", WITHOUT_EFFECT},
     {'T', ALL, "timeout", "seconds", AT(timeout)},
@@ -52,7 +53,7 @@ static const struct row_of_options {
     {'C', ALL, "report_cputime", "0/1", NOT_PLAYED},
     {'S', NEW, "report_timestamps", "0/1", NOT_PLAYED},
     {'J', NEW, "output_file", "file", NOT_PLAYED},
-    {'a', ALL, "average", "0/1/2/3", AT(average)},
+    {'a', ALL, "average", "0/1/2/3", MEANS_ONE},
     {'R', ALL, "local_register", "0/1/2", AT(registered)},
     {'x', RTMID | RT25, "output_file", "file", NOT_PLAYED},
     {'x', NEW, "cta_policy", "0/1/2", WITHOUT_EFFECT},
@@ -106,8 +107,6 @@ static size_t size_of(const char *text, const char *name)
 static int name_of(const char *text, const char *const *names, int n, int otherwise,
                    const char *what)
 {
-    if (strcmp(text, "all") == 0)
-        return -1;
     int found = find_name(text, strlen(text), names, n);
     if (found >= 0)
         return found;
@@ -129,17 +128,11 @@ static void take_special(struct options *o, int letter, const char *text)
     case 'i': /* the older ones read plain numbers only: -i 1M is 1 there */
         o->step_bytes = newest ? size_of(text, "stepBytes") : (size_t)number;
         break;
-    case 'f':
-        o->step_factor = (size_t)number;
-        break;
     case 'o':
         o->op = name_of(text, op_names, N_OPS, OP_SUM, "op");
         break;
     case 'd':
         o->dtype = name_of(text, dtype_names, N_DTYPES, DTYPE_FLOAT, "type");
-        break;
-    case 'r':
-        o->root = strcmp(text, "all") == 0 ? -1 : number;
         break;
     case 'O': /* 0 is in-place only everywhere; 1 is both before RTnew, out-of-place only there */
         o->out_of_place = number != 0;
@@ -153,10 +146,11 @@ static void take_special(struct options *o, int letter, const char *text)
 
 static void take(struct options *o, const struct row_of_options *row, const char *text)
 {
+    bool usual = strcmp(text, row->at == MEANS_ONE ? "1" : "0") == 0;
+    if ((row->at <= NOT_PLAYED && !usual) || strcmp(text, "all") == 0)
+        sim_fail("the simulated benchmark does not play -%c %s (%s)", row->letter, text, row->name);
     if (row->at == SPECIAL)
         take_special(o, row->letter, text);
-    else if (row->at == NOT_PLAYED && strcmp(text, "0") != 0)
-        sim_fail("the simulated benchmark does not play -%c (%s)", row->letter, row->name);
     else if (row->at >= 0)
         *(int *)(void *)((char *)o + row->at) = (int)strtol(text, NULL, 0);
 }
@@ -180,7 +174,6 @@ void options_read(struct options *o, int family, int argc, char **argv)
         .cycles = 1,
         .check = 1,
         .warmup = is_new(family) ? 1 : 5,
-        .average = 1,
         .op = OP_SUM,
         .dtype = DTYPE_FLOAT,
         .out_of_place = true,

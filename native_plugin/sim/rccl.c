@@ -6,24 +6,22 @@
 #include <string.h>
 
 #include "debug.h"
-#include "envlist.h"
+#include "text.h"
 
 static const char *env(const char *name)
 {
-    const char *value = getenv(name);
-    if (value == NULL || *value == '\0')
-        return NULL;
-    debug_info(SUBSYS_ENV, "%s set by environment to %s", name, value);
+    const char *value = env_text(name);
+    if (value != NULL)
+        debug_info(SUBSYS_ENV, "%s set by environment to %s", name, value);
     return value;
 }
 
 static int env_int(const char *name, int otherwise)
 {
-    const char *value = getenv(name);
-    if (value == NULL || *value == '\0')
-        return otherwise;
-    debug_info(SUBSYS_ENV, "%s set by environment to %s.", name, value);
-    return (int)strtol(value, NULL, 0);
+    const char *value = env_text(name);
+    if (value != NULL)
+        debug_info(SUBSYS_ENV, "%s set by environment to %s.", name, value);
+    return (int)env_number(name, otherwise);
 }
 
 int library_start(struct library *library, const struct node *node, int version)
@@ -34,17 +32,15 @@ int library_start(struct library *library, const struct node *node, int version)
     library->family = rccl_family(version);
     const char *algo = env("NCCL_ALGO"), *proto = env("NCCL_PROTO");
     bool grammar = library->family->since >= ROCM_7_0;
-    library->algo_env = algo != NULL;
     library->proto_env = proto != NULL;
     int result =
         envlist_read(algo, grammar, algorithm_env_names, N_ALGORITHMS, library->limits.algorithms);
     if (result == NCCL_SUCCESS)
         result =
             envlist_read(proto, grammar, protocol_titles, N_PROTOCOLS, library->limits.protocols);
-    const char *patches = getenv("RCCLTUNE_SIM_PATCHES");
     library->limits.ll128 = node->ll128_enabled || env_int("RCCL_LL128_FORCE_ENABLE", 0) == 1;
-    library->limits.tree_simple = patches != NULL && strstr(patches, "force-tree-simple") != NULL &&
-                                  env_int("RCCL_FORCE_TREE_SIMPLE", 0) == 1;
+    library->limits.tree_simple =
+        is_patched("force-tree-simple") && env_int("RCCL_FORCE_TREE_SIMPLE", 0) == 1;
     /* The channel counts and the CTA counts are two names of one limit; the tighter one counts. */
     int min = env_int("NCCL_MIN_NCHANNELS", -1), max = env_int("NCCL_MAX_NCHANNELS", -1);
     int min_ctas = env_int("NCCL_MIN_CTAS", -1), max_ctas = env_int("NCCL_MAX_CTAS", -1);
@@ -117,7 +113,7 @@ static void log_model(const struct comm *comm)
     }
 }
 
-int comm_build(struct comm *comm, struct library *library)
+void comm_build(struct comm *comm, struct library *library)
 {
     comm->library = library;
     comm->contexts = calloc((size_t)comm->n_local, sizeof *comm->contexts);
@@ -132,16 +128,14 @@ int comm_build(struct comm *comm, struct library *library)
         debug_info(SUBSYS_GRAPH | SUBSYS_TUNING, "RCCL Tuning index:%d", comm->model.index);
         log_model(comm);
     }
-    return NCCL_SUCCESS;
 }
 
 /* A rank that a fault left without the plugin, or whose host has no such rule file. */
 static bool lacks(int kind, const struct comm *comm, int local)
 {
-    const struct node *node = comm->library->node;
-    for (int i = 0; i < node->n_faults; i++) {
-        const struct fault *f = &node->faults[i];
-        if (f->active && f->kind == kind && f->rank == comm->world_ranks[local])
+    const struct fault *f = NULL;
+    while ((f = next_fault(comm->library->node, f, kind, NULL)) != NULL) {
+        if (f->rank == comm->world_ranks[local])
             return true;
     }
     return false;
@@ -246,4 +240,69 @@ struct situation comm_situation(const struct comm *comm, const struct call *call
         .dtype = call->dtype,
         .n_bytes = call->n_bytes,
     };
+}
+
+/* The words of one list; false at an unknown one. */
+static bool read_list(struct text list, const char *const *names, int n, uint8_t *mask)
+{
+    bool all_known = true;
+    uint8_t all = (uint8_t)((1u << n) - 1), named = 0;
+    bool inverted = text_length(list) > 0 && *list.at == '^';
+    struct text word;
+    list.at += inverted;
+    while (text_split(&list, ',', &word)) {
+        if (text_length(word) == 0) /* strtok knows no empty words */
+            continue;
+        int found = find_name_any_case(word.at, text_length(word), names, n);
+        if (found >= 0)
+            named |= (uint8_t)(1u << found);
+        else
+            all_known = false;
+    }
+    *mask = inverted ? (uint8_t)(all & ~named) : named;
+    return all_known;
+}
+
+static int bad(const char *what, struct text entry, const char *text)
+{
+    debug_warn("%s \"%.*s\" when parsing \"%s\"", what, (int)text_length(entry), entry.at, text);
+    return NCCL_INVALID_USAGE;
+}
+
+int envlist_read(const char *text, bool per_function, const char *const *names, int n,
+                 uint8_t masks[N_TUNABLE])
+{
+    memset(masks, (1 << n) - 1, N_TUNABLE);
+    if (text == NULL || *text == '\0')
+        return NCCL_SUCCESS;
+    struct text rest = text_of(text), entry;
+    uint8_t mask;
+    if (!per_function) {
+        read_list(rest, names, n, &mask);
+        memset(masks, mask, N_TUNABLE);
+        return NCCL_SUCCESS;
+    }
+    bool first = true;
+    while (text_split(&rest, ';', &entry)) {
+        struct text whole = entry, function = {NULL, NULL};
+        if (text_length(entry) == 0)
+            continue;
+        if (memchr(entry.at, ':', text_length(entry)) != NULL)
+            text_split(&entry, ':', &function);
+        else if (!first)
+            return bad("All entries except the first must have a prefix:", whole, text);
+        first = false;
+        if (!read_list(entry, names, n, &mask))
+            return bad("Unrecognized element token", whole, text);
+        if (function.at == NULL) {
+            memset(masks, mask, N_TUNABLE);
+            continue;
+        }
+        int c =
+            find_name_any_case(function.at, text_length(function), collective_titles, N_TUNABLE);
+        if (c < 0)
+            return bad("Unrecognized prefix token", function, text);
+        masks[c] = mask;
+    }
+    return NCCL_SUCCESS;
 }

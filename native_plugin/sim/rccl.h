@@ -5,23 +5,43 @@
 #ifndef RCCLTUNE_SIM_RCCL_H
 #define RCCLTUNE_SIM_RCCL_H
 
-#include "model.h"
 #include "node.h"
-#include "release.h"
-#include "times.h"
-#include "tuner.h"
 
-struct library { /* one a process */
-    const struct node *node;
-    const struct rccl_family *family;
-    int version; /* 22803 */
-    struct model_limits limits;
-    bool algo_env, proto_env; /* NCCL_ALGO, NCCL_PROTO are set */
-    int min_channels, max_channels;
-    const char *override_algo, *override_proto;
-    struct tuner tuner;
-    bool tuner_opened;
+/*
+ * RCCL's cost model for gfx942, from the published tables: what the stand-in library believes,
+ * which is not what the node file says is true.  Source: RCCL's published tables (RCCL 2.28.3
+ * src/graph/tuning.cc).
+ */
+struct model {
+    int index, n_nodes;
+    float latency[N_TUNABLE][N_ALGORITHMS][N_PROTOCOLS];   /* us */
+    float bandwidth[N_TUNABLE][N_ALGORITHMS][N_PROTOCOLS]; /* GB/s; 0 where it cannot be chosen */
+    float ring_backup[N_TUNABLE][N_PROTOCOLS];             /* before anything was switched off */
 };
+
+/* What a communicator's channels can carry, and how many it has. */
+struct graphs {
+    struct graph ring, tree;
+    int channels;
+};
+struct graphs graphs_of(const struct node *node, int n_ranks, int n_nodes);
+
+/* Whether the library knows such a node by heart, and has tuned its model for it. */
+bool graph_is_matched(const struct node *node, int n_ranks, int n_nodes);
+
+struct model_limits {
+    bool ll128;       /* the topology or RCCL_LL128_FORCE_ENABLE allows it */
+    bool tree_simple; /* a patched library, see docs/node-file.md */
+    uint8_t algorithms[N_TUNABLE], protocols[N_TUNABLE]; /* bit masks of NCCL_ALGO and NCCL_PROTO */
+};
+
+void model_build(const struct node *node, int index, int n_ranks, int n_nodes,
+                 const struct model_limits *limits, struct model *model);
+
+/* Microseconds, -1 where the setting cannot be chosen. */
+float model_time(const struct model *model, int collective, int algorithm, int protocol,
+                 size_t n_bytes, int n_pipe_ops);
+float model_backup_time(const struct model *model, int collective, int protocol, size_t n_bytes);
 
 /* One collective as a rank issues it. */
 struct call {
@@ -31,8 +51,47 @@ struct call {
     int n_pipe_ops;     /* of a group, by channel; comm_prepare reckons it */
     int aggregated;     /* equal calls of one rank in a group: -m */
     int registered;     /* as -R: 1 buffers, 2 windows */
-    bool grouped;       /* inside ncclGroupStart/End */
-    bool graph, many_per_process;
+    bool graph;
+};
+
+/*
+ * The tuner of a process: a plugin found as the simulated release finds it, or none (the
+ * built-in CSV tuner is not played).  One library per process, one context per communicator and
+ * rank.
+ */
+struct tuner {
+    int abi; /* 2 to 6; 0 where there is none */
+    const char *name;
+    void *library;
+    const void *table; /* the plugin's struct of that version */
+    const struct rccl_family *family;
+};
+
+/* Looks at NCCL_TUNER_PLUGIN, the default name, then NCCL_NET_PLUGIN. */
+void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version);
+void tuner_close(struct tuner *tuner);
+
+/* An NCCL_* result.  A context is what the plugin made of it; NULL is legal. */
+int tuner_init(const struct tuner *tuner, uint64_t comm_id, int n_ranks, int n_nodes,
+               void **context);
+int tuner_finalize(const struct tuner *tuner, void *context);
+
+/* Let the tuner edit the table.  A version 2 plugin under a version 2 host answers with a setting
+ * instead: then *algorithm and *protocol are set and the table is left alone. */
+int tuner_ask(const struct tuner *tuner, void *context, const struct call *call, int n_algorithms,
+              float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
+              int *protocol);
+
+struct library { /* one a process */
+    const struct node *node;
+    const struct rccl_family *family;
+    int version; /* 22803 */
+    struct model_limits limits;
+    bool proto_env; /* NCCL_PROTO is set */
+    int min_channels, max_channels;
+    const char *override_algo, *override_proto;
+    struct tuner tuner;
+    bool tuner_opened;
 };
 
 /* A communicator, as far as this process takes part in it. */
@@ -59,7 +118,7 @@ void library_print_version(const struct library *library, const char *host);
 
 /* Make the model and the tuner contexts.  comm->ranks, n_ranks, n_nodes, placement, id are given.
  */
-int comm_build(struct comm *comm, struct library *library);
+void comm_build(struct comm *comm, struct library *library);
 int comm_init_tuner(struct comm *comm);
 void comm_log_init(const struct comm *comm, double seconds);
 int comm_destroy(struct comm *comm);
@@ -72,21 +131,22 @@ int comm_decide(struct comm *comm, int local, struct decision *decision);
 int comm_explain(struct comm *comm, int local, const struct call *call, const char **algorithm,
                  const char **protocol, int *channels);
 
-/* channels.c: what a call's size is worth, at most `most`; and of so many those that get work. */
+/* What a call's size is worth, at most `most`; and of so many those that get work. */
 int wanted_channels(const struct comm *comm, const struct call *call, int algorithm, int protocol,
                     int most);
 int busy_channels(const struct comm *comm, const struct call *call, int protocol, int channels);
 
-/* bypass.c: the path that takes this call before a tuner is asked, or PATH_TUNED. */
-int bypass_path(const struct comm *comm, const struct call *call);
-
-/* What -A calls a path. */
-const char *path_title(const struct library *library, int path);
-
-/* A whole number from the environment, in C's notations. */
-int64_t env_number(const char *name, int64_t otherwise);
-
 struct situation comm_situation(const struct comm *comm, const struct call *call,
                                 const struct decision *decision);
+
+/* NCCL_ALGO and NCCL_PROTO: which words they list for which collective.
+ *
+ * `masks[c]` gets a bit per word of `names` that is allowed for collective c.  An unset variable
+ * allows everything.  `per_function` is the grammar of 2.24 and later,
+ *     [list][;func:list]...    list = words with commas, a leading ^ excludes
+ * where an unknown word or function is an error (NCCL_INVALID_USAGE, with a warning); the older one
+ * is a plain list that ignores unknown words. */
+int envlist_read(const char *text, bool per_function, const char *const *names, int n,
+                 uint8_t masks[N_TUNABLE]);
 
 #endif

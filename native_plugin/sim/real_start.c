@@ -72,8 +72,10 @@ static void *look_up(void *library, const char *name)
 }
 
 /* POSIX lets dlsym give functions; ISO C has no cast for it. */
-#define FIND(library, member, name)                                                                \
-    memcpy(&(member), &(void *){look_up(library, name)}, sizeof(void *))
+#define FIND(table, library, member, name)                                                         \
+    memcpy(&(table).member, &(void *){look_up(library, #name)}, sizeof(void *));
+#define FIND_RCCL(result, member, name, arguments) FIND(real_rccl, library, member, name)
+#define FIND_HIP(result, member, name, arguments)  FIND(real_hip, RTLD_DEFAULT, member, name)
 
 void real_load(void)
 {
@@ -81,36 +83,6 @@ void real_load(void)
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         sim_fail("the library does not load over the stand-in HIP runtime: %s", dlerror());
-    FIND(library, real_rccl.get_version, "ncclGetVersion");
-    FIND(library, real_rccl.get_unique_id, "ncclGetUniqueId");
-    FIND(library, real_rccl.comm_init_rank, "ncclCommInitRank");
-    FIND(library, real_rccl.comm_finalize, "ncclCommFinalize");
-    FIND(library, real_rccl.comm_destroy, "ncclCommDestroy");
-    FIND(library, real_rccl.comm_abort, "ncclCommAbort");
-    FIND(library, real_rccl.get_last_error, "ncclGetLastError");
-    FIND(library, real_rccl.group_start, "ncclGroupStart");
-    FIND(library, real_rccl.group_end, "ncclGroupEnd");
-    FIND(library, real_rccl.all_reduce, "ncclAllReduce");
-    FIND(library, real_rccl.reduce_scatter, "ncclReduceScatter");
-    FIND(library, real_rccl.all_gather, "ncclAllGather");
-    FIND(library, real_rccl.broadcast, "ncclBroadcast");
-    FIND(library, real_rccl.reduce, "ncclReduce");
-    FIND(library, real_rccl.all_to_all, "ncclAllToAll");
-    FIND(library, real_rccl.comm_register, "ncclCommRegister");
-    FIND(library, real_rccl.window_register, "ncclCommWindowRegister");
-    FIND(library, real_rccl.get_algorithm, "rcclGetAlgoInfo");
-    FIND(library, real_rccl.get_algorithm_name, "rcclGetAlgoName");
-    FIND(library, real_rccl.get_protocol_name, "rcclGetProtocolName");
-    FIND(RTLD_DEFAULT, real_hip.devices, "rccltune_hip_devices");
-    FIND(RTLD_DEFAULT, real_hip.forget, "rccltune_hip_forget");
-    FIND(RTLD_DEFAULT, real_hip.ran, "rccltune_hip_ran");
-    FIND(RTLD_DEFAULT, real_hip.set_device, "hipSetDevice");
-    FIND(RTLD_DEFAULT, real_hip.malloc, "hipMalloc");
-    FIND(RTLD_DEFAULT, real_hip.stream, "hipStreamCreateWithFlags");
-    FIND(RTLD_DEFAULT, real_hip.begin_capture, "hipStreamBeginCapture");
-    FIND(RTLD_DEFAULT, real_hip.end_capture, "hipStreamEndCapture");
-    FIND(RTLD_DEFAULT, real_hip.instantiate, "hipGraphInstantiate");
-    FIND(RTLD_DEFAULT, real_hip.launch_graph, "hipGraphLaunch");
-    FIND(RTLD_DEFAULT, real_hip.destroy_graph, "hipGraphDestroy");
-    FIND(RTLD_DEFAULT, real_hip.destroy_instance, "hipGraphExecDestroy");
+    REAL_RCCL(FIND_RCCL)
+    REAL_HIP(FIND_HIP)
 }

@@ -6,21 +6,9 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "beside.h"
 #include "debug.h"
 #include "real.h"
 #include "text.h"
-
-static double env_double(const char *name, double otherwise)
-{
-    const char *value = getenv(name);
-    double number;
-    if (value == NULL || *value == '\0')
-        return otherwise;
-    if (!text_to_double(text_of(value), 0, 1e12, &number))
-        sim_fail("%s=%s is no number", name, value);
-    return number;
-}
 
 /* all_reduce_perf, and whatever a build appended to the name (NAME_SUFFIX). */
 static int collective_of(const char *program)
@@ -59,36 +47,17 @@ static void apply_visible(struct bench *bench, const char *name)
     bench->n_visible = n;
 }
 
-/* NCCL_TESTS_SPLIT_MASK=7, or NCCL_TESTS_SPLIT="MOD 8", "DIV8", "AND 7", "OR 1", or their signs. */
+/* NCCL_TESTS_SPLIT_MASK=7, or NCCL_TESTS_SPLIT="MOD 8" or "DIV8": what rccltune parts ranks by. */
 static int colour(int proc)
 {
-    static const struct {
-        const char *word;
-        char sign;
-    } operations[] = {{"AND", '&'}, {"OR", '|'}, {"MOD", '%'}, {"DIV", '/'}};
     const char *mask = getenv("NCCL_TESTS_SPLIT_MASK"), *split = getenv("NCCL_TESTS_SPLIT");
+    bool modulo = split != NULL && strncasecmp(split, "MOD", 3) == 0;
     if (mask != NULL)
         return proc & (int)strtoul(mask, NULL, 16);
-    for (size_t i = 0; split != NULL && i < sizeof operations / sizeof *operations; i++) {
-        size_t length = strlen(operations[i].word);
-        if (strncasecmp(split, operations[i].word, length) != 0) {
-            if (split[0] != operations[i].sign)
-                continue;
-            length = 1;
-        }
-        int n = (int)strtoul(split + length + strspn(split + length, " "), NULL, 0);
-        switch (operations[i].sign) {
-        case '&':
-            return proc & n;
-        case '|':
-            return proc | n;
-        case '%':
-            return n > 0 ? proc % n : 0;
-        default:
-            return n > 0 ? proc / n : 0;
-        }
-    }
-    return 0;
+    if (split != NULL && !modulo && strncasecmp(split, "DIV", 3) != 0)
+        sim_fail("of NCCL_TESTS_SPLIT the simulated benchmark plays MOD and DIV alone");
+    int n = split != NULL ? (int)strtoul(split + 3, NULL, 0) : 0;
+    return n <= 0 ? 0 : modulo ? proc % n : proc / n;
 }
 
 int device_of(const struct bench *bench, int rank)
@@ -168,14 +137,12 @@ static void make_groups(struct bench *bench)
         comm->n_nodes = hosts_of(bench, bench->members[c], comm->n_ranks);
         comm->placement = placement_of(bench, bench->members[c], comm->n_ranks);
         comm->id = keys_with(keys_with_text(keys_of(bench->noise.seed), bench->noise.launch),
-                             (uint64_t)mine)
-                       .state;
+                             (uint64_t)mine);
     }
 }
 
-static void check_devices(const struct bench *bench)
+static void check_devices(const struct bench *bench, int per_host)
 {
-    int per_host = bench->n_ranks / bench->n_nodes;
     char host[48];
     if (per_host <= bench->n_visible)
         return;
@@ -191,30 +158,31 @@ static void check_devices(const struct bench *bench)
 void bench_setup(struct bench *bench, int argc, char **argv)
 {
     struct node *node = &bench->node;
-    const char *release = getenv("RCCLTUNE_SIM_RELEASE"),
-               *benchmark = getenv("RCCLTUNE_SIM_BENCHMARK");
+    const char *release = env_text("RCCLTUNE_SIM_RELEASE");
+    const char *benchmark = env_text("RCCLTUNE_SIM_BENCHMARK");
     const char *slash = strrchr(argv[0], '/');
     bench->program = slash != NULL ? slash + 1 : argv[0];
     bench->collective = collective_of(bench->program);
     node_load(getenv("RCCLTUNE_SIM_NODE"), node);
-    if (release == NULL || *release == '\0')
+    if (release == NULL)
         release = node->rccl;
     int version = version_code(release);
     if (version == 0)
         sim_fail("'%s' is no release of RCCL from 2.20.5 on", release);
-    bench->benchmark = node->benchmark;
-    if (benchmark != NULL && *benchmark != '\0')
-        bench->benchmark = find_name(benchmark, strlen(benchmark), benchmark_names, N_BENCHES);
-    if (bench->benchmark < 0)
+    int family = node->benchmark;
+    if (benchmark != NULL)
+        family = find_name(benchmark, strlen(benchmark), benchmark_names, N_BENCHES);
+    if (family < 0)
         sim_fail("'%s' is no benchmark release: rt24, rtmid, rt25, rtnew or nt", benchmark);
-    options_read(&bench->options, bench->benchmark, argc, argv);
+    options_read(&bench->options, family, argc, argv);
     struct options *o = &bench->options;
+    bench->n_nodes = 1;
+    bench->n_visible = node->ranks / node->nodes;
     bench->ranks_per_proc = o->n_threads * o->n_gpus;
-    if (o->n_threads < 1 || o->n_gpus < 1 || bench->ranks_per_proc > node->ranks)
-        check_devices(&(struct bench){.n_ranks = bench->ranks_per_proc,
-                                      .n_nodes = 1,
-                                      .n_visible = node->ranks / node->nodes,
-                                      .node = *node});
+    if (o->n_threads < 1 || o->n_gpus < 1)
+        sim_fail("-t %d -g %d leave a process without a rank", o->n_threads, o->n_gpus);
+    if (bench->ranks_per_proc > node->ranks)
+        check_devices(bench, bench->ranks_per_proc);
     launch_find(&bench->launch, node->ranks / bench->ranks_per_proc);
     bench->n_ranks = bench->launch.n_procs * bench->ranks_per_proc;
     if (bench->n_ranks > MAX_RANKS)
@@ -222,13 +190,12 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     bench->n_nodes = bench->n_ranks == node->ranks ? node->nodes : 1;
     bench->first_rank = bench->launch.launched ? bench->launch.proc * bench->ranks_per_proc : 0;
     bench->n_local = bench->launch.launched ? bench->ranks_per_proc : bench->n_ranks;
-    bench->n_visible = node->ranks / node->nodes;
     for (int i = 0; i < bench->n_visible; i++)
         bench->visible[i] = i;
     apply_visible(bench, "ROCR_VISIBLE_DEVICES");
     apply_visible(bench, getenv("HIP_VISIBLE_DEVICES") != NULL ? "HIP_VISIBLE_DEVICES"
                                                                : "CUDA_VISIBLE_DEVICES");
-    check_devices(bench);
+    check_devices(bench, bench->n_ranks / bench->n_nodes);
     const char *launch = getenv("RCCLTUNE_SIM_LAUNCH");
     bench->noise.seed = (uint64_t)env_double("RCCLTUNE_SIM_SEED", 0);
     bench->noise.launch = launch != NULL ? launch : "";
@@ -274,12 +241,9 @@ void bench_print_start(struct bench *bench)
     meet(0);
     out_version(&bench->node, bench->collective, bench->program);
     for (int r = 0; r < bench->n_ranks; r++) {
-        struct device_line line = {.rank = r,
-                                   .group = bench->group[r],
-                                   .pid = (int)meet_slot(r)->digest,
-                                   .device = device_of(bench, r)};
-        host_of(bench, r, line.host, sizeof line.host);
-        out_device(&bench->node, &line);
+        char host[48];
+        out_device(&bench->node, r, bench->group[r], (int)meet_slot(r)->digest,
+                   host_of(bench, r, host, sizeof host), device_of(bench, r));
     }
     meet_turn();
     limit_memory(bench);
@@ -294,51 +258,48 @@ static void init_tuners(struct bench *bench)
     }
 }
 
-static void init_real(struct bench *bench)
+/* A library of ours, or the real one that is named. */
+static void start_library(struct bench *bench, bool is_real)
 {
-    char host[48];
-    bench->library.node = &bench->node;
-    bench->library.family = rccl_family(bench->library.version);
+    static char host[48];
+    bool first = bench->first_rank == 0;
+    struct library *library = &bench->library;
     host_of(bench, bench->first_rank, host, sizeof host);
-    if (bench->first_rank == 0)
-        real_print_version(bench, host);
-    fault_at_init(bench);
-    sleep_for(env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s));
-    real_init(bench);
-    if (!meet(bench->options.timeout))
-        timed_out(bench);
-    meet_turn();
+    if (is_real) {
+        library->node = &bench->node;
+        library->family = rccl_family(library->version);
+        if (first)
+            real_print_version(bench, host);
+        return;
+    }
+    debug_start(host, device_of(bench, bench->first_rank), library->version >= ROCM_7_11 ? 4 : 3);
+    int result = library_start(library, &bench->node, library->version);
+    if (first)
+        library_print_version(library, host);
+    if (result != NCCL_SUCCESS)
+        test_failure(bench, result, debug_last_error());
 }
 
 void bench_init_library(struct bench *bench)
 {
-    if (real_is_wanted()) {
-        init_real(bench);
-        return;
-    }
-    static char host[48];
-    int version = bench->library.version;
-    host_of(bench, bench->first_rank, host, sizeof host);
-    debug_start(host, version >= ROCM_7_11 ? 4 : 3);
-    debug_speaker(host, device_of(bench, bench->first_rank));
-    int result = library_start(&bench->library, &bench->node, version);
-    if (bench->first_rank == 0)
-        library_print_version(&bench->library, host);
-    if (result != NCCL_SUCCESS)
-        test_failure(bench, result, debug_last_error());
-    fault_at_init(bench);
-    sleep_for(env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s));
-    for (int c = 0; c < bench->n_comms; c++)
-        comm_build(&bench->comms[c], &bench->library);
+    bool is_real = real_is_wanted();
+    start_library(bench, is_real);
     /* Since 2.28.3 the tuner comes first, so that a rank whose plugin fails leaves the others
      * waiting in the transports; before, they had passed them and wait in the first collective. */
-    if (bench->library.family->since >= ROCM_7_11)
+    bool tuner_first = bench->library.family->since >= ROCM_7_11;
+    fault_at_init(bench);
+    sleep_for(env_double("RCCLTUNE_SIM_STARTUP_S", bench->node.startup_s));
+    if (is_real)
+        real_init(bench);
+    for (int c = 0; c < bench->n_comms && !is_real; c++)
+        comm_build(&bench->comms[c], &bench->library);
+    if (!is_real && tuner_first)
         init_tuners(bench);
     if (!meet(bench->options.timeout))
         timed_out(bench);
     meet_turn();
-    if (bench->library.family->since < ROCM_7_11)
+    if (!is_real && !tuner_first)
         init_tuners(bench);
-    for (int c = 0; c < bench->n_comms; c++)
+    for (int c = 0; c < bench->n_comms && !is_real; c++)
         comm_log_init(&bench->comms[c], bench->node.startup_s);
 }

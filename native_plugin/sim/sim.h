@@ -72,12 +72,12 @@ static inline uint64_t setting_bit(int path, int algorithm, int protocol)
 
 enum { MAX_RANKS = 1024, MAX_CHANNELS = 128 };
 
-extern const char *const collective_names[N_COLLECTIVES];     /* all_reduce: files and programs */
-extern const char *const collective_titles[N_COLLECTIVES];    /* AllReduce: rccl-tests and RCCL */
-extern const char *const collective_csv_names[N_COLLECTIVES]; /* allreduce: rule files, NCCL_ALGO */
-extern const char *const algorithm_names[N_ALGORITHMS];       /* tree: rule files */
-extern const char *const algorithm_titles[N_ALGORITHMS];      /* TREE: RCCL's log */
-extern const char *const algorithm_env_names[N_ALGORITHMS];   /* Tree: NCCL_ALGO, any case */
+extern const char *const collective_names[N_COLLECTIVES]; /* all_reduce: files and programs */
+extern const char
+    *const collective_titles[N_COLLECTIVES];             /* AllReduce: RCCL; NCCL_ALGO, any case */
+extern const char *const algorithm_names[N_ALGORITHMS];  /* tree: rule files */
+extern const char *const algorithm_titles[N_ALGORITHMS]; /* TREE: RCCL's log */
+extern const char *const algorithm_env_names[N_ALGORITHMS]; /* Tree: NCCL_ALGO, any case */
 extern const char *const protocol_names[N_PROTOCOLS];
 extern const char *const protocol_titles[N_PROTOCOLS]; /* also NCCL_PROTO, any case */
 
@@ -85,22 +85,9 @@ extern const char *const protocol_titles[N_PROTOCOLS]; /* also NCCL_PROTO, any c
 int find_name(const char *word, size_t length, const char *const *names, int n);
 int find_name_any_case(const char *word, size_t length, const char *const *names, int n);
 
-enum {
-    DTYPE_INT8,
-    DTYPE_UINT8,
-    DTYPE_INT32,
-    DTYPE_UINT32,
-    DTYPE_INT64,
-    DTYPE_UINT64,
-    DTYPE_HALF,
-    DTYPE_FLOAT,
-    DTYPE_DOUBLE,
-    DTYPE_BFLOAT16,
-    DTYPE_FP8_E4M3,
-    DTYPE_FP8_E5M2,
-    N_DTYPES
-};
-enum { OP_SUM, OP_PROD, OP_MAX, OP_MIN, OP_AVG, OP_MULSUM, N_OPS };
+/* Of ncclDataType_t and ncclRedOp_t the values that something depends on. */
+enum { DTYPE_HALF = 6, DTYPE_FLOAT, DTYPE_FP8_E4M3 = 10, DTYPE_FP8_E5M2, N_DTYPES };
+enum { OP_SUM, N_OPS = 6 };
 extern const char *const dtype_names[N_DTYPES];
 extern const int dtype_bytes[N_DTYPES];
 extern const char *const op_names[N_OPS];
@@ -124,5 +111,54 @@ void sleep_for(double seconds);
 /* End the program with a message on stderr; the simulation itself is at fault, not the library. */
 enum { EXIT_SIM_SETUP = 64 };
 _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * What differs between releases of RCCL and of the benchmarks, as far as a tuner can notice.
+ *
+ * A release is named by its version (2.28.3); the behaviour is that of the newest family not newer
+ * than it.  Source: RCCL src/plugin/tuner.cc (lookup order), nccl_common.h (log levels), enqueue.cc
+ * (steps after the plugin).
+ */
+enum {
+    OLDEST_RELEASE = 22005,
+    /* NCCL_ALGO="^tree;allreduce:ring" with errors on unknown words, RCCL_OVERRIDE_ALGO and _PROTO,
+     * seven algorithms, names in the TUNING line, the protocol chosen again on several nodes and
+     * direct AllGather there. */
+    ROCM_7_0 = 22606,
+    /* A cell of exactly 0.0 skips that step (PR #1985); on one node LL for reduce_scatter up to
+     * 352128 B a rank (63d58464); direct AllGather on one node. */
+    ROCM_7_1 = 22707,
+    /* The tuner comes before the transports, INFO is 4 at a plugin's logger instead of 3, and a
+     * topology that no Rome model matches has tuning model 5 instead of 0 (#2110). */
+    ROCM_7_11 = 22803
+};
+
+struct rccl_family {
+    int since;
+    const char *rocm; /* the ROCm that ships it, for the version lines */
+    int newest_abi; /* tuner versions looked for: newest_abi down to 2 (2.21.5: v2 only; 1: none) */
+};
+const struct rccl_family *rccl_family(int version);
+
+/* RT24 is rccl-tests ae3e6357 (2024-09), RTmid c0eac93f (2025), RT25 the form between RTmid and
+ * RTnew that real MI355X logs show, RTnew 2.17.9 (rocm-systems 032d8f63), NT nccl-tests 2.19.6. */
+enum { BENCH_RT24, BENCH_RTMID, BENCH_RT25, BENCH_RTNEW, BENCH_NT, N_BENCHES };
+extern const char *const benchmark_names[N_BENCHES]; /* rt24 … nt: what a node file writes */
+
+/* Lines of the collective's name, and a column of groups. */
+static inline bool has_groups(int benchmark)
+{
+    return benchmark >= BENCH_RT25;
+}
+
+/* Numbers by getFloatStr instead of three fixed widths; one warm-up call of every size, doubling,
+ * instead of five of the largest and the smallest; memory reserved by what is installed. */
+static inline bool is_new(int benchmark)
+{
+    return benchmark >= BENCH_RTNEW;
+}
+
+/* "2.28.3" to 22803; 0 where it is no version of 2.20.5 or later. */
+int version_code(const char *text);
 
 #endif

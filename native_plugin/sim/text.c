@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim.h"
+
 struct text text_of(const char *string)
 {
     return (struct text){.at = string, .end = string + strlen(string)};
@@ -95,4 +97,33 @@ bool text_copy(struct text text, char *out, size_t size)
         return false;
     out[n] = '\0';
     return true;
+}
+
+const char *env_text(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+int64_t env_number(const char *name, int64_t otherwise)
+{
+    const char *value = env_text(name);
+    return value != NULL ? strtoll(value, NULL, 0) : otherwise;
+}
+
+double env_double(const char *name, double otherwise)
+{
+    const char *value = env_text(name);
+    if (value != NULL && !text_to_double(text_of(value), 0, 1e12, &otherwise))
+        sim_fail("%s=%s is no number", name, value);
+    return otherwise;
+}
+
+FILE *env_append(const char *name)
+{
+    const char *path = env_text(name);
+    FILE *file = path != NULL ? fopen(path, "a") : NULL;
+    if (path != NULL && file == NULL)
+        sim_fail("cannot write to %s", path);
+    return file;
 }

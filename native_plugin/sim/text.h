@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct text {
     const char *at, *end;
@@ -24,6 +25,14 @@ bool text_split(struct text *rest, char separator, struct text *piece);
 /* The whole text as a number: no blanks, nothing behind it, within the bounds given. */
 bool text_to_int(struct text text, int64_t min, int64_t max, int64_t *value);
 bool text_to_double(struct text text, double min, double max, double *value);
+
+/* A variable's text, NULL where it is unset or empty; as a whole number in C's notations; as a
+ * number that must be none below zero, or the program ends. */
+const char *env_text(const char *name);
+int64_t env_number(const char *name, int64_t otherwise);
+double env_double(const char *name, double otherwise);
+/* The file that a variable names, to write behind what it holds; NULL where it names none. */
+FILE *env_append(const char *name);
 
 /* Copy, undoing %XX; false where it does not fit, holds a control character or a bad escape. */
 bool text_copy(struct text text, char *out, size_t size);

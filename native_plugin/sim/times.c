@@ -1,8 +1,20 @@
-#include "times.h"
+#include "node.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "text.h"
+
+const char *setting_name(const struct node *node, int path, int algorithm, int protocol)
+{
+    static char name[48];
+    if (path != PATH_TUNED)
+        return node->paths[path].name;
+    snprintf(name, sizeof name, "%s/%s", algorithm_names[algorithm], protocol_names[protocol]);
+    return name;
+}
 
 bool selector_fits(const struct node *node, const struct selector *where, const struct situation *s)
 {
@@ -22,20 +34,30 @@ bool selector_fits(const struct node *node, const struct selector *where, const 
            (uint64_t)where->min_bytes <= s->n_bytes && s->n_bytes <= (uint64_t)where->max_bytes;
 }
 
+const struct fault *next_fault(const struct node *node, const struct fault *behind, int kind,
+                               const struct situation *s)
+{
+    for (int i = behind != NULL ? (int)(behind - node->faults) + 1 : 0; i < node->n_faults; i++) {
+        const struct fault *fault = &node->faults[i];
+        if (fault->active && fault->kind == kind &&
+            (s == NULL || selector_fits(node, &fault->where, s)))
+            return fault;
+    }
+    return NULL;
+}
+
 /* Straight lines between the points on logarithmic axes; flat before the first.  Behind the last a
  * time grows with the size (nothing but bandwidth is left there), a factor stays. */
-static double interpolate(const struct points *points, double log_bytes, bool is_time)
+static double interpolate(const struct points *points, double x, bool is_time)
 {
-    const double *x = points->log_bytes, *y = points->log_value;
-    int last = points->n - 1;
-    if (log_bytes <= x[0])
-        return y[0];
-    if (log_bytes >= x[last])
-        return y[last] + (is_time ? log_bytes - x[last] : 0);
-    int i = 1;
-    while (x[i] < log_bytes)
-        i++;
-    return y[i - 1] + (y[i] - y[i - 1]) * (log_bytes - x[i - 1]) / (x[i] - x[i - 1]);
+    const struct point *low = points->at, *last = low + points->n - 1;
+    if (x <= low->x)
+        return low->y;
+    if (x >= last->x)
+        return last->y + (is_time ? x - last->x : 0);
+    while (low[1].x < x)
+        low++;
+    return low->y + (low[1].y - low->y) * (x - low->x) / (low[1].x - low->x);
 }
 
 /* The rows below and above, straight lines in the logarithm of the channels; flat outside. */
@@ -79,18 +101,13 @@ static const struct curve *find_curve(const struct node *node, const struct situ
 static double effect_log(const struct effect *effect, const struct situation *s, double log_bytes,
                          bool exact_channels)
 {
-    switch (effect->shape) {
-    case SHAPE_POINTS:
+    double within = exp2(log_bytes - floor(log_bytes));
+    if (effect->points.n > 0)
         return interpolate(&effect->points, log_bytes, false);
-    case SHAPE_BETWEEN: {
-        double within = exp2(log_bytes - floor(log_bytes));
-        return within >= effect->low && within <= effect->high ? log2(effect->factor) : 0;
-    }
-    case SHAPE_CHANNELS: /* an exact curve already knows; 0 is the default that curves speak of */
+    if (effect->n_rows >
+        0) /* an exact curve already knows; 0 is the default that curves speak of */
         return exact_channels || s->what.cap == 0 ? 0 : scaling(effect, s->what.cap, log_bytes);
-    default:
-        return log2(effect->factor);
-    }
+    return within >= effect->low && within <= effect->high ? log2(effect->factor) : 0;
 }
 
 /* Whether an effect acts behind what ran before this call. */
@@ -106,21 +123,16 @@ static bool history_fits(const struct effect *effect, const struct situation *s)
            (effect->mixed == MIXED_PASS ? s->mixed : s->mixed_launch);
 }
 
-double true_time(const struct node *node, const struct situation *s, bool *measured)
+double true_time(const struct node *node, const struct situation *s)
 {
     static const double nothing_us = 0.05; /* 0 bytes: a call that returns at once */
     const struct curve *curve = find_curve(node, s);
     if (curve == NULL)
         return -1;
-    if (measured != NULL)
-        *measured = false;
     if (s->n_bytes == 0)
         return nothing_us;
     double log_bytes = log2((double)s->n_bytes);
     double log_time = interpolate(&curve->points, log_bytes, true);
-    if (measured != NULL)
-        *measured = curve->measured && s->n_bytes >= (uint64_t)curve->measured_min &&
-                    s->n_bytes <= (uint64_t)curve->measured_max;
     for (int i = 0; i < node->n_effects; i++) {
         const struct effect *effect = &node->effects[i];
         if (selector_fits(node, &effect->where, s) && history_fits(effect, s))
@@ -129,17 +141,22 @@ double true_time(const struct node *node, const struct situation *s, bool *measu
     return exp2(log_time);
 }
 
+bool is_patched(const char *patch)
+{
+    const char *patches = getenv("RCCLTUNE_SIM_PATCHES");
+    return patches != NULL && strstr(patches, patch) != NULL;
+}
+
 static bool condition_holds(const struct node *node, const struct condition *c,
                             const struct manner *manner)
 {
-    const char *value = getenv(c->name), *patches = getenv("RCCLTUNE_SIM_PATCHES");
+    const char *value = getenv(c->name);
     switch (c->kind) {
     case WHEN_ENV:
         return value != NULL && strcmp(value, c->value) == 0;
     case WHEN_SET:
-        return value != NULL && *value != '\0';
     case WHEN_UNSET:
-        return value == NULL || *value == '\0';
+        return (env_text(c->name) != NULL) == (c->kind == WHEN_SET);
     case WHEN_GRAPH:
         return manner->graph > 0;
     case WHEN_LAUNCHES:
@@ -155,7 +172,7 @@ static bool condition_holds(const struct node *node, const struct condition *c,
     case WHEN_BESIDE:
         return (manner->beside >> c->collective & 1) != 0;
     default:
-        return patches != NULL && strstr(patches, c->name) != NULL;
+        return is_patched(c->name);
     }
 }
 
@@ -178,29 +195,31 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-struct keys keys_of(uint64_t seed)
+uint64_t keys_of(uint64_t seed)
 {
-    return (struct keys){mix(seed)};
+    return mix(seed);
 }
 
-struct keys keys_with(struct keys keys, uint64_t value)
+uint64_t keys_with(uint64_t keys, uint64_t value)
 {
-    return (struct keys){mix(keys.state ^ mix(value))};
+    return mix(keys ^ mix(value));
 }
 
-struct keys keys_with_text(struct keys keys, const char *text)
+uint64_t keys_with_text(uint64_t keys, const char *text)
 {
     for (; *text != '\0'; text++)
         keys = keys_with(keys, (unsigned char)*text);
     return keys;
 }
 
-double keys_uniform(struct keys keys)
+/* In [0, 1). */
+static double keys_uniform(uint64_t keys)
 {
-    return (double)(mix(keys.state) >> 11) * 0x1p-53;
+    return (double)(mix(keys) >> 11) * 0x1p-53;
 }
 
-double keys_normal(struct keys keys)
+/* Standard normal. */
+static double keys_normal(uint64_t keys)
 {
     double u = 1.0 - keys_uniform(keys_with(keys, 1)), v = keys_uniform(keys_with(keys, 2));
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
@@ -216,11 +235,11 @@ enum {
     NOISE_SETTING
 };
 
-static struct keys block_keys(const struct noise *noise, const struct situation *s, uint64_t cycle,
-                              uint64_t what)
+static uint64_t block_keys(const struct noise *noise, const struct situation *s, uint64_t cycle,
+                           uint64_t what)
 {
     const struct decision *d = &s->what;
-    struct keys keys = keys_with(keys_of(noise->seed), what);
+    uint64_t keys = keys_with(keys_of(noise->seed), what);
     keys = keys_with_text(keys, noise->launch);
     keys = keys_with(keys, (uint64_t)s->collective << 40 | (uint64_t)s->dtype << 32 |
                                (uint64_t)s->in_place << 24 | (uint64_t)d->path << 16 |
@@ -228,39 +247,21 @@ static struct keys block_keys(const struct noise *noise, const struct situation 
     return keys_with(keys_with(keys_with(keys, s->n_bytes), cycle), d->cap);
 }
 
-static double drift_at(const struct node *node, double clock)
-{
-    const struct drift_point *p = node->drift;
-    int n = node->n_drift;
-    if (n == 0)
-        return 1;
-    if (clock <= p[0].seconds)
-        return p[0].factor;
-    for (int i = 1; i < n; i++) {
-        if (clock < p[i].seconds)
-            return p[i - 1].factor + (p[i].factor - p[i - 1].factor) * (clock - p[i - 1].seconds) /
-                                         (p[i].seconds - p[i - 1].seconds);
-    }
-    return p[n - 1].factor;
-}
-
 /* A collective is as slow as its slowest rank, so a slow one slows them all. */
 static double slowest_rank(const struct node *node, const struct situation *s)
 {
+    const struct fault *f = NULL;
     double factor = 1;
-    for (int i = 0; i < node->n_faults; i++) {
-        const struct fault *f = &node->faults[i];
-        if (f->active && f->kind == FAULT_SLOW_RANK && f->rank < s->ranks && f->factor > factor &&
-            selector_fits(node, &f->where, s))
+    while ((f = next_fault(node, f, FAULT_SLOW_RANK, s)) != NULL) {
+        if (f->rank < s->ranks && f->factor > factor)
             factor = f->factor;
     }
     return factor;
 }
 
-/* Sigma at a size: its points' where there are some, else the one number. */
-static double spread_at(const struct points *spread, double number, size_t n_bytes)
+static double sigma_at(const struct points *sigmas, size_t n_bytes)
 {
-    return spread->n > 0 ? interpolate(spread, log2((double)n_bytes), false) : number;
+    return sigmas->n > 0 ? interpolate(sigmas, log2((double)n_bytes), false) : 0;
 }
 
 /* The launch's draw is one for all sizes and settings, so a launch that is slow at one size is slow
@@ -269,11 +270,10 @@ static double scatter(const struct node *node, const struct noise *noise, const 
                       uint64_t cycle)
 {
     const struct points *spreads = node->spreads;
-    struct keys launch =
-        keys_with_text(keys_with(keys_of(noise->seed), NOISE_LAUNCH), noise->launch);
-    double sigma = spread_at(&spreads[SPREAD_BLOCK], node->sigma, s->n_bytes);
-    double of_launch = spread_at(&spreads[SPREAD_LAUNCH], node->launch_sigma, s->n_bytes);
-    double of_setting = spread_at(&spreads[SPREAD_SETTING], 0, s->n_bytes);
+    uint64_t launch = keys_with_text(keys_with(keys_of(noise->seed), NOISE_LAUNCH), noise->launch);
+    double sigma = sigma_at(&spreads[SPREAD_BLOCK], s->n_bytes);
+    double of_launch = sigma_at(&spreads[SPREAD_LAUNCH], s->n_bytes);
+    double of_setting = sigma_at(&spreads[SPREAD_SETTING], s->n_bytes);
     double log_factor = sigma * keys_normal(block_keys(noise, s, cycle, NOISE_BLOCK)) +
                         of_launch * keys_normal(launch);
     if (of_setting > 0)
@@ -289,11 +289,13 @@ double block_factor(const struct node *node, const struct noise *noise, const st
         factor *= node->outlier_factor;
     if (node->burst_seconds > 0) {
         uint64_t window = (uint64_t)(clock / node->burst_seconds);
-        struct keys burst = keys_with(keys_with(keys_of(noise->seed), NOISE_BURST), window);
+        uint64_t burst = keys_with(keys_with(keys_of(noise->seed), NOISE_BURST), window);
         if (keys_uniform(burst) < node->burst_probability)
             factor *= node->burst_factor;
     }
-    return factor * slowest_rank(node, s) * drift_at(node, clock);
+    if (node->drift.n > 0)
+        factor *= interpolate(&node->drift, clock, false);
+    return factor * slowest_rank(node, s);
 }
 
 double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,
@@ -301,7 +303,7 @@ double rank_factor(const struct node *node, const struct noise *noise, const str
 {
     double factor = 1;
     if (node->rank_sigma > 0) {
-        struct keys keys = keys_with(block_keys(noise, s, cycle, NOISE_RANK), (uint64_t)rank);
+        uint64_t keys = keys_with(block_keys(noise, s, cycle, NOISE_RANK), (uint64_t)rank);
         factor = exp(node->rank_sigma * keys_normal(keys));
     }
     return factor;
@@ -310,7 +312,7 @@ double rank_factor(const struct node *node, const struct noise *noise, const str
 void settle_faults(struct node *node, const struct noise *noise)
 {
     for (int i = 0; i < node->n_faults; i++) {
-        struct keys keys = keys_with(keys_with(keys_of(noise->seed), NOISE_FAULT), (uint64_t)i);
+        uint64_t keys = keys_with(keys_with(keys_of(noise->seed), NOISE_FAULT), (uint64_t)i);
         keys = keys_with_text(keys, noise->launch);
         node->faults[i].active = keys_uniform(keys) < node->faults[i].probability;
     }

@@ -1,4 +1,4 @@
-#include "tuner.h"
+#include "rccl.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -7,10 +7,11 @@
 #include <strings.h>
 
 #include "debug.h"
+#include "text.h"
 #include "tuner_abi.h"
 
 /* NCCL_TUNER_PLUGIN=none is understood since 2.27.6; before, it is a name like any other. */
-enum { NONE_SINCE = 22706, LONGEST_NAME = 255 };
+enum { NONE_SINCE = 22706, LONGEST_NAME = 255, LOADING = SUBSYS_INIT | SUBSYS_TUNING };
 
 /* How the name is tried: as it stands, then as <prefix>-<name>.so unless it looks like a path or a
  * library's file name (src/plugin/plugin_open.cc). */
@@ -22,7 +23,7 @@ static void *open_named(const char *name, const char *default_name)
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library != NULL)
         return library;
-    debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: %s", dlerror());
+    debug_info(LOADING, "TUNER/Plugin: %s", dlerror());
     size_t length = strlen(name);
     bool is_file =
         length > 6 && strncmp(name, "lib", 3) == 0 && strcmp(name + length - 3, ".so") == 0;
@@ -44,14 +45,12 @@ static bool find_symbol(struct tuner *tuner, int newest)
             tuner->table = table;
             tuner->name = *(const char *const *)table; /* the first member in every version */
             if (tuner->family->since == ROCM_7_1)
-                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using tuner plugin %s",
-                           tuner->name);
+                debug_info(LOADING, "TUNER/Plugin: Using tuner plugin %s", tuner->name);
             else
-                debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Using %s (v%d)", tuner->name,
-                           abi);
+                debug_info(LOADING, "TUNER/Plugin: Using %s (v%d)", tuner->name, abi);
             return true;
         }
-        debug_info(SUBSYS_INIT | SUBSYS_TUNING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
+        debug_info(LOADING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
     }
     return false;
 }
@@ -64,16 +63,13 @@ static void refuse_plugin(const char *name)
         return;
     debug_info(SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set to %s", name);
     void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-    if (library == NULL) {
-        debug_info(SUBSYS_TUNING, "Tuner: no plugin found '%s', using default tuner instead.",
-                   name);
-        return;
-    }
     debug_info(SUBSYS_TUNING,
-               "Tuner: failed to find ncclTunerPlugin_v1 in plugin (%s), using default tuner "
-               "instead.",
+               library == NULL ? "Tuner: no plugin found '%s', using default tuner instead."
+                               : "Tuner: failed to find ncclTunerPlugin_v1 in plugin (%s), using "
+                                 "default tuner instead.",
                name);
-    dlclose(library);
+    if (library != NULL)
+        dlclose(library);
 }
 
 void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version)
@@ -98,8 +94,8 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
     }
     tuner->library = open_named(wanted, standard);
     if (tuner->library == NULL) {
-        debug_info(SUBSYS_INIT | SUBSYS_TUNING,
-                   "TUNER/Plugin: Could not find: %s. Using internal tuner plugin.", wanted);
+        debug_info(LOADING, "TUNER/Plugin: Could not find: %s. Using internal tuner plugin.",
+                   wanted);
         if (net != NULL && *net != '\0' && strcasecmp(net, "none") != 0)
             tuner->library = open_named(net, "librccl-net.so");
         if (tuner->library == NULL)
@@ -108,12 +104,11 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
     }
     if (find_symbol(tuner, family->newest_abi)) {
         if (family->since != ROCM_7_1)
-            debug_info(SUBSYS_INIT | SUBSYS_TUNING, "Successfully loaded external tuner plugin %s",
-                       wanted);
+            debug_info(LOADING, "Successfully loaded external tuner plugin %s", wanted);
         return;
     }
     /* A library without a known symbol disables the built-in tuner as well. */
-    debug_info(SUBSYS_INIT | SUBSYS_TUNING, "External tuner plugin %s is unsupported", wanted);
+    debug_info(LOADING, "External tuner plugin %s is unsupported", wanted);
     dlclose(tuner->library);
     tuner->library = NULL;
 }
@@ -155,15 +150,23 @@ int tuner_finalize(const struct tuner *tuner, void *context)
     return ((const struct abi_tuner_v5 *)tuner->table)->finalize(context);
 }
 
-static int ask_v2(const struct tuner *tuner, void *context, const struct tuner_call *call,
-                  float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
-                  int *protocol)
+/* What a tuner hears of buffers (RCCL 2.27.7, asked): unlike NCCL it registers those that a program
+ * hands it (-R 1) and a graph's where a variable says so alone; windows (-R 2) never are. */
+static int are_registered(const struct call *call)
+{
+    return (call->registered == 1 && env_number("NCCL_LOCAL_REGISTER", 0) != 0) ||
+           (call->graph && env_number("NCCL_GRAPH_REGISTER", 0) != 0);
+}
+
+static int ask_v2(const struct tuner *tuner, void *context, const struct call *call,
+                  int n_algorithms, float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels,
+                  int *algorithm, int *protocol)
 {
     const struct abi_tuner_v2 *plugin = tuner->table;
     int result = plugin->get_coll_info(context, call->collective, call->n_bytes, 0, 0,
                                        call->n_pipe_ops, algorithm, protocol, n_channels);
     /* Newer hosts turn the answer into an edit, and only of a cell that can be chosen. */
-    if (tuner->family->newest_abi > 2 && *algorithm >= 0 && *algorithm < call->n_algorithms &&
+    if (tuner->family->newest_abi > 2 && *algorithm >= 0 && *algorithm < n_algorithms &&
         *protocol >= 0 && *protocol < N_PROTOCOLS) {
         if (table[*algorithm][*protocol] != -1.f)
             table[*algorithm][*protocol] = 0.f;
@@ -172,18 +175,18 @@ static int ask_v2(const struct tuner *tuner, void *context, const struct tuner_c
     return result;
 }
 
-int tuner_ask(const struct tuner *tuner, void *context, const struct tuner_call *call,
+int tuner_ask(const struct tuner *tuner, void *context, const struct call *call, int n_algorithms,
               float table[N_ALGORITHMS][N_PROTOCOLS], int *n_channels, int *algorithm,
               int *protocol)
 {
     float **cells = (float **)(void *)table; /* what the interface passes, although it is none */
     if (tuner->abi == 2)
-        return ask_v2(tuner, context, call, table, n_channels, algorithm, protocol);
+        return ask_v2(tuner, context, call, n_algorithms, table, n_channels, algorithm, protocol);
     if (tuner->abi == 3)
         return ((const struct abi_tuner_v3 *)tuner->table)
             ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                            call->n_algorithms, N_PROTOCOLS, n_channels);
+                            n_algorithms, N_PROTOCOLS, n_channels);
     return ((const struct abi_tuner_v5 *)tuner->table)
         ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                        call->n_algorithms, N_PROTOCOLS, call->reg_buff, n_channels);
+                        n_algorithms, N_PROTOCOLS, are_registered(call), n_channels);
 }

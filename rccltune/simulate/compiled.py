@@ -1,8 +1,8 @@
-"""A node file for the C program: one record a line (native_plugin/sim/node_file.c reads it)."""
+"""A node file for the C program: one record a line (native_plugin/sim/node.c reads it)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from rccltune.simulate.node import (
     SimulatedNode,
 )
 
-FIRST_LINE: Final = "rccltune-node 2"
+FIRST_LINE: Final = "rccltune-node 3"
 LAST_LINE: Final = "end"
 _ALGORITHMS: Final = ("tree", "ring")
 _PROTOCOLS: Final = ("ll", "ll128", "simple")
@@ -83,7 +83,7 @@ def _records(node: SimulatedNode) -> Iterator[str]:
         yield f"variant {_text(variant.name)}"
         yield from (_when(*condition) for condition in variant.when)
     for curve in node.curves:
-        yield from _curve(curve)
+        yield _curve(curve)
     for effect in node.effects:
         yield from _effect(effect)
     for bypass in node.bypasses:
@@ -148,27 +148,25 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
 def _noise(noise: dict[str, Any]) -> Iterator[str]:
     outliers = noise.get("outliers", {"rate": 0, "factor": 1})
     bursts = noise.get("bursts", {"probability": 0, "seconds": 0, "factor": 1})
-    numbers = (noise.get(name, 0) for name in ("sigma", "launch_sigma", "rank_sigma"))
     yield _line(
         "noise",
-        *(0 if isinstance(number, tuple) else number for number in numbers),
+        noise.get("rank_sigma", 0),
         outliers["rate"],
         outliers["factor"],
         bursts["probability"],
         bursts["seconds"],
         bursts["factor"],
     )
-    for name, kind in SPREADS.items():
-        yield from (_line(f"spread {kind}", *point) for point in _spread(name, noise.get(name, 0)))
-    yield from (_line("drift", *point) for point in noise.get("drift", ()))
+    functions = {kind: _spread(noise.get(name, 0)) for name, kind in SPREADS.items()}
+    functions["drift"] = noise.get("drift", ())
+    yield from (_line(kind, *_points(points)) for kind, points in functions.items() if points)
 
 
-def _spread(name: str, sigma: float | Points) -> Points:
-    """Sigma by size, as far as the ``noise`` record does not say it."""
+def _spread(sigma: float | Points) -> Points:
+    """Sigma by size: one number is that of every size."""
     if isinstance(sigma, tuple):
         return sigma
-    # That record is older than this key.
-    return ((1, sigma),) if name == "setting_sigma" and sigma else ()
+    return ((1, sigma),) if sigma else ()
 
 
 def _when(kind: str, name: str, value: str) -> str:
@@ -196,43 +194,38 @@ def _selector(where: Selector) -> str:
     return " ".join("-" if value is None else str(value) for value in values)
 
 
-def _points(points: Points) -> Iterator[str]:
-    yield from (_line("point", size, value) for size, value in points)
+def _points(points: Sequence[tuple[float, float]]) -> Iterator[str]:
+    yield from (f"{_word(x)}:{_word(y)}" for x, y in points)
 
 
-def _curve(curve: Curve) -> Iterator[str]:
+def _curve(curve: Curve) -> str:
     low, high = curve.measured or (0, 0)
     is_measured = curve.measured is not None
-    yield _line("curve", _selector(curve.where), is_measured, low, high, _text(curve.source))
-    yield from _points(curve.points)
+    values = (_selector(curve.where), is_measured, low, high, _text(curve.source))
+    return _line("curve", *values, *_points(curve.points))
 
 
 def _effect(effect: Effect) -> Iterator[str]:
     mixed = 2 if effect.mixed == "launch" else int(bool(effect.mixed))
     setting, within = effect.after or ("-", "-")
-    low, high, factor = effect.between or (1, 1, effect.factor or 1)
-    shape = "factor" if effect.factor is not None else "channels"
-    shape = "between" if effect.between is not None else "points" if effect.points else shape
-    yield _line(
-        *("effect", _selector(effect.where), mixed, within, setting, effect.first),
-        *(shape, factor, low, high),
-    )
-    yield from _points(effect.points)
-    for channels, points in effect.by_channels:
-        yield f"row {channels}"
-        yield from _points(points)
+    # A factor alone acts in all of each octave.
+    between = effect.between or (1, 2, 1 if effect.factor is None else effect.factor)
+    values = (_selector(effect.where), mixed, within, setting, effect.first, *between)
+    yield _line("effect", *values, *_points(effect.points))
+    yield from (_line("row", channels, *_points(row)) for channels, row in effect.by_channels)
 
 
 def _fault(fault: Fault) -> str:
     entry = fault.entry
     # One number and one factor: only one of these belongs to a kind.
-    numbers = ("exit_code", "elements", "glue", "passes")
-    factors = ("factor", "share_of_rows", "share")
+    numbers = ("exit_code", "elements", "passes")
+    factors = ("factor", "share")
     number = next((int(entry[key]) for key in numbers if key in entry), int(fault.kind == "crash"))
-    lines = fault.kind == "info-lines"
-    factor = next((entry[key] for key in factors if key in entry), int(lines))
+    factor = next((entry[key] for key in factors if key in entry), 0)
+    # A rank that differs is one for which another setting is put.
+    kind = "substitute" if fault.kind == "differs" else fault.kind
     return _line(
-        *("fault", fault.kind, _selector(fault.where)),
+        *("fault", kind, _selector(fault.where)),
         *(-1 if fault.rank is None else fault.rank, fault.probability, number, factor),
         *(entry.get("how", "segv"), entry.get("with", "-"), _text(entry.get("message", "-"))),
     )

@@ -17,7 +17,11 @@ LIBRARY_PATHS: Final = ("p2p", "msccl", "mscclpp", "direct", "dda")
 _OF_THE_CALL: Final = ("graph", "registered", "threads", "gpus")
 MAX_BYTES: Final = 2**63 - 1
 # Noise that may depend on the size, and what the compiled form calls it.
-SPREADS: Final = {"sigma": "sigma", "launch_sigma": "launch", "setting_sigma": "setting"}
+SPREADS: Final = {
+    "sigma": "sigma",
+    "launch_sigma": "launch-sigma",
+    "setting_sigma": "setting-sigma",
+}
 _NEEDS: Final = {
     "substitute": ("with",),
     "differs": ("with", "rank"),

@@ -315,7 +315,7 @@ class FaultKeys(_Selecting, _With, total=False):
             str,
             _listed(
                 *("hang", "crash", "wrong", "substitute", "no-plugin", "no-file", "differs"),
-                *("slow-rank", "info-lines", "init-error", "shift"),
+                *("slow-rank", "init-error", "shift"),
             ),
         ]
     ]
@@ -329,8 +329,6 @@ class FaultKeys(_Selecting, _With, total=False):
     elements: Annotated[int, Ge(1), Le(LARGEST)]
     share: Share
     factor: Slowdown
-    share_of_rows: Share
-    glue: Flag
     message: Annotated[Line, MaxLen(150)]
     passes: Annotated[int, _one_of({"1": 1, "-1": -1})]
 

@@ -1,7 +1,7 @@
 """Where a node comes from: shipped with rccltune, a user's file, or what a session keeps of it.
 
 What a library and a machine say of themselves is read; times and faults are the C program's alone
-to read (native_plugin/sim/node_file.c) and pass through as they are.
+to read (native_plugin/sim/node.c) and pass through as they are.
 
 A node file says what a node's library knows of it and how the node really behaves;
 ``native_plugin/sim`` plays it. This package checks such files, fills in what no publication gives,

@@ -123,7 +123,7 @@ def test_a_workload_of_a_recorded_job_replaces_the_sizes() -> None:
 def test_a_node_file_is_a_node(path: Path) -> None:
     """Checked against the schema, filled and compiled; it says that it is made up."""
     assert simulate.load_node(path).name == path.stem
-    assert simulate.compile_node(path).startswith(b"rccltune-node 2\n")
+    assert simulate.compile_node(path).startswith(b"rccltune-node 3\n")
     text = path.read_text(encoding="utf-8")
     assert "made-up" in text.split("format: 1")[0] or "made up" in text.split("format: 1")[0]
     assert "kind: measured" not in text

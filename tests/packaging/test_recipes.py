@@ -83,9 +83,9 @@ def test_every_release_has_its_answers(release: Release, repository: Path) -> No
     assert release.number in release.name or release.name.startswith("RCCL 2.30.4 and later")
     table = (repository / "docs/which-file.md").read_text(encoding="utf-8")
     assert f"| {release.name} |" in table
-    source = repository / "native_plugin/sim/release.c"
-    named = dict(re.findall(r"(\w+) = (\d{5})", source.with_suffix(".h").read_text("utf-8")))
-    families = re.findall(r"\{(\w+), \"", source.read_text("utf-8"))
+    sim = repository / "native_plugin/sim"
+    named = dict(re.findall(r"(\w+) = (\d{5})", (sim / "sim.h").read_text("utf-8")))
+    families = re.findall(r"\{(\w+), \"", (sim / "names.c").read_text("utf-8"))
     since = {int(named.get(first, first)) // 100 for first in families}
     major, minor = map(int, release.number.split(".")[:2])
     assert major * 100 + minor in since

@@ -281,16 +281,11 @@ def test_mistakes_in_a_shift(small: Small, fault: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_info_lines_between_rows_and_inside_them(sim: Sim, small: Small) -> None:
+def test_info_lines_inside_rows(sim: Sim, small: Small) -> None:
     """NCCL_DEBUG=INFO on stdout splits rows (real log nv34)."""
-    between = sim.run(small("faults: [{kind: info-lines, share_of_rows: 1}]\n"), "-b 1K -e 8K -f 2")
-    assert between.out.count("NCCL INFO Channel") == 4
-    assert len(between.rows) == 4
-    glued = sim.run(
-        small("faults: [{kind: info-lines, share_of_rows: 1, glue: true}]\n"), "-b 1K -e 8K -f 2"
-    )
+    glued = sim.run(small(), "-b 1K -e 8K -f 2", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="TUNING")
     assert not glued.times
-    assert "-1simnode:" in glued.out
+    assert glued.out.count("-1simnode:") == 4
 
 
 def test_init_error(sim: Sim, small: Small) -> None:

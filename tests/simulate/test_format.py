@@ -155,8 +155,8 @@ def test_sizes_of_gathered_collectives_are_rounded_down(sim: Sim) -> None:
     assert sizes == [(0, 0), (0, 0), (1024, 4), (2048, 8)]
 
 
-def test_cycles_types_and_roots(sim: Sim, small: Small) -> None:
-    """-N and -s repeat the table; all types, operations and roots are walked through."""
+def test_cycles(sim: Sim, small: Small) -> None:
+    """-N and -s repeat the table."""
     node = small()
     got = sim.run(node, "-b 1K -e 4K -f 2 -N 3")
     assert [row.size for row in got.rows] == [1024, 2048, 4096] * 3
@@ -164,12 +164,14 @@ def test_cycles_types_and_roots(sim: Sim, small: Small) -> None:
     old = sim.run(node, "-b 1K -e 4K -f 2 -s 3", RCCLTUNE_SIM_BENCHMARK="rt24")
     assert old.out.count("# Testing ") == 2
     assert "# Testing" not in sim.run(node, "-b 1K -e 1K -N 2", RCCLTUNE_SIM_BENCHMARK="nt").out
-    roots = sim.run(node, "-b 1K -e 1K -r all", collective="broadcast").rows
-    assert [row.root for row in roots] == [0, 1, 2, 3]
-    assert {row.op for row in roots} == {"none"}
-    types = sim.run(node, "-b 1K -e 1K -d all -o all").rows
-    assert len(types) == 12 * 6
-    assert (types[0].dtype, types[0].op, types[0].count) == ("int8", "sum", 1024)
+
+
+def test_type_operation_and_root_stand_in_their_columns(sim: Sim, small: Small) -> None:
+    """Also of collectives that have none."""
+    (rooted,) = sim.run(small(), "-b 1K -e 1K -r 2", collective="broadcast").rows
+    assert (rooted.op, rooted.root) == ("none", 2)
+    (reduced,) = sim.run(small(), "-b 1K -e 1K -d int8 -o max").rows
+    assert (reduced.dtype, reduced.op, reduced.count, reduced.root) == ("int8", "max", 1024, -1)
 
 
 def test_additive_steps(sim: Sim, small: Small) -> None:
@@ -178,13 +180,16 @@ def test_additive_steps(sim: Sim, small: Small) -> None:
     assert [row.size for row in rows] == [1024, 2048, 3072, 4096]
 
 
-@pytest.mark.parametrize("option", ["-J out.json", "-Z csv", "-S 1", "-C 1"])
+@pytest.mark.parametrize(
+    "option",
+    ["-J out.json", "-Z csv", "-S 1", "-C 1", "-a 3", "-d all", "-o all", "-r all"],
+)
 def test_what_is_not_played_is_refused(sim: Sim, small: Small, option: str) -> None:
     """A file or column that is asked for and does not come would be missed late."""
     got = sim.run(small(), f"-b 1K -e 1K {option}")
     assert (got.code, got.rows) == (64, [])
-    assert f"does not play {option[:2]}" in got.err
-    assert sim.run(small(), "-b 1K -e 1K -C 0").code == 0
+    assert f"does not play {option}" in got.err
+    assert sim.run(small(), "-b 1K -e 1K -C 0 -a 1").code == 0
 
 
 def test_memory_limit_lowers_the_maximum(sim: Sim) -> None:
@@ -211,6 +216,14 @@ def test_asked_for_more_devices_than_there_are(sim: Sim, small: Small) -> None:
     got = sim.run(small(), "-b 8 -e 8", RCCLTUNE_SIM_RANKS="5")
     assert got.code == 3
     assert lacks(got.err, "ERROR", "GPUs", "5) is", "4") == []
+
+
+@pytest.mark.parametrize("option", ["-g 0", "-t 0", "-t -1"])
+def test_a_process_without_a_rank_is_refused(sim: Sim, small: Small, option: str) -> None:
+    """There is nothing that it could measure."""
+    got = sim.run(small(), f"-b 8 -e 8 {option}")
+    assert (got.code, got.rows) == (64, [])
+    assert option in got.err
 
 
 def test_without_a_node_file_it_refuses_to_be_a_benchmark(sim: Sim, small: Small) -> None:

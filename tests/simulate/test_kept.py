@@ -40,7 +40,7 @@ def test_it_says_of_the_node_what_its_file_says(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("rccltune-node 2", "rccltune-node 1", "does not go from"),
+        ("rccltune-node 3", "rccltune-node 2", "does not go from"),
         ("\nend\n", "\n", "does not go from"),
         ("\nscale ", "\nscales ", "scale"),
         ("hardware AMD", "hardware %1b[2J", "hardware.product"),

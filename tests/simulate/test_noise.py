@@ -84,16 +84,13 @@ def test_sigma_of_a_block_by_size(sim: Sim, small: Small) -> None:
     assert found[1048576] == [0] * 60
 
 
-def test_numbers_compile_to_what_they_did_and_points_to_records_of_their_own(small: Small) -> None:
-    """Old node files, old bytes."""
-    text = compile_node(small("noise: {sigma: 0.5, launch_sigma: 0.25}\n")).decode()
-    assert "\nnoise 0.5 0.25 0 0 1 0 0 1\n" in text
-    assert "spread" not in text
-    assert compile_node(small("noise: {setting_sigma: 0}\n")) == compile_node(small())
-    points = "sigma: 0.5, launch_sigma: [[8, 0.5], [64, 0]], setting_sigma: 0.125"
+def test_sigma_is_one_record_be_it_a_number_or_points(small: Small) -> None:
+    """A number is that of every size; none is no record."""
+    points = "sigma: 0.5, launch_sigma: [[8, 0.5], [64, 0]], setting_sigma: 0.125, rank_sigma: 0.25"
     text = compile_node(small(f"noise: {{{points}}}\n")).decode()
-    assert "\nnoise 0.5 0 0 0 1 0 0 1\nspread launch 8 0.5\nspread launch 64 0\n" in text
-    assert "\nspread setting 1 0.125\n" in text
+    records = "noise 0.25 0 1 0 0 1\nsigma 1:0.5\nlaunch-sigma 8:0.5 64:0\nsetting-sigma 1:0.125\n"
+    assert f"\n{records}" in text
+    assert compile_node(small("noise: {sigma: 0, setting_sigma: 0}\n")) == compile_node(small())
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,11 @@ def test_split_groups(sim: Sim) -> None:
     assert groups == {str(g) for g in range(8)}
     alone = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M", RCCLTUNE_SIM_RANKS="8")
     assert got.times[2**20] == pytest.approx(alone.times[2**20], rel=0.03)
+    masked = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M", NCCL_TESTS_SPLIT_MASK="f8")
+    assert masked.times == got.times
+    refused = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M", NCCL_TESTS_SPLIT="AND 7")
+    assert (refused.code, refused.rows) == (64, [])
+    assert "plays MOD and DIV alone" in refused.err
 
 
 def test_graph_variant(sim: Sim) -> None:

@@ -137,7 +137,7 @@ def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
     path = small()
     path.write_text(text, encoding="utf-8")
     compiled = compile_node(path).decode("ascii")
-    assert compiled.startswith("rccltune-node 2\n")
+    assert compiled.startswith("rccltune-node 3\n")
     assert compiled.endswith("\nend\n")
     assert "ein%20Artikel,%205%20%C2%B5s" in compiled
     assert " 1 8 1048576 " in compiled

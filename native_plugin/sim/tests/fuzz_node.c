@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "node.h"
-#include "times.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                        .protocol = (uint8_t)w->protocol,
                                        .cap = 5}};
         struct noise noise = {.seed = 1, .launch = "fuzz"};
-        (void)true_time(&node, &s, NULL);
+        (void)true_time(&node, &s);
         (void)block_factor(&node, &noise, &s, 1, 777);
     }
     node_free(&node);

@@ -5,12 +5,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "envlist.h"
-#include "model.h"
-#include "node.h"
-#include "release.h"
+#include "rccl.h"
 #include "text.h"
-#include "times.h"
 
 static void test_text(void)
 {
@@ -167,7 +163,8 @@ static void test_node(const char *path)
     CHECK(node.ranks == 8 && node.n_curves == 2 && node.n_effects == 8 && node.n_faults == 6);
     CHECK(node.n_bypasses == 2 && strcmp(node.bypasses[1].limit, "LIMIT") == 0);
     CHECK(node.spreads[SPREAD_BLOCK].n == 0 && node.spreads[SPREAD_LAUNCH].n == 2);
-    CHECK(node.spreads[SPREAD_LAUNCH].log_value[0] == 0.4);
+    CHECK(node.spreads[SPREAD_LAUNCH].at[0].y == 0.4);
+    CHECK(node.drift.n == 2 && node.drift.at[1].x == 60 && node.drift.at[1].y == 1.1);
     CHECK(node.spreads[SPREAD_SETTING].n == 1);
     struct manner manner = {.graph = 2, .threads = 8, .gpus = 2};
     settle_variants(&node, &manner);
@@ -184,60 +181,63 @@ static void test_node(const char *path)
         .dtype = DTYPE_FLOAT,
         .n_bytes = 32,
         .what = {.path = PATH_TUNED, .algorithm = ALGO_TREE, .protocol = PROTO_LL}};
-    bool measured;
-    CHECK_NEAR(true_time(&node, &s, &measured), 76, 1e-9);
-    CHECK(measured);
+    CHECK_NEAR(true_time(&node, &s), 76, 1e-9);
     s.n_bytes = 8; /* flat below the first point, times 2 and times 1.5 */
-    CHECK_NEAR(true_time(&node, &s, &measured), 76 * 3, 1e-9);
-    CHECK(!measured);
+    CHECK_NEAR(true_time(&node, &s), 76 * 3, 1e-9);
     s.n_bytes = 2097152; /* grows with the size behind the last */
-    CHECK_NEAR(true_time(&node, &s, NULL), 572, 1e-9);
+    CHECK_NEAR(true_time(&node, &s), 572, 1e-9);
     s.n_bytes = 1500;
-    double plain = true_time(&node, &s, NULL);
+    double plain = true_time(&node, &s);
     s.mixed = true;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.6, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.6, 1e-9);
     s.mixed_launch = true; /* as it is wherever mixed is */
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.6 * 1.25, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.6 * 1.25, 1e-9);
     s.mixed = false;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.25, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.25, 1e-9);
     s.mixed_launch = false;
     s.n_bytes = 350;
-    plain = true_time(&node, &s, NULL);
+    plain = true_time(&node, &s);
     s.ran_in_pass_before = setting_bit(PATH_TUNED, ALGO_RING, PROTO_LL); /* of no effect there */
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1, 1e-9);
     s.ran_before = s.ran_in_pass_before | setting_bit(PATH_DDA, 0, 0);
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5, 1e-9);
     s.ran_in_pass_before = setting_bit(PATH_DDA, 0, 0); /* but not at a first size */
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5, 1e-9);
     s.first_after_switch = true;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5 * 3, 1e-9);
     s.mixed_launch = true;
-    CHECK_NEAR(true_time(&node, &s, NULL) / plain, 1.5 * 3 * 1.25 * 7, 1e-9);
+    CHECK_NEAR(true_time(&node, &s) / plain, 1.5 * 3 * 1.25 * 7, 1e-9);
     s.ran_before = s.ran_in_pass_before = 0;
     s.mixed_launch = s.first_after_switch = false;
     s.n_bytes = 1048576;
     s.what.cap = 16; /* halfway between 8 (twice as slow) and 32 */
-    CHECK_NEAR(true_time(&node, &s, NULL), 286 * sqrt(2), 1e-6);
+    CHECK_NEAR(true_time(&node, &s), 286 * sqrt(2), 1e-6);
     s.what.algorithm = ALGO_RING;
-    CHECK(true_time(&node, &s, NULL) < 0);
-    CHECK(!parses("rccltune-node 2\nend\n", "missing"));
-    CHECK(!parses("rccltune-node 1\nend\n", "format"));
+    CHECK(true_time(&node, &s) < 0);
+    CHECK(!parses("rccltune-node 3\nend\n", "missing"));
+    CHECK(!parses("rccltune-node 2\nend\n", "format"));
     CHECK(
-        !parses("rccltune-node 2\nvariant a\nwhen without - b 0 - -\nend\n", "not defined above"));
-    CHECK(!parses("rccltune-node 2\nname a b\nend\n", "too many"));
-    CHECK(!parses("rccltune-node 2\npoint 1 1\nend\n", "belongs to nothing"));
-    CHECK(!parses("rccltune-node 2\nname a\n", "cut off"));
-    CHECK(!parses("rccltune-node 2\nrow 3\nend\n", "outside"));
-    CHECK(!parses("rccltune-node 2\nspread launch 8 1.5\nend\n", "out of range"));
-    CHECK(!parses("rccltune-node 2\nspread other 8 0.5\nend\n", "name is unknown"));
-    CHECK(!parses("rccltune-node 2\nspread sigma 8 0\nspread sigma 8 0\nend\n", "ascend"));
+        !parses("rccltune-node 3\nvariant a\nwhen without - b 0 - -\nend\n", "not defined above"));
+    CHECK(!parses("rccltune-node 3\nname a b\nend\n", "too many"));
+    CHECK(!parses("rccltune-node 3\npoint 1 1\nend\n", "unknown"));
+    CHECK(!parses("rccltune-node 3\nname a\n", "cut off"));
+    CHECK(!parses("rccltune-node 3\nrow 3\nend\n", "belongs to nothing"));
+    CHECK(!parses("rccltune-node 3\nwhen graph - - 0 - -\nend\n", "belongs to nothing"));
+    CHECK(!parses("rccltune-node 3\nlaunch-sigma 8:1.5\nend\n", "out of range"));
+    CHECK(!parses("rccltune-node 3\nlaunch-sigma 0:0.5\nend\n", "out of range"));
+    CHECK(!parses("rccltune-node 3\nlaunch-sigma 8\nend\n", "out of range"));
+    CHECK(!parses("rccltune-node 3\nlaunch-sigma 8:0.5:1\nend\n", "out of range"));
+    CHECK(!parses("rccltune-node 3\nlaunch-sigma 8:0.5 \nend\n", "out of range"));
+    CHECK(!parses("rccltune-node 3\nsigma 8:0 8:0\nend\n", "ascend"));
+    CHECK(
+        !parses("rccltune-node 3\ncurve all_reduce p2p - - - - - - 0 9 0 0 0 x\nend\n", "points"));
     node_free(&node);
     free(data);
 }
 
 static void test_shifts_that_make_no_sense(void)
 {
-    const char *start = "rccltune-node 2\nfault shift - - - - - - - - 0 9 -1 1";
+    const char *start = "rccltune-node 3\nfault shift - - - - - - - - 0 9 -1 1";
     char text[128];
     snprintf(text, sizeof text, "%s 0 0 segv - -\nend\n", start);
     CHECK(!parses(text, "a shift is of one pass"));
@@ -252,16 +252,13 @@ static void test_effects_that_make_no_sense(void)
     static const struct {
         const char *words, *said;
     } rows[] = {
-        {"1 launch tree/ll 0 factor 2 1 1", "one thing alone"},
-        {"0 launch - 0 factor 2 1 1", "after a setting"},
-        {"0 - tree/ll 0 factor 2 1 1", "after a setting"},
-        {"0 launch 0 factor 2 1 1", "neither"},
-        {"0 ever tree/ll 0 factor 2 1 1", "name is unknown"},
-        {"0 - - 1", "a word is missing"},
+        {"1 launch tree/ll 0 1 2 2", "one thing alone"}, {"0 launch - 0 1 2 2", "after a setting"},
+        {"0 - tree/ll 0 1 2 2", "after a setting"},      {"0 launch 0 1 2 2", "neither"},
+        {"0 ever tree/ll 0 1 2 2", "name is unknown"},   {"0 - - 1", "a word is missing"},
     };
     char text[256];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "rccltune-node 2\neffect - - - - - - - - 0 9 %s\nend\n",
+        snprintf(text, sizeof text, "rccltune-node 3\neffect - - - - - - - - 0 9 %s\nend\n",
                  rows[i].words);
         CHECK(!parses(text, rows[i].said));
     }
@@ -269,7 +266,8 @@ static void test_effects_that_make_no_sense(void)
 
 static void test_noise(void)
 {
-    struct node node = {.sigma = 0.02};
+    struct point flat = {0, 0.02};
+    struct node node = {.spreads = {[SPREAD_BLOCK] = {1, &flat}}};
     struct noise noise = {.seed = 7, .launch = "abc"}, other = {.seed = 7, .launch = "xyz"};
     struct situation s = {.collective = COLL_ALL_REDUCE, .n_bytes = 4096};
     double sum = 0, squares = 0;
@@ -283,8 +281,8 @@ static void test_noise(void)
     }
     CHECK_NEAR(sum / N, 0, 0.0006);
     CHECK_NEAR(sqrt(squares / N), 0.02, 0.0005);
-    struct drift_point drift[] = {{10, 1}, {20, 1.1}};
-    node = (struct node){.drift = drift, .n_drift = 2};
+    struct point drift[] = {{10, 1}, {20, 1.1}};
+    node = (struct node){.drift = {2, drift}};
     CHECK_NEAR(block_factor(&node, &noise, &s, 1, 5), 1, 1e-12);
     CHECK_NEAR(block_factor(&node, &noise, &s, 1, 15), 1.05, 1e-12);
     CHECK_NEAR(block_factor(&node, &noise, &s, 1, 99), 1.1, 1e-12);
@@ -302,13 +300,12 @@ static void test_noise(void)
  * the logarithm of the size. */
 static void test_launch_noise_by_size(void)
 {
-    double at[] = {10, 14, 20}, sigmas[] = {0.4, 0.2, 0}; /* 1 KiB, 16 KiB, 1 MiB */
+    struct point sigmas[] = {{10, 0.4}, {14, 0.2}, {20, 0}}; /* 1 KiB, 16 KiB, 1 MiB */
     static const struct {
         size_t n_bytes;
         double sigma;
     } rows[] = {{0, 0.4}, {8, 0.4}, {1024, 0.4}, {4096, 0.3}, {131072, 0.1}, {1 << 20, 0}};
-    struct node node = {.launch_sigma = 0.9}; /* the points count, not the number */
-    node.spreads[SPREAD_LAUNCH] = (struct points){3, at, sigmas};
+    struct node node = {.spreads = {[SPREAD_LAUNCH] = {3, sigmas}}};
     struct situation s = {.collective = COLL_ALL_REDUCE};
     double sum = 0, squares = 0;
     enum { N = 4000 };
@@ -336,9 +333,8 @@ static void test_launch_noise_by_size(void)
  * else differs. */
 static void test_setting_noise(void)
 {
-    double at[] = {10, 12}, sigmas[] = {0.05, 0};
-    struct node node = {.sigma = 0}, none = node;
-    node.spreads[SPREAD_SETTING] = (struct points){2, at, sigmas};
+    struct point sigmas[] = {{10, 0.05}, {12, 0}};
+    struct node node = {.spreads = {[SPREAD_SETTING] = {2, sigmas}}}, none = {.ranks = 0};
     struct noise noise = {.seed = 3, .launch = "a"};
     const struct situation plain = {.collective = COLL_ALL_REDUCE, .n_bytes = 1024};
     struct situation others[] = {plain, plain, plain, plain, plain, plain};
@@ -373,9 +369,10 @@ static void test_setting_noise(void)
 /* Sigma of a block, by size: half of it four octaves below the end of the line. */
 static void test_block_noise_by_size(void)
 {
-    double at[] = {10, 18}, sigmas[] = {0.04, 0};
-    struct node node = {.sigma = 0}, number = {.sigma = 0.02};
-    node.spreads[SPREAD_BLOCK] = (struct points){2, at, sigmas};
+    struct point sigmas[] = {{10, 0.04}, {18, 0}};
+    struct point flat = {0, 0.02};
+    struct node node = {.spreads = {[SPREAD_BLOCK] = {2, sigmas}}};
+    struct node number = {.spreads = {[SPREAD_BLOCK] = {1, &flat}}};
     struct noise noise = {.seed = 3, .launch = "a"};
     struct situation s = {.collective = COLL_ALL_REDUCE, .n_bytes = 1 << 14};
     for (uint64_t cycle = 0; cycle < 50; cycle++)
