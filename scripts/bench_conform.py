@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,7 @@ CASES: Final[Mapping[str, Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]
     "group": {f"-m {n}": ({}, ("-m", str(n))) for n in (2, 5, 20)},
     # Powers of two, half-way between them (no whole number of chunks), and 4 KiB beside them.
     "msccl": {
-        case: ({"MSCCL_ALGO_DIR": "."}, ("-b", first, "-e", "48M"))
+        case: ({}, ("-b", first, "-e", "48M"))
         for case, first in (("powers", "8"), ("half-way", "1536"), ("beside", "5K"))
     },
 }
@@ -309,13 +310,18 @@ def in_case(
     The imitation reads no file of MSCCL: a node file says what they are for.
     """
     variables, options = CASES[mode][case]
-    if mode == "msccl" and library:
-        variables = {"MSCCL_ALGO_DIR": str(schedules)}
+    at = PLACES[place]
+    if mode == "msccl":
+        variables = {"MSCCL_ALGO_DIR": str(schedules)} if library else {}
+        if place == "cpx-8" and library is None:
+            # The node of one OAM has MSCCL by force, as its release does (2.21.5).
+            at = replace(at, node="mi300x-oam-cpx-nps4")
+            variables = {"RCCL_MSCCL_FORCE_ENABLE": "1"}
     found: dict[tuple[str, ...], Choice] = {}
     for collective in COLLECTIVES:
         calls = run(
             library,
-            PLACES[place],
+            at,
             collective,
             (*POWERS, *ONCE, *options),
             {**variables, **({} if library or mode == "msccl" else WITHOUT)},

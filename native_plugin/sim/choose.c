@@ -93,7 +93,10 @@ static int bypass_path(const struct comm *comm, const struct call *call)
         const char *limit = node->bypasses[i].limit;
         if (*limit != '\0')
             where.max_bytes = env_number(limit, where.max_bytes);
-        if (where.max_bytes >= 0 && selector_fits(node, &where, &s))
+        bool whole =
+            call->n_bytes / (size_t)dtype_bytes[call->dtype] % (size_t)node->bypasses[i].chunks ==
+            0;
+        if (where.max_bytes >= 0 && whole && selector_fits(node, &where, &s))
             return node->bypasses[i].path;
     }
     if (node->library_bypasses && comm->n_ranks > 1 && direct_takes(comm, call))

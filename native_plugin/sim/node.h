@@ -117,6 +117,8 @@ struct variant {
 struct bypass {
     int path, algorithm, protocol; /* a path alone */
     char limit[64];                /* a variable that says its largest size where it is set */
+    int chunks;                    /* elements, of a multiple of which alone calls are taken */
+    int min_channels;              /* of a communicator of that many ranks, where it holds */
     struct selector where;
 };
 

@@ -82,6 +82,13 @@ static int channels_of(const struct comm *comm)
     }
     if (max > 0 && channels > max)
         channels = max;
+    /* MSCCL gets as many as its schedules need, whether a call is theirs or not. */
+    for (int i = 0; i < node->n_bypasses; i++) {
+        const struct bypass *bypass = &node->bypasses[i];
+        bool holds = bypass->where.variant < 0 || node->variants[bypass->where.variant].holds;
+        if (holds && bypass->where.ranks == comm->n_ranks && min < bypass->min_channels)
+            min = bypass->min_channels;
+    }
     if (channels < min)
         channels = min;
     return channels > ceiling ? ceiling : channels;

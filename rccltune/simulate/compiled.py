@@ -87,7 +87,8 @@ def _records(node: SimulatedNode) -> Iterator[str]:
     for effect in node.effects:
         yield from _effect(effect)
     for bypass in node.bypasses:
-        yield _line("bypass", bypass.path, _selector(bypass.where), bypass.limit or "-")
+        limit, where = bypass.limit or "-", _selector(bypass.where)
+        yield _line("bypass", bypass.path, where, limit, bypass.chunks, bypass.min_channels)
     for fault in node.faults:
         yield _fault(fault)
 

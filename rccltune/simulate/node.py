@@ -105,11 +105,15 @@ class Bypass:
 
     Attributes:
         limit: the variable that says the largest size where it is set.
+        chunks: it takes calls of a whole multiple of so many elements alone.
+        min_channels: that a communicator of that many ranks has at least where the path is on.
     """
 
     path: str
     where: Selector
     limit: str | None = None
+    chunks: int = 1
+    min_channels: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +182,11 @@ def read_records(path: Path) -> SimulatedNode:
         effects=tuple(_effect(entry) for entry in raw.get("effects", ())),
         variants=tuple(_variant(entry) for entry in raw.get("variants", ())),
         bypasses=tuple(
-            Bypass(path=b["path"], where=Selector.of(b), limit=b.get("limit"))
+            Bypass(
+                path=b["path"],
+                where=Selector.of(b),
+                **{k: b[k] for k in ("limit", "chunks", "min_channels") if k in b},
+            )
             for b in raw.get("bypasses", ())
         ),
         faults=tuple(_fault(entry) for entry in raw.get("faults", ())),

@@ -301,6 +301,8 @@ class BypassKeys(_Selecting, total=False):
     path: Required[Line]
     bytes: Range
     limit: Annotated[str, MaxLen(60), _fits(r"[A-Z][A-Z0-9_]*")]
+    chunks: Annotated[int, Ge(1), Le(1 << 20)]
+    min_channels: Channels
 
 
 _With = TypedDict("_With", {"with": SettingName}, total=False)

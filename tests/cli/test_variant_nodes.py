@@ -139,7 +139,7 @@ def test_another_placement_has_another_threshold(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("name", "mode", "collective", "variant", "reach"),
     [
-        ("mi300x-msccl", "spx-nps1", "all_reduce", "msccl-off", 20 * MIB),
+        ("mi300x-msccl", "spx-nps1", "all_reduce", "msccl-off", 16 * MIB),
         ("mi300x-dda", "spx-nps1", "all_reduce", "dda-off", 8 * MIB),
         pytest.param("mi300x-dda", "spx-nps1", "reduce_scatter", "dda-off", 8 * MIB, marks=LONG),
         pytest.param("mi300x-direct", "cpx-nps4", "all_gather", None, 4 * MIB, marks=LONG),
@@ -163,8 +163,8 @@ def test_a_bypass_is_found_and_no_gain_is_claimed_under_it(
     assert not chosen(found)
     for one in found.values():
         assert "slower than the library's own choice" in str(one["against"])
-        # What is better without the path is shown all the same.
-        assert any(gain["better"] for gain in one["gains"])
+        # What is better without the path is shown all the same; MSCCL's 16 MiB alone, by 5 %, is not.
+        assert name == "mi300x-msccl" or any(gain["better"] for gain in one["gains"])
     [path] = SESSION.glob("rccl_tuner_*.csv")
     text = path.read_text(encoding="utf-8")
     assert "bypassed from" in text
@@ -348,11 +348,11 @@ def test_threads_against_processes_are_measured_like_settings(
 def test_where_a_path_takes_every_size_that_is_the_finding(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """MSCCL up to 20 MiB, measured up to 8: no launch failed, and no rule would do anything."""
+    """MSCCL from 1 KiB to 16 MiB, measured up to 8: no launch failed, and no rule would do anything."""
     words = ["--simulate", "mi300x-msccl", "--mode", "spx-nps1", "--launcher", "none"]
-    words += ["--collective", "all_reduce", "--max-bytes", "8M"]
+    words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8M"]
     assert run(["sweep", *words, "-q"]) == 0
     capsys.readouterr()
     assert run(["emit-config"]) == 8
     said = capsys.readouterr().err
-    assert lacks(said, "all_reduce", "8 B") == []
+    assert lacks(said, "all_reduce", "1 KiB") == []

@@ -345,7 +345,9 @@ def test_msccl_and_mscclpp_on_spx(sim: Sim) -> None:
 
     assert run(32) == pytest.approx(16.56, rel=0.15)
     assert run(32, "-G 1") == pytest.approx(6.32, rel=0.15)  # MSCCL++
-    assert run(16, "-G 1") == pytest.approx(15.75, rel=0.15)  # no multiple of 32: MSCCL
+    assert run(16, "-G 1") == pytest.approx(15.75, rel=0.15)  # no multiple of 32
+    assert run(512) == pytest.approx(22.9, rel=0.15)
+    assert run(1024) == pytest.approx(13.1, rel=0.15)  # MSCCL's first chunk
     assert run(2**25) == pytest.approx(244.1, rel=0.15)
     assert run(2**20, RCCL_MSCCL_ENABLE="0") == pytest.approx(52.4, rel=0.5)  # modelled
     assert run(2**20) == pytest.approx(27.4, rel=0.15)

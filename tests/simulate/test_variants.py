@@ -348,8 +348,12 @@ def test_threshold_at_the_crossover_is_the_best_there_is(sim: Sim) -> None:
 @pytest.mark.parametrize(
     ("collective", "size", "manner", "takes"),
     [
-        ("all_reduce", 20 * MIB, WHOLE, True),
-        ("all_reduce", 20 * MIB + 4, WHOLE, False),
+        ("all_reduce", KIB, WHOLE, True),
+        ("all_reduce", 512, WHOLE, False),  # half a chunk
+        ("all_reduce", 65 * KIB, WHOLE, False),  # chunks are 2 KiB from here on
+        ("all_reduce", 66 * KIB, WHOLE, True),
+        ("all_reduce", 16 * MIB, WHOLE, True),
+        ("all_reduce", 16 * MIB + 2 * KIB, WHOLE, False),
         ("alltoall", 43 * MIB, WHOLE, True),
         ("alltoall", 44 * MIB, WHOLE, False),
         ("all_gather", MIB, WHOLE, False),
