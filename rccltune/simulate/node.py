@@ -154,19 +154,35 @@ class SimulatedNode:
     compiled: bytes | None = field(default=None, repr=False)
 
 
-def read_records(path: Path) -> SimulatedNode:
-    """Read a node file without its fill.
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """A node file as it is written; two with the same text are the same, wherever they lie."""
+
+    text: str
+    name: str = field(compare=False)
+
+
+def node_file(path: Path) -> FileText:
+    """Read a node file, whatever it says.
 
     Raises:
-        InputFileError: every mistake with line and column.
+        InputFileError: it cannot be read.
     """
     try:
-        text = path.read_text("utf-8")
+        return FileText(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(
             f"Cannot read the node file: {reason_of(error)}", where=str(path)
         ) from error
-    file = yamlfile.read(NodeFile, text, str(path), "see docs/node-file.md.")
+
+
+def read_records(written: FileText) -> SimulatedNode:
+    """A node file without its fill.
+
+    Raises:
+        InputFileError: every mistake with line and column.
+    """
+    file = yamlfile.read(NodeFile, written.text, written.name, "see docs/node-file.md.")
     raw: dict[str, Any] = dict(file.value)
     file.refuse([(at, f"{at} {said}") for at, said in _mistakes(raw)])
     scale = raw["scale"]

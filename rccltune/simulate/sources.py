@@ -10,6 +10,7 @@ compiles them, and computes the noise-free truth that tests and regret are judge
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -17,7 +18,13 @@ from urllib.parse import unquote
 from rccltune.model import CommandLineError, InputFileError, convert, reason_of
 from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE, written
 from rccltune.simulate.modelled import filled
-from rccltune.simulate.node import LIBRARY_PATHS, SimulatedNode, read_records
+from rccltune.simulate.node import (
+    LIBRARY_PATHS,
+    FileText,
+    SimulatedNode,
+    node_file,
+    read_records,
+)
 from rccltune.simulate.schema import NodeHead
 
 SUFFIX: Final = ".node"
@@ -152,7 +159,13 @@ def load_node(path: Path) -> SimulatedNode:
     """
     if path.suffix == SUFFIX:
         return read_kept(path)
-    return filled(read_records(path))
+    return _filled(node_file(path))
+
+
+@lru_cache(maxsize=4)
+def _filled(file: FileText) -> SimulatedNode:
+    """One command asks for its node several times, and a program for the same one in many."""
+    return filled(read_records(file))
 
 
 def compile_node(path: Path) -> bytes:
