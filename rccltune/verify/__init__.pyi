@@ -11,6 +11,7 @@ from .cuts import without as without
 from .evidence import Evidence as Evidence
 from .evidence import Judging as Judging
 from .evidence import Weighed as Weighed
+from .evidence import chance_of_as_many as chance_of_as_many
 from .evidence import weigh as weigh
 from .harm import Environment as Environment
 from .harm import EnvironmentGain as EnvironmentGain

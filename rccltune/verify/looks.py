@@ -39,8 +39,9 @@ from rccltune.model import (
     VerificationError,
 )
 from rccltune.plan import Condition, Pair
+from rccltune.releases import library_named
 from rccltune.rules import RuleFile
-from rccltune.session import is_walk
+from rccltune.session import Ran, is_walk
 from rccltune.verify import cells, proofs
 from rccltune.verify.held import Ground, Held, Look, new_held
 from rccltune.verify.proofs import Failed
@@ -292,17 +293,18 @@ class Looker:
             VerificationError: it is wrong, or the tuned one fails twice and no rule is to blame.
         """
         folder = self.ground.folder
+        ran: Ran | None = None
         for _ in range(_TRIES + 1):
             ended = self.ledger.of(planned)
             done = next((pair for pair in ended if pair[1].status is Status.OK), None)
             if done is not None:
-                samples = session.read_launch(done[0], folder, done[1])
+                samples = _read(done, folder, ran)
                 if any(s.doubt is Doubt.WRONG and _is_untouched(s, planned) for s in samples):
                     raise proofs.wrong_without_rules(folder / "launches" / done[0].id)
                 return samples, None
             if sum(not outcome.was_cut_off for _, outcome in ended) >= _TRIES:
                 break
-            self._attempt(self.ledger.again(planned), left)
+            ran = self._attempt(self.ledger.again(planned), left)
         last, outcome = self.ledger.of(planned)[-1]
         own = folder / "launches" / last.id
         why = outcome.notices[-1].message if outcome.notices else "no reason given"
@@ -316,7 +318,7 @@ class Looker:
     def _is_there(self, planned: Launch) -> bool:
         return any(outcome.status is Status.OK for _, outcome in self.ledger.of(planned))
 
-    def _attempt(self, one: Launch, left: int) -> None:
+    def _attempt(self, one: Launch, left: int) -> Ran:
         site = self.ground.site
         stop_if_changed(site, "before")
         ran = measure.run_launch(
@@ -343,6 +345,18 @@ class Looker:
                 best={},
             )
         )
+        return ran
+
+
+def _read(done: tuple[Launch, Outcome], folder: Path, ran: Ran | None) -> tuple[Sample, ...]:
+    """A launch's samples; those of one that was made just now are read already."""
+    wanted, outcome = done
+    arch = outcome.fingerprint.arch_or_vendor if outcome.fingerprint is not None else None
+    # Where the log alone does not say whose library it is, what ran was read without knowing it.
+    is_named = library_named(outcome.library_version, arch) == outcome.library_version
+    if ran is not None and is_named and (ran.launch, ran.outcome) == done:
+        return ran.samples
+    return session.read_launch(wanted, folder, outcome)
 
 
 def _taken_from(alongside: list[Launch], walk: Launch) -> Launch | None:

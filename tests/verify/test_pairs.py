@@ -22,6 +22,7 @@ from made_up import (
     samples,
     standing,
 )
+from scipy.stats import fisher_exact
 
 from rccltune import verify
 from rccltune.model import (
@@ -66,6 +67,18 @@ def test_the_first_pass_of_an_arm_never_counts_be_it_wrong() -> None:
     for given_rows in (rows, wrong):
         [cell] = verify.cells_of(launch(), given_rows).values()
         assert (cell.silent_us, cell.tuned_us) == (9.5, 9.5)
+
+
+@pytest.mark.parametrize(
+    ("ours", "n_ours", "theirs", "n_theirs"),
+    [(9, 40, 1, 44), (3, 3, 0, 5), (1, 20, 0, 20), (300, 20000, 200, 20000), (2, 2, 5, 5)],
+)
+def test_chance_of_stalls_is_fishers(ours: int, n_ours: int, theirs: int, n_theirs: int) -> None:
+    """To ten digits, what scipy says of the same table."""
+    table = [[ours, n_ours - ours], [theirs, n_theirs - theirs]]
+    wanted = fisher_exact(table, alternative="greater")[1]
+    found = verify.chance_of_as_many(ours, n_ours, theirs, n_theirs)
+    assert found == pytest.approx(wanted, rel=1e-9)
 
 
 def test_stalls_are_left_out_of_both_arms_alike_and_kept_where_one_has_more() -> None:
