@@ -191,7 +191,10 @@ def _proven(sample: Sample, row: Asked | None, asked: Setting) -> Sample:
     # A silent step is one in which the plugin says nothing; what rules say is the file's affair.
     wanted_answer = {Role.SILENT: None, Role.RULES: row.answer}.get(asked.role, asked)
     if row.answer == wanted_answer and not row.changed:
-        return replace(sample, executed=sample.executed or row.answer)
+        if sample.executed or not row.answer:
+            # As it is: copies of tens of thousands of samples take their time.
+            return sample
+        return replace(sample, executed=row.answer)
     offered = {cell for cell, _ in row.offered}
     wanted = (asked.algorithm, asked.protocol)
     doubt = Doubt.SUBSTITUTED if wanted in offered or not offered else Doubt.INELIGIBLE

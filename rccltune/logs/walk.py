@@ -280,10 +280,12 @@ def _check_questions(
 def _of_step(
     rows: Sequence[Sample], trace: Sequence[Asked], setting: Setting, step: int, n_before: int
 ) -> list[Sample]:
+    # Rows share a few keys, and copying takes longer than finding one.
+    keys = {key: replace(key, setting=setting) for key in {row.key for row in rows}}
     named = [
         replace(
             row,
-            key=replace(row.key, setting=setting),
+            key=keys[row.key],
             step=step,
             cycle=0,
             launch=f"{row.launch}{PASSES}{n_before}" if n_before else row.launch,
