@@ -14,14 +14,14 @@ from tempfile import TemporaryDirectory
 from xml.etree.ElementTree import Element
 
 import pytest
-import yaml
+from eight import raw_node, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_reachable, parse, text_of
 from scale_nodes import Links, node_file
 from wording import lacks
 
-from rccltune import session, simulate
+from rccltune import session
 from rccltune.cli import run
 from rccltune.report import LIMIT_NBYTES
 from rccltune.report.session import _BOUNDS
@@ -35,7 +35,8 @@ CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
 def tuned(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated node, tuned and verified; nobody may change it."""
     folder = tmp_path_factory.mktemp("tuned") / "session"
-    words = ["tune", "--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
+    node = written(raw_node(), folder.parent / "node.yaml")
+    words = ["tune", "--mode", "cpx-nps4", "--simulate", str(node), "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4M"]
     words += ["--setting", "tree/ll", "--setting", "ring/simple", "--setting", "ring/ll"]
     with redirect_stdout(StringIO()) as said:
@@ -203,11 +204,9 @@ def test_a_verification_without_a_verdict_proves_nothing(copied: Path) -> None:
 
 def faulty(folder: Path) -> Path:
     """A node whose untouched library gives wrong results."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = raw_node()
     raw["faults"] = [{"kind": "wrong", "setting": "ring/ll", "elements": 3}]
-    path = folder / "faulty.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return path
+    return written(raw, folder / "faulty.yaml")
 
 
 def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from eight import raw_node, written
 from wording import lacks
 
 from rccltune import simulate
@@ -26,6 +27,11 @@ WORDS += ["--max-bytes", "2M", "--exhaustive", "--iters", "4", "--warmup", "1"]
 def tune(node: str, *more: str) -> int:
     """In this process."""
     return run(["tune", "--mode", "cpx-nps4", "--simulate", node, *WORDS, *more])
+
+
+def eight() -> str:
+    """The shipped node on eight ranks."""
+    return str(written(raw_node(), Path("node.yaml")))
 
 
 def test_one_command_ends_in_verified_rules_and_says_how_to_use_them(
@@ -103,17 +109,17 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Whatever was done is not done again."""
-    assert tune("mi300x", "--setting", "tree/ll", "--setting", "ring/simple") == 0
+    assert tune(eight(), "--setting", "tree/ll", "--setting", "ring/simple") == 0
     first = capsys.readouterr().out
     made = {p: p.stat().st_mtime_ns for p in SESSION.rglob("outcome.json")}
-    assert tune("mi300x", "--setting", "tree/ll", "--setting", "ring/simple") == 0
+    assert tune(eight(), "--setting", "tree/ll", "--setting", "ring/simple") == 0
     assert {p: p.stat().st_mtime_ns for p in SESSION.rglob("outcome.json")} == made
     assert capsys.readouterr().out == first
 
 
 def test_where_nothing_is_to_be_won_no_rule_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     """Up to 128 KiB the library runs ring/ll, and the tree is made three times as slow."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = raw_node()
     slow = [{"setting": name, "factor": 3.0} for name in ("tree/ll", "tree/ll128", "ring/ll128")]
     raw["effects"] = [*raw.get("effects", []), *slow]
     Path("node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
@@ -131,16 +137,22 @@ def test_the_variants_that_are_named_are_measured_and_gains_choose(
 ) -> None:
     """--variant is the sweep's here, not the choice's."""
     more = ["--variant", "channels-32", "--setting", "tree/ll", "--setting", "ring/simple"]
-    assert tune("mi300x", *more, "--json", "-q") == 0
+    assert tune(eight(), *more, "--json", "-q") == 0
     done = finished(capsys.readouterr().out)
     names = [one["variant"]["name"] for one in done["emitted"]["environments"]]
     assert names == ["channels-32"]
     assert done["verified"][0]["simulated"] is True
 
 
-def with_channels(*effects: dict[str, Any]) -> str:
-    """The shipped node, on which tree/ll wins up to 70 kB alone and NCCL_MIN_NCHANNELS does things."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+def with_channels(*effects: dict[str, Any], raw: dict[str, Any] | None = None) -> str:
+    """A node on which tree/ll wins up to 70 kB alone and NCCL_MIN_NCHANNELS does things.
+
+    The shipped one where none is given: on eight ranks its library would choose ring/ll up to
+    256 KiB only.
+    """
+    if raw is None:
+        path = simulate.node_path("mi300x", "cpx-nps4")
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.003}
     raw["variants"] = [
         *raw.get("variants", []),
@@ -162,7 +174,8 @@ def test_an_environment_that_wins_more_has_files_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Everything takes 0.7 times as long with 32 channels; the site as it is comes first."""
-    assert tune(with_channels({"factor": 0.7, "bytes": [0, 1 << 40]}), *CHANNELS) == 0
+    node = with_channels({"factor": 0.7, "bytes": [0, 1 << 40]}, raw=raw_node())
+    assert tune(node, *CHANNELS) == 0
     said = capsys.readouterr().out
     [own] = SESSION.glob("rccl_tuner_*.csv")
     other = SESSION / "channels-32" / own.name

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from eight import RANKS, raw_node, written
 from kept import sweep_once
 from wording import lacks
 
-from rccltune import simulate
 from rccltune.cli import run
 from rccltune.model import Rule
 from rccltune.rules import read_rules
@@ -27,27 +26,28 @@ HEAD = "#@ format 1\n"
 
 
 def node(**changes: object) -> Path:
-    """The shipped node with these changes, beside the session."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    """The shipped node on eight ranks with these changes, beside the session."""
+    raw = raw_node()
     for key, value in changes.items():
         raw[key] = [*raw.get(key, []), *value] if isinstance(value, list) else value
-    path = Path("node.yaml")
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return path.resolve()
+    return written(raw, Path("node.yaml"))
 
 
-def swept(path: Path | str, *more: str) -> None:
+def swept(path: Path | str | None = None, *more: str) -> None:
     """A session with two settings; verify needs its sizes and ranks."""
+    path = node() if path is None else path
     words = ["--mode", "cpx-nps4", "--simulate", str(path), "--launcher", "none", "--exhaustive"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16M"]
     words += ["--setting", "tree/ll", "--setting", "ring/simple", "--iters", "4", "--warmup", "1"]
     assert sweep_once([*words, *more, "-q"], SESSION) == 0
 
 
-def rules_file(*rows: tuple[int, int, str], needs: Mapping[str, str] | None = None) -> Path:
-    """Rules for 64 ranks, in the order given."""
+def rules_file(
+    *rows: tuple[int, int, str], needs: Mapping[str, str] | None = None, ranks: int = RANKS
+) -> Path:
+    """Rules for so many ranks, in the order given."""
     lines = [f"#@ needs {name}={value}\n" for name, value in (needs or {}).items()]
-    lines += [f"allreduce,{low},{high},{name},-1,1,64,-1,-1\n" for low, high, name in rows]
+    lines += [f"allreduce,{low},{high},{name},-1,1,{ranks},-1,-1\n" for low, high, name in rows]
     path = Path("mine.csv")
     path.write_text(HEAD + "".join(lines), encoding="utf-8")
     return path
@@ -97,8 +97,9 @@ def test_what_a_sweep_emits_stands_and_carries_its_evidence(
 
 def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
     """tree/ll wins to 2 MiB and loses 19 % against RCCL's own ring/ll at 4 MiB."""
+    # On eight ranks the library would not choose ring/ll there.
     swept("mi300x")
-    rules_file((0, 16 * MIB, "tree,ll"))
+    rules_file((0, 16 * MIB, "tree,ll"), ranks=64)
     assert verify() == 0
     [left] = rules()
     assert left.min_nbytes == KIB
@@ -110,7 +111,7 @@ def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
 
 def test_what_a_lost_rule_did_is_no_word_on_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     """tree/ll takes twice as long as ring/simple at 4 MiB: the rule goes, and so does its 0.5x."""
-    swept("mi300x")
+    swept()
     rules_file((KIB, 256 * KIB, "tree,ll"), (4 * MIB, 16 * MIB, "tree,ll"))
     capsys.readouterr()
     assert verify() == 0
@@ -127,10 +128,10 @@ def test_a_vendors_rows_behind_ours_are_not_held_against_the_site_and_stay(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """They are what the site has anyway: not winning drops none, and they count as no rule."""
-    swept("mi300x")
+    swept()
     rules_file((0, 64 * KIB, "ring,simple"), (64 * KIB + 1, 256 * KIB, "tree,ll"))
     path = Path("mine.csv")
-    vendors = "#@ base sha256=ab\nallreduce,65536,524288,tree,ll,8,1,64,-1,-1\n"
+    vendors = "#@ base sha256=ab\nallreduce,65536,524288,tree,ll,8,1,8,-1,-1\n"
     path.write_text(path.read_text(encoding="utf-8") + vendors, encoding="utf-8")
     assert verify() == 0
     assert "1 rule of 2 stand" in capsys.readouterr().out.replace("rules of", "rule of")
@@ -143,10 +144,10 @@ def test_vendors_rows_that_are_slower_than_the_site_are_not_the_sites(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A base of another release: exit code 9, and nothing is written."""
-    swept("mi300x")
+    swept()
     rules_file((64 * KIB, 256 * KIB, "tree,ll"))
     path = Path("mine.csv")
-    vendors = "#@ base sha256=ab\nallreduce,0,16384,ring,simple,-1,1,64,-1,-1\n"
+    vendors = "#@ base sha256=ab\nallreduce,0,16384,ring,simple,-1,1,8,-1,-1\n"
     path.write_text(path.read_text(encoding="utf-8") + vendors, encoding="utf-8")
     assert verify() == 9
     assert lacks(capsys.readouterr().err, "this library") == []
@@ -157,7 +158,7 @@ def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """ring/simple for small calls: twice as slow as the library's own ring/ll."""
-    swept("mi300x")
+    swept()
     rules_file((0, 64 * KIB, "ring,simple"))
     capsys.readouterr()
     assert verify() == 0
@@ -171,7 +172,7 @@ def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
 @pytest.mark.long
 def test_a_fallback_in_a_lost_region_goes_as_well() -> None:
     """Without the first rule it would be what answers, and nobody verified that."""
-    swept("mi300x")
+    swept()
     rules_file((2 * MIB, 16 * MIB, "tree,ll"), (MIB, 16 * MIB, "tree,ll"))
     assert verify() == 0
     assert all(rule.max_nbytes < 4 * MIB for rule in rules())
@@ -179,7 +180,7 @@ def test_a_fallback_in_a_lost_region_goes_as_well() -> None:
 
 def test_losers_are_kept_on_request_and_the_exit_code_says_so() -> None:
     """And nothing is written."""
-    swept("mi300x")
+    swept()
     rules_file((0, 64 * KIB, "ring,simple"))
     assert verify("--keep-losers") == 9
     assert not Path("out.csv").exists()
@@ -207,7 +208,7 @@ def test_a_setting_that_is_slow_between_powers_of_two_is_found() -> None:
 def test_wrong_results_under_a_rule_cut_it() -> None:
     """Only where they are wrong, and with the neighbourhood that nobody measured."""
     fault = {"kind": "wrong", "setting": "tree/ll", "bytes": [100_000, 200_000], "elements": 3}
-    swept("mi300x")
+    swept()
     rules_file((0, 512 * KIB, "tree,ll"))
     assert verify("--simulate", str(node(faults=[fault]))) == 0
     assert rules()
@@ -230,7 +231,7 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The machine is at fault then."""
-    swept("mi300x")
+    swept()
     rules_file((0, 64 * KIB, "tree,ll"))
     fault = {"kind": "wrong", "setting": "ring/ll", "elements": 3}
     path = node(faults=[fault])
@@ -245,7 +246,7 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
 @pytest.mark.long
 def test_each_rule_file_has_a_verdict_of_its_own() -> None:
     """Another file's, verified later, leaves that of the session's own as it was."""
-    swept("mi300x")
+    swept()
     assert run(["emit-config", "-q"]) == 0
     assert run(["verify", "-q"]) == 0
     own = (SESSION / "verdict.json").read_bytes()
@@ -305,7 +306,7 @@ def test_a_file_that_the_plugin_refuses_is_refused_with_every_mistake(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Before anything is started."""
-    swept("mi300x")
+    swept()
     Path("mine.csv").write_text("allreduce,9,1,tree,ll,-1,1,64\nfoo,1,2,tree,zz,-1,1,64\n")
     assert verify() == 3
     assert "mine.csv:1" in capsys.readouterr().err
@@ -316,8 +317,8 @@ def test_a_line_that_rccl_would_cut_is_told_before_anything_is_measured(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What is verified is written again; the end of this line would be a rule to RCCL."""
-    swept("mi300x")
-    row = "allreduce,0,9,tree,ll,-1,1,64,-1,-1\n"
+    swept()
+    row = "allreduce,0,9,tree,ll,-1,1,8,-1,-1\n"
     Path("mine.csv").write_text(f"{HEAD}#@ needs A={'v' * 240},{row}{row}")
     assert verify() == 3
     assert lacks(capsys.readouterr().err, "199 bytes", "is longer") == []
@@ -325,18 +326,18 @@ def test_a_line_that_rccl_would_cut_is_told_before_anything_is_measured(
 
 
 def test_a_file_for_another_scale_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """Eight ranks are not 64."""
-    swept("mi300x")
-    Path("mine.csv").write_text(HEAD + "allreduce,0,9,tree,ll,-1,1,8,-1,-1\n")
+    """64 ranks are not eight."""
+    swept()
+    Path("mine.csv").write_text(HEAD + "allreduce,0,9,tree,ll,-1,1,64,-1,-1\n")
     assert verify() == 2
-    assert lacks(capsys.readouterr().err, "64 ranks", "1 node", "no rule") == []
+    assert lacks(capsys.readouterr().err, "8 ranks", "1 node", "no rule") == []
 
 
 def test_a_file_without_any_rule_says_that_nothing_was_worth_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """More ranks would not help, nor would another emit-config."""
-    swept("mi300x")
+    swept()
     Path("mine.csv").write_text(HEAD + "#@ hole 0 9223372036854775807 baseline not beaten\n")
     assert verify() == 2
     said = capsys.readouterr().err
@@ -371,7 +372,7 @@ def test_a_choice_that_suffers_from_what_ran_before_is_no_gain() -> None:
 
     Pairs say 1.4; the untouched site, in launches of its own, says that it is nothing.
     """
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = raw_node()
     own = next(one for one in raw["curves"] if one["setting"] == "ring/ll")
     carry = {
         "setting": "ring/ll",
@@ -392,7 +393,7 @@ def test_a_rule_that_hangs_is_cut_out_and_the_rest_is_verified(
 ) -> None:
     """Twice, so that it was no accident; exit code 0 with what is left."""
     fault = {"kind": "crash", "setting": "ring/simple", "bytes": [70_000, 250_000]}
-    swept("mi300x")
+    swept()
     rules_file((0, 64 * KIB, "tree,ll"), (64 * KIB + 1, 256 * KIB, "ring,simple"))
     assert verify("--simulate", str(node(faults=[fault]))) == 0
     assert [(r.max_nbytes, str(r.setting)) for r in rules()] == [(64 * KIB, "tree/ll")]
@@ -405,9 +406,9 @@ def test_rules_that_all_hang_from_the_start_are_not_at_fault(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A rank without the plugin hangs at whichever rule comes first: exit code 9, no file."""
-    swept("mi300x")
+    swept()
     rules_file((0, 64 * KIB, "tree,ll"), (64 * KIB + 1, 512 * KIB, "ring,simple"))
-    broken = node(faults=[{"kind": "no-plugin", "rank": 37}])
+    broken = node(faults=[{"kind": "no-plugin", "rank": 5}])
     assert verify("--simulate", str(broken), "--timeout", "3") == 9
     assert lacks(capsys.readouterr().err, "and environment") == []
     assert not Path("out.csv").exists()
@@ -416,7 +417,7 @@ def test_rules_that_all_hang_from_the_start_are_not_at_fault(
 def test_a_benchmark_that_warms_up_otherwise_is_matched_from_the_end() -> None:
     """One pass more or fewer before the table shifts every step: the arms are told all the same."""
     faults = [{"kind": "shift", "passes": passes, "probability": 0.5} for passes in (1, -1)]
-    swept("mi300x")
+    swept()
     rules_file((0, 256 * KIB, "tree,ll"))
     assert verify("-q", "--simulate", str(node(faults=faults))) == 0
     assert [(r.min_nbytes, r.max_nbytes) for r in rules()] == [(KIB, 256 * KIB)]
@@ -425,7 +426,7 @@ def test_a_benchmark_that_warms_up_otherwise_is_matched_from_the_end() -> None:
 def test_rules_that_slow_what_they_do_not_answer_go(capsys: pytest.CaptureFixture[str]) -> None:
     """Everything is 8 % slower in the pass behind one that ran tree/ll: hot, say."""
     heat = {"after": {"setting": "tree/ll", "within": "pass"}, "factor": 1.08}
-    swept("mi300x")
+    swept()
     rules_file((0, 32 * KIB, "tree,ll"))
     assert verify("--simulate", str(node(effects=[heat]))) == 0
     assert rules() == []
@@ -435,7 +436,7 @@ def test_rules_that_slow_what_they_do_not_answer_go(capsys: pytest.CaptureFixtur
 
 def test_a_rule_of_a_few_bytes_does_not_stand() -> None:
     """As fine as a quarter of an octave is what verification sees."""
-    swept("mi300x")
+    swept()
     rules_file((0, 65535, "tree,ll"), (465904, 465911, "tree,ll"))
     assert verify("-q") == 0
     assert [r.max_nbytes for r in rules()] == [65535]
@@ -445,7 +446,7 @@ def test_progress_is_told_launch_by_launch_and_what_is_there_is_not_made_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The lines of a sweep; once more, it says what is there."""
-    swept("mi300x")
+    swept()
     rules_file((0, 256 * KIB, "tree,ll"))
     capsys.readouterr()
     assert verify("-v") == 0
