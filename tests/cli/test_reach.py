@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from eight import RANKS, raw_node, written
 from wording import lacks
 
-from rccltune import plugin, rules, simulate
+from rccltune import plugin, rules
 from rccltune.cli import run
 from rccltune.model import MAX_NBYTES, Algorithm, Collective, Protocol
 
@@ -102,10 +102,11 @@ def test_without_a_baseline_no_rule_reaches_down_either(here: Path) -> None:
 
 @pytest.fixture(scope="module")
 def swept_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three settings of the shipped node, from 1 KiB to 256 KiB."""
-    words = ["--mode", "cpx-nps4", "--simulate", "mi300x", *QUICK, "--min-bytes", "1K"]
-    words += ["--max-bytes", "256K", "--setting", "tree/ll", "--setting", "ring/simple"]
+    """Three settings of the shipped node on eight ranks, from 1 KiB to 256 KiB."""
     folder = tmp_path_factory.mktemp("swept") / SESSION
+    node = written(raw_node(), folder.parent / "node.yaml")
+    words = ["--mode", "cpx-nps4", "--simulate", str(node), *QUICK, "--min-bytes", "1K"]
+    words += ["--max-bytes", "256K", "--setting", "tree/ll", "--setting", "ring/simple"]
     assert run(["sweep", *words, "--setting", "tree/ll128", "-o", str(folder), "-q"]) == 0
     return folder
 
@@ -116,7 +117,7 @@ def swept(swept_once: Path, here: Path) -> Path:
     return shutil.copytree(swept_once, here / SESSION)
 
 
-WIDE = "#@ format 1\nallreduce,0,9223372036854775807,tree,ll,-1,1,64,-1,-1\n"
+WIDE = "#@ format 1\nallreduce,0,9223372036854775807,tree,ll,-1,1,8,-1,-1\n"
 
 
 @pytest.mark.usefixtures("swept")
@@ -150,7 +151,7 @@ def test_what_is_printed_to_use_it_works(capsys: pytest.CaptureFixture[str]) -> 
         "NCCL_TUNER_CONFIG_FILE": str(CPX.resolve()),
         "NCCL_TUNER_PLUGIN": str(plugin.library()),
     }
-    assert answered(environment, 64, 16 * KIB) == "tree/ll"
+    assert answered(environment, RANKS, 16 * KIB) == "tree/ll"
 
 
 def test_a_folder_with_odd_letters_is_quoted(here: Path, swept_once: Path) -> None:
@@ -165,12 +166,11 @@ def test_a_folder_with_odd_letters_is_quoted(here: Path, swept_once: Path) -> No
 
 
 def node(**changes: list[dict[str, Any]]) -> str:
-    """The shipped node with these changes, beside the session."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    """The shipped node on eight ranks with these changes, beside the session."""
+    raw = raw_node()
     for key, value in changes.items():
         raw[key] = [*raw.get(key, []), *value]
-    Path("node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return "node.yaml"
+    return str(written(raw, Path("node.yaml")))
 
 
 def test_after_a_refused_tune_there_is_nothing_to_deploy(
@@ -198,7 +198,7 @@ def test_after_a_refused_tune_there_is_nothing_to_deploy(
 def test_needs_go_with_the_last_rule_that_has_them(here: Path) -> None:
     """No rule, and the file of exports still set RCCL_LL128_FORCE_ENABLE=1."""
     slow = [{"setting": "tree/ll128", "factor": 4.0}]
-    rule = "allreduce,1024,262144,tree,ll128,-1,1,64,-1,-1\n"
+    rule = "allreduce,1024,262144,tree,ll128,-1,1,8,-1,-1\n"
     CPX.write_text(f"#@ format 1\n#@ needs RCCL_LL128_FORCE_ENABLE=1\n{rule}", encoding="utf-8")
     exports = CPX.with_suffix(".env")
     exports.write_text(
@@ -245,9 +245,9 @@ def test_what_one_scale_needs_is_in_no_file_for_others(
 
 COUNTED = (
     "#@ format 1\n#@ needs RCCL_LL128_FORCE_ENABLE=1\n"
-    "allreduce,1024,16384,tree,ll,-1,1,64,-1,-1\n"
-    "allreduce,16385,65536,tree,ll128,-1,1,64,-1,-1\n"
-    "allreduce,16385,65536,tree,ll,-1,1,64,-1,-1\n"
+    "allreduce,1024,16384,tree,ll,-1,1,8,-1,-1\n"
+    "allreduce,16385,65536,tree,ll128,-1,1,8,-1,-1\n"
+    "allreduce,16385,65536,tree,ll,-1,1,8,-1,-1\n"
 )
 
 
@@ -277,8 +277,8 @@ def test_every_verb_counts_the_same_rules(here: Path, capsys: pytest.CaptureFixt
 def test_bounds_are_inclusive_and_rounded_alike(capsys: pytest.CaptureFixture[str]) -> None:
     """1 KiB to 1722 B in one place and to 1.68 KiB in another; --json has the bytes."""
     CPX.write_text(
-        "#@ format 1\nallreduce,1024,1722,tree,ll,-1,1,64,-1,-1\n"
-        "allreduce,1723,1048575,ring,ll,-1,1,64,-1,-1\n",
+        "#@ format 1\nallreduce,1024,1722,tree,ll,-1,1,8,-1,-1\n"
+        "allreduce,1723,1048575,ring,ll,-1,1,8,-1,-1\n",
         encoding="utf-8",
     )
     capsys.readouterr()
