@@ -31,6 +31,7 @@ from rccltune.model import (
     LaunchError,
     MachineError,
     Outcome,
+    Role,
     Rule,
     Sample,
     Status,
@@ -39,7 +40,6 @@ from rccltune.model import (
     VerificationError,
 )
 from rccltune.plan import Condition, Pair
-from rccltune.releases import library_named
 from rccltune.rules import RuleFile
 from rccltune.session import Ran, is_walk
 from rccltune.verify import cells, proofs
@@ -349,12 +349,17 @@ class Looker:
 
 
 def _read(done: tuple[Launch, Outcome], folder: Path, ran: Ran | None) -> tuple[Sample, ...]:
-    """A launch's samples; those of one that was made just now are read already."""
+    """A launch's samples; those of one that was made just now are read already.
+
+    Read again, a forced setting's are held to whose library it is, which the log does not always
+    say; nothing else of a launch depends on that.
+    """
     wanted, outcome = done
-    arch = outcome.fingerprint.arch_or_vendor if outcome.fingerprint is not None else None
-    # Where the log alone does not say whose library it is, what ran was read without knowing it.
-    is_named = library_named(outcome.library_version, arch) == outcome.library_version
-    if ran is not None and is_named and (ran.launch, ran.outcome) == done:
+    if (
+        ran is not None
+        and (ran.launch, ran.outcome) == done
+        and all(one.key.setting.role is not Role.FORCED for one in ran.samples)
+    ):
         return ran.samples
     return session.read_launch(wanted, folder, outcome)
 
