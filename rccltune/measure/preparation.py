@@ -333,8 +333,8 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     ended = _ended(prepared)
     site = prepared.site
     samples = samples_so_far(prepared, known)
-    first = search.planned[0][0]
-    own = session.channels_in(prepared.folder / "launches" / first.id)
+    told = prepared.ledger.done(search.planned[0][0])
+    own = session.channels_in(prepared.folder / "launches" / told[0].id) if told else ()
     made = searching.step(
         search,
         samples,

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from wording import lacks
 
-from rccltune import measure, simulate
+from rccltune import measure, plugin, simulate
 from rccltune.cli import run
 from rccltune.measure import Prepared, find_site, merge_request, prepare, site, sweep
 from rccltune.model import Collective, Reporter, Role, Rule, Setting
@@ -565,6 +565,25 @@ def test_more_channels_are_tried_where_the_site_leaves_them_open(
         made = launches()
         assert run(["sweep", *where, *SMALL, *TWO]) == 0
         assert launches() == made
+
+
+def test_more_channels_are_tried_though_the_first_launch_was_killed_once() -> None:
+    """The library's own number of channels stands in the log of the attempt that ended well."""
+    here = Path.cwd()
+    node = here / "four.node"
+    node.write_bytes(simulate.compile_node(simulate.node_path("mi300x", "spx-nps1")))
+    program = here / "bench" / "all_reduce_perf"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!/bin/bash\nexport RCCLTUNE_SIM_NODE={node} RCCLTUNE_SIM_RANKS=4\n"
+        'if [ -n "$NCCL_DEBUG_FILE" ] && [ ! -e killed ]; then touch killed; kill -KILL $$; fi\n'
+        f'exec {plugin.native_folder() / "sim" / program.name} "$@"\n'
+    )
+    program.chmod(0o755)
+    where = ["--rccl-tests", str(program.parent), "--np", "4", "--launcher", "none"]
+    assert run(["sweep", *where, *SMALL, *TWO]) == 0
+    assert Path("killed").exists()
+    assert "channels-32" in set(samples().variant)
 
 
 def test_no_more_channels_are_tried_than_a_device_can_have() -> None:
