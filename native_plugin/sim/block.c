@@ -197,6 +197,7 @@ double run_block(struct bench *bench, const struct block *block, struct decision
         struct situation first = {0};
         int n_runs = 0;
         double time = 0.05;
+        uint64_t keys = 0;
         if (comm->real == NULL)
             comm_prepare(comm, &block->call);
         else
@@ -211,6 +212,7 @@ double run_block(struct bench *bench, const struct block *block, struct decision
                     decide_calls(bench, comm, i, block->n_calls, i == 0 ? runs : NULL, &n_runs);
             if (i == 0 && n_runs > 0) {
                 time = comm_time(bench, c, block, runs, n_runs, &first);
+                keys = rank_keys(&bench->noise, &first, bench->cycle);
                 if (c == 0)
                     *decision = runs[0].decision;
                 if (comm->real == NULL) {
@@ -220,9 +222,8 @@ double run_block(struct bench *bench, const struct block *block, struct decision
                     tell_ran(comm, i, &told, &block->call, told.channels);
                 }
             }
-            slot->time_us = n_runs == 0 ? time
-                                        : time * rank_factor(&bench->node, &bench->noise, &first,
-                                                             bench->cycle, comm->world_ranks[i]);
+            slot->time_us =
+                n_runs == 0 ? time : time * rank_factor(&bench->node, keys, comm->world_ranks[i]);
         }
     }
     if (!meet(bench->options.timeout))

@@ -240,8 +240,9 @@ struct noise {
  * drift. */
 double block_factor(const struct node *node, const struct noise *noise, const struct situation *s,
                     uint64_t cycle, double clock);
-double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,
-                   uint64_t cycle, int rank);
+/* A rank's own, on the same block: what its draws have in common, and one of them. */
+uint64_t rank_keys(const struct noise *noise, const struct situation *s, uint64_t cycle);
+double rank_factor(const struct node *node, uint64_t keys, int rank);
 
 /* Draw which faults this launch has. */
 void settle_faults(struct node *node, const struct noise *noise);

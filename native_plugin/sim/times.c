@@ -298,15 +298,16 @@ double block_factor(const struct node *node, const struct noise *noise, const st
     return factor * slowest_rank(node, s);
 }
 
-double rank_factor(const struct node *node, const struct noise *noise, const struct situation *s,
-                   uint64_t cycle, int rank)
+uint64_t rank_keys(const struct noise *noise, const struct situation *s, uint64_t cycle)
 {
-    double factor = 1;
-    if (node->rank_sigma > 0) {
-        uint64_t keys = keys_with(block_keys(noise, s, cycle, NOISE_RANK), (uint64_t)rank);
-        factor = exp(node->rank_sigma * keys_normal(keys));
-    }
-    return factor;
+    return block_keys(noise, s, cycle, NOISE_RANK);
+}
+
+double rank_factor(const struct node *node, uint64_t keys, int rank)
+{
+    return node->rank_sigma > 0
+               ? exp(node->rank_sigma * keys_normal(keys_with(keys, (uint64_t)rank)))
+               : 1;
 }
 
 void settle_faults(struct node *node, const struct noise *noise)
