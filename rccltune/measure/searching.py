@@ -38,8 +38,7 @@ from rccltune.session import is_walk
 
 # What a launch costs beside its collectives at least.
 _LEAST_START_S: Final = 1.0
-# Settings at one size that take so small a part of a launch's start are not worth leaving out.
-_A_FEW: Final = 6
+# A size at which a few settings take so small a part of a launch's start is not worth leaving out.
 _LITTLE: Final = 0.3
 # Tried on settings that survive, where the user names no settings of his own.
 _COUNTS: Final = (4, 8, 16, 32)
@@ -296,8 +295,8 @@ def _pace(
 def _cheap_nbytes(sweep: Sweep, known: search.Known, pace: plan.Pace) -> int:
     """The largest size of the grid at which a few settings cost little beside a launch; 0: none."""
     for nbytes in reversed(known.grid):
-        a_few_s = _A_FEW * (known.repeats + 1) * plan.size_s(sweep, known.collective, nbytes, pace)
-        if a_few_s <= _LITTLE * pace.launch_s:
+        once_s = plan.size_s(sweep, known.collective, nbytes, pace)
+        if search.AT_ONCE * (known.repeats + 1) * once_s <= _LITTLE * pace.launch_s:
             return nbytes
     return 0
 

@@ -3,6 +3,7 @@ from .estimates import Prospect as Prospect
 from .estimates import estimate as estimate
 from .estimates import prospect as prospect
 from .rounds import AIM as AIM
+from .rounds import AT_ONCE as AT_ONCE
 from .rounds import MOST_ROUNDS as MOST_ROUNDS
 from .rounds import Known as Known
 from .rounds import first_round as first_round

@@ -23,7 +23,7 @@ _AIM_BETWEEN: Final = TOLERANCE
 # The largest sizes cost nearly all of the time: there more is left open.
 _DEAR: Final = 1.5
 # Settings at one size, fewer where a size is dear.
-_AT_ONCE: Final = 6
+AT_ONCE: Final = 6
 _AT_ONCE_DEAR: Final = 3
 # Part of the expected regret that measuring a few settings at a dear size must be about.
 _PAYS: Final = 0.3
@@ -215,7 +215,7 @@ class _Look:
         ends = [arm for arm in self.brackets.get(x, ()) if self._is_able(arm, x)]
         chosen = list(dict.fromkeys(arm for arm in (choice, *ends) if arm >= 0))
         is_dear = nbytes > self.cheap_to
-        at_once = _AT_ONCE_DEAR if is_dear else _AT_ONCE
+        at_once = _AT_ONCE_DEAR if is_dear else AT_ONCE
         is_uncharted = x in self.uncharted
         for arm in np.argsort(-shares):
             is_enough = rest <= self._aim(nbytes) / 2 or shares[arm] <= 0
