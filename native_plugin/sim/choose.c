@@ -88,15 +88,14 @@ static int bypass_path(const struct comm *comm, const struct call *call)
     const struct node *node = comm->library->node;
     struct decision nothing = {0};
     struct situation s = comm_situation(comm, call, &nothing);
+    size_t elements = call->n_bytes / (size_t)dtype_bytes[call->dtype];
     for (int i = 0; i < node->n_bypasses && comm->n_ranks > 1; i++) {
         struct selector where = node->bypasses[i].where;
         const char *limit = node->bypasses[i].limit;
         if (*limit != '\0')
             where.max_bytes = env_number(limit, where.max_bytes);
-        bool whole =
-            call->n_bytes / (size_t)dtype_bytes[call->dtype] % (size_t)node->bypasses[i].chunks ==
-            0;
-        if (where.max_bytes >= 0 && whole && selector_fits(node, &where, &s))
+        bool in_chunks = elements % (size_t)node->bypasses[i].chunks == 0;
+        if (where.max_bytes >= 0 && in_chunks && selector_fits(node, &where, &s))
             return node->bypasses[i].path;
     }
     if (node->library_bypasses && comm->n_ranks > 1 && direct_takes(comm, call))
