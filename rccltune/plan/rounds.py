@@ -88,14 +88,14 @@ def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator
 
     Args:
         sizes: rising, in bytes; at least one. One size alone gets a neighbour, since a combined
-            launch sees where a step ends by a size that falls.
+            launch sees where a step ends by a size that falls. Several get one below.
         least: no size is added below so many bytes, where perhaps no tuner is asked.
         unit: sizes that are added have whole ones, in bytes.
     """
     first, last = sizes[0], sizes[-1]
+    lowest = max(_LEAST, least)
     if len(sizes) == 1:
         # A far smaller one costs next to nothing.
-        lowest = max(_LEAST, least)
         whole = (f for f in (16, 4, 2) if first % (f * unit) == 0)
         far = next((f for f in whole if first // f >= lowest), None)
         if far is not None:
@@ -103,13 +103,18 @@ def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator
         else:
             yield Range(min_nbytes=first, max_nbytes=2 * first)
         return
+    # The first size of a pass may pay for the setting that ran before: one below pays instead.
     for factor in _factors(sizes):
-        yield Range(min_nbytes=first, max_nbytes=last, factor=factor)
+        below = first // factor
+        start = below if first % (factor * unit) == 0 and below >= lowest else first
+        yield Range(min_nbytes=start, max_nbytes=last, factor=factor)
     step = gcd(*(b - a for a, b in itertools.pairwise(sizes)))
     # Newer benchmarks warm up at the first size, twice that, and so on: with less than twice the
     # first size that is one size alone, and no size falls where the table begins.
     start = first
     while last < 2 * start and start - step >= least:
+        start -= step
+    if start - step >= lowest and (start - step) % unit == 0:
         start -= step
     if last >= 2 * start and (last - start) // step < _MOST_SIZES:
         yield Range(min_nbytes=start, max_nbytes=last, step_nbytes=step)

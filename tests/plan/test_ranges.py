@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -194,8 +195,16 @@ def _ranges(part: Sequence[int]) -> Iterator[Range]:
     made = [Range(min_nbytes=first, max_nbytes=last, factor=f) for f in ratios if f >= 2]
     if last >= 2 * first:
         made += [Range(min_nbytes=first, max_nbytes=last, step_nbytes=s) for s in steps]
-    for one in made:
-        if one.step_nbytes and (last - first) // one.step_nbytes >= 64:
+    for one in map(_led, made):
+        if one.step_nbytes and (last - one.min_nbytes) // one.step_nbytes >= 64:
             continue
         if set(part) <= set(stepped(one)):
             yield one
+
+
+def _led(one: Range) -> Range:
+    """With the size below the first, where it is a whole one of 16 bytes or more."""
+    below = one.min_nbytes / one.factor
+    if one.step_nbytes:
+        below = one.min_nbytes - one.step_nbytes
+    return replace(one, min_nbytes=int(below)) if below >= 16 and below % 1 == 0 else one
