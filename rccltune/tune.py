@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import model, rules, session
+from rccltune import model, plan, rules, session
 from rccltune.fit import FitDone, fit_session
 from rccltune.measure import Prepared, Swept, sweep
 from rccltune.model import HarmError, Notice, Reporter, VerificationError, defaults
@@ -97,7 +97,7 @@ def tune(
     swept = sweep(prepared, reporter=reporter, command=command, force=force)
     beside()
     try:
-        emitted = _emitted(folder, options, base, allowed, reporter)
+        emitted = _emitted(prepared, options, base, allowed, reporter)
         verified = _verified(prepared, emitted, options, allowed, reporter)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
@@ -131,10 +131,26 @@ def _shown(folder: Path, options: Options, reporter: Reporter) -> Reported:
     return report_session(folder, options, reporter=reporter, overwrite=True)
 
 
+def reaching(options: Options, prepared: Prepared) -> Options:
+    """The same, of rules that reach towards a path as far as verification will look."""
+    sweep, n_ranks = prepared.sweep, prepared.site.scale.n_ranks
+    sizes = {one: plan.verified_sizes(sweep, one, n_ranks) for one in sweep.collectives}
+    return lambda done: replace(options(done), to_verify=sizes)
+
+
 def _emitted(
-    folder: Path, options: Options, base: Path | None, allowed: frozenset[str], reporter: Reporter
+    prepared: Prepared,
+    options: Options,
+    base: Path | None,
+    allowed: frozenset[str],
+    reporter: Reporter,
 ) -> Emitted:
-    request = EmitRequest(folders=(folder,), options=options, base=base, allowed=allowed)
+    request = EmitRequest(
+        folders=(prepared.folder,),
+        options=reaching(options, prepared),
+        base=base,
+        allowed=allowed,
+    )
     return choose_rules(request, reporter=reporter)
 
 

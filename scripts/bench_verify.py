@@ -1,6 +1,6 @@
 """Rule files before and after verification, on simulated nodes with traps, and the vendors' method.
 
-Each seed: a sweep (one process plays 64 ranks), `emit-config`, `rccltune verify` as its users call
+Each seed: a sweep (one process plays 64 ranks), the rules of `tune`, `rccltune verify` as its users call
 it, and the vendors' row-winner file of the same measurements. All three files are compared with the
 node file's truth at 16 sizes an octave: how much slower than the untouched library the worst size
 is, and how much of the gain that is to be had they keep.
@@ -42,7 +42,15 @@ from verify_verdicts import (
 
 from rccltune.cli import main as rccltune_main
 from rccltune.fit import fit_session
-from rccltune.measure import find_site, merge_request, prepare, simulated_s, site_keys, sweep
+from rccltune.measure import (
+    Prepared,
+    find_site,
+    merge_request,
+    prepare,
+    simulated_s,
+    site_keys,
+    sweep,
+)
 from rccltune.model import (
     Collective,
     Curve,
@@ -54,6 +62,7 @@ from rccltune.model import (
     parse_size,
 )
 from rccltune.rules import EmitRequest, emit_rules, read_rules, render_rules
+from rccltune.tune import reaching
 from rccltune.zones import ChoiceOptions
 
 # Share of tables without any gain that may keep a rule.
@@ -99,8 +108,8 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
     own.mkdir()
     read_nodes_once()
     path, session = write_node(node, own), own / "session"
-    measure(node, session, path, seed, wish)
-    texts = {"vendors": vendors_file(session), "unverified": emitted(session)}
+    swept = measure(node, session, path, seed, wish)
+    texts = {"vendors": vendors_file(session), "unverified": emitted(swept)}
     done = None
     if wish.verifies:
         read_nodes_anew()
@@ -126,7 +135,7 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
     )
 
 
-def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) -> None:
+def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) -> Prepared:
     """One sweep as its users get it, with the settings of which the node file speaks."""
     request = merge_request(
         None,
@@ -150,11 +159,13 @@ def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) ->
         site_keys=site_keys(request.site),
     )
     sweep(prepared, reporter=Reporter(), command="bench", force=True)
+    return prepared
 
 
-def emitted(session: Path) -> str:
-    """What emit-config writes into the session."""
-    wish = EmitRequest(folders=(session,), options=lambda _: ChoiceOptions(), overwrite=True)
+def emitted(swept: Prepared) -> str:
+    """What ``tune`` is about to verify, in the session."""
+    options = reaching(lambda _: ChoiceOptions(), swept)
+    wish = EmitRequest(folders=(swept.folder,), options=options, overwrite=True)
     return emit_rules(wish, reporter=Reporter()).text
 
 

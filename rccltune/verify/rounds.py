@@ -14,7 +14,6 @@ from rccltune.model import (
     Launch,
     Reporter,
     Rule,
-    Sweep,
     format_size,
     format_span,
 )
@@ -38,6 +37,7 @@ from rccltune.verify.standing import (
     Wanted,
     given_up,
     is_hopeless,
+    is_swept,
     is_too_narrow,
     standings,
 )
@@ -423,26 +423,26 @@ class _Course:
             self._rewrite(gone)
 
     def _never_asked(self) -> list[Cut]:
-        """Rules under a path, never selectable, or without a size that was measured."""
+        """Rules or their sizes under a path, never selectable, or without one that was measured."""
         lines = {one.rule.line for one in self._standings()}
         own = next(one for one in self.held if one.condition.is_own)
         proven, swept = own.proven, own.condition.sweep
-        gone = []
-        for rule in (rule for rule in self._ours() if rule.line not in lines):
-            named = proven.skipped.get((rule.collective, rule.setting), ())
-            if any(rule.reaches(n) for n in proven.bypassed.get(rule.collective, ())):
+        gone: list[Cut] = []
+        for rule in self._ours():
+            under = [n for n in proven.bypassed.get(rule.collective, ()) if rule.reaches(n)]
+            if under and rule.line in lines:
+                seen = (key[2] for key in own.evidence.cells if is_of(rule, key))
+                gone += cuts.around(rule, under, seen, _NEVER_ASKED)
+            elif under:
                 gone.append(cuts.whole(rule, _NEVER_ASKED, alone=True))
-            elif any(rule.reaches(n) for n in named):
+            elif rule.line in lines:
+                continue
+            elif any(map(rule.reaches, proven.skipped.get((rule.collective, rule.setting), ()))):
                 gone.append(cuts.whole(rule, "not selectable", alone=True))
-            elif not any(is_of(rule, key) for key in own.evidence.cells) and _is_swept(rule, swept):
+            elif not any(is_of(rule, key) for key in own.evidence.cells) and is_swept(rule, swept):
                 # What lies beyond the sweep is there because somebody asked to extrapolate.
                 gone.append(cuts.whole(rule, "no size of it was measured", alone=True))
         return gone
-
-
-def _is_swept(rule: Rule, sweep: Sweep) -> bool:
-    is_inside = rule.min_nbytes <= sweep.max_nbytes and rule.max_nbytes >= sweep.min_nbytes
-    return rule.collective in sweep.collectives and is_inside
 
 
 def _is_taken(rule: Rule, gone: Iterable[Cut], key: Key) -> bool:

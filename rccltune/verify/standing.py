@@ -9,7 +9,7 @@ from math import exp, inf, log, log2
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import Judgement, Number, Rule
+from rccltune.model import Judgement, Number, Rule, Sweep
 from rccltune.model.defaults import LEVEL
 from rccltune.plan import PER_OCTAVE
 from rccltune.verify import cuts
@@ -233,6 +233,12 @@ def _standing(
         cuts=lost_parts,
         unsure=tuple(sorted(set(unsure))),
     )
+
+
+def is_swept(rule: Rule, sweep: Sweep) -> bool:
+    """Whether a sweep has sizes that a rule answers."""
+    is_inside = rule.min_nbytes <= sweep.max_nbytes and rule.max_nbytes >= sweep.min_nbytes
+    return rule.collective in sweep.collectives and is_inside
 
 
 def is_hopeless(one: Standing, times: float, level: float, min_gain: float) -> bool:

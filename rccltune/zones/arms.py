@@ -8,7 +8,7 @@ on one node of gfx94x and gfx95x) and ``:866`` (LL128), read in ROCm's public so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rccltune.model import (
@@ -66,6 +66,9 @@ class ChoiceOptions:
         proven: only rules whose gain repeats prove; else what is likely fills their gaps.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
             the built-in table of RCCL's limits.
+        to_verify: sizes in bytes, by collective, at which rules are verified next. Towards a path
+            that asks no tuner rules reach as far as these, beyond their last measured size:
+            verification takes back what no tuner is asked for.
     """
 
     tolerance: float = defaults.TOLERANCE
@@ -81,6 +84,7 @@ class ChoiceOptions:
     allow_lossy: bool = False
     proven: bool = False
     selectable: Selectable | None = None
+    to_verify: Mapping[Collective, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Percentages are fractions here, and no two options exclude each other."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from rccltune.fit import Bypass, FitDone
 from rccltune.model import (
@@ -13,6 +14,7 @@ from rccltune.model import (
     MAX_NBYTES,
     NOT_MEASURED,
     Caution,
+    Collective,
     CommandLineError,
     Environment,
     Reporter,
@@ -23,6 +25,7 @@ from rccltune.model import (
     base_variant,
     format_size,
     in_default,
+    is_gap,
     is_not_beaten,
 )
 from rccltune.session import SEARCH_FILE
@@ -57,7 +60,9 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     searched = (done.session.path / SEARCH_FILE).exists()
     return replace(
         chosen,
-        zones=explained(chosen.zones, done.bypasses),
+        zones=explained(
+            _up_to_paths(chosen.zones, done.bypasses, options.to_verify), done.bypasses
+        ),
         notices=tuple(
             n for n in chosen.notices if not (searched and n.caution is Caution.MISSING_VIEW)
         ),
@@ -87,16 +92,57 @@ def explained(chosen: Sequence[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone,
     return tuple(_explained(zone, bypasses) for zone in chosen)
 
 
+def _up_to_paths(
+    chosen: Sequence[Zone],
+    bypasses: Sequence[Bypass],
+    to_verify: Mapping[Collective, Sequence[int]],
+) -> tuple[Zone, ...]:
+    """Zones beside a path that asks no tuner, as far towards it as verification will look.
+
+    Where between two sizes a path begins, a sweep in whole octaves cannot tell.
+    """
+    made = list(chosen)
+    for at, (below, hole) in enumerate(pairwise(chosen)):
+        above = chosen[at + 2] if at + 2 < len(chosen) else None
+        sizes = to_verify.get(hole.target.collective, ())
+        path = _path_in(hole, bypasses)
+        if path is None:
+            continue
+        if below.setting is not None and not is_gap(below.max_nbytes, path.min_nbytes):
+            last = max([n for n in sizes if n < path.min_nbytes], default=0)
+            last = max(last, below.max_nbytes)
+            made[at] = replace(made[at], max_nbytes=last)
+            made[at + 1] = replace(made[at + 1], min_nbytes=last + 1)
+        if above and above.setting is not None and not is_gap(path.max_nbytes, above.min_nbytes):
+            first = min([n for n in sizes if n > path.max_nbytes], default=above.min_nbytes)
+            first = min(first, above.min_nbytes)
+            made[at + 1] = replace(made[at + 1], max_nbytes=first - 1)
+            made[at + 2] = replace(made[at + 2], min_nbytes=first)
+    return tuple(made)
+
+
+def _path_in(hole: Zone, bypasses: Iterable[Bypass]) -> Bypass | None:
+    """The path that serves a gap in which nothing was measured; None where none does."""
+    if hole.setting is not None or hole.measured_from is not None:
+        return None
+    return next((one for one in bypasses if _is_in(one, hole)), None)
+
+
+def _is_in(bypass: Bypass, zone: Zone) -> bool:
+    """Whether a path was seen at sizes of a zone alone."""
+    target = zone.target
+    return (
+        (target.collective, target.scale, target.variant.name)
+        == (bypass.collective, bypass.scale, bypass.variant)
+        and zone.min_nbytes <= bypass.min_nbytes
+        and bypass.max_nbytes <= zone.max_nbytes
+    )
+
+
 def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
     """A gap under a bypass says so: there a rule would do nothing."""
     for bypass in bypasses:
-        target = zone.target
-        same = (target.collective, target.scale, target.variant.name) == (
-            *(bypass.collective, bypass.scale),
-            bypass.variant,
-        )
-        inside = zone.min_nbytes <= bypass.min_nbytes and bypass.max_nbytes <= zone.max_nbytes
-        if same and inside and (zone.reason == NOT_MEASURED or is_not_beaten(zone.reason)):
+        if _is_in(bypass, zone) and (zone.reason == NOT_MEASURED or is_not_beaten(zone.reason)):
             stretch = f"{format_size(bypass.min_nbytes)} to {format_size(bypass.max_nbytes)}"
             return replace(zone, reason=f"bypassed from {stretch}; else {zone.reason}")
     return zone
