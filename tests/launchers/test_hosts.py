@@ -223,7 +223,7 @@ def test_different_hosts_are_measured_where_that_is_insisted_on(
     """--force: the same table, told beforehand."""
     done = sweep(hosts, tmp_path, "--force")
     assert done.returncode == 0, done.stderr
-    assert "Measured all the same: the hosts are not alike:" in done.stderr
+    assert lacks(done.stderr, "Measured all the same: the hosts are not alike:") == []
 
 
 @LONG
@@ -293,8 +293,7 @@ def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
     command = ["sweep", "-o", "session", *wish(tmp_path, "mpich")]
     Path("hostfile").write_text(f"hostb:2\n{ADDRESSES['hostb']}:2\n")
     said = refused(hosts.run("hosta", [*rccltune("mpich"), *command]))
-    assert "names 2 hosts" in said
-    assert lacks(said, "1 (hostb", "ranks") == []
+    assert lacks(said, "names 2 hosts", "1 (hostb", "ranks") == []
 
 
 @LONG
@@ -312,8 +311,7 @@ def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: 
     command = ["sweep", "-o", "session", *wish(tmp_path)]
     Path("hostfile").write_text("hosta slots=2\nnowhere slots=2\n")
     said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
-    assert "openmpi 5" in said
-    assert lacks(said, "4 ranks", "not start") == []
+    assert lacks(said, "openmpi 5", "4 ranks", "not start") == []
 
 
 @pytest.mark.parametrize(
@@ -406,7 +404,7 @@ def test_srun_over_two_nodes_of_an_allocation(
         done = sweep(hosts, tmp_path, launcher="srun", **on_path(found), **kind)
     assert done.returncode == 0, done.stderr
     # MpiDefault=none: every rank is a job of its own, and that is said.
-    assert ("4 ranks made 4 jobs" in done.stderr) == (not meets)
+    assert (lacks(done.stderr, "4 ranks made 4 jobs") == []) == (not meets)
     assert ("SLURM_MPI_TYPE" in done.stderr) == (not meets)
     kept = json.loads(Path("session/hosts.json").read_text())
     assert (kept["met_through"] == "mpi4py") == meets
