@@ -267,7 +267,8 @@ class _Walks:
             most = max(repeats.get(nbytes, 1) for nbytes in sizes.sizes)
             return self._price(group, sizes, n_settings, most)
 
-        least = self.asked_from.get(group[0], 1)
+        # Nor below what was asked for.
+        least = max(self.asked_from.get(group[0], 1), self.sweep.min_nbytes)
         grid = set(sizes(self.sweep))
         parts = [
             {nbytes: settings for nbytes, settings in by_size.items() if (nbytes in grid) is inside}
