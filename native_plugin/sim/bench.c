@@ -11,12 +11,34 @@
 
 #include "debug.h"
 #include "real.h"
-#include "text.h"
 
-/* What a size on the command line becomes: elements sent, received and passed to the call; and
- * bytes as they are printed. */
+/* What a collective makes of a size and of n ranks: how many shares a rank sends and receives, how
+ * often a link carries a part of (n - 1)/n (0: all of it, once), and which columns mean something.
+ */
+enum { ALL_OF_IT, A_PART, A_ROUND_PART };
+static const struct {
+    int share;
+    bool sends_all, receives_all; /* as many shares as there are ranks */
+    int parts;
+    bool has_op, has_root;
+} shapes[N_COLLECTIVES] = {
+    [COLL_BROADCAST] = {.has_root = true},
+    [COLL_REDUCE] = {.has_op = true, .has_root = true},
+    [COLL_ALL_GATHER] = {.share = A_ROUND_PART, .receives_all = true, .parts = 1},
+    [COLL_REDUCE_SCATTER] = {.share = A_ROUND_PART, .sends_all = true, .parts = 1, .has_op = true},
+    [COLL_ALL_REDUCE] = {.parts = 2, .has_op = true},
+    [COLL_ALLTOALL] = {.share = A_PART, .sends_all = true, .receives_all = true, .parts = 1},
+    [COLL_ALLTOALLV] = {.share = A_PART, .sends_all = true, .receives_all = true, .parts = 1},
+    [COLL_GATHER] = {.share = A_PART, .receives_all = true, .parts = 1, .has_root = true},
+    [COLL_SCATTER] = {.share = A_PART, .sends_all = true, .parts = 1, .has_root = true},
+    [COLL_SENDRECV] = {.has_op = true},
+    [COLL_HYPERCUBE] = {.share = A_ROUND_PART, .receives_all = true},
+};
+
+/* What a size on the command line becomes: elements received and passed to the call; and bytes as
+ * they are printed. */
 struct counts {
-    size_t send, receive, parameter, bytes;
+    size_t receive, parameter, bytes;
 };
 
 static struct counts counts_of(const struct bench *bench, size_t bytes)
@@ -26,33 +48,16 @@ static struct counts counts_of(const struct bench *bench, size_t bytes)
     /* rccl-tests of 2024 rounds a rank's share down to 4 elements, newer ones to 16 bytes. */
     bool fine = is_new(bench->options.family);
     size_t align = fine ? (width < 16 ? 16 / width : 1) : 4;
-    size_t share = fine ? count / n / align * align : count / (align * n) * align;
-    struct counts c = {count, count, count, 0};
-    switch (bench->collective) {
-    case COLL_ALL_GATHER:
-    case COLL_HYPERCUBE:
-        c = (struct counts){share, share * n, share, 0};
-        break;
-    case COLL_REDUCE_SCATTER:
-        c = (struct counts){share * n, share, share, 0};
-        break;
-    case COLL_ALLTOALL:
-    case COLL_ALLTOALLV:
-        c = (struct counts){count / n * n, count / n * n, count / n, 0};
-        if (bench->collective == COLL_ALLTOALLV && count < n * n / 2)
-            c = (struct counts){0};
-        break;
-    case COLL_GATHER:
-        c = (struct counts){count / n, count / n * n, count / n, 0};
-        break;
-    case COLL_SCATTER:
-        c = (struct counts){count / n * n, count / n, count / n, 0};
-        break;
-    default:
-        break;
-    }
-    c.bytes = (c.send > c.receive ? c.send : c.receive) * width;
-    return c;
+    int share = shapes[bench->collective].share;
+    if (bench->collective == COLL_ALLTOALLV && count < n * n / 2)
+        return (struct counts){0};
+    if (share == A_ROUND_PART)
+        count = fine ? count / n / align * align : count / (align * n) * align;
+    else if (share == A_PART)
+        count /= n;
+    size_t send = shapes[bench->collective].sends_all ? count * n : count;
+    size_t receive = shapes[bench->collective].receives_all ? count * n : count;
+    return (struct counts){receive, count, (send > receive ? send : receive) * width};
 }
 
 /* With -m the calls of a group are one question about their sum. */
@@ -75,27 +80,11 @@ static struct call call_of(const struct bench *bench, struct counts counts, int 
 static void bandwidth(const struct bench *bench, size_t size, struct half *half)
 {
     double n = bench->comms[0].n_ranks;
-    double base = half->time_us > 0 ? (double)size / half->time_us / 1000 : 0, factor = 1;
-    switch (bench->collective) {
-    case COLL_ALL_REDUCE:
-        factor = 2 * (n - 1) / n;
-        break;
-    case COLL_ALL_GATHER:
-    case COLL_REDUCE_SCATTER:
-    case COLL_ALLTOALL:
-    case COLL_ALLTOALLV:
-    case COLL_GATHER:
-    case COLL_SCATTER:
-        factor = (n - 1) / n;
-        break;
-    case COLL_HYPERCUBE:
-        base *= (n - 1) / n;
-        break;
-    default:
-        break;
-    }
-    half->algbw = base;
-    half->busbw = base * factor;
+    int parts = shapes[bench->collective].parts;
+    half->algbw = half->time_us > 0 ? (double)size / half->time_us / 1000 : 0;
+    if (bench->collective == COLL_HYPERCUBE)
+        half->algbw *= (n - 1) / n;
+    half->busbw = half->algbw * (parts > 0 ? parts * (n - 1) / n : 1);
 }
 
 /* In-place AlltoAll has nothing to check against; -c 0 checks nothing. */
@@ -190,12 +179,6 @@ static void new_pass(struct bench *bench)
     }
 }
 
-/* All of a row's calls, and no others, are at the first size; one of 0 bytes makes no call. */
-static void new_size(struct bench *bench)
-{
-    bench->at_first_size = !bench->pass_began;
-}
-
 /* Newer releases warm every size up, doubling whatever -f says; older ones the largest, then the
  * smallest, half of it in place. */
 static void warm_up_all(struct bench *bench)
@@ -213,32 +196,20 @@ static void warm_up_all(struct bench *bench)
     if (o->min_bytes == 0)
         sim_fail("-b 0 never ends: this benchmark doubles the size to warm up");
     for (size_t bytes = o->min_bytes; bytes <= o->max_bytes; bytes *= 2) {
-        new_size(bench);
+        bench->at_first_size = !bench->pass_began;
         warm_up(bench, bytes, 0, o->warmup);
     }
-}
-
-/* Which of operation and root a collective runs over, and what stands in their columns. */
-static bool has_op(int collective)
-{
-    return collective == COLL_ALL_REDUCE || collective == COLL_REDUCE ||
-           collective == COLL_REDUCE_SCATTER || collective == COLL_SENDRECV;
-}
-
-static bool has_root(int collective)
-{
-    return collective == COLL_BROADCAST || collective == COLL_REDUCE || collective == COLL_GATHER ||
-           collective == COLL_SCATTER;
 }
 
 static void one_row(struct bench *bench, size_t bytes)
 {
     const struct options *o = &bench->options;
     struct counts counts = counts_of(bench, bytes);
-    new_size(bench);
+    /* All of a row's calls, and no others, are at the first size; one of 0 bytes makes no call. */
+    bench->at_first_size = !bench->pass_began;
     out_row_start(counts.bytes, counts.parameter,
-                  has_op(bench->collective) ? op_names[o->op] : "none",
-                  has_root(bench->collective) ? o->root : -1);
+                  shapes[bench->collective].has_op ? op_names[o->op] : "none",
+                  shapes[bench->collective].has_root ? o->root : -1);
     if (o->out_of_place)
         bench_time(bench, counts, 0);
     if (o->in_place)
@@ -275,18 +246,14 @@ void bench_run(struct bench *bench)
 
 int bench_finish(struct bench *bench)
 {
-    double average = bench->n_busbw > 0 ? bench->busbw_sum / bench->n_busbw : 0;
     for (int c = 0; c < bench->n_comms; c++) {
         struct comm *comm = &bench->comms[c];
         bool is_real = comm->real != NULL;
         int result = is_real ? real_destroy(comm) : comm_destroy(comm);
         if (result != NCCL_SUCCESS)
             test_failure(bench, result, is_real ? real_last_error() : debug_last_error());
-        free(bench->members[c]);
     }
-    if (bench->library.tuner_opened)
-        tuner_close(&bench->library.tuner);
-    debug_stop();
-    out_footer(bench->errors, average, bench->program);
+    tuner_close(&bench->library.tuner);
+    out_footer();
     return bench->errors != 0 ? TEST_WRONG_RESULTS : TEST_SUCCESS;
 }

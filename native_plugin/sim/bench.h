@@ -15,12 +15,12 @@ struct options {
     size_t min_bytes, max_bytes, step_bytes;
     int step_factor, iters, agg_iters, warmup, cycles, check;
     int op, dtype, root;
-    int blocking, parallel_init, graph, timeout, registered, show_setting;
+    int graph, timeout, registered, show_setting;
     bool out_of_place, in_place;
 };
 
 /* Fills `options`, or ends the program as the benchmark would. */
-void options_read(struct options *options, int family, int argc, char **argv);
+void options_read(struct options *options, int family, const char *program, int argc, char **argv);
 
 /*
  * What the benchmark prints: stdout's table in each family's format.  Every form says SIMULATED.
@@ -30,19 +30,6 @@ struct half { /* one half of a row */
     double time_us, algbw, busbw;
     int64_t wrong; /* -1: not checked */
 };
-
-/* All of them print on process 0 only; the others have main_process false. */
-void out_start(const struct options *options, bool main_process, int nccl_version);
-void out_version(const struct node *node, int collective, const char *program);
-void out_device(const struct node *node, int rank, int group, int pid, const char *host,
-                int device);
-void out_header(void);
-void out_cycle(long cycle);
-void out_row_start(size_t bytes, size_t count, const char *op, int root);
-void out_half(const struct half *half);
-void out_setting(const char *algorithm, const char *protocol, int channels); /* -A */
-void out_row_end(void);
-void out_footer(int errors, double average_busbw, const char *program);
 
 enum { MAX_GROUPS = 64 };
 
@@ -74,7 +61,7 @@ struct bench {
     int local_ranks[MAX_RANKS], local_world_ranks[MAX_RANKS];
     struct comm comms[MAX_GROUPS];
     int n_comms;
-    int *members[MAX_GROUPS]; /* world ranks of each communicator */
+    int members[MAX_GROUPS][MAX_RANKS]; /* world ranks of each communicator */
     /* Between blocks. */
     double clock;   /* simulated seconds since the sweep began */
     uint64_t cycle; /* counts every pass over the sizes, the warm-up is one */
@@ -99,6 +86,17 @@ void bench_print_start(struct bench *bench);
 void bench_init_library(struct bench *bench);
 void bench_run(struct bench *bench);
 int bench_finish(struct bench *bench);
+
+/* output.c: all of it on process 0 only. */
+void out_start(const struct bench *bench); /* before any other */
+void out_device(int rank, int pid);
+void out_header(void);
+void out_cycle(long cycle);
+void out_row_start(size_t bytes, size_t count, const char *op, int root);
+void out_half(const struct half *half);
+void out_setting(const char *algorithm, const char *protocol, int channels); /* -A */
+void out_row_end(void);
+void out_footer(void);
 
 /* block.c: issue the calls on every rank of this process, compare all ranks' decisions, and return
  * the mean microseconds of a call over the ranks. */

@@ -9,7 +9,6 @@
 
 #include "debug.h"
 #include "rccl.h"
-#include "text.h"
 
 /*
  * How many channels a call runs through: enqueue.cc's steps after the choice, as RCCL 2.27.7 takes
@@ -101,14 +100,6 @@ static int bypass_path(const struct comm *comm, const struct call *call)
     if (node->library_bypasses && comm->n_ranks > 1 && direct_takes(comm, call))
         return PATH_DIRECT;
     return call->collective >= N_TUNABLE ? PATH_P2P : PATH_TUNED;
-}
-
-/* What -A calls a path. */
-static const char *path_title(const struct library *library, int path)
-{
-    return path == PATH_DIRECT ? "Direct"
-           : path == PATH_DDA  ? "DDA-IPC"
-                               : library->node->paths[path].name;
 }
 
 static const float longest_us = 3.6e9f;
@@ -236,7 +227,7 @@ static int override(const char *variable, const char *wanted, const char *const 
 {
     if (wanted == NULL)
         return NCCL_SUCCESS;
-    int found = find_name_any_case(wanted, strlen(wanted), names, n);
+    int found = find_name(text_of(wanted), names, n, true);
     if (found < 0) {
         debug_warn("Invalid algo or protocol string passed in %s: %s", variable, wanted);
         return NCCL_INVALID_USAGE;
@@ -309,9 +300,9 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     int algorithm = -1, protocol = -1, n_channels = 0, result = NCCL_SUCCESS;
     *cost = 0;
     memcpy(table, comm->table, sizeof table);
-    bool tuned = comm->has_tuner[local] && comm->n_ranks > 1;
+    bool tuned = comm->asked[local].has_tuner && comm->n_ranks > 1;
     if (tuned) {
-        result = tuner_ask(&library->tuner, comm->contexts[local], &comm->call,
+        result = tuner_ask(&library->tuner, comm->asked[local].context, &comm->call,
                            n_algorithms_of(library), table, &n_channels, &algorithm, &protocol);
         if (result != NCCL_SUCCESS)
             return result; /* NCCLCHECK(getCollInfo): the collective fails */
@@ -321,30 +312,26 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     if (!answered)
         *cost = pick(comm, table, &algorithm, &protocol);
     bool matched = tuned && *cost == 0.f && !answered;
-    return finish(comm, table, algorithm, protocol, matched, n_channels, decision);
-}
-
-/* What sends and receives uses the communicator's channels; the others start kernels of their own.
- */
-static bool has_channels(int path)
-{
-    return path == PATH_P2P || path == PATH_DIRECT || path >= N_LIBRARY_PATHS;
+    result = finish(comm, table, algorithm, protocol, matched, n_channels, decision);
+    substitute(comm, local, decision);
+    return result;
 }
 
 int comm_decide(struct comm *comm, int local, struct decision *decision)
 {
     if (comm->bypass != PATH_TUNED) {
-        int usual = comm->library->node->channels;
-        bool changed = has_channels(comm->bypass) && comm->n_channels != usual;
-        *decision = (struct decision){.path = (uint8_t)comm->bypass,
+        int path = comm->bypass, usual = comm->library->node->channels;
+        /* What sends and receives uses the communicator's; the others start kernels of their own.
+         */
+        bool own = path != PATH_P2P && path != PATH_DIRECT && path < N_LIBRARY_PATHS;
+        bool changed = !own && comm->n_channels != usual;
+        *decision = (struct decision){.path = (uint8_t)path,
                                       .channels = (uint8_t)comm->n_channels,
                                       .cap = (uint8_t)(changed ? comm->n_channels : 0)};
         return NCCL_SUCCESS;
     }
     float cost;
     int result = decide(comm, local, decision, &cost);
-    if (comm->library->node->n_faults > 0)
-        substitute(comm, local, decision);
     if (comm->ranks[local] == 0 && result == NCCL_SUCCESS && debug_at(LEVEL_INFO))
         log_choice(comm, decision, cost);
     return result;
@@ -355,22 +342,18 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
 {
     struct decision decision;
     float cost;
-    int path = bypass_path(comm, call);
     comm_prepare(comm, call);
-    if (comm->bypass != PATH_TUNED) {
-        comm->bypass = PATH_TUNED;
-        fill_table(comm);
-    }
+    fill_table(comm); /* also where nobody is asked */
     /* The old question knows nothing of bypasses and answers with the tuner's choice; RCCL 2.28.3
      * and later name what really runs. */
     int result = decide(comm, local, &decision, &cost);
-    if (comm->library->node->n_faults > 0)
-        substitute(comm, local, &decision);
     *algorithm = algorithm_titles[decision.algorithm];
     *protocol = protocol_titles[decision.protocol];
     *channels = decision.channels;
-    if (path != PATH_TUNED && comm->library->version >= 22803) {
-        *algorithm = path_title(comm->library, path);
+    if (comm->bypass != PATH_TUNED && comm->library->version >= ROCM_7_11) {
+        *algorithm = comm->bypass == PATH_DIRECT ? "Direct"
+                     : comm->bypass == PATH_DDA  ? "DDA-IPC"
+                                                 : comm->library->node->paths[comm->bypass].name;
         *protocol = "N/A";
         *channels = comm->n_channels;
     }

@@ -1,14 +1,12 @@
 #include "debug.h"
 
 #include "sim.h"
-#include "text.h"
 
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,26 +20,23 @@ static struct {
 
 /* In the order of their bits. */
 static const char *const subsystem_names[] = {
-    "INIT",  "COLL", "P2P",   "SHM",  "NET",       "GRAPH", "TUNING",  "ENV",
-    "ALLOC", "CALL", "PROXY", "NVLS", "BOOTSTRAP", "REG",   "PROFILE", "RAS",
+    "INIT", "COLL",  "P2P",  "SHM",       "NET", "GRAPH",   "TUNING", "ENV", "ALLOC",
+    "CALL", "PROXY", "NVLS", "BOOTSTRAP", "REG", "PROFILE", "RAS",    "ALL",
 };
-enum { N_SUBSYSTEMS = sizeof subsystem_names / sizeof *subsystem_names };
+enum { N_SUBSYSTEMS = sizeof subsystem_names / sizeof *subsystem_names, ALL = N_SUBSYSTEMS - 1 };
 
 /* A list that begins with ^ takes away from everything; a plain one names all there is. */
 static unsigned long read_subsystems(const char *text)
 {
-    static const char *const all = "ALL";
     if (text == NULL || *text == '\0')
         return SUBSYS_INIT | SUBSYS_ENV | SUBSYS_BOOTSTRAP;
     bool inverted = *text == '^';
     struct text rest = text_of(inverted ? text + 1 : text), word;
     unsigned long named = 0;
     while (text_split(&rest, ',', &word)) {
-        int bit = find_name_any_case(word.at, text_length(word), subsystem_names, N_SUBSYSTEMS);
+        int bit = find_name(word, subsystem_names, N_SUBSYSTEMS, true);
         if (bit >= 0)
-            named |= 1ul << bit;
-        else if (find_name_any_case(word.at, text_length(word), &all, 1) == 0)
-            named = ~0ul;
+            named |= bit == ALL ? ~0ul : 1ul << bit;
     }
     return inverted ? ~named : named;
 }
@@ -51,19 +46,16 @@ static FILE *open_log(const char *pattern, const char *host)
     char path[PATH_MAX];
     size_t n = 0;
     for (const char *c = pattern; *c != '\0' && n + 64 < sizeof path; c++) {
-        if (*c != '%') {
+        bool is_host = strncmp(c, "%h", 2) == 0;
+        if (!is_host && strncmp(c, "%p", 2) != 0) {
             path[n++] = *c;
             continue;
         }
-        c++;
-        if (*c == 'h')
+        if (is_host)
             n += (size_t)snprintf(path + n, sizeof path - n, "%.60s", host);
-        else if (*c == 'p')
+        else
             n += (size_t)snprintf(path + n, sizeof path - n, "%d", (int)getpid());
-        else if (*c == '%')
-            path[n++] = '%';
-        else if (*c == '\0')
-            break;
+        c++;
     }
     path[n] = '\0';
     FILE *file = n > 0 ? fopen(path, "w") : NULL;
@@ -82,7 +74,7 @@ void debug_start(const char *host, int device, int info_level)
     /* RCCL of ROCm 7.2 and later prints errors without being asked. */
     debug.level = info_level > 3 ? LEVEL_ERROR : LEVEL_NONE;
     if (level != NULL) {
-        int found = find_name_any_case(level, strlen(level), names, 7);
+        int found = find_name(text_of(level), names, 7, true);
         debug.level = found < 0 ? LEVEL_NONE : found;
     }
     debug.subsystems = read_subsystems(getenv("NCCL_DEBUG_SUBSYS"));
@@ -92,38 +84,34 @@ void debug_start(const char *host, int device, int info_level)
         setvbuf(debug.out, NULL, _IOLBF, 1 << 16);
 }
 
-void debug_stop(void)
-{
-    if (debug.out != NULL && debug.out != stdout)
-        fclose(debug.out);
-    debug.out = stdout;
-}
-
 bool debug_at(int level)
 {
     return debug.level >= level;
 }
 
-static void print_line(const char *kind, const char *file, int line, const char *format,
-                       va_list list)
+/* Printed where the level and a subsystem are asked for; warnings and errors are of all subsystems,
+ * and name the line that they come from. */
+static void print_line(int level, unsigned long subsystems, const char *file, int line,
+                       const char *format, va_list list)
 {
     char text[2048];
+    bool warns = level == LEVEL_WARN || level == LEVEL_ERROR;
+    if (debug.level < level || (!warns && (debug.subsystems & subsystems) == 0))
+        return;
     vsnprintf(text, sizeof text, format, list);
-    if (file != NULL)
-        fprintf(debug.out, "\n%s:%d:%d [%d] %s:%d NCCL %s %s\n", debug.host, (int)getpid(),
-                (int)syscall(SYS_gettid), debug.device, file, line, kind, text);
+    if (warns)
+        fprintf(debug.out, "\n%s:%d:%d [%d] %s:%d NCCL WARN %s\n", debug.host, (int)getpid(),
+                (int)syscall(SYS_gettid), debug.device, file, line, text);
     else
-        fprintf(debug.out, "%s:%d:%d [%d] NCCL %s %s\n", debug.host, (int)getpid(),
-                (int)syscall(SYS_gettid), debug.device, kind, text);
+        fprintf(debug.out, "%s:%d:%d [%d] NCCL INFO %s\n", debug.host, (int)getpid(),
+                (int)syscall(SYS_gettid), debug.device, text);
 }
 
 void debug_info(unsigned long subsystems, const char *format, ...)
 {
-    if (debug.level < LEVEL_INFO || (debug.subsystems & subsystems) == 0)
-        return;
     va_list list;
     va_start(list, format);
-    print_line("INFO", NULL, 0, format, list);
+    print_line(LEVEL_INFO, subsystems, NULL, 0, format, list);
     va_end(list);
 }
 
@@ -133,10 +121,8 @@ void debug_warn(const char *format, ...)
     va_start(list, format);
     vsnprintf(debug.last_error, sizeof debug.last_error, format, list);
     va_end(list);
-    if (debug.level < LEVEL_WARN)
-        return;
     va_start(list, format);
-    print_line("WARN", "simulated.cc", 0, format, list);
+    print_line(LEVEL_WARN, 0, "simulated.cc", 0, format, list);
     va_end(list);
 }
 
@@ -151,15 +137,9 @@ void debug_logger(int level, unsigned long subsystems, const char *file, int lin
     /* RCCL 2.28.3 put ERROR at 1 and moved the rest up by one: a plugin built for the old numbers
      * says INFO and the library hears WARN. */
     int meant = debug.info_level > 3 || level == 0 ? level : level + 1;
-    if (debug.level < meant ||
-        (meant != LEVEL_WARN && meant != LEVEL_ERROR && (debug.subsystems & subsystems) == 0))
-        return;
     va_list list;
     va_start(list, format);
-    if (meant == LEVEL_WARN || meant == LEVEL_ERROR)
-        print_line("WARN", file, line, format, list);
-    else
-        print_line("INFO", NULL, 0, format, list);
+    print_line(meant, subsystems, file, line, format, list);
     va_end(list);
 }
 

@@ -12,9 +12,8 @@ const char *const collective_names[N_COLLECTIVES] = {
     "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce", "alltoall",
     "alltoallv", "gather", "scatter",    "sendrecv",       "hypercube",
 };
-const char *const collective_titles[N_COLLECTIVES] = {
-    "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "AlltoAll",
-    "AlltoAllv", "Gather", "Scatter",   "SendRecv",      "HyperCube",
+const char *const collective_titles[N_TUNABLE] = {
+    "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce",
 };
 const char *const algorithm_names[N_ALGORITHMS] = {
     "tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat",
@@ -35,19 +34,12 @@ const char *const dtype_names[N_DTYPES] = {
 const int dtype_bytes[N_DTYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 const char *const op_names[N_OPS] = {"sum", "prod", "max", "min", "avg", "mulsum"};
 
-int find_name(const char *word, size_t length, const char *const *names, int n)
+int find_name(struct text word, const char *const *names, int n, bool any_case)
 {
     for (int i = 0; i < n; i++) {
-        if (strlen(names[i]) == length && memcmp(names[i], word, length) == 0)
-            return i;
-    }
-    return -1;
-}
-
-int find_name_any_case(const char *word, size_t length, const char *const *names, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (strlen(names[i]) == length && strncasecmp(names[i], word, length) == 0)
+        size_t length = strlen(names[i]);
+        if (length == text_length(word) &&
+            (any_case ? strncasecmp : strncmp)(names[i], word.at, length) == 0)
             return i;
     }
     return -1;
@@ -86,9 +78,8 @@ const struct rccl_family *rccl_family(int version)
 {
     /* Newest last: ROCm 6.2, 6.3, 6.4, 7.0, 7.1 and 7.2, 7.11 to 7.13, 7.14 and 10.0. */
     static const struct rccl_family families[] = {
-        {OLDEST_RELEASE, "6.2.0", 1}, {22105, "6.3.0", 2},    {22203, "6.4.2", 3},
-        {ROCM_7_0, "7.0.2", 4},       {ROCM_7_1, "7.1.1", 4}, {ROCM_7_11, "7.11.0", 5},
-        {23004, "10.0.0", 6}};
+        {OLDEST_RELEASE, 1}, {22105, 2},     {22203, 3}, {ROCM_7_0, 4},
+        {ROCM_7_1, 4},       {ROCM_7_11, 5}, {23004, 6}};
     int i = sizeof families / sizeof *families - 1;
     while (i > 0 && families[i].since > version)
         i--;

@@ -64,9 +64,9 @@ static bool take_setting(struct reader *reader, struct text word, int *at)
     }
     at[0] = PATH_TUNED;
     text_split(&word, '/', &half);
-    at[1] = find_name(half.at, text_length(half), algorithm_names, N_ALGORITHMS);
+    at[1] = find_name(half, algorithm_names, N_ALGORITHMS, false);
     text_split(&word, '/', &half);
-    at[2] = find_name(half.at, text_length(half), protocol_names, N_PROTOCOLS);
+    at[2] = find_name(half, protocol_names, N_PROTOCOLS, false);
     return (at[1] >= 0 && at[2] >= 0 && word.at == NULL) || say(reader, "a setting is unknown");
 }
 
@@ -140,7 +140,7 @@ static bool take(struct reader *reader, const struct field *field, char *base)
         return text_copy(word, at, (size_t)field->high) ||
                say(reader, "a text is too long or badly escaped");
     case NAME:
-        *number = find_name(word.at, text_length(word), field->names, (int)field->high);
+        *number = find_name(word, field->names, (int)field->high, false);
         return *number >= 0 || say(reader, "a name is unknown");
     case SETTING:
         return take_setting(reader, word, number);

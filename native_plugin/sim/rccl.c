@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "debug.h"
-#include "text.h"
 
 static const char *env(const char *name)
 {
@@ -53,15 +52,13 @@ int library_start(struct library *library, const struct node *node, int version)
     return result;
 }
 
-void library_print_version(const struct library *library, const char *host)
+void library_print_version(const struct library *library)
 {
     char text[512];
     int v = library->version;
-    snprintf(
-        text, sizeof text,
-        "RCCL version : %d.%d.%d-SIMULATED\nHIP version  : simulated\nROCm version : %s-simulated\n"
-        "Hostname     : %s\nLibrccl path : simulated node %s\n",
-        v / 10000, v / 100 % 100, v % 100, library->family->rocm, host, library->node->name);
+    snprintf(text, sizeof text,
+             "RCCL version : %d.%d.%d-SIMULATED\nLibrccl path : simulated node %s\n", v / 10000,
+             v / 100 % 100, v % 100, library->node->name);
     debug_version(text);
 }
 
@@ -100,9 +97,10 @@ static int model_index(const struct comm *comm)
     if (node->tuning_model != MODEL_AUTO)
         return node->tuning_model;
     bool matched = node->rome_model && comm->n_ranks == node->ranks;
-    return matched || graph_is_matched(node, comm->n_ranks, comm->n_nodes) ? 5
-           : comm->library->family->since >= ROCM_7_11                     ? 5
-                                                                           : 0;
+    return matched || graph_is_matched(node, comm->n_ranks, comm->n_nodes) ||
+                   comm->library->family->since >= ROCM_7_11
+               ? 5
+               : 0;
 }
 
 static void log_model(const struct comm *comm)
@@ -123,9 +121,8 @@ static void log_model(const struct comm *comm)
 void comm_build(struct comm *comm, struct library *library)
 {
     comm->library = library;
-    comm->contexts = calloc((size_t)comm->n_local, sizeof *comm->contexts);
-    comm->has_tuner = calloc((size_t)comm->n_local, sizeof *comm->has_tuner);
-    if (comm->contexts == NULL || comm->has_tuner == NULL)
+    comm->asked = calloc((size_t)comm->n_local, sizeof *comm->asked);
+    if (comm->asked == NULL)
         sim_fail("no memory for %d ranks", comm->n_local);
     comm->n_channels = channels_of(comm);
     model_build(library->node, model_index(comm), comm->n_ranks, comm->n_nodes, &library->limits,
@@ -157,7 +154,7 @@ static int start_tuner(struct comm *comm, int local)
     if (gone)
         setenv(name, "/this/host/has/no/such/file.csv", 1);
     int result = tuner_init(&comm->library->tuner, comm->id, comm->n_ranks, comm->n_nodes,
-                            &comm->contexts[local]);
+                            &comm->asked[local].context);
     if (gone)
         setenv(name, here, 1);
     free(here);
@@ -167,22 +164,18 @@ static int start_tuner(struct comm *comm, int local)
 int comm_init_tuner(struct comm *comm)
 {
     struct library *library = comm->library;
-    if (!library->tuner_opened) {
-        tuner_open(&library->tuner, library->family, library->version);
-        library->tuner_opened = true;
-    }
     for (int i = 0; i < comm->n_local; i++) {
         if (library->tuner.abi == 0 || lacks(FAULT_NO_PLUGIN, comm, i))
             continue;
         int result = start_tuner(comm, i);
         if (result != NCCL_SUCCESS)
             return result;
-        comm->has_tuner[i] = true;
+        comm->asked[i].has_tuner = true;
     }
     return NCCL_SUCCESS;
 }
 
-void comm_log_init(const struct comm *comm, double seconds)
+void comm_log_init(const struct comm *comm)
 {
     int n = comm->n_channels, per_node = comm->n_ranks / comm->n_nodes;
     unsigned long long id = comm->id;
@@ -211,11 +204,6 @@ void comm_log_init(const struct comm *comm, double seconds)
                    "ncclCommInitRankConfig comm %p rank %d nranks %d cudaDev %d commId 0x%llx "
                    "- Init COMPLETE",
                    at, rank, comm->n_ranks, device, id);
-        debug_info(SUBSYS_INIT,
-                   "Init timings - ncclCommInitRank: rank %d nranks %d total %.2f (kernels 0.00, "
-                   "alloc 0.00, bootstrap 0.00, allgathers 0.00, topo 0.00, graphs 0.00, "
-                   "connections 0.00, rest %.2f)",
-                   rank, comm->n_ranks, seconds, seconds);
     }
 }
 
@@ -223,15 +211,12 @@ int comm_destroy(struct comm *comm)
 {
     int result = NCCL_SUCCESS;
     for (int i = 0; i < comm->n_local; i++) {
-        if (comm->has_tuner[i]) {
-            int mine = tuner_finalize(&comm->library->tuner, comm->contexts[i]);
+        if (comm->asked[i].has_tuner) {
+            int mine = tuner_finalize(&comm->library->tuner, comm->asked[i].context);
             result = result == NCCL_SUCCESS ? mine : result;
         }
     }
-    free(comm->contexts);
-    free(comm->has_tuner);
-    comm->contexts = NULL;
-    comm->has_tuner = NULL;
+    free(comm->asked);
     return result;
 }
 
@@ -260,7 +245,7 @@ static bool read_list(struct text list, const char *const *names, int n, uint8_t
     while (text_split(&list, ',', &word)) {
         if (text_length(word) == 0) /* strtok knows no empty words */
             continue;
-        int found = find_name_any_case(word.at, text_length(word), names, n);
+        int found = find_name(word, names, n, true);
         if (found >= 0)
             named |= (uint8_t)(1u << found);
         else
@@ -305,8 +290,7 @@ int envlist_read(const char *text, bool per_function, const char *const *names, 
             memset(masks, mask, N_TUNABLE);
             continue;
         }
-        int c =
-            find_name_any_case(function.at, text_length(function), collective_titles, N_TUNABLE);
+        int c = find_name(function, collective_titles, N_TUNABLE, true);
         if (c < 0)
             return bad("Unrecognized prefix token", function, text);
         masks[c] = mask;

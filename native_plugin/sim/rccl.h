@@ -61,7 +61,6 @@ struct call {
  */
 struct tuner {
     int abi; /* 2 to 6; 0 where there is none */
-    const char *name;
     void *library;
     const void *table; /* the plugin's struct of that version */
     const struct rccl_family *family;
@@ -91,7 +90,6 @@ struct library { /* one a process */
     int min_channels, max_channels;
     const char *override_algo, *override_proto;
     struct tuner tuner;
-    bool tuner_opened;
 };
 
 /* A communicator, as far as this process takes part in it. */
@@ -102,8 +100,10 @@ struct comm {
     const int *ranks; /* of this process, n_local of them, numbered within the communicator */
     const int *world_ranks;
     struct real_comm *real; /* the real library's, NULL where it is played */
-    void **contexts;        /* a tuner context each; NULL is a legal one */
-    bool *has_tuner;        /* false where there is none, or a fault took it from this rank */
+    struct asked {
+        bool has_tuner; /* false where there is none, or a fault took it from this rank */
+        void *context;  /* NULL is a legal one */
+    } * asked;          /* of each rank */
     struct model model;
     int n_channels;
     /* What is the same for every rank and every call of a block. */
@@ -114,13 +114,13 @@ struct comm {
 
 /* Read the environment; an NCCL_* result, NCCL_INVALID_USAGE on a word that no list knows. */
 int library_start(struct library *library, const struct node *node, int version);
-void library_print_version(const struct library *library, const char *host);
+void library_print_version(const struct library *library);
 
 /* Make the model and the tuner contexts.  comm->ranks, n_ranks, n_nodes, placement, id are given.
  */
 void comm_build(struct comm *comm, struct library *library);
 int comm_init_tuner(struct comm *comm);
-void comm_log_init(const struct comm *comm, double seconds);
+void comm_log_init(const struct comm *comm);
 int comm_destroy(struct comm *comm);
 
 /* Prepare a call, then let each of this process's ranks decide, once per call that is issued. */

@@ -207,10 +207,8 @@ static int usual_channels(const struct comm *comm, const struct call *call, int 
 static struct decision decision_of(const struct comm *comm, const struct call *call,
                                    const struct hip_ran *ran)
 {
-    int algorithm =
-        find_name_any_case(ran->algorithm, strlen(ran->algorithm), algorithm_titles, N_ALGORITHMS);
-    int protocol =
-        find_name_any_case(ran->protocol, strlen(ran->protocol), protocol_titles, N_PROTOCOLS);
+    int algorithm = find_name(text_of(ran->algorithm), algorithm_titles, N_ALGORITHMS, true);
+    int protocol = find_name(text_of(ran->protocol), protocol_titles, N_PROTOCOLS, true);
     if (ran->n_collectives == 0) {
         if (ran->n_point_to_point == 0 && strstr(ran->kernel, "msccl") == NULL)
             sim_fail("the real library did not say what it ran for %s of %zu bytes (kernel '%s')",

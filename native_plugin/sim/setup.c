@@ -8,15 +8,13 @@
 #include "bench.h"
 #include "debug.h"
 #include "real.h"
-#include "text.h"
 
 /* all_reduce_perf, and whatever a build appended to the name (NAME_SUFFIX). */
 static int collective_of(const char *program)
 {
     const char *end = strstr(program, "_perf");
-    int found = end == NULL
-                    ? -1
-                    : find_name(program, (size_t)(end - program), collective_names, N_COLLECTIVES);
+    struct text name = {program, end != NULL ? end : program};
+    int found = find_name(name, collective_names, N_COLLECTIVES, false);
     if (found < 0)
         sim_fail("%s is no benchmark's name: all_reduce_perf and the like choose what is measured",
                  program);
@@ -62,9 +60,8 @@ static int colour(int proc)
 
 int device_of(const struct bench *bench, int rank)
 {
-    const char *first = getenv("NCCL_TESTS_DEVICE");
     int per_host = bench->n_ranks / bench->n_nodes;
-    int index = (first != NULL ? atoi(first) : 0) + rank % per_host;
+    int index = (int)env_number("NCCL_TESTS_DEVICE", 0) + rank % per_host;
     return bench->visible[index % bench->n_visible];
 }
 
@@ -119,9 +116,6 @@ static void make_groups(struct bench *bench)
         if (c == MAX_GROUPS)
             sim_fail("more than %d groups in one process", MAX_GROUPS);
         struct comm *comm = &bench->comms[bench->n_comms++];
-        bench->members[c] = calloc((size_t)bench->n_ranks, sizeof **bench->members);
-        if (bench->members[c] == NULL)
-            sim_fail("no memory for the groups");
         comm->ranks = &bench->local_ranks[at];
         comm->world_ranks = &bench->local_world_ranks[at];
         for (int w = 0; w < bench->n_ranks; w++) {
@@ -141,17 +135,17 @@ static void make_groups(struct bench *bench)
     }
 }
 
-static void check_devices(const struct bench *bench, int per_host)
+static void check_devices(const struct bench *bench)
 {
     char host[48];
+    int per_host = bench->n_ranks / bench->n_nodes;
     if (per_host <= bench->n_visible)
         return;
     host_of(bench, bench->first_rank, host, sizeof host);
-    fprintf(
-        stderr,
-        "[ERROR] The number of requested GPUs (%d) is greater than the number of GPUs available "
-        "(%d) on node (%s)\n",
-        per_host, bench->n_visible, host);
+    fprintf(stderr,
+            "[ERROR] The number of requested GPUs (%d) is greater than the number of GPUs "
+            "available (%d) on node (%s)\n",
+            per_host, bench->n_visible, host);
     exit(TEST_NCCL_ERROR);
 }
 
@@ -171,18 +165,16 @@ void bench_setup(struct bench *bench, int argc, char **argv)
         sim_fail("'%s' is no release of RCCL from 2.20.5 on", release);
     int family = node->benchmark;
     if (benchmark != NULL)
-        family = find_name(benchmark, strlen(benchmark), benchmark_names, N_BENCHES);
+        family = find_name(text_of(benchmark), benchmark_names, N_BENCHES, false);
     if (family < 0)
         sim_fail("'%s' is no benchmark release: rt24, rtmid, rt25, rtnew or nt", benchmark);
-    options_read(&bench->options, family, argc, argv);
+    options_read(&bench->options, family, bench->program, argc, argv);
     struct options *o = &bench->options;
     bench->n_nodes = 1;
     bench->n_visible = node->ranks / node->nodes;
     bench->ranks_per_proc = o->n_threads * o->n_gpus;
     if (o->n_threads < 1 || o->n_gpus < 1)
         sim_fail("-t %d -g %d leave a process without a rank", o->n_threads, o->n_gpus);
-    if (bench->ranks_per_proc > node->ranks)
-        check_devices(bench, bench->ranks_per_proc);
     launch_find(&bench->launch, node->ranks / bench->ranks_per_proc);
     bench->n_ranks = bench->launch.n_procs * bench->ranks_per_proc;
     if (bench->n_ranks > MAX_RANKS)
@@ -195,7 +187,7 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     apply_visible(bench, "ROCR_VISIBLE_DEVICES");
     apply_visible(bench, getenv("HIP_VISIBLE_DEVICES") != NULL ? "HIP_VISIBLE_DEVICES"
                                                                : "CUDA_VISIBLE_DEVICES");
-    check_devices(bench, bench->n_ranks / bench->n_nodes);
+    check_devices(bench);
     const char *launch = getenv("RCCLTUNE_SIM_LAUNCH");
     bench->noise.seed = (uint64_t)env_double("RCCLTUNE_SIM_SEED", 0);
     bench->noise.launch = launch != NULL ? launch : "";
@@ -215,19 +207,17 @@ static void limit_memory(struct bench *bench)
 {
     struct options *o = &bench->options;
     const int64_t gib = 1 << 30;
-    int64_t memory = bench->node.memory_mib << 20, reserve = gib;
-    bool reserves = is_new(o->family);
-    if (reserves) {
-        int64_t share = (memory + 16 * gib - 1) / (16 * gib);
-        reserve = gib + (share < 4 ? share : 4) * gib;
-    }
+    int64_t memory = bench->node.memory_mib << 20, share = (memory + 16 * gib - 1) / (16 * gib);
+    int64_t reserve = gib;
+    if (is_new(o->family))
+        reserve += (share < 4 ? share : 4) * gib;
     int64_t largest = (memory - reserve) / (o->check ? 3 : 2);
     if (largest < 0)
         largest = 0;
     if (o->max_bytes <= (size_t)largest)
         return;
     o->max_bytes = (size_t)largest;
-    if (reserves && o->min_bytes > o->max_bytes)
+    if (is_new(o->family) && o->min_bytes > o->max_bytes)
         o->min_bytes = o->max_bytes;
     if (bench->first_rank == 0)
         printf("#\n# Reducing maxBytes to %ld due to memory limitation\n", (long)o->max_bytes);
@@ -235,22 +225,19 @@ static void limit_memory(struct bench *bench)
 
 void bench_print_start(struct bench *bench)
 {
-    out_start(&bench->options, bench->first_rank == 0, bench->library.version);
     for (int r = 0; r < bench->n_local; r++)
         meet_slot(bench->first_rank + r)->digest = (uint64_t)getpid();
     meet(0);
-    out_version(&bench->node, bench->collective, bench->program);
-    for (int r = 0; r < bench->n_ranks; r++) {
-        char host[48];
-        out_device(&bench->node, r, bench->group[r], (int)meet_slot(r)->digest,
-                   host_of(bench, r, host, sizeof host), device_of(bench, r));
-    }
+    out_start(bench);
+    for (int r = 0; r < bench->n_ranks; r++)
+        out_device(r, (int)meet_slot(r)->digest);
     meet_turn();
     limit_memory(bench);
 }
 
 static void init_tuners(struct bench *bench)
 {
+    tuner_open(&bench->library.tuner, bench->library.family, bench->library.version);
     for (int c = 0; c < bench->n_comms; c++) {
         int result = comm_init_tuner(&bench->comms[c]);
         if (result != NCCL_SUCCESS)
@@ -275,7 +262,7 @@ static void start_library(struct bench *bench, bool is_real)
     debug_start(host, device_of(bench, bench->first_rank), library->version >= ROCM_7_11 ? 4 : 3);
     int result = library_start(library, &bench->node, library->version);
     if (first)
-        library_print_version(library, host);
+        library_print_version(library);
     if (result != NCCL_SUCCESS)
         test_failure(bench, result, debug_last_error());
 }
@@ -301,5 +288,5 @@ void bench_init_library(struct bench *bench)
     if (!is_real && !tuner_first)
         init_tuners(bench);
     for (int c = 0; c < bench->n_comms && !is_real; c++)
-        comm_log_init(&bench->comms[c], bench->node.startup_s);
+        comm_log_init(&bench->comms[c]);
 }

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "text.h"
+
 enum {
     COLL_BROADCAST,
     COLL_REDUCE,
@@ -72,18 +74,16 @@ static inline uint64_t setting_bit(int path, int algorithm, int protocol)
 
 enum { MAX_RANKS = 1024, MAX_CHANNELS = 128 };
 
-extern const char *const collective_names[N_COLLECTIVES]; /* all_reduce: files and programs */
-extern const char
-    *const collective_titles[N_COLLECTIVES];             /* AllReduce: RCCL; NCCL_ALGO, any case */
-extern const char *const algorithm_names[N_ALGORITHMS];  /* tree: rule files */
-extern const char *const algorithm_titles[N_ALGORITHMS]; /* TREE: RCCL's log */
-extern const char *const algorithm_env_names[N_ALGORITHMS]; /* Tree: NCCL_ALGO, any case */
+extern const char *const collective_names[N_COLLECTIVES];   /* all_reduce: files, programs */
+extern const char *const collective_titles[N_TUNABLE];      /* AllReduce: RCCL's log, NCCL_ALGO */
+extern const char *const algorithm_names[N_ALGORITHMS];     /* tree: rule files */
+extern const char *const algorithm_titles[N_ALGORITHMS];    /* TREE: RCCL's log */
+extern const char *const algorithm_env_names[N_ALGORITHMS]; /* Tree: NCCL_ALGO */
 extern const char *const protocol_names[N_PROTOCOLS];
-extern const char *const protocol_titles[N_PROTOCOLS]; /* also NCCL_PROTO, any case */
+extern const char *const protocol_titles[N_PROTOCOLS]; /* also NCCL_PROTO */
 
-/* Position of a word in a table of names, -1 where it is not there; `word` is not terminated. */
-int find_name(const char *word, size_t length, const char *const *names, int n);
-int find_name_any_case(const char *word, size_t length, const char *const *names, int n);
+/* Position of a word in a table of names, -1 where it is not there. */
+int find_name(struct text word, const char *const *names, int n, bool any_case);
 
 /* Of ncclDataType_t and ncclRedOp_t the values that something depends on. */
 enum { DTYPE_HALF = 6, DTYPE_FLOAT, DTYPE_FP8_E4M3 = 10, DTYPE_FP8_E5M2, N_DTYPES };
@@ -135,7 +135,6 @@ enum {
 
 struct rccl_family {
     int since;
-    const char *rocm; /* the ROCm that ships it, for the version lines */
     int newest_abi; /* tuner versions looked for: newest_abi down to 2 (2.21.5: v2 only; 1: none) */
 };
 const struct rccl_family *rccl_family(int version);

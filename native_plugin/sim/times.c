@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
-
 const char *setting_name(const struct node *node, int path, int algorithm, int protocol)
 {
     static char name[48];

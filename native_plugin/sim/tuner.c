@@ -7,27 +7,21 @@
 #include <strings.h>
 
 #include "debug.h"
-#include "text.h"
 #include "tuner_abi.h"
 
 /* NCCL_TUNER_PLUGIN=none is understood since 2.27.6; before, it is a name like any other. */
-enum { NONE_SINCE = 22706, LONGEST_NAME = 255, LOADING = SUBSYS_INIT | SUBSYS_TUNING };
+enum { NONE_SINCE = 22706, LOADING = SUBSYS_INIT | SUBSYS_TUNING };
 
-/* How the name is tried: as it stands, then as <prefix>-<name>.so unless it looks like a path or a
- * library's file name (src/plugin/plugin_open.cc). */
+/* How the name is tried: as it stands, then as <prefix>-<name>.so unless it looks like a path
+ * (src/plugin/plugin_open.cc). */
 static void *open_named(const char *name, const char *default_name)
 {
-    char full[2 * LONGEST_NAME];
-    if (strlen(name) > LONGEST_NAME)
-        return NULL;
+    char full[512];
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library != NULL)
         return library;
     debug_info(LOADING, "TUNER/Plugin: %s", dlerror());
-    size_t length = strlen(name);
-    bool is_file =
-        length > 6 && strncmp(name, "lib", 3) == 0 && strcmp(name + length - 3, ".so") == 0;
-    if (strchr(name, '/') != NULL || is_file)
+    if (strchr(name, '/') != NULL)
         return NULL;
     int prefix = (int)strlen(default_name) - 3; /* without ".so" */
     snprintf(full, sizeof full, "%.*s-%s.so", prefix, default_name, name);
@@ -43,11 +37,11 @@ static bool find_symbol(struct tuner *tuner, int newest)
         if (table != NULL) {
             tuner->abi = abi;
             tuner->table = table;
-            tuner->name = *(const char *const *)table; /* the first member in every version */
+            const char *name = *(const char *const *)table; /* the first member in every version */
             if (tuner->family->since == ROCM_7_1)
-                debug_info(LOADING, "TUNER/Plugin: Using tuner plugin %s", tuner->name);
+                debug_info(LOADING, "TUNER/Plugin: Using tuner plugin %s", name);
             else
-                debug_info(LOADING, "TUNER/Plugin: Using %s (v%d)", tuner->name, abi);
+                debug_info(LOADING, "TUNER/Plugin: Using %s (v%d)", name, abi);
             return true;
         }
         debug_info(LOADING, "TUNER/Plugin: Failed to find %s symbol.", symbol);
@@ -55,31 +49,19 @@ static bool find_symbol(struct tuner *tuner, int newest)
     return false;
 }
 
-/* A library of before 2.21.5 asks for version 1 alone, which is not simulated: it says so and goes
- * on without (src/misc/tuner.cc of ROCm 6.2). */
-static void refuse_plugin(const char *name)
-{
-    if (name == NULL)
-        return;
-    debug_info(SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set to %s", name);
-    void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-    debug_info(SUBSYS_TUNING,
-               library == NULL ? "Tuner: no plugin found '%s', using default tuner instead."
-                               : "Tuner: failed to find ncclTunerPlugin_v1 in plugin (%s), using "
-                                 "default tuner instead.",
-               name);
-    if (library != NULL)
-        dlclose(library);
-}
-
 void tuner_open(struct tuner *tuner, const struct rccl_family *family, int version)
 {
     const char *wanted = getenv("NCCL_TUNER_PLUGIN"), *net = getenv("NCCL_NET_PLUGIN");
-    memset(tuner, 0, sizeof *tuner);
-    tuner->family = family;
     const char *standard = family->since >= ROCM_7_0 ? "libnccl-tuner.so" : "librccl-tuner.so";
-    if (family->newest_abi < 2) {
-        refuse_plugin(wanted);
+    tuner->family = family;
+    if (family->newest_abi < 2) { /* version 1, which is not simulated (src/misc/tuner.cc) */
+        if (wanted == NULL)
+            return;
+        debug_info(SUBSYS_TUNING, "NCCL_TUNER_PLUGIN set to %s", wanted);
+        debug_info(SUBSYS_TUNING,
+                   "Tuner: failed to find ncclTunerPlugin_v1 in plugin (%s), using default tuner "
+                   "instead.",
+                   wanted);
         return;
     }
     if (wanted != NULL && *wanted != '\0') {
@@ -115,11 +97,8 @@ void tuner_open(struct tuner *tuner, const struct rccl_family *family, int versi
 
 void tuner_close(struct tuner *tuner)
 {
-    if (tuner->abi != 0)
-        debug_info(SUBSYS_TUNING, "TUNER/Plugin: Closing tuner: '%s'", tuner->name);
     if (tuner->library != NULL)
         dlclose(tuner->library);
-    memset(tuner, 0, sizeof *tuner);
 }
 
 _Static_assert(offsetof(struct abi_tuner_v4, get_coll_info) ==
