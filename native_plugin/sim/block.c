@@ -10,7 +10,6 @@
 #include "bench.h"
 #include "debug.h"
 #include "real.h"
-#include "text.h"
 
 /* Decisions in a row that are equal; a block nearly always has one such run. */
 struct run {
@@ -18,18 +17,6 @@ struct run {
     int n;
 };
 enum { MAX_RUNS = 256 };
-
-static bool same(const struct decision *a, const struct decision *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
-
-static uint64_t bits_of(const struct run *run)
-{
-    const struct decision *d = &run->decision;
-    return (uint64_t)run->n << 40 | (uint64_t)d->path << 32 | (uint64_t)d->algorithm << 24 |
-           (uint64_t)d->protocol << 16 | (uint64_t)d->channels << 8 | d->cap;
-}
 
 /* Without a plugin every call of a block has one answer; only the log wants to see each. */
 static bool calls_are_alike(const struct comm *comm)
@@ -39,37 +26,36 @@ static bool calls_are_alike(const struct comm *comm)
     return comm->library->tuner.abi == 0 && !debug_at(LEVEL_INFO);
 }
 
-/* All calls of one rank; returns their digest, and the runs where `runs` is given. */
-static uint64_t decide_calls(struct bench *bench, struct comm *comm, int local, int n_calls,
-                             struct run *runs, int *n_runs)
+/* All calls of one rank; returns how many runs they are. */
+static int decide_calls(struct bench *bench, struct comm *comm, int local, int n_calls,
+                        struct run *runs)
 {
-    struct run run = {.n = 0};
-    uint64_t digest = keys_of(0);
     bool all_alike = calls_are_alike(comm);
-    for (int i = 0; i < n_calls; i++) {
+    int n = 0;
+    for (int i = 0; i < n_calls && !(all_alike && i > 0); i++) {
         struct decision decision;
         int result = comm->real != NULL ? real_decide(comm, local, &decision)
                                         : comm_decide(comm, local, &decision);
         if (result != NCCL_SUCCESS)
             test_failure(bench, result, debug_last_error());
-        if (run.n > 0 && same(&run.decision, &decision)) {
-            run.n++;
-            continue;
-        }
-        if (run.n > 0) {
-            digest = keys_with(digest, bits_of(&run));
-            if (runs != NULL && *n_runs < MAX_RUNS)
-                runs[(*n_runs)++] = run;
-        }
-        run = (struct run){decision, 1};
-        if (all_alike) {
-            run.n = n_calls;
-            break;
-        }
+        if (n > 0 && memcmp(&runs[n - 1].decision, &decision, sizeof decision) == 0)
+            runs[n - 1].n++;
+        else if (n < MAX_RUNS)
+            runs[n++] = (struct run){decision, all_alike ? n_calls : 1};
     }
-    if (runs != NULL && run.n > 0 && *n_runs < MAX_RUNS)
-        runs[(*n_runs)++] = run;
-    return keys_with(digest, bits_of(&run));
+    return n;
+}
+
+static uint64_t digest_of(const struct run *runs, int n)
+{
+    uint64_t digest = keys_of(0);
+    for (int i = 0; i < n; i++) {
+        const struct decision *d = &runs[i].decision;
+        digest = keys_with(digest, (uint64_t)runs[i].n << 40 | (uint64_t)d->path << 32 |
+                                       (uint64_t)d->algorithm << 24 | (uint64_t)d->protocol << 16 |
+                                       (uint64_t)d->channels << 8 | d->cap);
+    }
+    return digest;
 }
 
 static uint64_t bit_of(const struct decision *d)
@@ -195,7 +181,6 @@ double run_block(struct bench *bench, const struct block *block, struct decision
         struct comm *comm = &bench->comms[c];
         struct run runs[MAX_RUNS];
         struct situation first = {0};
-        int n_runs = 0;
         double time = 0.05;
         uint64_t keys = 0;
         if (comm->real == NULL)
@@ -204,12 +189,12 @@ double run_block(struct bench *bench, const struct block *block, struct decision
             issue_really(bench, comm, block);
         for (int i = 0; i < comm->n_local; i++) {
             struct slot *slot = meet_slot(comm->world_ranks[i]);
-            slot->digest = 0;
             /* Nothing is enqueued for nothing, and one rank alone only copies: no tuner is asked.
              */
+            int n_runs = 0;
             if (block->call.n_bytes > 0)
-                slot->digest =
-                    decide_calls(bench, comm, i, block->n_calls, i == 0 ? runs : NULL, &n_runs);
+                n_runs = decide_calls(bench, comm, i, block->n_calls, runs);
+            slot->digest = digest_of(runs, n_runs);
             if (i == 0 && n_runs > 0) {
                 time = comm_time(bench, c, block, runs, n_runs, &first);
                 keys = rank_keys(&bench->noise, &first, bench->cycle);

@@ -1,7 +1,6 @@
 /* What goes wrong on purpose, in the words that the real programs use. */
 #include <math.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,19 +19,12 @@ const char *host_of(const struct bench *bench, int rank, char *text, size_t size
 }
 
 /* The end of a benchmark, as its macros print it. */
-static _Noreturn void fail(const struct bench *bench, int code, int at, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void fail(const struct bench *bench, int code, int at, const char *format, ...)
+static _Noreturn void fail(const struct bench *bench, int code, const char *what, int at)
 {
     char host[48];
-    va_list list;
     host_of(bench, bench->first_rank, host, sizeof host);
-    va_start(list, format);
-    printf("%s: Test ", host);
-    vprintf(format, list);
-    printf(" .. %s pid %d: Test failure simulated/common.cu.cpp:%d\n", host, (int)getpid(), at);
-    va_end(list);
+    printf("%s: Test %s .. %s pid %d: Test failure simulated/common.cu.cpp:%d\n", host, what, host,
+           (int)getpid(), at);
     fflush(stdout);
     exit(code);
 }
@@ -40,7 +32,6 @@ static void fail(const struct bench *bench, int code, int at, const char *format
 void test_failure(const struct bench *bench, int nccl_result, const char *detail)
 {
     static const char *const errors[] = {
-        [NCCL_SUCCESS] = "no error",
         [NCCL_UNHANDLED_CUDA_ERROR] = "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
         [NCCL_SYSTEM_ERROR] = "unhandled system error (run with NCCL_DEBUG=INFO for details)",
         [NCCL_INTERNAL_ERROR] = "internal error - please report this issue to the NCCL developers",
@@ -48,15 +39,19 @@ void test_failure(const struct bench *bench, int nccl_result, const char *detail
         [NCCL_INVALID_USAGE] = "invalid usage (run with NCCL_DEBUG=WARN for details)",
         [NCCL_REMOTE_ERROR] = "remote process exited or there was a network error",
     };
-    bool known = nccl_result >= 0 && nccl_result <= NCCL_REMOTE_ERROR;
-    fail(bench, TEST_NCCL_ERROR, 1230, "NCCL failure simulated/common.cu.cpp:1413 '%s / %s'\n",
-         known ? errors[nccl_result] : "unknown result code", detail);
+    bool known = nccl_result > 0 && nccl_result <= NCCL_REMOTE_ERROR;
+    char what[2048];
+    snprintf(what, sizeof what, "NCCL failure simulated/common.cu.cpp:1413 '%s / %s'\n",
+             known ? errors[nccl_result] : "unknown result code", detail);
+    fail(bench, TEST_NCCL_ERROR, what, 1230);
 }
 
 void timed_out(const struct bench *bench)
 {
-    fail(bench, TEST_TIMEOUT, 585, "timeout (%ds) simulated/common.cu.cpp:394\n",
-         bench->options.timeout);
+    char what[64];
+    snprintf(what, sizeof what, "timeout (%ds) simulated/common.cu.cpp:394\n",
+             bench->options.timeout);
+    fail(bench, TEST_TIMEOUT, what, 585);
 }
 
 void hang(const struct bench *bench)

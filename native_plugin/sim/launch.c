@@ -10,9 +10,9 @@
  */
 #include "launch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -23,15 +23,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "text.h"
-
 static int number(const char *name, int otherwise)
 {
-    const char *value = getenv(name);
-    int64_t n = otherwise;
-    if (value != NULL)
-        text_to_int(text_of(value), 0, MAX_RANKS, &n);
-    return (int)n;
+    int64_t n = env_number(name, otherwise);
+    return n > MAX_RANKS ? MAX_RANKS + 1 : (int)n;
 }
 
 static const char *word(const char *name)
@@ -72,8 +67,7 @@ void launch_find(struct launch *launch, int default_procs)
             continue;
         }
         /* Hosts that are namespaces of one kernel can share memory, where somebody says so. */
-        bool spread =
-            *launchers[i].local_size != '\0' && number(launchers[i].local_size, size) != size;
+        bool spread = number(launchers[i].local_size, size) != size;
         if (spread && env_text("RCCLTUNE_SIM_SHM_DIR") == NULL)
             sim_fail("a simulated node runs on one host; its node file says how many it plays");
         launch->launched = true;
@@ -88,7 +82,7 @@ void launch_find(struct launch *launch, int default_procs)
                      : 0);
         return;
     }
-    launch->n_procs = procs > 0 ? procs : foreign ? 1 : default_procs;
+    launch->n_procs = procs > 0 ? procs : foreign || default_procs < 1 ? 1 : default_procs;
 }
 
 /* Take, give back or (F_OFD_GETLK) only ask for the lock of a byte; false where another open file
@@ -112,8 +106,7 @@ struct shared {
 enum { DOOR, ALIVE };
 
 static struct {
-    struct shared *shared; /* NULL with one process */
-    struct slot *own;      /* then this, two halves as well */
+    struct shared *shared;
     int phase;
 } here;
 
@@ -133,12 +126,8 @@ void wait_for_ever(void)
 
 static const char *directory(void)
 {
-    const char *chosen = env_text("RCCLTUNE_SIM_SHM_DIR"), *tmp = env_text("TMPDIR");
-    if (chosen != NULL)
-        return chosen;
-    if (access("/dev/shm", W_OK | X_OK) == 0)
-        return "/dev/shm";
-    return tmp != NULL ? tmp : "/tmp";
+    const char *chosen = env_text("RCCLTUNE_SIM_SHM_DIR");
+    return chosen != NULL ? chosen : access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
 /* Only who is in the door takes a name away, so that it means this file as long as it is there. */
@@ -149,25 +138,21 @@ static bool has_name(int file)
 }
 
 /* Files of launches that died before their last process had arrived. */
-static void sweep(const char *folder, const char *prefix)
+static void sweep(const char *pattern)
 {
-    DIR *list = opendir(folder);
-    struct dirent *entry;
-    while (list != NULL && (entry = readdir(list)) != NULL) {
-        char path[PATH_MAX];
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        int file = open(found.gl_pathv[i], O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         if (file < 0)
             continue;
         if (lock(file, F_OFD_SETLK, F_WRLCK, DOOR) && lock(file, F_OFD_GETLK, F_WRLCK, ALIVE) &&
             has_name(file))
-            unlink(path);
+            unlink(found.gl_pathv[i]);
         close(file);
     }
-    if (list != NULL)
-        closedir(list);
+    globfree(&found);
 }
 
 /* The launch's file, with this process in its door. */
@@ -184,19 +169,17 @@ static int come_in(const char *path)
     }
 }
 
-void meet_start(const struct launch *launch, int n_ranks)
+void meet_start(const struct launch *launch)
 {
-    char prefix[48], path[PATH_MAX];
+    static struct shared alone = {.n_procs = 1};
+    char all[PATH_MAX], path[PATH_MAX];
     uint32_t n_procs = launch->launched ? (uint32_t)launch->n_procs : 1;
-    if (n_procs == 1) {
-        here.own = calloc(2 * (size_t)n_ranks, sizeof *here.own);
-        if (here.own == NULL)
-            sim_fail("no memory for %d ranks", n_ranks);
+    here.shared = &alone;
+    if (n_procs == 1)
         return;
-    }
-    snprintf(prefix, sizeof prefix, "rccltune-sim-%u-", (unsigned)getuid());
-    snprintf(path, sizeof path, "%s/%s%016llx", directory(), prefix,
-             (unsigned long long)keys_with_text(keys_of(0), launch->key));
+    unsigned long long key = keys_with_text(keys_of(0), launch->key);
+    snprintf(all, sizeof all, "%s/rccltune-sim-%u-*", directory(), (unsigned)getuid());
+    snprintf(path, sizeof path, "%.*s%016llx", (int)strlen(all) - 1, all, key);
     int file = come_in(path); /* open as long as this process lives, for the lock */
     bool first = lock(file, F_OFD_GETLK, F_WRLCK, ALIVE);
     if (first && (ftruncate(file, 0) != 0 || ftruncate(file, sizeof(struct shared)) != 0))
@@ -207,7 +190,7 @@ void meet_start(const struct launch *launch, int n_ranks)
         sim_fail("cannot map the ranks' meeting place: %s", strerror(errno));
     if (first) {
         s->n_procs = n_procs;
-        sweep(directory(), prefix);
+        sweep(all);
     }
     if (s->n_procs != n_procs)
         sim_fail("%s belongs to a launch of %u processes", path, s->n_procs);
@@ -218,27 +201,15 @@ void meet_start(const struct launch *launch, int n_ranks)
     here.shared = s;
 }
 
-void meet_stop(void)
-{
-    if (here.shared != NULL)
-        munmap(here.shared, sizeof *here.shared);
-    free(here.own);
-    memset(&here, 0, sizeof here);
-}
-
 struct slot *meet_slot(int world_rank)
 {
     /* Two halves in turn: nobody can write the next block into a half that is still being read. */
-    if (here.shared != NULL)
-        return &here.shared->slots[here.phase][world_rank];
-    return &here.own[2 * world_rank + here.phase];
+    return &here.shared->slots[here.phase][world_rank];
 }
 
 bool meet(double timeout_s)
 {
     struct shared *s = here.shared;
-    if (s == NULL)
-        return true;
     uint32_t generation = atomic_load(&s->generation);
     if (atomic_fetch_add(&s->arrived, 1) + 1 == s->n_procs) {
         atomic_store(&s->arrived, 0);

@@ -17,13 +17,12 @@ struct launch {
  * instead.  `default_procs` is taken where neither says anything. */
 void launch_find(struct launch *launch, int default_procs);
 
-/* Between the processes; with one process all of this does nothing. */
+/* Between the processes. */
 struct slot {
     uint64_t digest; /* of the decisions of one block */
     double time_us;
 };
-void meet_start(const struct launch *launch, int n_ranks);
-void meet_stop(void);
+void meet_start(const struct launch *launch);
 
 /* The slot of a rank for the block under way; written before meet(), read by all after it, until
  * meet_turn() opens the next block. */

@@ -11,7 +11,6 @@
 
 #include "bench.h"
 #include "real.h"
-#include "text.h"
 
 /* Open MPI's launcher can lose track of programs that live for less. */
 static const double shortest_life_s = 0.5;
@@ -52,7 +51,7 @@ int main(int argc, char **argv)
     static struct bench bench; /* large, and zero to begin with */
     double began = clock_now();
     bench_setup(&bench, argc, argv);
-    meet_start(&bench.launch, bench.n_ranks);
+    meet_start(&bench.launch);
     bool first = bench.first_rank == 0;
     bench.clock = clock_start();
     bench_print_start(&bench);
@@ -68,7 +67,5 @@ int main(int argc, char **argv)
     meet(bench.options.timeout);
     if (bench.launch.launched)
         sleep_for(shortest_life_s - (clock_now() - began));
-    meet_stop();
-    node_free(&bench.node);
     return status;
 }
