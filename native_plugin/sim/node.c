@@ -10,10 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
-
 static const char *const first_line = "rccltune-node 3";
-enum { LONGEST_LINE = 1 << 16, MAX_ELEMENTS = 1 << 20, LARGEST_FILE = 64 << 20 };
+enum { MAX_ELEMENTS = 1 << 20, LARGEST_FILE = 64 << 20 };
 
 /* What the elements of an array belong to: the node, or the last variant or effect above. */
 enum { NODE, VARIANT, EFFECT, N_OWNERS };
@@ -158,12 +156,6 @@ static bool then_path(struct reader *r, void *element)
     return r->node->n_paths <= MAX_PATHS || say(r, "there are too many paths");
 }
 
-static bool then_variant(struct reader *r, void *element)
-{
-    r->owner[VARIANT] = element;
-    return true;
-}
-
 static bool then_when(struct reader *r, void *element)
 {
     const struct condition *c = element;
@@ -179,16 +171,6 @@ static bool then_curve(struct reader *r, void *element)
            say(r, "a curve needs a collective, a setting and points");
 }
 
-static bool then_effect(struct reader *r, void *element)
-{
-    const struct effect *effect = element;
-    r->owner[EFFECT] = element;
-    if (effect->after != AFTER_ANY && effect->mixed != MIXED_ALWAYS)
-        return say(r, "an effect acts after one thing alone");
-    return (effect->after == AFTER_ANY) == (effect->path < 0) ||
-           say(r, "an effect acts after a setting, or after none");
-}
-
 static bool then_row(struct reader *r, void *element)
 {
     const struct channel_row *row = element,
@@ -197,18 +179,11 @@ static bool then_row(struct reader *r, void *element)
            say(r, "the rows of the channel scaling have no points or do not ascend");
 }
 
-static bool then_bypass(struct reader *r, void *element)
-{
-    return ((struct bypass *)element)->path > PATH_TUNED || say(r, "a bypass is no path");
-}
-
 static bool then_fault(struct reader *r, void *element)
 {
     const struct fault *f = element;
-    if (f->kind == FAULT_SUBSTITUTE && f->path < 0)
-        return say(r, "a fault lacks the setting that runs instead");
-    return f->kind != FAULT_SHIFT || f->number == 1 || f->number == -1 ||
-           say(r, "a shift is of one pass");
+    return f->kind != FAULT_SUBSTITUTE || f->path >= 0 ||
+           say(r, "a fault lacks the setting that runs instead");
 }
 
 const char *const place_names[N_PLACES] = {"node", "one-iod", "one-oam", "one-per-oam", "other"};
@@ -230,11 +205,11 @@ static const char *const crash_names[N_CRASHES] = {"segv", "abort", "kill", "exi
 #define A_NUMBER(type, member, low, high) {NUMBER, IN(type, member), low, high, NULL}
 #define A_TEXT(type, member)            {TEXT, IN(type, member), 0, sizeof(((struct type *)0)->member), NULL}
 #define A_NAME(type, member, low, names, n) {NAME, IN(type, member), low, n, names}
-#define A_SETTING(type, member)         {SETTING, IN(type, member), -1, 0, NULL}
+#define A_SETTING(type, member, low)    {SETTING, IN(type, member), low, 0, NULL}
 #define A_VARIANT(type, member)         {OF_VARIANT, IN(type, member), -1, 0, NULL}
 #define A_SELECTOR(type)                                                                           \
     A_NAME(type, where.collective, -1, collective_names, N_COLLECTIVES),                           \
-    A_SETTING(type, where.path), AN_INT(type, where.cap, -1, MAX_CHANNELS),                        \
+    A_SETTING(type, where.path, -1), AN_INT(type, where.cap, -1, MAX_CHANNELS),                        \
     AN_INT(type, where.ranks, -1, MAX_RANKS),                                                      \
     A_NAME(type, where.placement, -1, place_names, N_PLACES), A_VARIANT(type, where.variant),      \
     A_NAME(type, where.in_place, -1, halves, 2),                                                   \
@@ -244,15 +219,17 @@ static const char *const crash_names[N_CRASHES] = {"segv", "abort", "kill", "exi
     {AN_INT(node, which.channels, 1, MAX_CHANNELS), A_NUMBER(node, which.bw_intra, 0, 1e6),        \
      A_NUMBER(node, which.bw_inter, 0, 1e6), A_NUMBER(node, which.latency_inter, 0, 1e6)}
 #define POINTS(type, member, kind, low, high) {kind, IN(type, member), low, high, NULL}
-#define ITSELF                          NULL, NODE, 0, 0, 0
-#define OF(owner, type, array, count)                                                              \
-    owner, IN(type, array), IN(type, count), sizeof(*((struct type *)0)->array)
+#define ITSELF                          NULL, NODE, 0, 0, 0, NODE
+#define OF(owner, type, array, count)   OWNER(owner, type, array, count, NODE)
+#define OWNER(owner, type, array, count, becomes)                                                  \
+    owner, IN(type, array), IN(type, count), sizeof(*((struct type *)0)->array), becomes
 
 static const struct record {
     const char *keyword;
     bool (*then)(struct reader *reader, void *element);
     int owner; /* of the array that gets an element; size 0: the record is of the node itself */
     size_t array, n, size;
+    int becomes; /* the owner of what stands below; NODE: of nothing */
     struct field fields[20];
 } records[] = {
     {"name", ITSELF, {A_TEXT(node, name)}},
@@ -286,7 +263,7 @@ static const struct record {
     {"setting-sigma", ITSELF, {POINTS(node, spreads[SPREAD_SETTING], SIGMAS, 0, 1)}},
     {"drift", ITSELF, {POINTS(node, drift, DRIFT, 1e-3, 1e3)}},
     {"path", then_path, OF(NODE, node, paths, n_paths), {A_TEXT(path, name)}},
-    {"variant", then_variant, OF(NODE, node, variants, n_variants), {A_TEXT(variant, name)}},
+    {"variant", NULL, OWNER(NODE, node, variants, n_variants, VARIANT), {A_TEXT(variant, name)}},
     {"when", then_when, OF(VARIANT, variant, conditions, n_conditions),
      {A_NAME(condition, kind, 0, when_names, N_WHENS),
       A_NAME(condition, collective, -1, collective_names, N_COLLECTIVES),
@@ -296,21 +273,21 @@ static const struct record {
      {A_SELECTOR(curve), A_FLAG(curve, measured), A_SIZE(curve, measured_min, 0),
       A_SIZE(curve, measured_max, 0), A_TEXT(curve, source),
       POINTS(curve, points, TIMES, 1e-6, 1e12)}},
-    {"effect", then_effect, OF(NODE, node, effects, n_effects),
+    {"effect", NULL, OWNER(NODE, node, effects, n_effects, EFFECT),
      {A_SELECTOR(effect), AN_INT(effect, mixed, 0, 2), A_NAME(effect, after, 0, afters, 3),
-      A_SETTING(effect, path), A_FLAG(effect, first), A_NUMBER(effect, low, 1, 2),
+      A_SETTING(effect, path, -1), A_FLAG(effect, first), A_NUMBER(effect, low, 1, 2),
       A_NUMBER(effect, high, 1, 2), A_NUMBER(effect, factor, 1e-6, 1e6),
       POINTS(effect, points, TIMES, 1e-6, 1e12)}},
     {"row", then_row, OF(EFFECT, effect, rows, n_rows),
      {AN_INT(channel_row, channels, 1, MAX_CHANNELS),
       POINTS(channel_row, points, TIMES, 1e-6, 1e12)}},
-    {"bypass", then_bypass, OF(NODE, node, bypasses, n_bypasses),
-     {A_SETTING(bypass, path), A_SELECTOR(bypass), A_TEXT(bypass, limit),
+    {"bypass", NULL, OF(NODE, node, bypasses, n_bypasses),
+     {A_SETTING(bypass, path, 0), A_SELECTOR(bypass), A_TEXT(bypass, limit),
       AN_INT(bypass, chunks, 1, 1 << 20), AN_INT(bypass, min_channels, 0, MAX_CHANNELS)}},
     {"fault", then_fault, OF(NODE, node, faults, n_faults),
      {A_NAME(fault, kind, 0, fault_names, N_FAULTS), A_SELECTOR(fault), AN_INT(fault, rank, -1, MAX_RANKS - 1),
       A_NUMBER(fault, probability, 0, 1), A_SIZE(fault, number, -1), A_NUMBER(fault, factor, 0, 1e3),
-      A_NAME(fault, crash, 0, crash_names, N_CRASHES), A_SETTING(fault, path), A_TEXT(fault, message)}},
+      A_NAME(fault, crash, 0, crash_names, N_CRASHES), A_SETTING(fault, path, -1), A_TEXT(fault, message)}},
 };
 /* clang-format on */
 enum { N_RECORDS = sizeof records / sizeof *records, N_NEEDED = 9 };
@@ -333,6 +310,8 @@ static bool read_record(struct reader *reader, struct text keyword)
         array = grow(array, n, record->size);
         memcpy(base + record->array, &array, sizeof array);
         base = (char *)array + (size_t)(*n - 1) * record->size;
+        if (record->becomes != NODE)
+            reader->owner[record->becomes] = base;
     }
     for (const struct field *field = record->fields; field->kind != NONE; field++) {
         if (!take(reader, field, base))
@@ -363,9 +342,7 @@ bool node_parse(const char *data, size_t length, struct node *node, char *messag
     start(node);
     while (reader.mistake == NULL && text_split(&rest, '\n', &line)) {
         number++;
-        if (text_length(line) > LONGEST_LINE)
-            say(&reader, "the line is too long");
-        else if (memchr(line.at, '\0', text_length(line)) != NULL)
+        if (memchr(line.at, '\0', text_length(line)) != NULL)
             say(&reader, "this is no text");
         else if (number == 1 && !text_equals(line, first_line))
             say(&reader, "this is no .node file of format 3");
@@ -425,22 +402,15 @@ void node_load(const char *path, struct node *node)
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         sim_fail("cannot open the node file %s: %s", path, strerror(errno));
-    char *data = NULL;
-    size_t length = 0, room = 1 << 16, got;
-    do {
-        char *larger = room <= LARGEST_FILE ? realloc(data, room) : NULL;
-        if (larger == NULL)
-            sim_fail("the node file %s is too large", path);
-        data = larger;
-        got = fread(data + length, 1, room - length, file);
-        length += got;
-        room *= 2;
-    } while (got > 0);
-    if (ferror(file))
+    long length = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    size_t size = length > 0 && length <= LARGEST_FILE ? (size_t)length : 0;
+    char *data = malloc(size + 1);
+    rewind(file);
+    if (data == NULL || size == 0 || fread(data, 1, size, file) != size)
         sim_fail("cannot read the node file %s", path);
     fclose(file);
     char message[160];
-    if (!node_parse(data, length, node, message, sizeof message))
+    if (!node_parse(data, size, node, message, sizeof message))
         sim_fail("%s, %s", path, message);
     free(data);
 }

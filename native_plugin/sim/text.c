@@ -69,24 +69,17 @@ bool text_to_double(struct text text, double min, double max, double *value)
     return true;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 bool text_copy(struct text text, char *out, size_t size)
 {
     size_t n = 0;
     for (const char *c = text.at; c < text.end; c++) {
         int byte = (unsigned char)*c;
         if (*c == '%') {
-            if (text.end - c < 3 || hex_digit(c[1]) < 0 || hex_digit(c[2]) < 0)
+            char digits[3] = "";
+            memcpy(digits, c + 1, text.end - c < 3 ? 0 : 2);
+            if (strspn(digits, "0123456789ABCDEF") != 2)
                 return false;
-            byte = 16 * hex_digit(c[1]) + hex_digit(c[2]);
+            byte = (int)strtol(digits, NULL, 16);
             c += 2;
         }
         if (byte < 0x20 || byte == 0x7f || n + 1 >= size)
