@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from math import inf, log
 from pathlib import Path
 from statistics import fmean, median
@@ -90,6 +91,7 @@ def cells_of(walk: Launch, samples: Iterable[Sample]) -> dict[Key, Cell]:
     """
     # Behind the last step there is silence.
     steps = (*(walk.schedule.settings if walk.schedule else ()), SILENT)
+    settled = [False, *(before == after for before, after in pairwise(steps))]
     usable = [one for one in samples if one.doubt in _TIMED and one.step is not None]
     sides, kinds = _kinds(usable)
     # The first pass of each arm pays for its connections, wrong results or not.
@@ -105,9 +107,8 @@ def cells_of(walk: Launch, samples: Iterable[Sample]) -> dict[Key, Cell]:
         if one.doubt is Doubt.WRONG and one.step == paid[arm]:
             # A wrong result hides that a pass was the first of its side.
             continue
-        is_settled = one.step > 0 and steps[one.step - 1] == steps[one.step]
         arms = timed.setdefault((side, one.nbytes), {})
-        arms.setdefault((arm, is_settled), []).append(one.time_us)
+        arms.setdefault((arm, settled[one.step]), []).append(one.time_us)
     return {
         (*sides[side], nbytes): cell_of(
             arms[_IDLE, True],

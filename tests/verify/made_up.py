@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import exp
+from typing import NamedTuple
 
 from rccltune import verify
 from rccltune.model import (
@@ -66,7 +67,7 @@ def samples(
     noise: Noise,
     *,
     slow: Callable[[int, Setting], float] = lambda _step, _arm: 1.0,
-) -> list[Sample]:
+) -> list[_Read]:
     """One launch that walked.
 
     Args:
@@ -91,7 +92,8 @@ def samples(
             for (step, is_tuned), factor in zip(walked, slowed, strict=True):
                 log_of = arm[is_tuned] + rng.gauss(0, noise.passes)
                 one = usual[is_tuned] * factor * exp(log_of)
-                found.append(_sample(keys[is_tuned], nbytes, step, one))
+                doubt = Doubt.CONNECTING if step in (1, 2) else None
+                found.append(_Read(keys[is_tuned], nbytes, one, step, doubt))
     return found
 
 
@@ -99,14 +101,26 @@ def sample(
     placement: Placement, nbytes: int, setting: Setting, step: int, time_us: float
 ) -> Sample:
     """A half-row; the first pass of an arm pays for its connections."""
-    return _sample(_key(setting, placement), nbytes, step, time_us)
-
-
-def _sample(key: CurveKey, nbytes: int, step: int, time_us: float) -> Sample:
     doubt = Doubt.CONNECTING if step in (1, 2) else None
     return Sample(
-        key=key, launch="x", nbytes=nbytes, time_us=time_us, step=step, doubt=doubt, n_wrong=0
+        key=_key(setting, placement),
+        launch="x",
+        nbytes=nbytes,
+        time_us=time_us,
+        step=step,
+        doubt=doubt,
+        n_wrong=0,
     )
+
+
+class _Read(NamedTuple):
+    """What is read of a sample: half of the time went into making and checking whole ones."""
+
+    key: CurveKey
+    nbytes: int
+    time_us: float
+    step: int
+    doubt: Doubt | None
 
 
 @cache
