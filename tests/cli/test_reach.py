@@ -65,15 +65,16 @@ def test_a_tune_up_to_64_kib_leaves_a_mebibyte_to_the_library(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It ended in tree/ll for everything, 2.3 times as slow at 256 MiB; talk and page say why."""
-    words = ["--mode", "cpx-nps4", "--simulate", "mi300x", *QUICK]
+    node = written(raw_node(), Path("node.yaml"))
+    words = ["--mode", "cpx-nps4", "--simulate", str(node), *QUICK]
     assert run(["tune", *words, "--min-bytes", "1K", "--max-bytes", "64K", "-q"]) == 0
     said = "above 64 KiB not measured: left to the library"
     assert said in capsys.readouterr().out
     assert {row[2] for row in rows(CPX)} == {str(64 * KIB)}
     environment = sourced(CPX.with_suffix(".env"))
-    assert answered(environment, 64, 64 * KIB) == "tree/ll"
+    assert answered(environment, RANKS, 64 * KIB) == "tree/ll"
     for nbytes in (0, 1023, 64 * KIB + 1, 256 * MIB, MAX_NBYTES):
-        assert answered(environment, 64, nbytes) is None
+        assert answered(environment, RANKS, nbytes) is None
     assert said in (SESSION / "report.html").read_text(encoding="utf-8")
     assert run(["explain", str(CPX)]) == 0
     assert "not measured" in capsys.readouterr().out

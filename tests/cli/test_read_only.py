@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from eight import raw_node, written
 from wording import lacks
 
 from rccltune.cli import run
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("here")
 _DROP: Final = 24
 _OVERRIDES: Final = (1, 2)
 SWEEP: Final = [
-    *("sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"),
+    *("sweep", "--simulate", "NODE.YAML", "--mode", "cpx-nps4", "--launcher", "none"),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "2"),
     *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
     *("--iters", "4", "--warmup", "1"),
@@ -85,9 +86,10 @@ def _lock(folder: Path, *, to_read: bool) -> None:
 
 @pytest.fixture(scope="module")
 def measured(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small session as a sweep leaves it: nothing is fitted yet."""
+    """A small session of eight ranks as a sweep leaves it: nothing is fitted yet."""
     del stand_ins
     folder = tmp_path_factory.mktemp("swept") / "s"
+    SWEEP[2] = str(written(raw_node(), folder.parent / "node.yaml"))
     assert run([*SWEEP, "-o", str(folder)]) == 0
     return folder
 

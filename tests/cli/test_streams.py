@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from eight import raw_node, written
 
 from rccltune.cli import _VERBS, run
 
 pytestmark = pytest.mark.usefixtures("here")
 
 NODE: Final = [
-    *("--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"),
+    *("--simulate", "NODE.YAML", "--mode", "cpx-nps4", "--launcher", "none"),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "1"),
     *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
     *("--iters", "4", "--warmup", "1"),
@@ -35,6 +36,12 @@ TALK_GONE: Final = {
     "stderr closed": "2>&-",
     "all closed": "<&- >&- 2>&-",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def node(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The shipped node on eight ranks, one file for all sessions, which keep its place."""
+    NODE[1] = str(written(raw_node(), tmp_path_factory.mktemp("node") / "node.yaml"))
 
 
 def program(arguments: list[str], streams: str = "", where: Path | None = None) -> int:

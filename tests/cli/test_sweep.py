@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from eight import raw_node, written
 from wording import lacks
 
 from rccltune import measure, plugin, simulate
@@ -59,6 +60,11 @@ def sweep(node: Path | str, *more: str, launcher: str = "none") -> int:
     return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
 
 
+def eight() -> str:
+    """The shipped node with its noise on eight ranks, beside the session."""
+    return str(written(raw_node(), Path("node.yaml")))
+
+
 def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
     """samples.csv, without first passes, which count nowhere."""
     table = pd.read_csv(folder / "samples.csv", keep_default_na=False)
@@ -67,7 +73,7 @@ def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
 
 def test_the_four_verbs_work_on_a_simulated_node(here: Path) -> None:
     """Sweep, fit, emit-config, plot; everything made says that it is simulated."""
-    assert sweep("mi300x") == 0
+    assert sweep(eight()) == 0
     assert [run(["fit"]), run(["emit-config"]), run(["plot", "--format", "svg"])] == [0, 0, 0]
 
     session = here / "rccltune-session"
@@ -82,7 +88,7 @@ def test_the_four_verbs_work_on_a_simulated_node(here: Path) -> None:
 
 def test_what_ran_is_known_for_every_forced_sample(here: Path) -> None:
     """Each forced half-row has a setting that the plugin's trace proved, and it is the one asked."""
-    assert sweep("mi300x", "--repeats", "1") == 0
+    assert sweep(eight(), "--repeats", "1") == 0
 
     table = samples()
     forced = table[table["setting"] != "baseline"]
@@ -97,7 +103,7 @@ def test_what_ran_is_known_for_every_forced_sample(here: Path) -> None:
 
 def test_variants_carry_their_environment(here: Path) -> None:
     """LL128 was measured with its variable, Tree+Simple only with the patch, the rest without."""
-    assert sweep("mi300x", "--repeats", "1") == 0
+    assert sweep(eight(), "--repeats", "1") == 0
 
     variants = dict(zip(samples()["setting"], samples()["variant"], strict=True))
     assert variants["tree/ll128"] == variants["ring/ll128"] == "ll128-forced"
@@ -503,18 +509,18 @@ def test_a_finished_sweep_has_nothing_left_to_do(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same command again makes no launch and changes no sample."""
-    assert sweep("mi300x", "--repeats", "1") == 0
+    assert sweep(eight(), "--repeats", "1") == 0
     before = (here / "rccltune-session/samples.csv").read_bytes()
     capsys.readouterr()
 
-    assert sweep("mi300x", "--repeats", "1") == 0
+    assert sweep(eight(), "--repeats", "1") == 0
     assert lacks(capsys.readouterr().err, "0 launches", "to make") == []
     assert (here / "rccltune-session/samples.csv").read_bytes() == before
 
 
 def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
     """samples.csv is rebuilt from logs and traces, byte for byte."""
-    assert sweep("mi300x", "--repeats", "1") == 0
+    assert sweep(eight(), "--repeats", "1") == 0
     table = here / "rccltune-session/samples.csv"
     before = table.read_bytes()
     table.unlink()
@@ -528,11 +534,11 @@ def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
 )
 def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
     """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
-    assert sweep("mi300x", "--repeats", "2", "-o", "whole") == 0
+    assert sweep(eight(), "--repeats", "2", "-o", "whole") == 0
     command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", *SMALL]
     # A start-up that is really waited for leaves time to strike, however busy the machine is.
     slow = ["--env", "RCCLTUNE_SIM_STARTUP_S=0.2"]
-    command += ["--simulate", "mi300x", "--launcher", "none", "--repeats", "2", "-o", "part", *slow]
+    command += ["--simulate", eight(), "--launcher", "none", "--repeats", "2", "-o", "part", *slow]
     process = subprocess.Popen(
         command,
         stderr=subprocess.DEVNULL,
@@ -545,7 +551,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
     process.send_signal(kind)
     assert process.wait(timeout=30) in (-kind, 130)
 
-    assert sweep("mi300x", "--repeats", "2", "-o", "part", *slow) == 0
+    assert sweep(eight(), "--repeats", "2", "-o", "part", *slow) == 0
     columns = ["setting", "placement", "nbytes", "time_us", "cycle", "doubt"]
     one, other = (
         samples(here / name)[columns].sort_values(columns).reset_index(drop=True)
