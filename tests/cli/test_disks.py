@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from eight import raw_node, written
 from wording import lacks
 
 from rccltune import session
@@ -30,9 +31,19 @@ SMALL += ["--method", "per-setting"]
 COLUMNS = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
 
 
+# One file for all sessions, which keep its place.
+NODE: list[str] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def node(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The shipped node on eight ranks."""
+    NODE[:] = [str(written(raw_node(), tmp_path_factory.mktemp("node") / "node.yaml"))]
+
+
 def command(folder: Path | str, *more: str) -> list[str]:
     """A sweep of a simulated node in one process."""
-    where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
+    where = ["--simulate", NODE[0], "--mode", "cpx-nps4", "--launcher", "none"]
     return ["sweep", *where, *SMALL, "-o", str(folder), *more]
 
 

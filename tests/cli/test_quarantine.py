@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+from eight import RANKS, raw_node, written
 from wording import lacks
 
 from rccltune import plugin, simulate
@@ -28,15 +28,14 @@ Node = Callable[..., Path]
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """The shipped CPX node without noise, with faults; the working directory is empty."""
+    """The shipped CPX node on eight ranks without noise, with faults; the working directory is empty."""
     monkeypatch.chdir(tmp_path)
 
     def write(*faults: dict[str, object]) -> Path:
-        raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = raw_node()
         path = tmp_path / "node.yaml"
         raw |= {"noise": {"sigma": 0.0}, "faults": list(faults)}
-        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-        return path
+        return written(raw, path)
 
     return write
 
@@ -135,7 +134,7 @@ def test_every_verb_says_what_is_quarantined(
     assert "tree,ll," not in rules
     assert (
         f"tree/ll: quarantined, {reason}"
-        in (SESSION / "plots" / "all_reduce-1n64r-table.svg").read_text()
+        in (SESSION / "plots" / "all_reduce-1n8r-table.svg").read_text()
     )
     assert run(["fit", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["quarantined"][0]["failures"] == ["crash"] * 2
@@ -224,8 +223,14 @@ def benchmark(node: Node, script: str) -> list[str]:
     real = plugin.native_folder() / "sim" / program.name
     program.write_text(f"#!/bin/sh\nREAL={real}\n{script}\n")
     program.chmod(0o755)
-    where = ["--rccl-tests", str(program.parent), "--np", "64", "--launcher", "none", *SMALL]
-    return [*where, "--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
+    where = ["--rccl-tests", str(program.parent), "--np", str(RANKS), "--launcher", "none", *SMALL]
+    return [
+        *where,
+        "--env",
+        f"RCCLTUNE_SIM_NODE={compiled}",
+        "--env",
+        f"RCCLTUNE_SIM_RANKS={RANKS}",
+    ]
 
 
 def test_an_output_that_was_cut_off_is_no_measurement(

@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from eight import RANKS, raw_node, written
 from wording import lacks
 
 from rccltune import measure, plugin, simulate
@@ -41,12 +42,11 @@ ALL = [
 
 
 def node(*faults: dict[str, object]) -> Path:
-    """The shipped CPX node without noise, with faults."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    """The shipped CPX node on eight ranks without noise, with faults."""
+    raw = raw_node()
     path = Path("node.yaml")
     raw |= {"noise": {"sigma": 0.0}, "faults": list(faults)}
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return path
+    return written(raw, path)
 
 
 def fault(kind: str, setting: str, **more: object) -> dict[str, object]:
@@ -215,7 +215,7 @@ def test_a_rank_that_hangs_or_crashes_under_mpirun_names_its_setting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every rank has a trace of its own, and others may not have come as far."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = raw_node()
     raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
     raw["fill"] = [{"ranks": 4, "placement": "node"}]
     raw["curves"] = [c | {"ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]
@@ -305,10 +305,10 @@ def benchmark(script: str, *faults: dict[str, object]) -> list[str]:
     real = plugin.native_folder() / "sim" / program.name
     names = f"HERE={Path.cwd()}\nREAL={real}\nWALK=$RCCLTUNE_SCHEDULE\n"
     # Without --env too: what it can do is asked before anything is swept.
-    names += "export RCCLTUNE_SIM_NODE=$HERE/good.node RCCLTUNE_SIM_RANKS=64\n"
+    names += f"export RCCLTUNE_SIM_NODE=$HERE/good.node RCCLTUNE_SIM_RANKS={RANKS}\n"
     program.write_text(f"#!/bin/bash\n{names}{script}\n")
     program.chmod(0o755)
-    where = ["--rccl-tests", str(program.parent), "--np", "64", "--launcher", "none", *SMALL]
+    where = ["--rccl-tests", str(program.parent), "--np", str(RANKS), "--launcher", "none", *SMALL]
     return ["sweep", *where, *TWO, "--json"]
 
 
