@@ -20,6 +20,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -157,6 +158,12 @@ def clear_halves(folder: Path) -> None:
                 half.unlink(missing_ok=True)
 
 
+@cache
+def _noise() -> bytes:
+    """Zeros would cost nothing where files are compressed; made once, as every launch asks."""
+    return os.urandom(_CHUNK)
+
+
 def check_room(folder: Path) -> None:
     """Find out whether files can still be written here, by writing one.
 
@@ -167,8 +174,7 @@ def check_room(folder: Path) -> None:
         SessionError: the disk or the quota is full.
     """
     with disk_errors(folder / "launches"), tempfile.TemporaryFile(dir=folder) as stream:
-        # Zeros would cost nothing where files are compressed.
-        stream.write(os.urandom(_CHUNK))
+        stream.write(_noise())
         stream.flush()
         os.fsync(stream.fileno())
 
