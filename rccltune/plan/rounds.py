@@ -166,6 +166,8 @@ def stretches(
 # A call that takes so long is timed by a quarter of the calls.
 _LONG_US: Final = 100.0
 _FEWER: Final = 4
+# Below, launches of one setting differ by tens of percent (2 x H200).
+_LAUNCHES_DIFFER: Final = 512 << 10
 # A row beside its calls: barriers and the line itself (nccl-tests 2.19 on 2 H100, 1.5 ms a row of
 # 50 calls of 11 µs).
 _ROW_S: Final = 1e-3
@@ -299,7 +301,17 @@ class _Walks:
         n_passes = self.sweep.longest_s / seconds(here, group[0], self.pace)
         settings = sorted(stretch.settings, key=str)
         silence = self._is_silence_worth(group)
-        return walks_of(here, self.ground, group, settings, n_passes, silence=silence)
+        # Held against another launch: one alone proves nothing at sizes that no other has.
+        n_launches = 1 if silence or stretch.range.min_nbytes >= _LAUNCHES_DIFFER else 2
+        return walks_of(
+            here,
+            self.ground,
+            group,
+            settings,
+            n_passes,
+            n_launches=n_launches,
+            silence=silence,
+        )
 
 
 def _by_variant(

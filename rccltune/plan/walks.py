@@ -172,6 +172,7 @@ def walks_of(
     settings: Sequence[Setting],
     n_passes: float,
     *,
+    n_launches: int = 1,
     silence: bool = True,
 ) -> list[Launch]:
     """Launches of one group; settings are parted only where one repeat of all is too long.
@@ -182,6 +183,7 @@ def walks_of(
         group: collective and variant, which all steps of a combined launch share.
         settings: forced ones; with none the idle plugin runs alone.
         n_passes: over the sizes, that one launch may make.
+        n_launches: over which repeats are spread at least, as far as there are so many.
         silence: runs along.
     """
     n_passes = max(1.0, n_passes)
@@ -191,7 +193,9 @@ def walks_of(
     return [
         walk
         for part in (list(settings[k::n_parts]) for k in range(n_parts))
-        for walk in _repeats(sweep, ground, group, part, n_passes, silence=silence)
+        for walk in _repeats(
+            sweep, ground, group, part, n_passes, n_launches=n_launches, silence=silence
+        )
     ]
 
 
@@ -202,11 +206,12 @@ def _repeats(
     settings: list[Setting],
     n_passes: float,
     *,
+    n_launches: int,
     silence: bool,
 ) -> list[Launch]:
     turn = [SILENT, *settings] if silence else settings
     fit = max(1, int(n_passes / len(turn)) - 1)
-    n_launches = ceil(sweep.repeats / fit)
+    n_launches = max(min(n_launches, sweep.repeats), ceil(sweep.repeats / fit))
     shares = [sweep.repeats * (k + 1) // n_launches for k in range(n_launches)]
     counts = [end - start for start, end in zip([0, *shares], shares, strict=False)]
     return [
