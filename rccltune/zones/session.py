@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from rccltune.fit import Bypass, FitDone
 from rccltune.model import (
@@ -102,23 +101,28 @@ def _up_to_paths(
     Where between two sizes a path begins, a sweep in whole octaves cannot tell.
     """
     made = list(chosen)
-    for at, (below, hole) in enumerate(pairwise(chosen)):
-        above = chosen[at + 2] if at + 2 < len(chosen) else None
-        sizes = to_verify.get(hole.target.collective, ())
+    for at, hole in enumerate(chosen):
         path = _path_in(hole, bypasses)
         if path is None:
             continue
-        if below.setting is not None and not is_gap(below.max_nbytes, path.min_nbytes):
-            last = max([n for n in sizes if n < path.min_nbytes], default=0)
-            last = max(last, below.max_nbytes)
-            made[at] = replace(made[at], max_nbytes=last)
-            made[at + 1] = replace(made[at + 1], min_nbytes=last + 1)
-        if above and above.setting is not None and not is_gap(path.max_nbytes, above.min_nbytes):
-            first = min([n for n in sizes if n > path.max_nbytes], default=above.min_nbytes)
-            first = min(first, above.min_nbytes)
-            made[at + 1] = replace(made[at + 1], max_nbytes=first - 1)
-            made[at + 2] = replace(made[at + 2], min_nbytes=first)
+        sizes = to_verify.get(hole.target.collective, ())
+        below, above = _rule_at(chosen, at - 1, hole), _rule_at(chosen, at + 1, hole)
+        low, high = hole.min_nbytes, hole.max_nbytes
+        if below is not None and not is_gap(low - 1, path.min_nbytes):
+            low = max([low, *(n + 1 for n in sizes if n < path.min_nbytes)])
+            made[at - 1] = replace(made[at - 1], max_nbytes=low - 1)
+        if above is not None and not is_gap(path.max_nbytes, high + 1):
+            high = min([high, *(n - 1 for n in sizes if n > path.max_nbytes)])
+            made[at + 1] = replace(above, min_nbytes=high + 1)
+        made[at] = replace(hole, min_nbytes=low, max_nbytes=high)
     return tuple(made)
+
+
+def _rule_at(chosen: Sequence[Zone], at: int, beside: Zone) -> Zone | None:
+    """The zone at a place in a list, where it is a rule's and of the same target."""
+    zone = chosen[at] if 0 <= at < len(chosen) else None
+    is_beside = zone is not None and zone.target == beside.target and zone.setting is not None
+    return zone if is_beside else None
 
 
 def _path_in(hole: Zone, bypasses: Iterable[Bypass]) -> Bypass | None:
