@@ -6,6 +6,7 @@ from .cells import Key as Key
 from .cells import cell_of as cell_of
 from .cells import cells_of as cells_of
 from .cuts import Cut as Cut
+from .cuts import at_ends as at_ends
 from .cuts import exports_without as exports_without
 from .cuts import without as without
 from .evidence import Evidence as Evidence

@@ -98,6 +98,17 @@ def around(rule: Rule, bad: Iterable[int], every: Iterable[int], reason: str) ->
     return tuple(found)
 
 
+def at_ends(rule: Rule, bad: Iterable[int], every: Iterable[int], reason: str) -> tuple[Cut, ...]:
+    """The same of bad sizes below and above all good ones; between these they may stay.
+
+    A path that takes whole chunks alone has sizes for a rule on both sides of each of its own.
+    """
+    seen, lost = set(every), set(bad)
+    good = seen - lost
+    outer = [n for n in lost if not good or not min(good) <= n <= max(good)]
+    return around(rule, outer, seen, reason) if outer else ()
+
+
 def together(rule: Rule, found: Iterable[Cut], most: int = MOST_PLACES) -> tuple[Cut, ...]:
     """Cuts of a rule, those that touch made one; all of it where too many places are left.
 

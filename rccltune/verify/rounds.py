@@ -432,7 +432,7 @@ class _Course:
             under = [n for n in proven.bypassed.get(rule.collective, ()) if rule.reaches(n)]
             if under and rule.line in lines:
                 seen = (key[2] for key in own.evidence.cells if is_of(rule, key))
-                gone += cuts.around(rule, under, seen, _NEVER_ASKED)
+                gone += cuts.at_ends(rule, under, seen, _NEVER_ASKED)
             elif under:
                 gone.append(cuts.whole(rule, _NEVER_ASKED, alone=True))
             elif rule.line in lines:

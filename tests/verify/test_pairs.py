@@ -382,6 +382,17 @@ def test_what_is_left_is_the_rule_without_the_cuts(
         assert wanted == any(p.min_nbytes <= nbytes <= p.max_nbytes for p in parts)
 
 
+@given(taken=st.dictionaries(st.integers(10, 90), st.booleans(), min_size=1, max_size=12))
+def test_a_rule_ends_at_the_sizes_of_which_a_tuner_was_asked(taken: dict[int, bool]) -> None:
+    """Of sizes that a path took or did not; it may take single ones between the others."""
+    asked = [nbytes for nbytes, by_path in taken.items() if not by_path]
+    bad = [nbytes for nbytes, by_path in taken.items() if by_path]
+    parts = verify.without(rule(0, 100), verify.at_ends(rule(0, 100), bad, taken, "x"))
+    low = min(asked) if asked and min(taken) < min(asked) else 0
+    high = max(asked) if asked and max(taken) > max(asked) else 100
+    assert [(p.min_nbytes, p.max_nbytes) for p in parts] == ([(low, high)] if asked else [])
+
+
 @pytest.mark.parametrize("line", [1, 2])
 def test_a_cut_of_one_line_leaves_the_others(line: int) -> None:
     """What is not selectable goes alone; a fallback behind it stays."""
