@@ -245,7 +245,26 @@ def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -
         return low, high
     else:
         last = boundary(low, high, ratios)
+        if HOLE not in (left.state, right.state):
+            return _where_faster(board, (left, right), last, options)
     return last, last + 1
+
+
+def _where_faster(
+    board: Board, pair: tuple[Stretch, Stretch], last: int, options: ChoiceOptions
+) -> tuple[int, int]:
+    """Ends of two rules that meet behind a size: neither where the baseline beats both.
+
+    One of them may be noise, and the other would lose on the way to it.
+    """
+    left, right = pair
+    low, high = board.sizes[left.last], board.sizes[right.first]
+    first = last + 1
+    if ratios := _ratios(board, left, replace(right, state=HOLE), options):
+        last = min(last, boundary(low, high, ratios))
+    if ratios := _ratios(board, replace(left, state=HOLE), right, options):
+        first = max(first, boundary(low, high, ratios) + 1)
+    return last, first
 
 
 def _ratios(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -> list[Ends]:
