@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, gcd
 from typing import Final
 
@@ -83,14 +84,17 @@ class Stretch:
 Price = Callable[[Range, int], float]
 
 
-def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator[Range]:
+def ranges_over(
+    sizes: Sequence[int], least: int = 1, unit: int = 1, *, led: bool = False
+) -> Iterator[Range]:
     """Every range from the first to the last size that holds all of them.
 
     Args:
         sizes: rising, in bytes; at least one. One size alone gets a neighbour, since a combined
-            launch sees where a step ends by a size that falls. Several get one below.
+            launch sees where a step ends by a size that falls.
         least: no size is added below so many bytes, where perhaps no tuner is asked.
         unit: sizes that are added have whole ones, in bytes.
+        led: one size below the first goes ahead, which pays for the setting that ran before.
     """
     first, last = sizes[0], sizes[-1]
     lowest = max(_LEAST, least)
@@ -103,10 +107,10 @@ def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator
         else:
             yield Range(min_nbytes=first, max_nbytes=2 * first)
         return
-    # The first size of a pass may pay for the setting that ran before: one below pays instead.
     for factor in _factors(sizes):
         below = first // factor
-        start = below if first % (factor * unit) == 0 and below >= lowest else first
+        is_led = led and first % (factor * unit) == 0 and below >= lowest
+        start = below if is_led else first
         yield Range(min_nbytes=start, max_nbytes=last, factor=factor)
     step = gcd(*(b - a for a, b in itertools.pairwise(sizes)))
     # Newer benchmarks warm up at the first size, twice that, and so on: with less than twice the
@@ -114,7 +118,7 @@ def ranges_over(sizes: Sequence[int], least: int = 1, unit: int = 1) -> Iterator
     start = first
     while last < 2 * start and start - step >= least:
         start -= step
-    if start - step >= lowest and (start - step) % unit == 0:
+    if led and start - step >= lowest and (start - step) % unit == 0:
         start -= step
     if last >= 2 * start and (last - start) // step < _MOST_SIZES:
         yield Range(min_nbytes=start, max_nbytes=last, step_nbytes=step)
@@ -134,7 +138,12 @@ def _factors(sizes: Sequence[int]) -> Iterator[int]:
 
 
 def stretches(
-    wants: Mapping[int, frozenset[Setting]], price: Price, least: int = 1, unit: int = 1
+    wants: Mapping[int, frozenset[Setting]],
+    price: Price,
+    least: int = 1,
+    unit: int = 1,
+    *,
+    led: bool = False,
 ) -> tuple[Stretch, ...]:
     """The cheapest launches that measure every wanted setting at its sizes.
 
@@ -143,6 +152,7 @@ def stretches(
         price: of one launch.
         least: no size is added below so many bytes.
         unit: sizes that are added have whole ones, in bytes.
+        led: as of :func:`ranges_over`.
 
     Returns:
         By rising size. Settings may be measured at sizes where nobody wants them, where that is
@@ -155,7 +165,7 @@ def stretches(
         for start in range(end):
             members = sizes[start:end]
             settings = frozenset[Setting]().union(*(wants[n] for n in members))
-            for one in ranges_over(members, least, unit):
+            for one in ranges_over(members, least, unit, led=led):
                 cost = best[start][0] + price(one, len(settings))
                 ways.append((cost, start, Stretch(range=one, settings=settings)))
         cost, start, stretch = min(ways, key=lambda way: (way[0], -way[1]))
@@ -163,6 +173,8 @@ def stretches(
     return best[-1][1]
 
 
+# Settings take turns, so the first size of a pass pays for the one that ran before.
+_led = partial(stretches, led=True)
 # A call that takes so long is timed by a quarter of the calls.
 _LONG_US: Final = 100.0
 _FEWER: Final = 4
@@ -276,8 +288,8 @@ class _Walks:
             {nbytes: settings for nbytes, settings in by_size.items() if (nbytes in grid) is inside}
             for inside in (True, False)
         ]
-        apart = tuple(stretch for part in parts for stretch in stretches(part, price, least))
-        together = stretches(by_size, price, least)
+        apart = tuple(stretch for part in parts for stretch in _led(part, price, least))
+        together = _led(by_size, price, least)
         costs = [
             sum(price(stretch.range, len(stretch.settings)) for stretch in way)
             for way in (together, apart)

@@ -47,8 +47,7 @@ def test_sizes_that_lie_in_a_row_share_launches() -> None:
 
     (part,) = plan.parted(sweep(row), GROUND)
 
-    # The size below the first pays for whatever ran before.
-    assert (part.min_nbytes, part.max_nbytes, part.factor) == (1 << 9, 1 << 19, 2)
+    assert (part.min_nbytes, part.max_nbytes, part.factor) == (1 << 10, 1 << 19, 2)
 
 
 def test_a_lone_size_gets_a_small_neighbour() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -108,6 +107,22 @@ def test_the_neighbour_is_no_size_at_which_ranks_have_nothing(n_ranks: int, fact
         assert one.min_nbytes >= least
 
 
+@given(sizes=SIZES, least=st.sampled_from([1, 16, 1 << 10]), unit=st.sampled_from([1, 16]))
+def test_a_range_that_is_led_begins_one_size_below(sizes: list[int], least: int, unit: int) -> None:
+    """Where that is one of whole units that may be measured; nothing else changes."""
+    plain, led = (list(ranges_over(sizes, least, unit, led=led)) for led in (False, True))
+    assert len(led) <= len(plain)
+    for one in led:
+        rest = [n for n in stepped(one) if n >= sizes[0]]
+        below = [n for n in stepped(one) if n < sizes[0]]
+        assert set(sizes) <= set(rest)
+        if len(sizes) > 1 and below and one not in plain:
+            assert below[0] >= max(16, least)
+            assert below[0] % unit == 0
+            begun = stepped(one)[1:]
+            assert any(begun == stepped(other) for other in plain)
+
+
 @given(wants=WANTS, start_us=START_US)
 def test_everything_that_is_wanted_is_measured(
     wants: Mapping[int, frozenset[Setting]], start_us: float
@@ -195,16 +210,8 @@ def _ranges(part: Sequence[int]) -> Iterator[Range]:
     made = [Range(min_nbytes=first, max_nbytes=last, factor=f) for f in ratios if f >= 2]
     if last >= 2 * first:
         made += [Range(min_nbytes=first, max_nbytes=last, step_nbytes=s) for s in steps]
-    for one in map(_led, made):
-        if one.step_nbytes and (last - one.min_nbytes) // one.step_nbytes >= 64:
+    for one in made:
+        if one.step_nbytes and (last - first) // one.step_nbytes >= 64:
             continue
         if set(part) <= set(stepped(one)):
             yield one
-
-
-def _led(one: Range) -> Range:
-    """With the size below the first, where it is a whole one of 16 bytes or more."""
-    below = one.min_nbytes / one.factor
-    if one.step_nbytes:
-        below = one.min_nbytes - one.step_nbytes
-    return replace(one, min_nbytes=int(below)) if below >= 16 and below % 1 == 0 else one
