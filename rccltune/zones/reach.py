@@ -317,7 +317,11 @@ def _unmeasured(
         return [Reach(low, high, None, states.pop())]
     # Each setting as far as a straight line between the measured sizes says that it is faster.
     ratios = _ratios(board, left, right, options)
-    last = boundary(board.sizes[left.last], board.sizes[right.first], ratios)
+    ends = board.sizes[left.last], board.sizes[right.first]
+    if ratios and not is_gap(*ends):
+        # The baseline beats both there, as far as the sizes on both sides tell.
+        return [Reach(low, high, None, HOLE)]
+    last = boundary(*ends, ratios)
     last = min(max(last, low - 1), high)
     parts = [Reach(low, last, None, left.state), Reach(last + 1, high, None, right.state)]
     return [part for part in parts if part.low <= part.high]

@@ -144,6 +144,24 @@ def test_between_sizes_more_than_a_factor_of_four_apart_nothing_is_known(
     assert [str(z.setting) for z in zones] == ["tree/ll"] * 3 + ["ring/ll"] * 3
 
 
+@pytest.mark.parametrize("extrapolate", [False, True])
+def test_two_rules_end_where_the_library_beats_both(
+    make_curves: MakeCurves, extrapolate: bool
+) -> None:
+    """Their curves cross at 2.44 KiB, where both are slower: behind 2.38 and before 2.58 KiB."""
+    table = {"baseline": [20, 20, 60, 60], "tree/ll": [10, 10, 480, 480], "ring/ll": [30] * 4}
+    curves = make_curves(table, launches=("a", "b", "c"))
+    zones = choose(curves, ChoiceOptions(extrapolate=extrapolate)).zones
+    tree = next(zone for zone in zones if zone.measured_to == 2 * KIB)
+    ring = next(zone for zone in zones if zone.measured_from == 4 * KIB)
+    assert (str(tree.setting), str(ring.setting)) == ("tree/ll", "ring/ll")
+    # Ratios 1/2 to 8 and 3/2 to 1/2: straight lines meet 1 at 0.25 and at 0.369 in log-size.
+    assert 2 * KIB < tree.max_nbytes <= 2 * KIB * 2**0.25
+    assert 2 * KIB * 2**0.369 <= ring.min_nbytes < 4 * KIB
+    [between] = [z for z in zones if tree.max_nbytes < z.min_nbytes < ring.min_nbytes]
+    assert between.setting is None
+
+
 _ROWS = st.lists(st.sampled_from([0, 0, 100, 103, 110, 140, 200]), min_size=9, max_size=9)
 
 
