@@ -42,6 +42,7 @@ _MARKER: Final[Mapping[Marker, tuple[str, float]]] = {
     "ring": ("o", 16.0),
     "none": ("", 0.0),
 }
+_ARROW: Final = {1: ("^", 8.0), -1: ("v", 8.0)}
 
 
 def draw_figure(figure: Figure) -> Picture:
@@ -82,14 +83,16 @@ def _text(axes: Axes, x: float, y: float, text: str, size: float = TEXT, **how: 
 
 def _panel(axes: Axes, figure: Figure, shapes: Drawing) -> None:
     left, right, top, bottom = shapes.left, shapes.right, shapes.top, shapes.bottom
-    for tick in (tick for tick in shapes.x_ticks if not tick.fine):
-        axes.plot([tick.at, tick.at], [top, bottom], color=_GRID, linewidth=0.6, zorder=0)
+    across = [tick for tick in shapes.x_ticks if not tick.fine]
+    up = [tick for tick in shapes.y_ticks if not tick.fine]
+    grid: dict[str, Any] = {"color": _GRID, "lw": 0.6, "capstyle": "projecting", "zorder": 0}
+    axes.vlines([tick.at for tick in across], top, bottom, **grid)
+    axes.hlines([tick.at for tick in up], left, right, **grid)
+    for tick in across:
         _text(axes, tick.at, bottom + 6, tick.label, ha="center", va="top")
-    for tick in (tick for tick in shapes.y_ticks if not tick.fine):
-        axes.plot([left, right], [tick.at, tick.at], color=_GRID, linewidth=0.6, zorder=0)
+    for tick in up:
         _text(axes, left - 6, tick.at, tick.label, ha="right", va="center_baseline")
-    for at in shapes.borders:
-        axes.plot([at, at], [top, bottom], color=GREY, linewidth=0.6, linestyle=(0, (1, 2.5)))
+    axes.vlines(shapes.borders, top, bottom, color=GREY, lw=0.6, linestyle=(0, (1, 2.5)))
     axes.plot([left, left, right], [top, bottom, bottom], color=GREY, linewidth=0.8, zorder=1)
     middle = (left + right) / 2
     _text(axes, middle, bottom + 26, figure.x.label, color=GREY, ha="center", va="top")
@@ -140,14 +143,16 @@ def _stroke(axes: Axes, stroke: Stroke, panel: Rectangle, depth: int) -> None:
             zorder=5 + depth / 100,
         )
         drawn.set_clip_path(panel)
-    marker, size = _MARKER[line.marker]
-    for spot in stroke.spots:
-        beyond = {1: "^", -1: "v"}.get(spot.beyond)
+    # All that look alike by one call: each takes matplotlib as long as a hundred markers.
+    for beyond in sorted({spot.beyond for spot in stroke.spots}):
+        marker, size = _ARROW.get(beyond) or _MARKER[line.marker]
+        alike = [spot for spot in stroke.spots if spot.beyond == beyond]
         axes.plot(
-            spot.x,
-            spot.y,
-            marker=beyond or marker,
-            markersize=(8.0 if beyond else size) * _POINT,
+            [spot.x for spot in alike],
+            [spot.y for spot in alike],
+            linestyle="",
+            marker=marker,
+            markersize=size * _POINT,
             markeredgecolor=colour,
             markeredgewidth=1.3 if line.marker == "ring" else 0.9,
             markerfacecolor=_face(line.marker, colour, filled=line.filled),
