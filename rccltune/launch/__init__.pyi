@@ -1,7 +1,5 @@
 from .family import TAG as TAG
 from .family import Family as Family
-from .family import held as held
-from .family import interruptible as interruptible
 from .hostfiles import first_hosts as first_hosts
 from .hostfiles import hosts_used as hosts_used
 from .launchers import LAUNCHERS as LAUNCHERS
@@ -14,6 +12,8 @@ from .process import end_leftovers as end_leftovers
 from .process import run as run
 from .process import run_beside as run_beside
 from .process import spawn as spawn
+from .signals import held as held
+from .signals import interruptible as interruptible
 from .trial import Binding as Binding
 from .trial import find_binding as find_binding
 from .variables import CLEARED as CLEARED

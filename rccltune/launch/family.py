@@ -6,28 +6,19 @@ its environment before it is gone, so who was found once is remembered by its nu
 The file is also a program, the guardian: ``python family.py SECONDS RUN_ID`` waits until its
 standard input ends without a word, which means that rccltune was killed, gives mpirun that many
 seconds, and ends what it leaves behind. It imports nothing of rccltune, so that it starts in
-milliseconds from the file alone.
-
-Python raises KeyboardInterrupt between any two instructions, also in handlers that run around a
-fork, whose exceptions it drops: a Ctrl-C at that moment would be lost. So what must not be cut in
-half holds the signals until it is done.
+milliseconds from the file alone; each launch has one, and modules that would take it longer than
+all else (signal, contextlib, typing) are not imported here.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Final
 
-# typing takes as long to import as all else that the guardian does, and each launch has one.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Final
 
 TAG: Final = "RCCLTUNE_RUN_ID"
@@ -35,6 +26,7 @@ GRACE_S: Final = 10.0
 _POLL_S: Final = 0.05
 _SETTLE_S: Final = 1.0
 _DEAD: Final = ("Z", "X", "x")
+_SIGKILL: Final = 9
 
 
 class Family:
@@ -93,14 +85,18 @@ class Family:
         return True
 
     def _carries_tag(self, pid: int) -> bool:
-        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as stream:  # noqa: PTH123 - pathlib would double the time
-            return not self._wanted.isdisjoint(stream.read().split(b"\0"))
-        return False
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as stream:  # noqa: PTH123 - pathlib would double the time
+                return not self._wanted.isdisjoint(stream.read().split(b"\0"))
+        except OSError:
+            return False
 
 
 def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+    try:  # noqa: SIM105 - contextlib takes long to import
+        os.kill(pid, _SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 def _state_and_start(pid: int) -> tuple[str, str] | None:
@@ -109,11 +105,14 @@ def _state_and_start(pid: int) -> tuple[str, str] | None:
     if leader is None or leader[0] not in _DEAD:
         return leader
     # A leader may be dead while a thread of it hangs in the driver.
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names suffice
-            read = _stat(f"/proc/{pid}/task/{thread}/stat")
-            if read is not None and read[0] not in _DEAD:
-                return read[0], leader[1]
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - names suffice
+    except OSError:
+        return leader
+    for thread in threads:
+        read = _stat(f"/proc/{pid}/task/{thread}/stat")
+        if read is not None and read[0] not in _DEAD:
+            return read[0], leader[1]
     return leader
 
 
@@ -130,9 +129,10 @@ def _stat(path: str) -> tuple[str, str] | None:
 
 
 def main() -> None:
-    """The guardian: sleep until rccltune is gone, then see that nothing of the launch stays."""
-    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(kind, signal.SIG_IGN)
+    """The guardian: sleep until rccltune is gone, then see that nothing of the launch stays.
+
+    Whoever starts it blocks the signals that end others.
+    """
     if os.read(0, 1):
         return
     # Killed while it was starting the launcher, rccltune leaves a child that carries no tag before
@@ -146,61 +146,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-_Handler = Callable[[int, FrameType | None], object]
-_FROM_OUTSIDE: Final = (signal.SIGTERM, signal.SIGHUP)
-_ALL: Final = (signal.SIGINT, *_FROM_OUTSIDE)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end the block with KeyboardInterrupt, as Ctrl-C does.
-
-    What is ignored, SIGHUP under nohup say, or handled by somebody stays so.
-    """
-    kinds = [kind for kind in _FROM_OUTSIDE if signal.getsignal(kind) is signal.SIG_DFL]
-    with _handling(dict.fromkeys(kinds, _interrupt)):
-        yield
-
-
-@contextmanager
-def held() -> Iterator[None]:
-    """Let no signal disturb the block; the first that came strikes when the block is over."""
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        del frame
-        came.append(number)
-
-    before = {kind: signal.getsignal(kind) for kind in _ALL}
-    kinds = [kind for kind, handler in before.items() if handler not in (signal.SIG_IGN, None)]
-    try:
-        with _handling(dict.fromkeys(kinds, note)):
-            yield
-    finally:
-        if came:
-            handler = before[signal.Signals(came[0])]
-            if callable(handler):
-                handler(came[0], None)
-            else:
-                os.kill(os.getpid(), came[0])
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def _handling(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
-    """Only the main thread may set handlers; in another the block runs as it is."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {kind: signal.signal(kind, handler) for kind, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)

@@ -26,11 +26,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch import family
 from rccltune.launch.family import GRACE_S, TAG, Family
+from rccltune.launch.signals import held
 from rccltune.model import LaunchError, MachineError, SessionError
 
 RUN_ID: Final = "run-id"
+# What ends others does not end the guardian.
+_NOT_HEARD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_S: Final = 0.05
@@ -107,12 +109,12 @@ def guarded() -> Iterator[str]:
     """
     run_id = uuid.uuid4().hex
     own = _children()
-    with family.held():
+    with held():
         guardian = _guard(run_id)
     try:
         yield run_id
     finally:
-        with family.held():
+        with held():
             _dismiss(guardian)
             adopt(orphans=False)
             _reap(_children() - own)
@@ -123,15 +125,15 @@ def _run(job: Job, run_id: str) -> Ending:
     start = time.monotonic()
     process: subprocess.Popen[bytes] | None = None
     try:
-        with family.held():
+        with held():
             process = spawn(job, run_id)
         timed_out, lingered = _watch(process, job, kin, start + job.timeout_s)
     except BaseException:
         if process is not None:
-            with family.held():
+            with held():
                 end(process, kin)
         raise
-    with family.held():
+    with held():
         if timed_out or lingered:
             end(process, kin)
         else:
@@ -170,23 +172,28 @@ def end_leftovers(folders: Iterable[Path]) -> int:
 
 def _guard(run_id: str) -> subprocess.Popen[bytes]:
     """Who ends the launch if we are killed; it sleeps on a pipe that ends with us."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            str(Path(__file__).with_name("family.py")),
-            str(GRACE_S),
-            run_id,
-        ],
-        env={name: value for name, value in os.environ.items() if name != TAG},
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-        start_new_session=True,
-    )
+    # Masks are inherited: it hears none of them from its first instruction on.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_HEARD)
+    try:
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                str(Path(__file__).with_name("family.py")),
+                str(GRACE_S),
+                run_id,
+            ],
+            env={name: value for name, value in os.environ.items() if name != TAG},
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
@@ -375,12 +382,12 @@ def _running(other: Job) -> Iterator[Callable[[], str | None]]:
     started: subprocess.Popen[bytes] | None = None
     with guarded() as run_id:
         try:
-            with family.held():
+            with held():
                 started = spawn(other, run_id)
             yield partial(_why_ended, started)
         finally:
             if started is not None:
-                with family.held():
+                with held():
                     adopt(orphans=True)
                     end(started, Family([run_id]))
                     _shorten(other.folder / "stdout.log")

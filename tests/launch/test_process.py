@@ -144,7 +144,7 @@ def zombies() -> set[str]:
 DRIVER = """
 import os, sys
 from pathlib import Path
-from rccltune.launch.family import interruptible
+from rccltune.launch import interruptible
 from rccltune.launch import Job, run
 {first}script = {script!r}
 try:
