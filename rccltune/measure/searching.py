@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from statistics import median, quantiles
 from typing import Final
 
@@ -269,15 +270,21 @@ def _pace(
     start_s: float | None,
 ) -> plan.Pace:
     """What calls and launches took so far."""
-    times = {one.collective: _typical(one.curves) for one in known}
+    typical = {one.collective: _typical(one.curves) for one in known}
+    own = {
+        (one.collective, curve.key.setting): _times(curve) for one in known for curve in one.curves
+    }
 
-    def call_us(collective: Collective, nbytes: int) -> float | None:
-        sizes, typical = times.get(collective, ((), ()))
+    @cache
+    def call_us(collective: Collective, nbytes: int, setting: Setting | None) -> float | None:
+        seen = replace(setting, channels=None) if setting else None
+        found = own.get((collective, seen)) if seen else None
+        sizes, times = found or typical.get(collective) or ((), ())
         if not sizes:
             return None
         if nbytes >= sizes[-1]:
-            return typical[-1] * nbytes / sizes[-1]
-        return time_at(sizes, typical, max(nbytes, sizes[0]))
+            return times[-1] * nbytes / sizes[-1]
+        return time_at(sizes, times, max(nbytes, sizes[0]))
 
     if start_s is not None:
         return plan.Pace(launch_s=start_s, call_us=call_us)
@@ -302,7 +309,7 @@ def _cheap_nbytes(sweep: Sweep, known: search.Known, pace: plan.Pace) -> int:
 
 
 def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Sizes, and the time of a faster setting at each: slow ones are not measured again."""
+    """Sizes, and the time of a faster setting at each."""
     by_size: dict[int, list[float]] = {}
     for curve in curves:
         for point in curve.points:
@@ -312,6 +319,12 @@ def _typical(curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[float, .
         quantiles(by_size[n], n=4)[0] if len(by_size[n]) > 1 else by_size[n][0] for n in sizes
     ]
     return tuple(float(n) for n in sizes), tuple(faster)
+
+
+def _times(curve: Curve) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Sizes, and times in µs."""
+    points = curve.points
+    return tuple(float(one.nbytes) for one in points), tuple(one.time_us for one in points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

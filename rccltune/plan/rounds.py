@@ -56,8 +56,8 @@ def parted(sweep: Sweep, ground: Ground, start_s: float | None = None) -> tuple[
     for collective, asked in sweep.wanted:
         settings = frozenset(setting for one, setting, _ in forced if one is collective)
 
-        def price(sizes: Range, n_settings: int) -> float:
-            n_passes = N_BASELINES * _PASSES + (n_settings + 1) * (sweep.repeats + 1)
+        def price(sizes: Range, settings: frozenset[Setting]) -> float:
+            n_passes = N_BASELINES * _PASSES + (len(settings) + 1) * (sweep.repeats + 1)
             return (N_BASELINES + 1) * launch_s + n_passes * pass_s(over(sweep, sizes))
 
         part = replace(sweep, collectives=(collective,), wanted=())
@@ -80,8 +80,8 @@ class Stretch:
     settings: frozenset[Setting]
 
 
-# Seconds that a launch takes: its sizes, and how many forced settings walk.
-Price = Callable[[Range, int], float]
+# Seconds that a launch takes: its sizes, and which forced settings walk.
+Price = Callable[[Range, frozenset[Setting]], float]
 
 
 def ranges_over(
@@ -166,7 +166,7 @@ def stretches(
             members = sizes[start:end]
             settings = frozenset[Setting]().union(*(wants[n] for n in members))
             for one in ranges_over(members, least, unit, led=led):
-                cost = best[start][0] + price(one, len(settings))
+                cost = best[start][0] + price(one, settings)
                 ways.append((cost, start, Stretch(range=one, settings=settings)))
         cost, start, stretch = min(ways, key=lambda way: (way[0], -way[1]))
         best.append((cost, (*best[start][1], stretch)))
@@ -191,11 +191,12 @@ class Pace:
 
     Attributes:
         launch_s: a launch beside its collectives.
-        call_us: one call of a collective at a size, None where nothing is known yet.
+        call_us: one call of a collective at a size, of a setting or of a faster one where that is
+            not given or not known; None where nothing is known yet.
     """
 
     launch_s: float = defaults.START_S
-    call_us: Callable[[Collective, int], float | None] = lambda _collective, _nbytes: None
+    call_us: Callable[[Collective, int, Setting | None], float | None] = lambda *_: None
 
 
 def plan_round(
@@ -267,7 +268,7 @@ class _Walks:
                 wanted = [want for want in wants if want.nbytes in stretch.range.sizes]
                 promise = sum(want.promise for want in wanted)
                 repeats = max(want.repeats for want in wanted)
-                promise /= self._price(group, stretch.range, len(stretch.settings), repeats)
+                promise /= self._price(group, stretch.range, stretch.settings, repeats)
                 found += [(promise, walk) for walk in self._of_stretch(group, stretch, repeats)]
         return found
 
@@ -277,9 +278,9 @@ class _Walks:
         """One range over the grid's sizes and those between, or ranges of their own."""
         repeats = {want.nbytes: want.repeats for want in wants}
 
-        def price(sizes: Range, n_settings: int) -> float:
+        def price(sizes: Range, settings: frozenset[Setting]) -> float:
             most = max(repeats.get(nbytes, 1) for nbytes in sizes.sizes)
-            return self._price(group, sizes, n_settings, most)
+            return self._price(group, sizes, settings, most)
 
         # Nor below what was asked for.
         least = max(self.asked_from.get(group[0], 1), self.sweep.min_nbytes)
@@ -291,15 +292,18 @@ class _Walks:
         apart = tuple(stretch for part in parts for stretch in _led(part, price, least))
         together = _led(by_size, price, least)
         costs = [
-            sum(price(stretch.range, len(stretch.settings)) for stretch in way)
+            sum(price(stretch.range, stretch.settings) for stretch in way)
             for way in (together, apart)
         ]
         return together if costs[0] <= costs[1] else apart
 
-    def _price(self, group: Group, sizes: Range, n_settings: int, repeats: int) -> float:
-        n_passes = (n_settings + self._is_silence_worth(group)) * (repeats + 1)
+    def _price(
+        self, group: Group, sizes: Range, settings: frozenset[Setting], repeats: int
+    ) -> float:
         here = self._over(group, sizes)
-        return self.pace.launch_s + n_passes * seconds(here, group[0], self.pace)
+        turn: list[Setting | None] = [None] * self._is_silence_worth(group)
+        turn_s = sum(seconds(here, group[0], self.pace, one) for one in (*turn, *settings))
+        return self.pace.launch_s + (repeats + 1) * turn_s
 
     def _over(self, group: Group, sizes: Range) -> Sweep:
         return _with_fewer_calls(over(self.sweep, sizes), group[0], self.pace)
@@ -348,7 +352,7 @@ def _with_fewer_calls(sweep: Sweep, collective: Collective, pace: Pace) -> Sweep
     Few calls of 100 µs are timed as well as many: what a first call costs more is 10 µs, and the
     idle plugin runs along in the same launch.
     """
-    shortest_us = pace.call_us(collective, sweep.min_nbytes)
+    shortest_us = pace.call_us(collective, sweep.min_nbytes, None)
     if shortest_us is None or shortest_us < _LONG_US:
         return sweep
     return replace(
@@ -364,10 +368,12 @@ def size_s(sweep: Sweep, collective: Collective, nbytes: int, pace: Pace) -> flo
     return seconds(_with_fewer_calls(here, collective, pace), collective, pace)
 
 
-def seconds(sweep: Sweep, collective: Collective, pace: Pace) -> float:
-    """One pass over the sizes."""
+def seconds(
+    sweep: Sweep, collective: Collective, pace: Pace, setting: Setting | None = None
+) -> float:
+    """One pass of a setting over the sizes, of a faster one where none is given."""
     calls = (sweep.iterations + sweep.warmup + 1) * len(sweep.placements)
-    times = [pace.call_us(collective, nbytes) for nbytes in sizes(sweep)]
+    times = [pace.call_us(collective, nbytes, setting) for nbytes in sizes(sweep)]
     if any(time is None for time in times):
         return pass_s(sweep)
     return sum(_ROW_S + calls * time * 1e-6 for time in times if time is not None)

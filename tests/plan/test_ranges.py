@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -128,7 +127,7 @@ def test_everything_that_is_wanted_is_measured(
     wants: Mapping[int, frozenset[Setting]], start_us: float
 ) -> None:
     """Each pair of size and setting, and each size, be it for silence alone."""
-    made = stretches(wants, lambda one, n: price_of(start_us, one, n))
+    made = stretches(wants, lambda one, those: price_of(start_us, one, len(those)))
     for nbytes, settings in wants.items():
         there = [stretch for stretch in made if nbytes in stepped(stretch.range)]
         assert there
@@ -144,15 +143,15 @@ def test_no_other_way_to_part_sizes_is_cheaper(
 ) -> None:
     """Of all ways to cut up to six sizes, each piece as one range of whatever factor or step."""
 
-    def price(one: Range, n_settings: int) -> float:
-        return price_of(start_us, one, n_settings)
+    def price(one: Range, settings: frozenset[Setting]) -> float:
+        return price_of(start_us, one, len(settings))
 
     sizes = sorted(wants)
     made = stretches(wants, price)
     least = min(
         sum(
             min(
-                (price(one, len(_together(wants, part))) for one in _ranges(part)),
+                (price(one, _together(wants, part)) for one in _ranges(part)),
                 default=float("inf"),
             )
             for part in parts
@@ -167,7 +166,10 @@ def test_a_start_that_costs_nothing_keeps_sizes_apart_and_a_dear_one_brings_them
     wants: Mapping[int, frozenset[Setting]],
 ) -> None:
     """The dearer a launch, the fewer."""
-    cheap, dear = (len(stretches(wants, partial(price_of, us))) for us in (0.0, 1e12))
+    cheap, dear = (
+        len(stretches(wants, lambda one, those, us=us: price_of(us, one, len(those))))
+        for us in (0.0, 1e12)
+    )
     assert dear <= cheap
     powers = [n for n in wants if n & (n - 1) == 0]
     if len(powers) == len(wants):
@@ -177,7 +179,7 @@ def test_a_start_that_costs_nothing_keeps_sizes_apart_and_a_dear_one_brings_them
 def test_two_groups_of_sizes_are_two_launches_where_that_is_cheaper() -> None:
     """One setting is wanted at small sizes only, and another at a dear one: 1 GB/s says apart."""
     wants = {8: frozenset([A]), 16: frozenset([A]), 1 << 30: frozenset([B])}
-    first, second = stretches(wants, lambda one, n: n * sum(stepped(one)))
+    first, second = stretches(wants, lambda one, those: len(those) * sum(stepped(one)))
     assert (first.range, first.settings) == (Range(min_nbytes=8, max_nbytes=16), {A})
     assert second.settings == {B}
     assert second.range.max_nbytes == 1 << 30

@@ -164,7 +164,7 @@ def test_no_two_launches_of_a_search_are_the_same(wants: list[Want]) -> None:
     assert len(set(made)) == len(made)
 
 
-def call_us(_collective: Collective, nbytes: int) -> float:
+def call_us(_collective: Collective, nbytes: int, _setting: Setting | None = None) -> float:
     """50 us, and 1 GB/s: a slow machine."""
     return 50 + nbytes / 1000
 
@@ -248,6 +248,30 @@ def test_a_dear_launch_brings_sizes_together(launch_s: float, n_walks: int) -> N
         for nbytes, name in ((1 << 12, "tree/ll"), (1 << 26, "ring/simple"))
     ]
     pace = plan.Pace(launch_s=launch_s, call_us=call_us)
+    made = planned(Round(number=2, wants=tuple(wants)), pace=pace)
+    assert sum(not is_baseline(launch) for launch in made) == n_walks
+
+
+@pytest.mark.parametrize(("slowness", "n_walks"), [(1, 1), (50, 2)])
+def test_a_setting_that_is_slow_at_large_sizes_is_not_taken_along_to_them(
+    slowness: float, n_walks: int
+) -> None:
+    """On two H100 ring/ll took 8 of a sweep's 23 s at 32 to 256 MiB, where nobody wanted it."""
+    wants = [
+        Want(
+            collective=Collective.ALL_REDUCE,
+            nbytes=nbytes,
+            settings=(Setting.parse(name),),
+            motive=Motive.CONTEND,
+        )
+        for nbytes, name in ((1 << 12, "ring/ll"), (1 << 25, "ring/simple"))
+    ]
+
+    def own_us(collective: Collective, nbytes: int, setting: Setting | None) -> float:
+        is_slow = setting == Setting.parse("ring/ll")
+        return call_us(collective, nbytes) * (slowness if is_slow else 1)
+
+    pace = plan.Pace(launch_s=20.0, call_us=own_us)
     made = planned(Round(number=2, wants=tuple(wants)), pace=pace)
     assert sum(not is_baseline(launch) for launch in made) == n_walks
 
