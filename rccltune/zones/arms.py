@@ -66,9 +66,10 @@ class ChoiceOptions:
         proven: only rules whose gain repeats prove; else what is likely fills their gaps.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
             the built-in table of RCCL's limits.
-        to_verify: sizes in bytes, by collective, at which rules are verified next. Towards a path
-            that asks no tuner rules reach as far as these, beyond their last measured size:
-            verification takes back what no tuner is asked for.
+        to_verify: sizes in bytes, by collective, at which rules are verified next. Two rules then
+            meet half-way where neither setting was measured at the other's first size, and
+            towards a path that asks no tuner rules reach as far as these, beyond their last
+            measured size: verification takes back what is slower or what no tuner is asked for.
     """
 
     tolerance: float = defaults.TOLERANCE

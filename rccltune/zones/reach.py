@@ -240,7 +240,7 @@ def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -
     elif HOLE in (left.state, right.state) and (not ratios or board.is_predicted):
         # Nothing to compare with, or nothing certain: a rule keeps to the sizes that prove it.
         last = low if right.state == HOLE else high - 1
-    elif not ratios:
+    elif not ratios and not options.to_verify:
         # Neither setting was measured where the other begins.
         return low, high
     else:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rccltune import fit
 from rccltune.model import BASELINE, Collective, CurveKey, Placement, Sample, Scale, Setting
-from rccltune.zones import boundary, choose
+from rccltune.zones import ChoiceOptions, boundary, choose
 
 ratios_strategy = st.lists(
     st.tuples(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5)), min_size=1, max_size=4
@@ -102,3 +102,28 @@ def test_few_rules_end_where_they_lose() -> None:
     crossing = 1024 * 2**4.5
     assert sum(end > crossing for end in ends) <= 3
     assert median(ends) > crossing / 2**0.5
+
+
+def test_two_rules_meet_where_verification_will_look_and_keep_to_their_sizes_elsewhere() -> None:
+    """A search measures each where it may win; between 8 and 16 KiB nobody knows which is faster."""
+    samples = []
+    for name, sizes in (("ring/ll", (4, 8)), ("tree/ll", (16, 32)), ("", (4, 8, 16, 32))):
+        key = CurveKey(
+            collective=Collective.ALL_REDUCE,
+            setting=Setting.parse(name) if name else BASELINE,
+            placement=Placement.IN_PLACE,
+            scale=Scale(n_nodes=1, n_ranks=8),
+        )
+        samples += [
+            Sample(key=key, launch=f"{name}{n}", nbytes=size << 10, time_us=70 if name else 100)
+            for size in sizes
+            for n in range(4)
+        ]
+    curves = fit.curves(samples).curves
+    for to_verify, ends in (
+        ({}, (8192, 16384)),
+        ({Collective.ALL_REDUCE: (4096, 32768)}, (11585, 11586)),
+    ):
+        zones = choose(curves, ChoiceOptions(to_verify=to_verify)).zones
+        below, above = (zone for zone in zones if zone.setting is not None)
+        assert (below.max_nbytes, above.min_nbytes) == ends
