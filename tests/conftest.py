@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -32,6 +33,11 @@ def pytest_collection_finish() -> None:
     """Tests and modules stay until the end: no collection of garbage looks at them again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """What tests forked processes from ends with them."""
+    forked.end()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """What a user sees stays byte for byte: transcripts of whole ways through the command line.
 
-Each scenario is a list of command lines that run as real processes in an empty folder with a copy
+Each scenario is a list of command lines that run as processes of their own in an empty folder with a copy
 of examples/. Its transcript (exit code, stdout, stderr, files) is compared with expected/NAME.txt.
 After a change that is meant: ``RCCLTUNE_GOLDEN=write pytest tests/golden``, and read the diff.
 """
@@ -12,11 +12,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from forked import rccltune
 
 from rccltune import plugin
 from rccltune.model import MachineError
@@ -119,10 +119,7 @@ def _run(words: str, root: Path) -> str:
         "NO_COLOR": "1",
         "LC_ALL": "C.UTF-8",
     }
-    command = [sys.executable, "-m", "rccltune", *words.split()]
-    done = subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, timeout=110, check=False
-    )
+    done = rccltune(words.split(), root, environment)
     lines = [f"$ rccltune {words}", f"exit code {done.returncode}"]
     for name, text in (("stdout", done.stdout), ("stderr", done.stderr)):
         lines += [f"--- {name}", _shown(_tidy(text, root))]

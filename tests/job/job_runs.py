@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
+
 # One rank. Its steps sleep as long as the setting says that the plugin answers at 1 MiB.
 ASKING = """
 import os, sys, time
@@ -62,12 +64,5 @@ def rccltune(folder: Path, *words: str, **variables: str) -> subprocess.Complete
     environment = {
         n: v for n, v in os.environ.items() if not n.startswith(("NCCL_", "RCCL", "RCCLTUNE_"))
     }
-    return subprocess.run(
-        [sys.executable, "-m", "rccltune", *words],
-        cwd=folder,
-        env=environment | {"MPLCONFIGDIR": str(folder / ".mpl")} | variables,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    environment |= {"MPLCONFIGDIR": str(folder / ".mpl")} | variables
+    return forked.rccltune(words, folder, environment)
