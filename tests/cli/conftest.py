@@ -35,6 +35,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tune makes no files of figures, which take longer than all that it measures here.
+
+    For whoever asks what it proves or says; the page has its own figures all the same.
+    """
+    monkeypatch.setattr("rccltune.tune.plot_session", lambda *_, **__: None)
+
+
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal in which no cell of a table goes on below."""

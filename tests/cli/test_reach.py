@@ -61,6 +61,7 @@ def sourced(path: Path) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name.startswith(("NCCL", "RCCL"))}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_tune_up_to_64_kib_leaves_a_mebibyte_to_the_library(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -174,6 +175,7 @@ def node(**changes: list[dict[str, Any]]) -> str:
     return str(written(raw, Path("node.yaml")))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_after_a_refused_tune_there_is_nothing_to_deploy(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

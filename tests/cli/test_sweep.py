@@ -191,6 +191,7 @@ def test_another_machine_than_the_simulated_one_is_refused(
     assert {p: p.stat().st_mtime_ns for p in here.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tune_goes_on_with_the_node_too(
     here: Path, node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_plan_says_what_proving_adds_and_makes_nothing(
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_only_a_plan_foretells_how_long_the_whole_takes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -105,6 +106,7 @@ def test_only_a_plan_foretells_how_long_the_whole_takes(
     assert re.findall(r"\d+", line) == [str(n)]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rules_reach_into_the_octave_in_which_a_path_begins() -> None:
     """As far as a size at which a tuner was asked: of the path's edges, 20 and 200 KiB, none."""
     raw = raw_node()
@@ -138,6 +140,7 @@ def test_the_same_command_again_measures_nothing_and_says_the_same(
     assert capsys.readouterr().out == first
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_where_nothing_is_to_be_won_no_rule_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     """Up to 128 KiB the library runs ring/ll, and the tree is made three times as slow."""
     raw = raw_node()
@@ -191,6 +194,7 @@ def with_channels(*effects: dict[str, Any], raw: dict[str, Any] | None = None) -
 CHANNELS = ("--variant", "channels-32", "--setting", "tree/ll", "--setting", "ring/simple")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_environment_that_wins_more_has_files_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -228,6 +232,7 @@ def test_an_environment_that_wins_more_has_files_of_its_own(
     assert f"Put channels-32/{own.name} where" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("factor", "wins"), [(0.94, True), (0.995, False)])
 def test_an_environment_that_wins_without_any_rule_is_verified_alone(
     capsys: pytest.CaptureFixture[str],
@@ -301,6 +306,7 @@ def finished(text: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_workload_says_the_sizes_and_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
     """record → tune: its sizes are swept, its rules proven, and the saving is a closed form."""
     calls = {16384: 40, 65536: 10}

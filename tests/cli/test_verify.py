@@ -33,11 +33,13 @@ def node(**changes: object) -> Path:
     return written(raw, Path("node.yaml"))
 
 
-def swept(path: Path | str | None = None, *more: str) -> None:
+def swept(
+    path: Path | str | None = None, *more: str, smallest: str = "1K", largest: str = "1M"
+) -> None:
     """A session with two settings; verify needs its sizes and ranks."""
     path = node() if path is None else path
     words = ["--mode", "cpx-nps4", "--simulate", str(path), "--launcher", "none", "--exhaustive"]
-    words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16M"]
+    words += ["--collective", "all_reduce", "--min-bytes", smallest, "--max-bytes", largest]
     words += ["--setting", "tree/ll", "--setting", "ring/simple", "--iters", "4", "--warmup", "1"]
     assert sweep_once([*words, *more, "-q"], SESSION) == 0
 
@@ -73,7 +75,7 @@ def test_what_a_sweep_emits_stands_and_carries_its_evidence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """AMD's table: tree/ll is 1.2 to 2 times as fast as the library's own choice up to 512 KiB."""
-    swept("mi300x")
+    swept("mi300x", smallest="16K")
     assert run(["emit-config", "-q"]) == 0
     [path] = SESSION.glob("rccl_tuner_*.csv")
     before = [(r.min_nbytes, r.max_nbytes, r.setting) for r in rules(str(path))]
@@ -98,11 +100,11 @@ def test_what_a_sweep_emits_stands_and_carries_its_evidence(
 def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
     """tree/ll wins to 2 MiB and loses 19 % against RCCL's own ring/ll at 4 MiB."""
     # On eight ranks the library would not choose ring/ll there.
-    swept("mi300x")
-    rules_file((0, 16 * MIB, "tree,ll"), ranks=64)
+    swept("mi300x", smallest="64K", largest="4M")
+    rules_file((0, 4 * MIB, "tree,ll"), ranks=64)
     assert verify() == 0
     [left] = rules()
-    assert left.min_nbytes == KIB
+    assert left.min_nbytes == 64 * KIB
     # The site runs ring/ll there, which is 390 us at 1 MiB and 701 at 4 (tree/ll: 286 and 831).
     assert 512 * KIB <= left.max_nbytes < 3 * MIB
     assert "#@ hole" in Path("out.csv").read_text(encoding="utf-8")
@@ -111,8 +113,8 @@ def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
 
 def test_what_a_lost_rule_did_is_no_word_on_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     """tree/ll takes twice as long as ring/simple at 4 MiB: the rule goes, and so does its 0.5x."""
-    swept()
-    rules_file((KIB, 256 * KIB, "tree,ll"), (4 * MIB, 16 * MIB, "tree,ll"))
+    swept(smallest="64K", largest="16M")
+    rules_file((64 * KIB, 256 * KIB, "tree,ll"), (4 * MIB, 16 * MIB, "tree,ll"))
     capsys.readouterr()
     assert verify() == 0
     said = capsys.readouterr().out
@@ -128,7 +130,7 @@ def test_a_vendors_rows_behind_ours_are_not_held_against_the_site_and_stay(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """They are what the site has anyway: not winning drops none, and they count as no rule."""
-    swept()
+    swept(largest="16M")
     rules_file((0, 64 * KIB, "ring,simple"), (64 * KIB + 1, 256 * KIB, "tree,ll"))
     path = Path("mine.csv")
     vendors = "#@ base sha256=ab\nallreduce,65536,524288,tree,ll,8,1,8,-1,-1\n"
@@ -144,7 +146,7 @@ def test_vendors_rows_that_are_slower_than_the_site_are_not_the_sites(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A base of another release: exit code 9, and nothing is written."""
-    swept()
+    swept(largest="16M")
     rules_file((64 * KIB, 256 * KIB, "tree,ll"))
     path = Path("mine.csv")
     vendors = "#@ base sha256=ab\nallreduce,0,16384,ring,simple,-1,1,8,-1,-1\n"
@@ -172,7 +174,7 @@ def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
 @pytest.mark.long
 def test_a_fallback_in_a_lost_region_goes_as_well() -> None:
     """Without the first rule it would be what answers, and nobody verified that."""
-    swept()
+    swept(largest="16M")
     rules_file((2 * MIB, 16 * MIB, "tree,ll"), (MIB, 16 * MIB, "tree,ll"))
     assert verify() == 0
     assert all(rule.max_nbytes < 4 * MIB for rule in rules())
@@ -194,7 +196,7 @@ def test_a_setting_that_is_slow_between_powers_of_two_is_found() -> None:
             {"setting": "tree/ll", "between": {"low": 1.35, "high": 1.75, "factor": 2.4}},
         ]
     )
-    swept(path)
+    swept(path, largest="16M")
     assert run(["emit-config", "-q"]) == 0
     [own] = SESSION.glob("rccl_tuner_*.csv")
     assert rules(str(own))
@@ -246,7 +248,7 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
 @pytest.mark.long
 def test_each_rule_file_has_a_verdict_of_its_own() -> None:
     """Another file's, verified later, leaves that of the session's own as it was."""
-    swept()
+    swept(largest="16M")
     assert run(["emit-config", "-q"]) == 0
     assert run(["verify", "-q"]) == 0
     own = (SESSION / "verdict.json").read_bytes()
@@ -292,7 +294,7 @@ def test_a_rule_under_a_path_is_the_finding(capsys: pytest.CaptureFixture[str]) 
         "source": "a test",
         "points": [[8, 50.0], [64 * KIB, 60.0]],
     }
-    swept(node(bypasses=[bypass], curves=[curve]))
+    swept(node(bypasses=[bypass], curves=[curve]), largest="16M")
     rules_file((0, 32 * KIB, "tree,ll"), (128 * KIB, 512 * KIB, "tree,ll"))
     capsys.readouterr()
     assert verify() == 0
@@ -357,7 +359,9 @@ def test_what_the_environment_does_by_itself_is_told(
     """A variable that makes all from 2 MiB on a quarter faster: one figure, with its interval."""
     many = {"name": "many", "when": {"env": {"NCCL_MIN_NCHANNELS": "32"}}}
     gain = {"variant": "many", "factor": 0.8, "bytes": [2 * MIB, 1 << 40]}
-    swept(node(variants=[many], effects=[gain], noise={"sigma": 0.003}))
+    swept(
+        node(variants=[many], effects=[gain], noise={"sigma": 0.003}), smallest="128K", largest="8M"
+    )
     rules_file((0, MIB, "tree,ll"), needs={"NCCL_MIN_NCHANNELS": "32"})
     assert verify() == 0
     said = capsys.readouterr().out
@@ -470,7 +474,7 @@ def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
     forced = {"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}
     harm = {"variant": "forced", "factor": 1.08, "bytes": [6 * MIB, 1 << 40]}
     path = node(variants=[forced], effects=[harm], noise={"sigma": 0.005})
-    swept(path, "--setting", "tree/ll128")
+    swept(path, "--setting", "tree/ll128", largest="16M")
     needs = {"RCCL_LL128_FORCE_ENABLE": "1"}
     rules_file(
         (0, 256 * KIB, "tree,ll"),
@@ -536,7 +540,7 @@ def test_a_rule_that_loses_under_another_condition_is_cut_there(
 def test_a_rule_need_not_win_under_another_condition() -> None:
     """As fast as the library there and no faster: it stands on what it gains otherwise."""
     slow = {"setting": "tree/ll", "dtype": "bfloat16", "points": AS_THE_LIBRARY}
-    swept(node(effects=[slow]))
+    swept(node(effects=[slow]), largest="16M")
     rules_file((16 * KIB, 256 * KIB, "tree,ll"))
 
     assert verify("--dtype", "bfloat16") == 0
@@ -546,7 +550,7 @@ def test_a_rule_need_not_win_under_another_condition() -> None:
 @pytest.mark.long
 def test_what_runs_beside_is_gone_afterwards_and_kept_short() -> None:
     """In a folder of its own, with the rules in the tuned arm as a job would have them."""
-    swept(node(variants=[CROWD]))
+    swept(node(variants=[CROWD]), largest="16M")
     rules_file((0, 64 * KIB, "tree,ll"))
     assert verify("--beside", "all_gather") == 0
     companions = list(SESSION.glob("verification/launches/*/beside"))
