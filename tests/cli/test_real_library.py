@@ -92,7 +92,8 @@ def test_a_library_that_does_not_load_is_said_before_anything_is_measured(
 
 def test_registered_buffers_and_alltoall_are_swept(fetched: Path, here: Path) -> None:
     """The variant for registered buffers runs over the real library; alltoall as the library alone runs it."""
-    asked = (*REAL, "--min-bytes", "1K", "--max-bytes", "64K", "--factor", "8", "--repeats", "1")
+    asked = (*REAL, "--np", "2", "--min-bytes", "1K", "--max-bytes", "64K", "--factor", "8")
+    asked = (*asked, "--repeats", "1")
     variant = ("--collective", "all_reduce", "--variant", "registered", "--setting", "tree/ll")
     assert run(["sweep", *asked, *variant, "-o", "s"]) == 0
     samples = [s for s in load_samples(open_session(here / "s"), Reporter()) if s.doubt is None]
@@ -199,7 +200,18 @@ def test_how_tree_with_simple_can_be_measured_is_said(
 
 def test_graphs_are_swept(fetched: Path, here: Path) -> None:
     """What the library ran in captured graphs, by the samples; results are not checked there either."""
-    graphs = ("--graph", "2", "--setting", "tree/ll", "--setting", "ring/simple")
+    graphs = (
+        "--np",
+        "2",
+        "--repeats",
+        "1",
+        "--graph",
+        "2",
+        "--setting",
+        "tree/ll",
+        "--setting",
+        "ring/simple",
+    )
     assert run(["sweep", *SMALL, *graphs, "-o", "s"]) == 0
     samples = load_samples(open_session(here / "s"), Reporter())
     good = [one for one in samples if one.doubt is None and one.key.setting.role is Role.FORCED]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builds import plugin_built
 
 HERE = Path(__file__).parent
 
@@ -19,19 +19,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="session")
 def probe(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that prints what the plugin's detector says (as in tests/plugin)."""
-    ready = os.environ.get("RCCLTUNE_TEST_BUILD")
-    if ready is not None:
-        return Path(ready) / "tests" / "rccltune-probe"
-    if shutil.which("cmake") is None:
-        pytest.skip("cmake is not here, and RCCLTUNE_TEST_BUILD names no build")
-    build = tmp_path_factory.mktemp("probe-build")
-    native = repository / "native_plugin"
-    for command in (
-        ["cmake", "-S", str(native), "-B", str(build), "-DRCCLTUNE_TESTS=ON"],
-        ["cmake", "--build", str(build), "-j2", "--target", "rccltune-probe"],
-    ):
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return build / "tests" / "rccltune-probe"
+    return plugin_built(tmp_path_factory, repository) / "tests" / "rccltune-probe"
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from builds import plugin_built
 
 from rccltune.rules import Host
 
@@ -32,19 +31,7 @@ small = _simulation.small
 @pytest.fixture(scope="session")
 def plugin_build(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build tree with the plugin and its probe; RCCLTUNE_TEST_BUILD names a ready one."""
-    ready = os.environ.get("RCCLTUNE_TEST_BUILD")
-    if ready is not None:
-        return Path(ready)
-    if shutil.which("cmake") is None:
-        pytest.skip("cmake is not here, and RCCLTUNE_TEST_BUILD names no build")
-    build = tmp_path_factory.mktemp("plugin-build")
-    configure = ["cmake", "-S", str(repository / "native_plugin"), "-B", str(build)]
-    for command in (
-        [*configure, "-DRCCLTUNE_TESTS=ON"],
-        ["cmake", "--build", str(build), "-j2", "--target", "rccltune_plugin", "rccltune-probe"],
-    ):
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return build
+    return plugin_built(tmp_path_factory, repository)
 
 
 @pytest.fixture(scope="session")

@@ -6,26 +6,15 @@ RCCLTUNE_TEST_PLUGIN the real plugin's .so for the tests that can use it.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from builds import built
 from simulation import Sim, Small
 
 ROOT = Path(__file__).parents[2]
-
-
-def _build(folder: Path) -> None:
-    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if cmake is None:
-        pytest.skip("no cmake")
-    source = str(ROOT / "native_plugin/sim")
-    subprocess.run([cmake, "-S", source, "-B", str(folder)], check=True, capture_output=True)
-    subprocess.run([cmake, "--build", str(folder), "-j2"], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session")
@@ -33,14 +22,8 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Sim:
     """The built simulation."""
     given = os.environ.get("RCCLTUNE_TEST_SIM")
     scratch = tmp_path_factory.mktemp("nodes")
-    # Beside the workers' folders where pytest-xdist makes several: they share one build.
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
-    folder = Path(given) if given else shared / "sim-build"
-    with (shared / "sim-build.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "bin/hypercube_perf").exists():
-            _build(folder)
+    source = ROOT / "native_plugin/sim"
+    folder = Path(given) if given else built(tmp_path_factory, "sim-build", source, [])
     mpirun = Path(sys.executable).parent / "mpirun"
     return Sim(folder=folder, scratch=scratch, mpirun=mpirun if mpirun.exists() else None)
 

@@ -139,6 +139,7 @@ def evidence(
     slow_launches: float = 0.0,
     untouched: Gain | None = None,
     n_untouched: int = 4,
+    sizes: Sequence[int] = SIZES,
 ) -> verify.Evidence:
     """Launches of a look, each of a quarter of the sizes.
 
@@ -151,15 +152,16 @@ def evidence(
         untouched: log(time of the untouched site / time of silence), where launches of it stand
             beside the first ones.
         n_untouched: how many do; eight where rules need variables.
+        sizes: of all launches together.
     """
     rng = random.Random(seed)
     noise = noise or Noise()
     made = verify.Evidence(is_own=True)
     for number in range(n_launches):
-        sizes = SIZES[number % 4 :: 4]
+        quarter = sizes[number % 4 :: 4]
         factor = 2.0 if rng.random() < slow_launches else 1.0
         found = samples(
-            gain, sizes, rng, noise, slow=lambda _, arm, f=factor: f if arm == RULES else 1.0
+            gain, quarter, rng, noise, slow=lambda _, arm, f=factor: f if arm == RULES else 1.0
         )
         cells = verify.cells_of(launch(), found)
         beside = {}
