@@ -17,6 +17,14 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # Machines that run these tests are slow and noisy; a deadline would test them and not us.
 settings.register_profile("rccltune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rccltune")
+# Of the quick run; with the long tests all hundred are tried.
+settings.register_profile("quick", settings.get_profile("rccltune"), max_examples=50)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where long tests are left out, half the examples are too, unless a test says how many."""
+    if config.getoption("markexpr") == "not long":
+        settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session", autouse=True)
