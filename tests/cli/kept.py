@@ -25,9 +25,18 @@ def sweep_once(words: Sequence[str], session: Path) -> int:
         return run(["sweep", *words, "-o", str(session)])
     if said not in _made:
         kept = folder / str(len(_made))
-        code = run(["sweep", *words, "-o", str(kept)])
+        # A session goes on with the file that it was made with, and a test may write over its own.
+        code = run(["sweep", *(_of_its_own(word, kept) for word in words), "-o", str(kept)])
         if code:
             return code
         _made[said] = kept
     shutil.copytree(_made[said], session)
     return 0
+
+
+def _of_its_own(word: str, kept: Path) -> str:
+    if not Path(word).is_file():
+        return word
+    place = kept.with_name(f"{kept.name}-files")
+    place.mkdir(exist_ok=True)
+    return shutil.copy(word, place)
