@@ -10,6 +10,7 @@
 #ifndef RCCLTUNE_LOCK_H
 #define RCCLTUNE_LOCK_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -20,19 +21,22 @@ typedef _Atomic pid_t lock_holder; /* 0: nobody */
 static inline bool lock_within(lock_holder *holder, long turns)
 {
     pid_t me = getpid();
-    for (pid_t found = 0; turns > 0; turns--) {
-        if (atomic_compare_exchange_strong_explicit(holder, &found, me, memory_order_acquire,
-                                                    memory_order_relaxed)) {
+    for (; turns > 0; turns--) {
+        /* Who waits only reads, so that who unlocks is not held up; what another process holds is
+         * taken over. */
+        pid_t found = atomic_load_explicit(holder, memory_order_relaxed);
+        if (found != me && atomic_compare_exchange_strong_explicit(
+                               holder, &found, me, memory_order_acquire, memory_order_relaxed)) {
             return true;
         }
-        found = found == me ? 0 : found; /* another process's: it is taken over in the next turn */
     }
     return false;
 }
 
 static inline void lock(lock_holder *holder)
 {
-    while (!lock_within(holder, 1L << 20)) {
+    while (!lock_within(holder, 1L << 10)) {
+        (void)sched_yield(); /* the holder may wait for this core */
     }
 }
 
