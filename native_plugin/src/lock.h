@@ -17,6 +17,9 @@
 
 typedef _Atomic pid_t lock_holder; /* 0: nobody */
 
+/* Turns, of 1 ns each or less, that the end of a process waits for a lock: some milliseconds. */
+enum { PATIENCE = 1 << 23, TURNS_IN_A_ROW = 1 << 10 };
+
 /* Takes a lock within so many turns; false where another thread kept it. */
 static inline bool lock_within(lock_holder *holder, long turns)
 {
@@ -29,14 +32,16 @@ static inline bool lock_within(lock_holder *holder, long turns)
                                holder, &found, me, memory_order_acquire, memory_order_relaxed)) {
             return true;
         }
+        if (turns % TURNS_IN_A_ROW == 0) {
+            (void)sched_yield(); /* the holder may wait for this core */
+        }
     }
     return false;
 }
 
 static inline void lock(lock_holder *holder)
 {
-    while (!lock_within(holder, 1L << 10)) {
-        (void)sched_yield(); /* the holder may wait for this core */
+    while (!lock_within(holder, PATIENCE)) {
     }
 }
 

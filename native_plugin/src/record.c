@@ -15,7 +15,6 @@ enum {
     HOST_SIZE = 256,
     FIRST_PAUSE = 1, /* seconds between two snapshots: as long as counting lasts, from this … */
     LONGEST_PAUSE = 30, /* … to this */
-    PATIENCE = 1 << 20, /* turns that the end of a process waits for a snapshot */
 };
 
 struct record {

@@ -9,9 +9,6 @@
 
 enum { COMM_ID_SIZE = 32, SETTING_SIZE = 64 };
 
-/* Turns of waiting for a lock when the process ends. */
-enum { PATIENCE = 1 << 20 };
-
 struct watch {
     lock_holder busy;
     pid_t pid;          /* that made it */

@@ -1,4 +1,4 @@
-"""rccltune job, started as users start it, on jobs that ask the real plugin."""
+"""rccltune job, as a process of its own, on jobs that ask the real plugin."""
 
 from __future__ import annotations
 

@@ -169,6 +169,19 @@ def call_us(_collective: Collective, nbytes: int, _setting: Setting | None = Non
     return 50 + nbytes / 1000
 
 
+def contending(*wanted: tuple[int, str]) -> tuple[Want, ...]:
+    """One setting of all_reduce at each size."""
+    return tuple(
+        Want(
+            collective=Collective.ALL_REDUCE,
+            nbytes=nbytes,
+            settings=(Setting.parse(name),),
+            motive=Motive.CONTEND,
+        )
+        for nbytes, name in wanted
+    )
+
+
 def pass_s(launch: Launch) -> float:
     """Its calls, those for warming up and a checked one, out of place and in place."""
     calls = 2 * (option(launch.argv, "-n") + option(launch.argv, "-w") + 1)
@@ -181,15 +194,7 @@ def pass_s(launch: Launch) -> float:
 )
 def test_long_calls_are_made_a_quarter_as_often(least: int, calls: tuple[int, int]) -> None:
     """From 100 us at the smallest size of a launch: here that is 50,000 B."""
-    wants = tuple(
-        Want(
-            collective=Collective.ALL_REDUCE,
-            nbytes=nbytes,
-            settings=(Setting.parse("ring/ll"),),
-            motive=Motive.CONTEND,
-        )
-        for nbytes in (least, 2 * least)
-    )
+    wants = contending((least, "ring/ll"), (2 * least, "ring/ll"))
     for pace, made in ((plan.Pace(call_us=call_us), calls), (None, (20, 5))):
         launches = planned(Round(number=2, wants=wants), pace=pace)
         walks = [launch for launch in launches if not is_baseline(launch)]
@@ -238,17 +243,9 @@ def test_what_promises_most_in_its_time_comes_first() -> None:
 @pytest.mark.parametrize(("launch_s", "n_walks"), [(0.001, 2), (100.0, 1)])
 def test_a_dear_launch_brings_sizes_together(launch_s: float, n_walks: int) -> None:
     """4 KiB and 64 MiB of two settings: apart where a start is cheap."""
-    wants = [
-        Want(
-            collective=Collective.ALL_REDUCE,
-            nbytes=nbytes,
-            settings=(Setting.parse(name),),
-            motive=Motive.CONTEND,
-        )
-        for nbytes, name in ((1 << 12, "tree/ll"), (1 << 26, "ring/simple"))
-    ]
+    wants = contending((1 << 12, "tree/ll"), (1 << 26, "ring/simple"))
     pace = plan.Pace(launch_s=launch_s, call_us=call_us)
-    made = planned(Round(number=2, wants=tuple(wants)), pace=pace)
+    made = planned(Round(number=2, wants=wants), pace=pace)
     assert sum(not is_baseline(launch) for launch in made) == n_walks
 
 
@@ -257,22 +254,14 @@ def test_a_setting_that_is_slow_at_large_sizes_is_not_taken_along_to_them(
     slowness: float, n_walks: int
 ) -> None:
     """On two H100 ring/ll took 8 of a sweep's 23 s at 32 to 256 MiB, where nobody wanted it."""
-    wants = [
-        Want(
-            collective=Collective.ALL_REDUCE,
-            nbytes=nbytes,
-            settings=(Setting.parse(name),),
-            motive=Motive.CONTEND,
-        )
-        for nbytes, name in ((1 << 12, "ring/ll"), (1 << 25, "ring/simple"))
-    ]
+    wants = contending((1 << 12, "ring/ll"), (1 << 25, "ring/simple"))
 
     def own_us(collective: Collective, nbytes: int, setting: Setting | None) -> float:
         is_slow = setting == Setting.parse("ring/ll")
         return call_us(collective, nbytes) * (slowness if is_slow else 1)
 
     pace = plan.Pace(launch_s=20.0, call_us=own_us)
-    made = planned(Round(number=2, wants=tuple(wants)), pace=pace)
+    made = planned(Round(number=2, wants=wants), pace=pace)
     assert sum(not is_baseline(launch) for launch in made) == n_walks
 
 
