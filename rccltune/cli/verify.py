@@ -16,6 +16,7 @@ from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import (
     DTYPE_BYTES,
+    LAUNCHES_DIFFER,
     Collective,
     Judgement,
     Laid,
@@ -287,10 +288,10 @@ def _control(done: Verified) -> list[str]:
     own = [w.verdict for w in done.weighed if w.gains and w.verdict.control is not None]
     if not own:
         return []
-    small = [one.control or 0.0 for one in own if one.nbytes < _SMALL]
-    large = [one.control or 0.0 for one in own if one.nbytes >= _SMALL]
+    small = [one.control or 0.0 for one in own if one.nbytes < LAUNCHES_DIFFER]
+    large = [one.control or 0.0 for one in own if one.nbytes >= LAUNCHES_DIFFER]
     parts = [
-        f"±{100 * median(found):.1f} % {where} {format_size(_SMALL)}"
+        f"±{100 * median(found):.1f} % {where} {format_size(LAUNCHES_DIFFER)}"
         for found, where in ((small, "below"), (large, "from"))
         if found
     ]
@@ -298,7 +299,6 @@ def _control(done: Verified) -> list[str]:
 
 
 # Below it launches differ much more than above, on every machine that was seen.
-_SMALL = 512 << 10
 
 
 def text_of(done: Verified) -> Laid:

@@ -17,11 +17,13 @@ from typing import Any, Final
 
 from rccltune import logs, model
 from rccltune.fit import points
+from rccltune.fit.gathered import Gathered, gather, rows
 from rccltune.fit.models import fit_all
-from rccltune.fit.points import Gathered, find_stalls, gather, rows
+from rccltune.fit.points import find_stalls
 from rccltune.fit.sameness import Compared, Side, compare, noise_of
 from rccltune.model import (
     BASELINE,
+    LAUNCHES_DIFFER,
     SILENT,
     Caution,
     Curve,
@@ -149,7 +151,8 @@ def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[C
         curves: of a session.
         tunerless: the baseline has no tuner, neither a plugin nor a table. The idle plugin is the
             site itself then: its passes, which lie between those of the settings, count at all
-            sizes that only it has, and where the site's own launches were slower.
+            sizes that only it has, and where the site's own launches were slower. They stand for
+            the site below LAUNCHES_DIFFER, where its own launches say more of launches than of it.
     """
     all_pairs = _pairs(curves)
     curves = (*curves, *_standing_in(curves, all_pairs, tunerless=tunerless))
@@ -230,7 +233,7 @@ def _merged(pair: _Pair, *, tunerless: bool) -> tuple[CurvePoint, ...]:
     points = {p.nbytes: p for p in pair.baseline.points}
     for nbytes, extra in _extra(pair, tunerless=tunerless).items():
         own = points.get(nbytes)
-        if own is None:
+        if own is None or (tunerless and nbytes < LAUNCHES_DIFFER):
             points[nbytes] = extra
         elif _agrees(nbytes, sizes, differs):
             points[nbytes] = _pooled(own, extra)

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median, median_low
 
+from rccltune.fit.gathered import Disqualified, Gathered, Row, anchored, gather, rows
 from rccltune.fit.models import fit_all
 from rccltune.model import (
     Caution,
-    Collective,
     Curve,
     CurveKey,
     CurvePoint,
@@ -29,122 +29,9 @@ from rccltune.model import (
     Notice,
     Role,
     Sample,
-    Setting,
-    Variant,
     format_size,
+    own_name,
 )
-
-Disqualified = tuple[Collective, Setting, Variant]
-# By size: launches, and the time that each of them had.
-Table = dict[int, tuple[list[str], list[float]]]
-
-
-@dataclass(slots=True)
-class Gathered:
-    """What the samples say before anything is fitted.
-
-    Attributes:
-        tables: times in µs by curve and size, each beside its launch, one for each cycle.
-        firsts: the same of first passes, which pay for connections and count for nothing else.
-        doubted: samples never used, by reason.
-        wrong: samples with wrong results, by what they disqualify.
-    """
-
-    tables: dict[CurveKey, Table] = field(default_factory=dict)
-    firsts: dict[CurveKey, Table] = field(default_factory=dict)
-    doubted: Counter[Doubt] = field(default_factory=Counter)
-    wrong: Counter[Disqualified] = field(default_factory=Counter)
-
-
-def gather(samples: Sequence[Sample]) -> Gathered:
-    """Group good samples; count the others.
-
-    Keys are frozen records whose hash goes through five nested ones, so each object is hashed
-    once and found by identity afterwards (200,000 samples: 0.2 s instead of 2 s).
-    """
-    result = Gathered()
-    settled: dict[int, Table] = {}
-    firsts: dict[int, Table] = {}
-    for sample in samples:
-        if sample.doubt is not None or sample.time_us is None:
-            _count_doubt(result, sample)
-            if sample.doubt is Doubt.CONNECTING:
-                _add(result.firsts, firsts, sample)
-            continue
-        _add(result.tables, settled, sample)
-    return result
-
-
-def _add(tables: dict[CurveKey, Table], by_identity: dict[int, Table], sample: Sample) -> None:
-    if sample.time_us is None:
-        return
-    table = by_identity.get(id(sample.key))
-    if table is None:
-        table = tables.setdefault(sample.key, {})
-        by_identity[id(sample.key)] = table
-    launches, times = table.get(sample.nbytes) or table.setdefault(sample.nbytes, ([], []))
-    launches.append(sample.launch)
-    times.append(sample.time_us)
-
-
-def _count_doubt(result: Gathered, sample: Sample) -> None:
-    result.doubted[sample.doubt or Doubt.NO_TIME] += 1
-    if sample.doubt is Doubt.WRONG:
-        key = sample.key
-        result.wrong[key.collective, key.setting, key.variant] += 1
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One curve at one size, launches still apart.
-
-    Attributes:
-        centres: median in µs over the cycles of each launch, by launch id.
-        cycles: all times in µs, for the spread inside a single launch.
-        firsts: quickest first pass of each launch in µs, where there was one.
-    """
-
-    nbytes: int
-    centres: dict[str, float]
-    cycles: tuple[float, ...]
-    firsts: dict[str, float] = field(default_factory=dict)
-
-
-def rows(table: Table, firsts: Table | None = None) -> list[Row]:
-    """Rows by rising size, launches in the order of their ids."""
-    made = [_row(nbytes, _by_launch(*table[nbytes])) for nbytes in sorted(table)]
-    if not firsts:
-        return made
-    return [
-        replace(
-            row,
-            firsts={name: min(times) for name, times in _by_launch(*firsts[row.nbytes]).items()},
-        )
-        if row.nbytes in firsts
-        else row
-        for row in made
-    ]
-
-
-def _by_launch(launches: Sequence[str], times: Sequence[float]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for launch, time in zip(launches, times, strict=True):
-        found.setdefault(launch, []).append(time)
-    return found
-
-
-def _row(nbytes: int, launches: dict[str, list[float]]) -> Row:
-    ordered = sorted(launches.items())
-    return Row(
-        nbytes=nbytes,
-        centres={launch: _middle(times) for launch, times in ordered},
-        cycles=tuple(time for _, times in ordered for time in times),
-    )
-
-
-def _middle(times: list[float]) -> float:
-    return times[0] if len(times) == 1 else median(times)
-
 
 # Launches of one setting differ by 1-4 %, with stalls of 60 % and more.
 ABOVE_OTHER_LAUNCHES = 1.5
@@ -239,7 +126,8 @@ def stall_notices(stalls: Mapping[CurveKey, Sequence[Stall]]) -> list[Notice]:
         for stall in several:
             idle = key.setting.role is Role.SILENT
             setting = "with the plugin idle" if idle else str(key.setting)
-            name = (key.collective.value, setting, stall.launch, stall.alone)
+            launch = own_name(stall.launch)
+            name = (key.collective.value, setting, launch, stall.alone)
             found.setdefault(name, []).append(stall)
     return [_stall_notice(*name, several) for name, several in found.items()]
 
@@ -318,7 +206,7 @@ def curves(samples: Sequence[Sample]) -> Fitted:
     without those that stalled there. A setting with wrong results at any size keeps its curve
     for people to look at, marked with ``n_wrong`` so that nothing chooses it.
     """
-    gathered = gather(samples)
+    gathered = anchored(gather(samples))
     stalls: dict[CurveKey, list[Stall]] = {}
     points: dict[CurveKey, tuple[CurvePoint, ...]] = {}
     for key, table in gathered.tables.items():

@@ -97,6 +97,7 @@ def step(
     *,
     start_s: float | None,
     most_channels: int | None = None,
+    tunerless: bool = False,
     environment: Variant | None = None,
 ) -> Search:
     """The search with its next round; a round without wants ends it.
@@ -110,9 +111,10 @@ def step(
         ended: those launches, whichever way they ended.
         start_s: what a launch takes beside its collectives, None where it is to be measured.
         most_channels: of the library's communicators, None where they are not known.
+        tunerless: of :func:`fit.strengthened`.
         environment: to be tried beside the site's own.
     """
-    known = known_of(before.sweep, samples, most_channels)
+    known = known_of(before.sweep, samples, most_channels, tunerless=tunerless)
     pace = _pace(before.sweep, known, ended, start_s)
     known = tuple(
         replace(one, cheap_nbytes=_cheap_nbytes(before.sweep, one, pace)) for one in known
@@ -128,6 +130,9 @@ def step(
         second,
         pace,
         asked_from={one.collective: _asked_from(one) for one in known},
+        anchors={
+            one.collective: anchor for one in known if (anchor := _anchor(one, before.ground))
+        },
     )
     if environment is not None:
         left = {one.collective: _left(one, second) for one in known}
@@ -152,8 +157,21 @@ def _asked_from(known: search.Known) -> int:
     return min(curve.min_nbytes for curve in known.curves if curve.key.setting.role is Role.FORCED)
 
 
+def _anchor(known: search.Known, ground: plan.Ground) -> Setting | None:
+    """Of the settings that ran at most sizes, so that none that fails is asked again."""
+    forced = [curve for curve in known.curves if curve.key.setting.role is Role.FORCED]
+    most = max(len(curve.points) for curve in forced)
+    return plan.anchor_of(
+        (curve.key.setting for curve in forced if len(curve.points) == most), ground
+    )
+
+
 def known_of(
-    sweep: Sweep, samples: Sequence[Sample], most_channels: int | None = None
+    sweep: Sweep,
+    samples: Sequence[Sample],
+    most_channels: int | None = None,
+    *,
+    tunerless: bool = False,
 ) -> tuple[search.Known, ...]:
     """What the samples say of each collective that asks a tuner.
 
@@ -161,11 +179,12 @@ def known_of(
         sweep: what is wanted.
         samples: so far.
         most_channels: of the library's communicators, which no tuner exceeds; None: not known.
+        tunerless: of :func:`fit.strengthened`.
     """
     usual = tuple(n for n in _COUNTS if most_channels is None or n <= most_channels)
     samples = _as_wanted(sweep, [s for s in samples if _is_searched(s.key.variant)])
     # Sizes between those of the untouched site's launches are known from silence.
-    curves = fit.strengthened(fit.curves(samples).curves)
+    curves = fit.strengthened(fit.curves(samples).curves, tunerless=tunerless)
     found = []
     for collective in sweep.collectives:
         own = tuple(

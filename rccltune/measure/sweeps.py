@@ -13,7 +13,14 @@ from rccltune.measure import searching, sweep_file
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ledger import Ledger, lift, open_ledger, write_quarantine
-from rccltune.measure.preparation import Prepared, Read, caught_up, next_round, samples_so_far
+from rccltune.measure.preparation import (
+    Prepared,
+    Read,
+    caught_up,
+    is_tunerless,
+    next_round,
+    samples_so_far,
+)
 from rccltune.measure.runs import run_all
 from rccltune.model import (
     KNOWN_VARIANTS,
@@ -216,7 +223,8 @@ def _expected(prepared: Prepared, known: Read) -> tuple[Expected, ...]:
     if prepared.search is None:
         return ()
     samples = samples_so_far(prepared, known)
-    return search.undecided(searching.known_of(prepared.sweep, samples))
+    tunerless = is_tunerless(prepared)
+    return search.undecided(searching.known_of(prepared.sweep, samples, tunerless=tunerless))
 
 
 def _write_search(prepared: Prepared, expected: Sequence[Expected]) -> None:

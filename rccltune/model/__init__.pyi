@@ -27,6 +27,7 @@ from .chosen import Zone as Zone
 from .chosen import hole_words as hole_words
 from .chosen import is_not_beaten as is_not_beaten
 from .chosen import not_proven as not_proven
+from .curves import LAUNCHES_DIFFER as LAUNCHES_DIFFER
 from .curves import SLOW as SLOW
 from .curves import Crossover as Crossover
 from .curves import Curve as Curve
@@ -83,6 +84,8 @@ from .measured import Status as Status
 from .measured import Sweep as Sweep
 from .measured import folder_of as folder_of
 from .measured import launch_of_pass as launch_of_pass
+from .measured import own_name as own_name
+from .measured import told_in as told_in
 from .reporter import Reporter as Reporter
 from .scaled import Extrapolation as Extrapolation
 from .scaled import Hop as Hop

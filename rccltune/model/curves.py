@@ -299,6 +299,9 @@ def crossing(low: float, high: float, below: float, above: float) -> float | Non
 
 # A repeat this far above the middle one, in logs, hit something that is no everyday noise.
 SLOW: Final = log(1.2)
+# Below this size in bytes launches of one setting differ by tens of percent, whichever setting
+# (two H200 and two H100, NCCL 2.28.9): only what ran in the same launch can be compared.
+LAUNCHES_DIFFER: Final = 512 << 10
 
 
 def limit_of(logs: Iterable[float]) -> float:

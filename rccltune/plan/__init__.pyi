@@ -2,6 +2,7 @@ from .launches import N_BASELINES as N_BASELINES
 from .launches import Ground as Ground
 from .launches import Impossible as Impossible
 from .launches import Plan as Plan
+from .launches import anchor_of as anchor_of
 from .launches import arms as arms
 from .launches import benchmark_options as benchmark_options
 from .launches import estimate_s as estimate_s

@@ -18,6 +18,7 @@ from math import ceil, gcd
 from typing import Final
 
 from rccltune.model import (
+    LAUNCHES_DIFFER,
     Collective,
     Launch,
     Range,
@@ -29,7 +30,16 @@ from rccltune.model import (
     base_variant,
     defaults,
 )
-from rccltune.plan.launches import N_BASELINES, Ground, arms, baselines, pass_s, sizes, variant_of
+from rccltune.plan.launches import (
+    N_BASELINES,
+    Ground,
+    anchor_of,
+    arms,
+    baselines,
+    pass_s,
+    sizes,
+    variant_of,
+)
 from rccltune.plan.walks import Group, grain, walks_of
 
 # What a launch costs beside its calls: ranks start slowly.
@@ -178,8 +188,6 @@ _led = partial(stretches, led=True)
 # A call that takes so long is timed by a quarter of the calls.
 _LONG_US: Final = 100.0
 _FEWER: Final = 4
-# Below, launches of one setting differ by tens of percent (2 x H200).
-_LAUNCHES_DIFFER: Final = 512 << 10
 # A row beside its calls: barriers and the line itself (nccl-tests 2.19 on 2 H100, 1.5 ms a row of
 # 50 calls of 11 µs).
 _ROW_S: Final = 1e-3
@@ -206,6 +214,7 @@ def plan_round(
     pace: Pace | None = None,
     *,
     asked_from: Mapping[Collective, int] | None = None,
+    anchors: Mapping[Collective, Setting] | None = None,
 ) -> tuple[Launch, ...]:
     """Launches of a round, baselines among them, ids still empty.
 
@@ -222,6 +231,7 @@ def plan_round(
         pace: how long launches and calls take.
         asked_from: smallest size in bytes at which a tuner is known to be asked: below it ranks
             may have nothing to send, or the library may take another path.
+        anchors: settings that run in wider environments too; of those that are wanted by default.
     """
     pace = pace or Pace()
     # A check takes longer than the calls of most sizes (20 to 37 ms a row on an H100), and every
@@ -232,7 +242,9 @@ def plan_round(
     walks: list[tuple[float, Launch]] = []
     for collective in sweep.collectives:
         wants = [want for want in made.wants if want.collective is collective]
-        walks += _Walks(sweep, ground, made, pace, asked_from or {}).over(wants)
+        wanted = dict.fromkeys(setting for want in wants for setting in want.settings)
+        anchor = anchor_of(wanted, ground) if anchors is None else anchors.get(collective)
+        walks += _Walks(sweep, ground, made, pace, asked_from or {}, anchor).over(wants)
     # What promises most in its time comes first, since a budget may end between any two.
     launches += [launch for _, launch in sorted(walks, key=lambda pair: -pair[0])]
     return tuple(replace(one, round=made.number) for one in launches)
@@ -258,11 +270,12 @@ class _Walks:
     made: Round
     pace: Pace
     asked_from: Mapping[Collective, int]
+    anchor: Setting | None
 
     def over(self, wants: Sequence[Want]) -> list[tuple[float, Launch]]:
         """Combined launches of one collective, each with the regret that it may save a second."""
         found: list[tuple[float, Launch]] = []
-        for variant, by_size in _by_variant(wants, self.ground):
+        for variant, by_size in _by_variant(wants, self.ground, self.anchor):
             group = (wants[0].collective, variant)
             for stretch in self._stretches(group, by_size, wants):
                 wanted = [want for want in wants if want.nbytes in stretch.range.sizes]
@@ -315,25 +328,31 @@ class _Walks:
     def _of_stretch(self, group: Group, stretch: Stretch, repeats: int) -> list[Launch]:
         here = replace(self._over(group, stretch.range), repeats=repeats)
         n_passes = self.sweep.longest_s / seconds(here, group[0], self.pace)
-        settings = sorted(stretch.settings, key=str)
         silence = self._is_silence_worth(group)
+        shared = self.anchor if base_variant(group[1]) != group[1] else None
+        settings = sorted(stretch.settings - {shared}, key=str)
         # Held against another launch: one alone proves nothing at sizes that no other has.
-        n_launches = 1 if silence or stretch.range.min_nbytes >= _LAUNCHES_DIFFER else 2
+        is_held = silence or shared is not None
+        n_launches = 1 if is_held or stretch.range.min_nbytes >= LAUNCHES_DIFFER else 2
         return walks_of(
             here,
             self.ground,
             group,
             settings,
             n_passes,
+            anchor=shared,
             n_launches=n_launches,
             silence=silence,
         )
 
 
 def _by_variant(
-    wants: Sequence[Want], ground: Ground
+    wants: Sequence[Want], ground: Ground, anchor: Setting | None
 ) -> Iterable[tuple[Variant, dict[int, frozenset[Setting]]]]:
-    """Settings by size for each environment; the idle plugin at all sizes of the plain one."""
+    """Settings by size for each environment; the idle plugin at all sizes of the plain one.
+
+    At the sizes of a wider environment the anchor runs in both.
+    """
     found: dict[Variant, dict[int, set[Setting]]] = {}
     for want in wants:
         for setting in want.settings:
@@ -342,6 +361,9 @@ def _by_variant(
             plain = base_variant(variant) if not variant.patched else None
             if plain is not None:
                 found.setdefault(plain, {}).setdefault(want.nbytes, set())
+                if plain != variant and anchor is not None:
+                    for one in (variant, plain):
+                        found[one][want.nbytes].add(anchor)
     for variant, by_size in found.items():
         yield variant, {nbytes: frozenset(settings) for nbytes, settings in by_size.items()}
 

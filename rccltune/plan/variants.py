@@ -29,7 +29,7 @@ from rccltune.plan.launches import (
     sizes,
     variant_of,
 )
-from rccltune.plan.walks import groups_of, walks_of, why_no_walk
+from rccltune.plan.walks import walks_of, whole_walks, why_no_walk
 
 
 def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
@@ -107,12 +107,7 @@ def _settings_in(variant: Variant, sweep: Sweep, ground: Ground, *, walks: bool)
     concerned = replace(_concerned(sweep, variant), exhaustive=True)
     wanted = [arm for arm in arms(concerned, ground, variant)[0] if not arm[2].patched]
     if walks and not variant.one_process and why_no_walk(sweep, ground) is None:
-        n_passes = sweep.longest_s / pass_s(sweep)
-        return [
-            walk
-            for group, settings in groups_of(wanted)
-            for walk in walks_of(sweep, ground, group, settings, n_passes)
-        ]
+        return whole_walks(sweep, ground, wanted)
     return [
         launch_of(sweep, ground, arm, repeat) for repeat in range(sweep.repeats) for arm in wanted
     ]

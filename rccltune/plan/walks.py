@@ -32,12 +32,14 @@ from rccltune.model import (
     Setting,
     Sweep,
     Variant,
+    base_variant,
 )
 from rccltune.plan.launches import (
     N_BASELINES,
     Arm,
     Ground,
     Plan,
+    anchor_of,
     arms,
     baselines,
     benchmark_options,
@@ -142,11 +144,7 @@ def plan_walks(sweep: Sweep, ground: Ground) -> Plan:
         ground: what there is.
     """
     wanted, impossible = arms(sweep, ground)
-    walks = [
-        walk
-        for group, settings in groups_of(wanted)
-        for walk in walks_of(sweep, ground, group, settings, sweep.longest_s / pass_s(sweep))
-    ]
+    walks = whole_walks(sweep, ground, wanted)
     random.Random(f"{sweep.seed}/walks").shuffle(walks)  # noqa: S311 - an order, no secret
     launches: list[Launch] = []
     n = max(N_BASELINES, sweep.repeats)
@@ -157,12 +155,21 @@ def plan_walks(sweep: Sweep, ground: Ground) -> Plan:
     return Plan(launches=tuple(launches), impossible=impossible)
 
 
-def groups_of(wanted: Iterable[Arm]) -> list[tuple[Group, list[Setting]]]:
-    """Settings by collective and variant, in the order in which they come."""
+def whole_walks(sweep: Sweep, ground: Ground, wanted: Iterable[Arm]) -> list[Launch]:
+    """Combined launches over all sizes, by collective and variant in the order of these."""
     groups: dict[Group, list[Setting]] = {}
     for collective, setting, variant in wanted:
         groups.setdefault((collective, variant), []).append(setting)
-    return list(groups.items())
+    n_passes = sweep.longest_s / pass_s(sweep)
+    found: list[Launch] = []
+    for (collective, variant), settings in groups.items():
+        base = base_variant(variant)
+        is_wider = base != variant and not variant.patched
+        plain = groups.get((collective, base), ()) if is_wider else ()
+        anchor = anchor_of(plain, ground, base)
+        group = (collective, variant)
+        found += walks_of(sweep, ground, group, settings, n_passes, anchor=anchor)
+    return found
 
 
 def walks_of(
@@ -172,6 +179,7 @@ def walks_of(
     settings: Sequence[Setting],
     n_passes: float,
     *,
+    anchor: Setting | None = None,
     n_launches: int = 1,
     silence: bool = True,
 ) -> list[Launch]:
@@ -183,18 +191,20 @@ def walks_of(
         group: collective and variant, which all steps of a combined launch share.
         settings: forced ones; with none the idle plugin runs alone.
         n_passes: over the sizes, that one launch may make.
+        anchor: a setting that runs in each of them too, so that they can be compared with others.
         n_launches: over which repeats are spread at least, as far as there are so many.
         silence: runs along.
     """
     n_passes = max(1.0, n_passes)
+    shared = [anchor] if anchor is not None else []
     # A setting and silence, each thrown away once and kept once, is the least that can be.
-    at_once = max(1, int(n_passes / 2) - 1)
+    at_once = max(1, int(n_passes / 2) - 1 - len(shared))
     n_parts = max(1, ceil(len(settings) / at_once))
     return [
         walk
         for part in (list(settings[k::n_parts]) for k in range(n_parts))
         for walk in _repeats(
-            sweep, ground, group, part, n_passes, n_launches=n_launches, silence=silence
+            sweep, ground, group, [*part, *shared], n_passes, n_launches=n_launches, silence=silence
         )
     ]
 

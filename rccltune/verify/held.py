@@ -167,6 +167,7 @@ class Look:
         text: of the file.
         number: from 1; those of another look are further launches.
         is_brief: all that is missing is more launches: each goes through both sides once.
+        is_last: what is undecided after it is left out.
         suspects: sizes without a rule looked slower in the look before, which is to be seen again.
         edges: whether the boundaries of rules are looked at.
         needs_doubted: whether what the rules need does harm is undecided.
@@ -178,6 +179,7 @@ class Look:
     text: str
     number: int
     is_brief: bool = False
+    is_last: bool = False
     suspects: bool = False
     edges: bool = True
     needs_doubted: bool = True
@@ -190,5 +192,8 @@ class Look:
 
     @property
     def n_replicates(self) -> int:
-        """Launches of each range: where only their number is missing, one is one more."""
-        return 1 if self.is_brief else 2
+        """Launches of each range: where only their number is missing, one is one more.
+
+        But what the rules need is given up after the last look, with all rules that need it.
+        """
+        return 1 if self.is_brief and not (self.is_last and self.needs_doubted) else 2

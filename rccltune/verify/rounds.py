@@ -166,6 +166,7 @@ class _Course:
             text=self.text,
             number=self.number,
             is_brief=self.is_brief,
+            is_last=self._is_last,
             suspects=bool(self.before),
             edges=self.is_open,
             needs_doubted=self.is_environment_open,

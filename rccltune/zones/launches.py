@@ -17,13 +17,12 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Final
 
-from rccltune.model import PASSES, CurvePoint, launch_of_pass, limit_of
+from rccltune.model import LAUNCHES_DIFFER, PASSES, CurvePoint, launch_of_pass, limit_of
 
-# Standard deviation of the log time of one launch, below this size in bytes and above. Launches
+# Standard deviation of the log time of one launch, below LAUNCHES_DIFFER and above. Launches
 # of all_reduce, all_gather and reduce_scatter differ by 10 to 28 % below, by 1 to 5 % at 1 MiB and
 # by less than 0.5 % from 2 MiB on, those that go through other settings by 1 % (two H100, NCCL
 # 2.28.9, six sessions of `rccltune tune`).
-_SMALL: Final = 512 << 10
 _SMALL_SPREAD: Final = 0.17
 _LARGE_SPREAD: Final = 0.01
 # That of the ratio of two settings in one launch: what a setting and the library that chooses it by
@@ -40,7 +39,7 @@ def prior_variance(nbytes: int, *, paired: bool = False) -> float:
         paired: of the ratio of two settings inside it; else of the log time.
     """
     small, large = (_SMALL_PAIR, _LARGE_PAIR) if paired else (_SMALL_SPREAD, _LARGE_SPREAD)
-    return (small if nbytes < _SMALL else large) ** 2
+    return (small if nbytes < LAUNCHES_DIFFER else large) ** 2
 
 
 Logs = Mapping[str, float]

@@ -26,6 +26,7 @@ from rccltune.model import (
     Setting,
     Status,
     Sweep,
+    Variant,
     Want,
 )
 
@@ -98,10 +99,14 @@ def test_whatever_is_wanted_is_measured_as_often_as_wanted(made: Round) -> None:
         assert launch.round == made.number
         if is_baseline(launch):
             continue
+        gated = launch.variant == LL128_FORCED
+        anchors = {setting for setting, _ in passes(launch) if gated and is_plain(setting)}
+        assert len(anchors) <= 1
         for setting, n in passes(launch):
+            if setting in anchors:
+                continue
             if setting != SILENT:
-                gated = "ll128" in str(setting)
-                assert launch.variant == (LL128_FORCED if gated else DEFAULT_VARIANT)
+                assert gated != is_plain(setting)
             for nbytes in asked(launch):
                 kept[launch.collectives[0], setting, nbytes] += n
     for want in made.wants:
@@ -109,6 +114,33 @@ def test_whatever_is_wanted_is_measured_as_often_as_wanted(made: Round) -> None:
             assert kept[want.collective, setting, want.nbytes] >= want.repeats
         # What has been compared with the untouched site stands for it at every size.
         assert kept[want.collective, SILENT, want.nbytes] >= 1
+
+
+def is_plain(setting: Setting) -> bool:
+    """Whether it needs no variable on this GPU."""
+    return setting != SILENT and "ll128" not in str(setting)
+
+
+@hypothesis_settings(max_examples=40)
+@given(made=ROUNDS)
+def test_a_setting_that_needs_no_variable_runs_wherever_one_that_does(made: Round) -> None:
+    """In launches of both environments, at each size: so they can be compared."""
+    for collective in SWEEP.collectives:
+        wants = [want for want in made.wants if want.collective is collective]
+        if not any(is_plain(setting) for want in wants for setting in want.settings):
+            continue
+        having: dict[Variant, dict[int, set[Setting]]] = {}
+        for launch in planned(made):
+            if launch.collectives[0] is collective and not is_baseline(launch):
+                by_size = having.setdefault(launch.variant, {})
+                for nbytes in asked(launch):
+                    found = {setting for setting, _ in passes(launch) if is_plain(setting)}
+                    by_size.setdefault(nbytes, set()).update(found)
+        gated = {
+            want.nbytes for want in wants if not all(is_plain(setting) for setting in want.settings)
+        }
+        for nbytes in gated:
+            assert having[LL128_FORCED][nbytes] & having[DEFAULT_VARIANT][nbytes]
 
 
 @hypothesis_settings(max_examples=40)
@@ -132,14 +164,19 @@ def test_silence_walks_along_where_it_is_of_use(made: Round) -> None:
 @hypothesis_settings(max_examples=40)
 @given(wants=WANTS)
 def test_what_is_held_against_other_launches_has_two_at_small_sizes(wants: list[Want]) -> None:
-    """Launches differ by 40 % there (2 x H200): one alone of an environment proves nothing."""
+    """Launches differ by 40 % there (2 x H200): one alone of an environment proves nothing.
+
+    Unless a setting runs in it that other launches have too.
+    """
     having: Counter[tuple[Collective, Setting, int]] = Counter()
     for launch in planned(Round(number=2, wants=tuple(wants))):
         for setting, _ in passes(launch):
             having.update((launch.collectives[0], setting, nbytes) for nbytes in asked(launch))
+    plain = {w.collective for w in wants if any(map(is_plain, w.settings))}
     for want in wants:
         for setting in want.settings:
-            if "ll128" in str(setting) and want.nbytes < 512 << 10 and want.repeats > 1:
+            is_small = want.nbytes < 512 << 10 and want.collective not in plain
+            if "ll128" in str(setting) and is_small and want.repeats > 1:
                 assert having[want.collective, setting, want.nbytes] >= 2
 
 
@@ -213,8 +250,9 @@ def test_no_walk_is_long_that_could_be_shorter(made: Round, longest_s: float) ->
         assert launch.schedule is not None
         n_passes = len(launch.schedule.settings) - 1
         if n_passes * pass_s(launch) > longest_s * (1 + 1e-9):
-            forced = {s for s, _ in passes(launch) if s != SILENT}
-            assert len(forced) <= 1
+            gated = launch.variant == LL128_FORCED
+            own = {s for s, _ in passes(launch) if s != SILENT and is_plain(s) != gated}
+            assert len(own) <= 1
             assert {n for _, n in passes(launch)} == {1}
 
 

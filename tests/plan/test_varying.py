@@ -80,9 +80,10 @@ def test_all_settings_are_measured_where_a_tuner_is_asked() -> None:
     forced = "channels-32+ll128-forced"
     assert by_variant == {
         (Collective.ALL_REDUCE, "channels-32"): {"tree/ll", "ring/ll", "ring/simple"},
-        (Collective.ALL_REDUCE, forced): {"tree/ll128", "ring/ll128"},
+        # Ring/simple needs no variable, and tells launches of both apart.
+        (Collective.ALL_REDUCE, forced): {"tree/ll128", "ring/ll128", "ring/simple"},
         (Collective.BROADCAST, "channels-32"): {"ring/ll", "ring/simple"},
-        (Collective.BROADCAST, forced): {"ring/ll128"},
+        (Collective.BROADCAST, forced): {"ring/ll128", "ring/simple"},
     }
     for one in walks:
         wanted = {("NCCL_MIN_NCHANNELS", "32")}

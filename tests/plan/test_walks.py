@@ -63,7 +63,9 @@ def test_every_setting_is_kept_as_often_as_wished(sweep: Sweep) -> None:
         assert counts[SILENT] == max(counts.values()) == min(counts.values())
         assert len(set(steps[: len(counts)])) == len(counts)
         assert launch.argv[launch.argv.index("-N") + 1] == str(len(steps))
-        kept.update({(launch.collectives[0], s): n - 1 for s, n in counts.items() if s != SILENT})
+        anchors = own_of(launch)[1]
+        counted = {s: n - 1 for s, n in counts.items() if s != SILENT and s not in anchors}
+        kept.update({(launch.collectives[0], s): n for s, n in counted.items()})
     wanted = {(c, s) for c in sweep.collectives for s in sweep.settings}
     assert kept == Counter(dict.fromkeys(wanted, sweep.repeats))
 
@@ -73,10 +75,10 @@ def test_no_launch_is_long_that_could_be_shorter(sweep: Sweep) -> None:
     """Above two minutes only where a setting and silence, twice each, already are."""
     for launch in plan.plan_walks(sweep, GROUND).launches:
         assert launch.schedule is not None
-        n_settings = len(set(launch.schedule.settings) - {SILENT})
+        own, anchors = own_of(launch)
         if launch.schedule.settings != (BASELINE,) and guess_s(launch, sweep) > sweep.longest_s:
-            assert n_settings == 1
-            assert len(launch.schedule.settings) == 1 + 4
+            assert len(own) == 1
+            assert len(launch.schedule.settings) == 1 + 4 + 2 * len(anchors)
 
 
 @given(sweep=SWEEPS)
@@ -91,11 +93,24 @@ def test_baselines_stand_first_last_and_between(sweep: Sweep) -> None:
 
 @given(sweep=SWEEPS)
 def test_variants_do_not_share_a_launch(sweep: Sweep) -> None:
-    """LL128 needs its variable, and the others must not have it."""
+    """LL128 needs its variable; of the others one alone has it too, to tell launches apart by."""
     for launch in plan.plan_walks(sweep, GROUND).launches:
-        forced = {s.protocol for s in launch.schedule.settings if s.protocol}
+        own, anchors = own_of(launch)
+        forced = {s.protocol for s in own if s.protocol}
         gated = dict(launch.environment).get("RCCL_LL128_FORCE_ENABLE") == "1"
         assert forced <= ({Protocol.LL128} if gated else {Protocol.LL, Protocol.SIMPLE})
+        plain = [s for s in sweep.settings if s.protocol is not Protocol.LL128]
+        assert len(anchors) == (1 if gated and plain else 0)
+        assert anchors <= set(plain)
+
+
+def own_of(launch: Launch) -> tuple[set[Setting], set[Setting]]:
+    """Settings of a launch that are measured there, and those that make it comparable."""
+    assert launch.schedule is not None
+    forced = {s for s in launch.schedule.settings if s.protocol is not None}
+    gated = dict(launch.environment).get("RCCL_LL128_FORCE_ENABLE") == "1"
+    anchors = {s for s in forced if gated and s.protocol is not Protocol.LL128}
+    return forced - anchors, anchors
 
 
 @given(sweep=SWEEPS)
