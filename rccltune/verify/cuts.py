@@ -23,6 +23,7 @@ from rccltune.model import (
     is_gap,
 )
 from rccltune.rules import VERIFIED_MARK, Change, read_rules, rewritten
+from rccltune.verify.cells import Key, is_of
 
 # Places that are cut out of one rule; with more of them nobody knows where else it loses.
 MOST_PLACES: Final = 2
@@ -175,6 +176,11 @@ def _parts(rule: Rule, cut: Cut) -> list[Rule]:
     if rule.max_nbytes > cut.max_nbytes:
         parts.append(replace(rule, min_nbytes=max(rule.min_nbytes, cut.max_nbytes + 1)))
     return parts
+
+
+def is_taken(rule: Rule, gone: Iterable[Cut], key: Key) -> bool:
+    """Whether cuts give back to the library what a rule answered."""
+    return is_of(rule, key) and any(cut.holds(rule.collective, key[2]) for cut in gone)
 
 
 def text_of(path: Path) -> str:

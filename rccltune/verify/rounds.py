@@ -21,7 +21,7 @@ from rccltune.model.defaults import LEVEL
 from rccltune.plan import Condition
 from rccltune.rules import RuleFile, accepted, counted
 from rccltune.verify import cuts, harm
-from rccltune.verify.cells import Key, is_of
+from rccltune.verify.cells import is_of
 from rccltune.verify.cuts import Cut, without_needs, without_regions
 from rccltune.verify.evidence import Judging, Weighed, weigh
 from rccltune.verify.harm import Environment, EnvironmentGain, Sizes, in_words
@@ -43,7 +43,7 @@ from rccltune.verify.standing import (
 )
 
 # Looks beyond those that were asked for, where what was cut has to be looked at again.
-_FURTHER: Final = 3
+_FURTHER: Final = 4
 _NEVER_ASKED: Final = "a path takes the calls before a tuner is asked"
 
 
@@ -257,7 +257,8 @@ class _Course:
                 return self._without_needs()
         if self._is_last:
             self._give_up(found)
-            return False
+            self.is_open, self.is_brief, self.missing = False, True, ()
+            return bool(self._ours()) and self.is_environment_open
         if slower:
             self.ground.reporter.say(f"slower without a rule looks {in_words(slower)}")
         return goes_on
@@ -284,7 +285,7 @@ class _Course:
             self.n_ranges *= max(1, len(sizes) * (len(sizes) + 1) // 2) ** len(gone)
             for one in self.held:
                 # There the library is to be measured now.
-                one.evidence.forget(partial(_is_taken, rule, gone))
+                one.evidence.forget(partial(cuts.is_taken, rule, gone))
         self._rewrite(losing)
         self._rewrite(self._too_narrow())
 
@@ -331,24 +332,25 @@ class _Course:
         own = next(one for one in self.held if one.condition.is_own)
         state, self.environment = harm.environment(own.evidence, self._answered(own))
         self.is_environment_open = state is Environment.UNDECIDED
-        is_harmful = state is Environment.HARMFUL or (self.is_environment_open and self._is_last)
+        # Rules that stand have one look more to see that what they need does no harm.
+        is_over = self.since > self.wanted.n_looks or self.number >= self._most_looks
+        is_harmful = state is Environment.HARMFUL or (self.is_environment_open and is_over)
         return self.wanted.keep_losers or not is_harmful
 
     def _without_needs(self) -> bool:
         """Go on without what the rules ask of the environment: some are not selectable then."""
-        names = tuple(dict(self.file.needs))
         why = f"{self._needs_in_words} may slow sizes that have no rule"
         if self.wanted.needs_stay:
             raise HarmError(why, where=str(self.wanted.where), hint="Nothing was written.")
         self.ground.reporter.say(f"{why}: the rules go on without")
-        self.lost_needs = names
+        self.lost_needs = tuple(dict(self.file.needs))
         self.text = without_needs(self.text)
         self.file = accepted(self.text.encode(), self.wanted.where)
         self.n_launches += sum(one.n_launches for one in self.held)
         self._known.clear()
         self.held, self.before, self.since, self.environment = self._nothing(), {}, 0, None
-        self.is_brief = self.is_environment_open = False
-        self.is_open, self.missing, self.open_in = True, (), None
+        self.is_open, self.is_brief, self.is_environment_open = True, False, False
+        self.missing, self.open_in = (), None
         return True
 
     def _environment_gains(self) -> tuple[EnvironmentGain, ...]:
@@ -444,7 +446,3 @@ class _Course:
                 # What lies beyond the sweep is there because somebody asked to extrapolate.
                 gone.append(cuts.whole(rule, "no size of it was measured", alone=True))
         return gone
-
-
-def _is_taken(rule: Rule, gone: Iterable[Cut], key: Key) -> bool:
-    return is_of(rule, key) and any(cut.holds(rule.collective, key[2]) for cut in gone)

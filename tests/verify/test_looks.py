@@ -160,6 +160,23 @@ def test_what_the_rules_need_is_judged_again_where_a_cut_gave_sizes_back(tmp_pat
     assert harmful.lost_needs == ("NCCL_MIN_NCHANNELS",)
 
 
+def test_what_rules_need_is_given_up_one_look_later_than_rules(tmp_path: Path) -> None:
+    """It takes all rules that need it along; 0.9 % is less than it may cost, 3 % is more."""
+    ground = verify_null.ground_in(tmp_path)
+    text = render_rules("one rule", [rule_for("ring/ll", 64 * KIB, 16384 * KIB)])
+    text = text.replace("#@ format 1\n", "#@ format 1\n#@ needs NCCL_MIN_NCHANNELS=32\n")
+    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+
+    def settled(seed: int, cost: float) -> verify.Settled:
+        looker = verify_null.MadeUp(seed, lambda _: log(1.3), ground, cost=lambda _: cost)
+        return verify.settle(wanted, ground, text, looker=looker)
+
+    kept = [done for seed in range(12) if not (done := settled(seed, 0.009)).lost_needs]
+    assert len(kept) >= 6
+    assert {4} <= {done.n_looks for done in kept} <= {1, 2, 3, 4}
+    assert all(settled(seed, 0.03).lost_needs for seed in range(12))
+
+
 def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_went(
     tmp_path: Path,
 ) -> None:
