@@ -7,7 +7,10 @@ from .agreement import silences as silences
 from .agreement import strengthened as strengthened
 from .agreement import tuner_of as tuner_of
 from .beliefs import Checked as Checked
+from .beliefs import OwnChoices as OwnChoices
 from .beliefs import check_beliefs as check_beliefs
+from .beliefs import gather_beliefs as gather_beliefs
+from .beliefs import own_choices as own_choices
 from .constants import Ground as Ground
 from .constants import fit_constants as fit_constants
 from .constants import foresee as foresee

@@ -9,7 +9,7 @@ are one thing, and what differs is launches.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from rccltune import logs, model
 from rccltune.fit import points
+from rccltune.fit.beliefs import OwnChoices
 from rccltune.fit.gathered import Gathered, gather, rows
 from rccltune.fit.models import fit_all
 from rccltune.fit.points import find_stalls
@@ -139,7 +140,9 @@ def silences(curves: Sequence[Curve]) -> tuple[Silence, ...]:
     )
 
 
-def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[Curve, ...]:
+def strengthened(
+    curves: Sequence[Curve], *, tunerless: bool = False, own: OwnChoices | None = None
+) -> tuple[Curve, ...]:
     """The same curves, but what the idle plugin measured counts for the baseline where they agree.
 
     At sizes that only the idle plugin has, it counts where the sizes next to it that both have
@@ -153,13 +156,18 @@ def strengthened(curves: Sequence[Curve], *, tunerless: bool = False) -> tuple[C
             site itself then: its passes, which lie between those of the settings, count at all
             sizes that only it has, and where the site's own launches were slower. They stand for
             the site below LAUNCHES_DIFFER, where its own launches say more of launches than of it.
+        own: what the library runs by itself: passes of a setting there are passes of the baseline.
     """
     all_pairs = _pairs(curves)
     curves = (*curves, *_standing_in(curves, all_pairs, tunerless=tunerless))
     pairs = [pair for pair in all_pairs if _extra(pair, tunerless=tunerless)]
     if not pairs:
         return tuple(curves)
-    points = [_merged(pair, tunerless=tunerless) for pair in pairs]
+    by_key = {curve.key: curve for curve in curves}
+    points = [
+        _with_own(_merged(pair, tunerless=tunerless), pair.baseline.key, by_key, own or {})
+        for pair in pairs
+    ]
     fitted = fit_all(
         [(tuple(p.nbytes for p in row), tuple(p.time_us for p in row)) for row in points]
     )
@@ -240,6 +248,21 @@ def _merged(pair: _Pair, *, tunerless: bool) -> tuple[CurvePoint, ...]:
         else:
             points[nbytes] = min(own, extra, key=lambda point: point.time_us)
     return tuple(points[nbytes] for nbytes in sorted(points))
+
+
+def _with_own(
+    points: Sequence[CurvePoint], key: CurveKey, by_key: Mapping[CurveKey, Curve], own: OwnChoices
+) -> tuple[CurvePoint, ...]:
+    """The baseline's points, and passes of settings where they are what it runs anyway."""
+    found = {point.nbytes: point for point in points}
+    chosen = own.get(key.target, {})
+    for setting in set(chosen.values()):
+        curve = by_key.get(replace(key, setting=setting))
+        for passes in curve.points if curve else ():
+            nbytes = passes.nbytes
+            if chosen.get(nbytes) == setting and nbytes in found:
+                found[nbytes] = _pooled(found[nbytes], passes)
+    return tuple(found.values())
 
 
 def _pooled(one: CurvePoint, other: CurvePoint) -> CurvePoint:

@@ -196,6 +196,24 @@ class _Reader:
         )
 
 
+OwnChoices = Mapping[Target, Mapping[int, Setting]]
+
+
+def own_choices(beliefs: Iterable[Belief], *, tunerless: bool) -> OwnChoices:
+    """What the library runs by itself, channels left to it, by target and size in bytes.
+
+    Args:
+        beliefs: of the site.
+        tunerless: it has no tuner that answers before the library's own table does.
+    """
+    found: dict[Target, dict[int, Setting]] = {}
+    for belief in beliefs:
+        own = belief.ran or (belief.choice if tunerless else None)
+        if own is not None:
+            found.setdefault(belief.target, {})[belief.nbytes] = replace(own, channels=None)
+    return found
+
+
 def check_beliefs(beliefs: Iterable[Belief], curves: Sequence[Curve]) -> tuple[Checked, ...]:
     """Hold predictions against what was measured, one view for each target.
 

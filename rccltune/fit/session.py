@@ -10,7 +10,7 @@ from typing import Final
 from rccltune import model, session
 from rccltune.fit import agreement, crossings, models, points
 from rccltune.fit.agreement import Agreements, agreements
-from rccltune.fit.beliefs import Believed, gather_beliefs
+from rccltune.fit.beliefs import Believed, OwnChoices, gather_beliefs, own_choices
 from rccltune.model import (
     DEFAULT_VARIANT,
     DTYPE_BYTES,
@@ -104,7 +104,13 @@ class FitDone:
     @property
     def references(self) -> tuple[Curve, ...]:
         """The curves with what the idle plugin says of the baseline: what rules must beat."""
-        return agreement.strengthened(self.curves, tunerless=self.agreements.tunerless)
+        tunerless = self.agreements.tunerless
+        return agreement.strengthened(self.curves, tunerless=tunerless, own=self.own_choices)
+
+    @property
+    def own_choices(self) -> OwnChoices:
+        """What the library runs by itself, as far as that is known."""
+        return own_choices(self.beliefs, tunerless=self.agreements.tunerless)
 
     @property
     def is_varied(self) -> bool:

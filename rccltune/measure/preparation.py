@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rccltune import fit, launch, machine, plan, session
+from rccltune import launch, machine, plan, session
 from rccltune.measure import searching, variants
 from rccltune.measure.benchmarks import can_force
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
@@ -341,7 +341,7 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
         ended,
         start_s=site.start_s,
         most_channels=max(own, default=None),
-        tunerless=is_tunerless(prepared),
+        library=library_of(prepared, samples),
         environment=_environment_tried(prepared, own),
     )
     named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
@@ -350,9 +350,9 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     return replace(prepared, search=made, plan=replace(prepared.plan, launches=launches))
 
 
-def is_tunerless(prepared: Prepared) -> bool:
-    """Whether the site is known to have no tuner: the idle plugin is the site itself then."""
-    return fit.tuner_of(prepared.folder) == "none"
+def library_of(prepared: Prepared, samples: Sequence[Sample]) -> searching.Library:
+    """What the launches so far show of the library as it is."""
+    return searching.library_of(prepared.folder, _ended(prepared), samples)
 
 
 def _environment_tried(prepared: Prepared, own: Collection[int]) -> Variant | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
@@ -28,6 +29,7 @@ from rccltune.model import (
     Sample,
     Setting,
     Sweep,
+    Target,
     Variant,
     Word,
     defaults,
@@ -47,6 +49,14 @@ _COUNTS: Final = (4, 8, 16, 32)
 _CLOSED: Final = (Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.BYPASSED)
 # Shares of a rank are in units of so many bytes.
 _ALIGNED: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """What launches have shown of the library as it is; of :func:`fit.strengthened`."""
+
+    tunerless: bool = False
+    own: fit.OwnChoices = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +107,7 @@ def step(
     *,
     start_s: float | None,
     most_channels: int | None = None,
-    tunerless: bool = False,
+    library: Library | None = None,
     environment: Variant | None = None,
 ) -> Search:
     """The search with its next round; a round without wants ends it.
@@ -111,10 +121,10 @@ def step(
         ended: those launches, whichever way they ended.
         start_s: what a launch takes beside its collectives, None where it is to be measured.
         most_channels: of the library's communicators, None where they are not known.
-        tunerless: of :func:`fit.strengthened`.
+        library: what is known of it by now.
         environment: to be tried beside the site's own.
     """
-    known = known_of(before.sweep, samples, most_channels, tunerless=tunerless)
+    known = known_of(before.sweep, samples, most_channels, library)
     pace = _pace(before.sweep, known, ended, start_s)
     known = tuple(
         replace(one, cheap_nbytes=_cheap_nbytes(before.sweep, one, pace)) for one in known
@@ -166,12 +176,20 @@ def _anchor(known: search.Known, ground: plan.Ground) -> Setting | None:
     )
 
 
+def library_of(
+    folder: Path, ended: Sequence[tuple[Launch, Outcome]], samples: Sequence[Sample]
+) -> Library:
+    """What a session's launches show of the library as it is; with no tuner silence is the site."""
+    tunerless = fit.tuner_of(folder) == "none"
+    shown = fit.gather_beliefs(folder, ended, fit.curves(samples).curves, samples)
+    return Library(tunerless=tunerless, own=fit.own_choices(shown.beliefs, tunerless=tunerless))
+
+
 def known_of(
     sweep: Sweep,
     samples: Sequence[Sample],
     most_channels: int | None = None,
-    *,
-    tunerless: bool = False,
+    library: Library | None = None,
 ) -> tuple[search.Known, ...]:
     """What the samples say of each collective that asks a tuner.
 
@@ -179,12 +197,15 @@ def known_of(
         sweep: what is wanted.
         samples: so far.
         most_channels: of the library's communicators, which no tuner exceeds; None: not known.
-        tunerless: of :func:`fit.strengthened`.
+        library: what is known of it.
     """
+    library = library or Library()
     usual = tuple(n for n in _COUNTS if most_channels is None or n <= most_channels)
     samples = _as_wanted(sweep, [s for s in samples if _is_searched(s.key.variant)])
     # Sizes between those of the untouched site's launches are known from silence.
-    curves = fit.strengthened(fit.curves(samples).curves, tunerless=tunerless)
+    curves = fit.strengthened(
+        fit.curves(samples).curves, tunerless=library.tunerless, own=library.own
+    )
     found = []
     for collective in sweep.collectives:
         own = tuple(
@@ -201,7 +222,9 @@ def known_of(
                     collective=collective,
                     curves=own,
                     grid=_grid(sweep, collective, own[0].key.scale.n_ranks),
-                    barred=_barred(samples, collective),
+                    barred=_barred(
+                        samples, replace(own[0].key.target, variant=DEFAULT_VARIANT), library
+                    ),
                     first_uses=_first_uses(samples, collective),
                     counts=() if sweep.settings else sweep.counts or usual,
                     n_ranks=own[0].key.scale.n_ranks,
@@ -243,12 +266,15 @@ def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]
     return tuple(nbytes for nbytes in whole if nbytes >= least) or whole
 
 
-def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Setting, frozenset[int]]:
-    """Sizes at which a setting was tried and never ran, or no setting can.
+def _barred(
+    samples: Sequence[Sample], target: Target, library: Library
+) -> Mapping[Setting, frozenset[int]]:
+    """Sizes at which a setting was tried and never ran, no setting can, or it wins nothing.
 
     A path that goes past the tuner does so whatever was asked for: also a setting that was never
     tried there, a number of channels of a later round say, cannot run.
     """
+    collective = target.collective
     closed: dict[Setting, set[int]] = {}
     ran: set[tuple[Setting, int]] = set()
     bypassed: set[int] = set()
@@ -263,8 +289,13 @@ def _barred(samples: Sequence[Sample], collective: Collective) -> Mapping[Settin
             own.add(sample.nbytes)
             bypassed |= {sample.nbytes} if sample.doubt is Doubt.BYPASSED else set()
     never = bypassed - {nbytes for _, nbytes in ran}
+    chosen = library.own.get(target, {}).items()
     return {
-        setting: frozenset(never | {n for n in sizes if (setting, n) not in ran})
+        setting: frozenset(
+            never
+            | {n for n in sizes if (setting, n) not in ran}
+            | {n for n, own in chosen if own == setting}
+        )
         for setting, sizes in closed.items()
     }
 

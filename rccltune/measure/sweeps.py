@@ -17,7 +17,7 @@ from rccltune.measure.preparation import (
     Prepared,
     Read,
     caught_up,
-    is_tunerless,
+    library_of,
     next_round,
     samples_so_far,
 )
@@ -223,8 +223,8 @@ def _expected(prepared: Prepared, known: Read) -> tuple[Expected, ...]:
     if prepared.search is None:
         return ()
     samples = samples_so_far(prepared, known)
-    tunerless = is_tunerless(prepared)
-    return search.undecided(searching.known_of(prepared.sweep, samples, tunerless=tunerless))
+    library = library_of(prepared, samples)
+    return search.undecided(searching.known_of(prepared.sweep, samples, library=library))
 
 
 def _write_search(prepared: Prepared, expected: Sequence[Expected]) -> None:

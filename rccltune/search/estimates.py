@@ -145,7 +145,7 @@ def estimate(
     Args:
         curves: forced settings of one collective at one scale, in whatever views.
         sizes: in bytes, rising.
-        barred: sizes at which a setting was tried and cannot run.
+        barred: sizes at which a setting was tried and cannot run, or can win nothing.
     """
     settings = tuple(dict.fromkeys(curve.key.setting for curve in curves))
     views = tuple(dict.fromkeys(curve.key.view for curve in curves))

@@ -62,7 +62,7 @@ class Known:
         curves: forced settings in every view and variant, and the baseline, since leaving a
             size to it is a choice too.
         grid: sizes that an exhaustive sweep would measure, rising.
-        barred: sizes at which a setting was tried and cannot run.
+        barred: sizes at which a setting was tried and cannot run, or can win nothing.
         first_uses: settings that ran, and of which nothing counts but a first use was seen.
         counts: channel counts to try on settings that leave channels to the library.
         n_ranks: so that sizes can be cut evenly.

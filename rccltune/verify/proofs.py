@@ -79,6 +79,7 @@ class Proven:
         misses: calls for which no rule was meant and none answered.
         skipped: sizes at which a setting was not selectable that the first rule there names.
         bypassed: sizes at which a path went past the tuner.
+        own: sizes at which a rule names what the library's table chooses by itself.
         hashes: of the rule file, as every rank read it.
     """
 
@@ -86,6 +87,7 @@ class Proven:
     misses: int = 0
     skipped: dict[tuple[Collective, Setting], set[int]] = field(default_factory=dict)
     bypassed: dict[Collective, set[int]] = field(default_factory=dict)
+    own: dict[tuple[Collective, Setting], set[int]] = field(default_factory=dict)
     hashes: set[str] = field(default_factory=set)
 
 
@@ -194,6 +196,8 @@ def _hold(row: Asked, one: Launch, rules: Sequence[Rule], site: Site, proven: Pr
         skipped.add(row.nbytes)
     if hit is not None:
         proven.hits[hit.line or 0] += row.calls
+        if hit.setting == row.host_choice:
+            proven.own.setdefault((row.collective, hit.setting), set()).add(row.nbytes)
     else:
         proven.misses += row.calls
 

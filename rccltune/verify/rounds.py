@@ -36,15 +36,14 @@ from rccltune.verify.standing import (
     State,
     Wanted,
     given_up,
+    idle_parts,
     is_hopeless,
-    is_swept,
     is_too_narrow,
     standings,
 )
 
 # Looks beyond those that were asked for, where what was cut has to be looked at again.
 _FURTHER: Final = 4
-_NEVER_ASKED: Final = "a path takes the calls before a tuner is asked"
 
 
 class Launching(Protocol):
@@ -426,23 +425,12 @@ class _Course:
             self._rewrite(gone)
 
     def _never_asked(self) -> list[Cut]:
-        """Rules or their sizes under a path, never selectable, or without one that was measured."""
-        lines = {one.rule.line for one in self._standings()}
         own = next(one for one in self.held if one.condition.is_own)
-        proven, swept = own.proven, own.condition.sweep
-        gone: list[Cut] = []
-        for rule in self._ours():
-            under = [n for n in proven.bypassed.get(rule.collective, ()) if rule.reaches(n)]
-            if under and rule.line in lines:
-                seen = (key[2] for key in own.evidence.cells if is_of(rule, key))
-                gone += cuts.at_ends(rule, under, seen, _NEVER_ASKED)
-            elif under:
-                gone.append(cuts.whole(rule, _NEVER_ASKED, alone=True))
-            elif rule.line in lines:
-                continue
-            elif any(map(rule.reaches, proven.skipped.get((rule.collective, rule.setting), ()))):
-                gone.append(cuts.whole(rule, "not selectable", alone=True))
-            elif not any(is_of(rule, key) for key in own.evidence.cells) and is_swept(rule, swept):
-                # What lies beyond the sweep is there because somebody asked to extrapolate.
-                gone.append(cuts.whole(rule, "no size of it was measured", alone=True))
-        return gone
+        judged = {one.rule.line for one in self._standings()}
+        # What the rules need may be what makes the library choose a setting by itself.
+        is_null = not self.file.needs or self.wanted.needs_stay
+        return [
+            cut
+            for rule in self._ours()
+            for cut in idle_parts(rule, own, is_judged=rule.line in judged, is_null=is_null)
+        ]

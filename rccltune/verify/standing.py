@@ -13,6 +13,7 @@ from rccltune.model import Judgement, Number, Rule, Sweep
 from rccltune.model.defaults import LEVEL
 from rccltune.plan import PER_OCTAVE
 from rccltune.verify import cuts
+from rccltune.verify.cells import is_of
 from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import (
     FEWEST_LAUNCHES,
@@ -233,6 +234,41 @@ def _standing(
         cuts=lost_parts,
         unsure=tuple(sorted(set(unsure))),
     )
+
+
+_NEVER_ASKED: Final = "a path takes the calls before a tuner is asked"
+_OWN: Final = "the library chooses it by itself"
+
+
+def idle_parts(rule: Rule, held: Held, *, is_judged: bool, is_null: bool) -> Iterable[Cut]:
+    """What of a rule does nothing: under a path, never selectable, or the library's own choice.
+
+    Args:
+        rule: of the file.
+        held: what launches under the sweep's own conditions said.
+        is_judged: there are sizes at which it was compared.
+        is_null: with what the library chooses by itself there nothing is won.
+    """
+    proven = held.proven
+    answered = (rule.collective, rule.setting)
+    under = [n for n in proven.bypassed.get(rule.collective, ()) if rule.reaches(n)]
+    own = [n for n in proven.own.get(answered, ()) if is_null and rule.reaches(n)]
+    seen = [key[2] for key in held.evidence.cells if is_of(rule, key)]
+    if under and not is_judged:
+        return [cuts.whole(rule, _NEVER_ASKED, alone=True)]
+    if under or own:
+        return [
+            *cuts.at_ends(rule, under, seen, _NEVER_ASKED),
+            *cuts.at_ends(rule, own, seen, _OWN),
+        ]
+    if is_judged:
+        return []
+    if any(map(rule.reaches, proven.skipped.get(answered, ()))):
+        return [cuts.whole(rule, "not selectable", alone=True)]
+    if not seen and is_swept(rule, held.condition.sweep):
+        # What lies beyond the sweep is there because somebody asked to extrapolate.
+        return [cuts.whole(rule, "no size of it was measured", alone=True)]
+    return []
 
 
 def is_swept(rule: Rule, sweep: Sweep) -> bool:

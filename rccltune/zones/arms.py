@@ -66,6 +66,8 @@ class ChoiceOptions:
         proven: only rules whose gain repeats prove; else what is likely fills their gaps.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
             the built-in table of RCCL's limits.
+        own: what the library runs by itself, by target and size in bytes: a rule that names it
+            there can win nothing.
         to_verify: sizes in bytes, by collective, at which rules are verified next. Two rules then
             meet half-way where neither setting was measured at the other's first size, and
             towards a path that asks no tuner rules reach as far as these, beyond their last
@@ -85,6 +87,7 @@ class ChoiceOptions:
     allow_lossy: bool = False
     proven: bool = False
     selectable: Selectable | None = None
+    own: Mapping[Target, Mapping[int, Setting]] = field(default_factory=dict)
     to_verify: Mapping[Collective, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

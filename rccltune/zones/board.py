@@ -123,6 +123,7 @@ class Board:
         baseline: by view; empty where unknown.
         penalties: of each candidate, the factor on its time for the channels that it uses.
         weights: of each size, summing to the number of sizes.
+        own: candidates, with sizes in bytes at which they are what the library runs by itself.
     """
 
     sizes: tuple[int, ...]
@@ -132,6 +133,7 @@ class Board:
     baseline: dict[int, Line]
     penalties: tuple[float, ...]
     weights: tuple[float, ...]
+    own: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def is_predicted(self) -> bool:
@@ -196,6 +198,8 @@ class Board:
         was, or, where it lacks a view altogether, in all those that it has.
         """
         nbytes = self.sizes[size]
+        if (arm, nbytes) in self.own:
+            return 0.0
         gains: list[float] = []
         for view in self.best[size]:
             base, line = self.baseline.get(view), self.lines[arm].get(view)
@@ -229,6 +233,12 @@ def make_board(group: Group, options: ChoiceOptions) -> Board:
             for a in group.arms
         ),
         weights=_weights(sizes, group, options),
+        own=frozenset(
+            (number, nbytes)
+            for number, arm in enumerate(group.arms)
+            for nbytes, setting in options.own.get(group.target, {}).items()
+            if arm.setting == setting and arm.variant == group.target.variant
+        ),
     )
 
 

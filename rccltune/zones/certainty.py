@@ -293,7 +293,8 @@ def _evidence(logs: Sequence[float], launches: Spread, rows: Spread) -> Evidence
 
 
 def _ratios(board: Board, arm: int, view: int) -> dict[int, float]:
-    return {n: held.log for n, held in board.differences[arm].get(view, {}).items()}
+    held = board.differences[arm].get(view, {}).items()
+    return {n: one.log for n, one in held if (arm, n) not in board.own}
 
 
 def _half_of(board: Board, view: int) -> int | None:

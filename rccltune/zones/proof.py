@@ -291,7 +291,9 @@ def _arm(
     made: list[Standing] = []
     for size, lows in enumerate(bounds):
         gain = board.gain(arm, size)
-        if gain is None or lows is None:
+        if (arm, board.sizes[size]) in board.own:
+            made.append(Standing(gain, False, False, False))
+        elif gain is None or lows is None:
             found = single[size] if gain is not None and single else None
             made.append(Standing(gain, False, False, False, evidence=found))
         else:

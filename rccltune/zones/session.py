@@ -51,7 +51,12 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     curves = done.references
     try:
         chosen = choice.choose(
-            curves, replace(options, arch=done.session.fingerprint.arch_or_vendor)
+            curves,
+            replace(
+                options,
+                arch=done.session.fingerprint.arch_or_vendor,
+                own=done.own_choices,
+            ),
         )
     except TooLittleDataError as error:
         raise _under_a_path(error, done.bypasses) from error
