@@ -171,6 +171,16 @@ def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
     assert "0 rules of 1 stand" in capsys.readouterr().out
 
 
+def test_what_the_library_chooses_by_itself_is_cut_off_a_rule() -> None:
+    """It runs ring/ll up to 64 KiB, and the rule wins where it does not."""
+    swept()
+    rules_file((0, 64 * KIB, "ring,ll"), (64 * KIB + 1, MIB, "tree,ll"))
+    assert verify() == 0
+    text = Path("out.csv").read_text(encoding="utf-8")
+    assert "#@ hole 1024 65536 verified: the library chooses it by itself" in text
+    assert [str(rule.setting) for rule in rules()] == ["tree/ll"]
+
+
 @pytest.mark.long
 def test_a_fallback_in_a_lost_region_goes_as_well() -> None:
     """Without the first rule it would be what answers, and nobody verified that."""

@@ -16,6 +16,7 @@ from rccltune.model import (
     BASELINE,
     LL128_FORCED,
     SILENT,
+    Belief,
     Caution,
     Collective,
     Curve,
@@ -268,6 +269,31 @@ def test_without_any_tuner_a_rule_must_beat_the_faster_of_silence_and_site() -> 
     (silence,) = fit.silences(curves)
     (notice,) = fit.silence_notices([silence], tunerless=True)
     assert "no tuner is loaded" in notice.remedy
+
+
+def test_passes_of_what_the_library_runs_by_itself_are_passes_of_the_baseline() -> None:
+    """At those sizes alone; the setting keeps them as well."""
+    samples = measured(BASELINE, APART, sizes=range(4), n_views=1)
+    samples += measured(SILENT, PASSES, sizes=range(4), n_views=1)
+    samples += measured(RING, PASSES, sizes=range(4), n_views=1, effect=lambda _: 0.9)
+    curves = fit.curves(samples).curves
+    target = curves[0].key.target
+    made = fit.strengthened(curves, own={target: {2048: RING, 4096: TREE}})
+    counts = {p.nbytes: p.n_launches for p in baseline_of(made).points}
+    assert counts == {1024: 6, 2048: 9, 4096: 6, 8192: 6}
+    ring = [c for c in curves if c.key.setting == RING]
+    assert [c for c in made if c.key.setting == RING] == ring
+
+
+def test_what_the_library_runs_is_what_was_seen_else_the_least_of_its_table() -> None:
+    """A table counts where no other tuner answers first."""
+    target = PLAIN.target
+    seen = Belief(target=target, nbytes=1024, offered=(), choice=RING, ran=TREE)
+    guessed = Belief(target=target, nbytes=2048, offered=(), choice=RING)
+    unknown = Belief(target=target, nbytes=4096, offered=(), choice=None)
+    beliefs = (seen, guessed, unknown)
+    assert fit.own_choices(beliefs, tunerless=True) == {target: {1024: TREE, 2048: RING}}
+    assert fit.own_choices(beliefs, tunerless=False) == {target: {1024: TREE}}
 
 
 def test_an_end_that_differs_gives_nothing_beyond_it() -> None:

@@ -683,6 +683,28 @@ def test_what_a_launch_gives_to_both_sides_is_no_gain() -> None:
     assert zone.gain.median == pytest.approx(7.4 / 5.3 - 1, abs=0.02)
 
 
+def test_what_the_library_runs_by_itself_is_no_rule_however_fast_it_looks(
+    make_curves: MakeCurves,
+) -> None:
+    """Where it runs something else the same setting is one, and other settings are everywhere."""
+    table = {"baseline": [100.0] * 8, "ring/ll": [60.0] * 8}
+    curves = make_curves(table, launches=["a", "b", "c"])
+    (zone,) = rules(choose(curves))
+    assert (zone.measured_from, zone.measured_to) == (1 << 10, 1 << 17)
+    target = curves[0].key.target
+    own = {1024 << i: Setting.parse("ring/ll" if i < 4 else "ring/simple") for i in range(8)}
+    (zone,) = rules(choose(curves, ChoiceOptions(own={target: own})))
+    assert (zone.measured_from, zone.measured_to) == (1 << 14, 1 << 17)
+    tree = make_curves({"tree/ll": [50.0] * 4 + [90.0] * 4}, launches=["a", "b", "c"])
+    found = rules(choose([*curves, *tree], ChoiceOptions(own={target: own})))
+    assert [str(zone.setting) for zone in found] == ["tree/ll", "ring/ll"]
+    # A count of channels of its own is another setting.
+    eight = make_curves({"ring/ll/8": [60.0] * 8}, launches=["a", "b", "c"])
+    every = dict.fromkeys(own, Setting.parse("ring/ll"))
+    found = rules(choose([*curves, *eight], ChoiceOptions(own={target: every})))
+    assert [str(zone.setting) for zone in found] == ["ring/ll/8"]
+
+
 def test_settings_of_many_launches_that_agree_say_how_far_launches_differ(
     make_curves: MakeCurves,
 ) -> None:
