@@ -31,6 +31,7 @@ from .runs import limit_s as limit_s
 from .runs import stop_if_changed as stop_if_changed
 from .scales import at_scales as at_scales
 from .scales import check_scale as check_scale
+from .searching import Library as Library
 from .searching import SearchFile as SearchFile
 from .searching import expected_text as expected_text
 from .searching import known_of as known_of

@@ -455,6 +455,12 @@ def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() 
     }
     assert measured <= set(known.sizes)
     assert {128, 512, 1 << 20} <= measured
+    # What the library runs by itself is nobody's rival there.
+    forced = [curve.key for curve in known.curves if curve.key.setting.role is Role.FORCED]
+    own = {forced[0].target: {512: forced[0].setting}}
+    [less] = measure.known_of(known_sweep, read, library=measure.Library(own=own))
+    before, after = (one.barred.get(forced[0].setting, frozenset()) for one in (known, less))
+    assert after == before | {512}
     # The largest one is measured once and confirmed once, and not again and again.
     wants = [want for made in decided()["rounds"] for want in made["wants"]]
     assert sum(want["nbytes"] == 1 << 20 for want in wants) <= 2
