@@ -179,7 +179,7 @@ def _anchor(known: search.Known, ground: plan.Ground) -> Setting | None:
 def library_of(
     folder: Path, ended: Sequence[tuple[Launch, Outcome]], samples: Sequence[Sample]
 ) -> Library:
-    """What a session's launches show of the library as it is; with no tuner silence is the site."""
+    """What a session's launches show of the library as it is."""
     tunerless = fit.tuner_of(folder) == "none"
     shown = fit.gather_beliefs(folder, ended, fit.curves(samples).curves, samples)
     return Library(tunerless=tunerless, own=fit.own_choices(shown.beliefs, tunerless=tunerless))
