@@ -209,14 +209,23 @@ def _place(key: CurveKey) -> CurveKey:
 
 
 def _shifts(own: Table, plain: Table) -> _Shifts:
-    """Where there are several launches of either, each has its turn."""
-    found: _Shifts = {}
-    for nbytes in own.keys() & plain.keys():
+    """Where there are several launches of either, each has its turn.
+
+    What a launch is slow or fast by changes little from size to size, and a pass of the anchor may
+    stand still: so the middle of three sizes counts.
+    """
+    logs: dict[tuple[str, str], dict[int, float]] = {}
+    for nbytes in sorted(own.keys() & plain.keys()):
         here, there = _log_times(*own[nbytes]), _log_times(*plain[nbytes])
-        found[nbytes] = {
-            name: _Shift(partner, exp(there[partner] - here[name]))
-            for name, partner in zip(sorted(here), cycle(sorted(there)), strict=False)
-        }
+        for name, partner in zip(sorted(here), cycle(sorted(there)), strict=False):
+            logs.setdefault((name, partner), {})[nbytes] = there[partner] - here[name]
+    found: _Shifts = {}
+    for (name, partner), by_size in logs.items():
+        every = list(by_size.values())
+        for at, nbytes in enumerate(by_size):
+            start = max(0, min(at - 1, len(every) - 3))
+            shift = _Shift(partner, exp(median(every[start : start + 3])))
+            found.setdefault(nbytes, {})[name] = shift
     return found
 
 

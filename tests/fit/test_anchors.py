@@ -118,6 +118,17 @@ def test_several_launches_of_either_are_told_in_turn() -> None:
     }
 
 
+def test_a_pass_of_the_anchor_that_stood_still_moves_nobody_else() -> None:
+    """One launch of each kind, one pass of each setting, as in a search's first round."""
+    samples = passes(PLAIN_WALK, DEFAULT_VARIANT, (RING, SILENT))
+    samples += passes(GATED_WALK, LL128_FORCED, (GATED, RING), factor=1.4)
+    samples = [s for s in samples if s.launch.endswith(".1")]
+    at = next(i for i, s in enumerate(samples) if s.key.setting == RING and s.nbytes == SIZES[2])
+    samples[at] = replace(samples[at], time_us=1.3 * (samples[at].time_us or 0.0))
+    told = times(curve_of(fit.curves(samples).curves, GATED, LL128_FORCED))
+    assert told == truth(GATED)
+
+
 def test_sizes_that_the_anchor_lacks_stay_as_they_were_measured() -> None:
     """Nothing tells what the launch is worth there."""
     samples = passes(PLAIN_WALK, DEFAULT_VARIANT, (RING,), sizes=SIZES[:3])
