@@ -141,7 +141,11 @@ def silences(curves: Sequence[Curve]) -> tuple[Silence, ...]:
 
 
 def strengthened(
-    curves: Sequence[Curve], *, tunerless: bool = False, own: OwnChoices | None = None
+    curves: Sequence[Curve],
+    *,
+    tunerless: bool = False,
+    inside: bool = False,
+    own: OwnChoices | None = None,
 ) -> tuple[Curve, ...]:
     """The same curves, but what the idle plugin measured counts for the baseline where they agree.
 
@@ -154,8 +158,10 @@ def strengthened(
         curves: of a session.
         tunerless: the baseline has no tuner, neither a plugin nor a table. The idle plugin is the
             site itself then: its passes, which lie between those of the settings, count at all
-            sizes that only it has, and where the site's own launches were slower. They stand for
-            the site below LAUNCHES_DIFFER, where its own launches say more of launches than of it.
+            sizes that only it has, and where the site's own launches were slower.
+        inside: settings are to be held against it inside their launches. Without a tuner the idle
+            plugin then stands for the site below LAUNCHES_DIFFER, where the site's own launches say
+            more of launches than of it.
         own: what the library runs by itself: passes of a setting there are passes of the baseline.
     """
     all_pairs = _pairs(curves)
@@ -165,7 +171,9 @@ def strengthened(
         return tuple(curves)
     by_key = {curve.key: curve for curve in curves}
     points = [
-        _with_own(_merged(pair, tunerless=tunerless), pair.baseline.key, by_key, own or {})
+        _with_own(
+            _merged(pair, tunerless=tunerless, inside=inside), pair.baseline.key, by_key, own or {}
+        )
         for pair in pairs
     ]
     fitted = fit_all(
@@ -236,12 +244,12 @@ def _agrees(nbytes: int, sizes: Sequence[int], differs: Sequence[bool]) -> bool:
     return not any(differs[max(0, at - 1) : at + 1])
 
 
-def _merged(pair: _Pair, *, tunerless: bool) -> tuple[CurvePoint, ...]:
+def _merged(pair: _Pair, *, tunerless: bool, inside: bool) -> tuple[CurvePoint, ...]:
     sizes, differs = pair.compared.sizes, pair.compared.differs
     points = {p.nbytes: p for p in pair.baseline.points}
     for nbytes, extra in _extra(pair, tunerless=tunerless).items():
         own = points.get(nbytes)
-        if own is None or (tunerless and nbytes < LAUNCHES_DIFFER):
+        if own is None or (tunerless and inside and nbytes < LAUNCHES_DIFFER):
             points[nbytes] = extra
         elif _agrees(nbytes, sizes, differs):
             points[nbytes] = _pooled(own, extra)

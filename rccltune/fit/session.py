@@ -104,8 +104,17 @@ class FitDone:
     @property
     def references(self) -> tuple[Curve, ...]:
         """The curves with what the idle plugin says of the baseline: what rules must beat."""
-        tunerless = self.agreements.tunerless
-        return agreement.strengthened(self.curves, tunerless=tunerless, own=self.own_choices)
+        return agreement.strengthened(
+            self.curves,
+            tunerless=self.agreements.tunerless,
+            inside=True,
+            own=self.own_choices,
+        )
+
+    @property
+    def between_launches(self) -> tuple[Curve, ...]:
+        """The same, to compare environments by, which share no launch."""
+        return agreement.strengthened(self.curves, tunerless=self.agreements.tunerless)
 
     @property
     def own_choices(self) -> OwnChoices:

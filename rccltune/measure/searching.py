@@ -204,7 +204,7 @@ def known_of(
     samples = _as_wanted(sweep, [s for s in samples if _is_searched(s.key.variant)])
     # Sizes between those of the untouched site's launches are known from silence.
     curves = fit.strengthened(
-        fit.curves(samples).curves, tunerless=library.tunerless, own=library.own
+        fit.curves(samples).curves, tunerless=library.tunerless, inside=True, own=library.own
     )
     found = []
     for collective in sweep.collectives:

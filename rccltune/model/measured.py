@@ -26,7 +26,7 @@ from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement
 PASSES: Final = "."
 RUNS: Final = ":"
 # Before the name of a pass that is told as one of another launch.
-_TOLD: Final = "@"
+_TOLD: Final = "+"
 
 
 def launch_of_pass(name: str) -> str:

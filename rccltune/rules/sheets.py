@@ -7,6 +7,7 @@ none is slower than the baseline; else it is for its placement alone.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -179,7 +180,11 @@ def _joint(
     if why is None:
         chosen = zones.choose_together(
             {name: part.curves for name, part in parts.items()},
-            replace(options, arch=fits[0].session.fingerprint.arch_or_vendor),
+            replace(
+                options,
+                arch=fits[0].session.fingerprint.arch_or_vendor,
+                own=dict(ChainMap(*(dict(done.own_choices) for done in fits))),
+            ),
         )
     if chosen is None or not chosen.zones:
         why = why or "not every one of them has a run with nothing forced"

@@ -216,12 +216,14 @@ class Group:
         arms: settings that may be chosen, in a fixed order.
         baseline: what the library does by itself, by view; empty where unknown.
         barred: what was measured and can never be chosen.
+        own: what the library runs by itself, by size in bytes.
     """
 
     target: Target
     arms: list[Arm] = field(default_factory=list)
     baseline: dict[View, Curve] = field(default_factory=dict)
     barred: list[Barred] = field(default_factory=list)
+    own: Mapping[int, Setting] = field(default_factory=dict)
 
 
 def groups_of(curves: Sequence[Curve], options: ChoiceOptions) -> list[Group]:
@@ -269,7 +271,7 @@ def _group(
     baseline: dict[View, Curve],
     options: ChoiceOptions,
 ) -> Group:
-    made = Group(target=target, baseline=baseline)
+    made = Group(target=target, baseline=baseline, own=options.own.get(target, {}))
     merged: dict[Setting, Arm] = {}
     # The target's own variant first: where both measured a setting, its curves are taken.
     for setting, variant in sorted(named, key=lambda name: name[1] != target.variant):

@@ -236,7 +236,7 @@ def make_board(group: Group, options: ChoiceOptions) -> Board:
         own=frozenset(
             (number, nbytes)
             for number, arm in enumerate(group.arms)
-            for nbytes, setting in options.own.get(group.target, {}).items()
+            for nbytes, setting in group.own.items()
             if arm.setting == setting and arm.variant == group.target.variant
         ),
     )

@@ -212,6 +212,7 @@ def _joined(target: Target, groups: _Parts) -> Group:
             for view, curve in group.baseline.items()
         },
         barred=barred,
+        own=dict(set.intersection(*(set(group.own.items()) for group in groups.values()))),
     )
 
 

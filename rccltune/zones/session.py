@@ -200,7 +200,7 @@ def environments_of(
         CommandLineError: the variant that was named was not measured, or is lossy.
     """
     found = (
-        environment.environments(done.references, choice.zones, options, wrong=done.wrong)
+        environment.environments(done.between_launches, choice.zones, options, wrong=done.wrong)
         if done.is_varied
         else ()
     )

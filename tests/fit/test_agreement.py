@@ -259,7 +259,8 @@ def test_without_any_tuner_a_rule_must_beat_the_faster_of_silence_and_site() -> 
     curves = fit.curves(samples).curves
     site = {p.nbytes: p.time_us for p in baseline_of(curves).points}
     made = {
-        p.nbytes: p.time_us for p in baseline_of(fit.strengthened(curves, tunerless=True)).points
+        p.nbytes: p.time_us
+        for p in baseline_of(fit.strengthened(curves, tunerless=True, inside=True)).points
     }
     assert set(made) == {1024 << i for i in range(16)}
     for i in range(12):
