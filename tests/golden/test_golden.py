@@ -96,7 +96,7 @@ VARIES = (
     (r"\b[\d,]+ bytes\)", "N bytes)"),
     # A hash of the argv, which has the install's path.
     (r"(?m)^[0-9a-f]{10}(?=[ ,.])", "LAUNCH"),
-    (r'(?<=["/])[0-9a-f]{10}(?=["/.])', "LAUNCH"),
+    (r'(?<=["/+])[0-9a-f]{10}(?=["/.])', "LAUNCH"),
     # Whether two launches foresee the same is the machine's, too.
     (r'"left_s": (null|[\d.]+)', '"left_s": LEFT'),
     (r'"(\w+_s)": [\d.]+', r'"\1": SECONDS'),
