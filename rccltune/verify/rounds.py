@@ -427,8 +427,8 @@ class _Course:
     def _never_asked(self) -> list[Cut]:
         own = next(one for one in self.held if one.condition.is_own)
         judged = {one.rule.line for one in self._standings()}
-        # What the rules need may be what makes the library choose a setting by itself.
-        is_null = not self.file.needs or self.wanted.needs_stay
+        # What rules need may make the library choose it; a tuner of the site may choose another.
+        is_null = self.ground.is_paired and (not self.file.needs or self.wanted.needs_stay)
         return [
             cut
             for rule in self._ours()

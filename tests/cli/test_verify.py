@@ -14,6 +14,7 @@ from eight import RANKS, raw_node, written
 from kept import sweep_once
 from wording import lacks
 
+from rccltune import plugin
 from rccltune.cli import run
 from rccltune.model import Rule
 from rccltune.rules import read_rules
@@ -179,6 +180,18 @@ def test_what_the_library_chooses_by_itself_is_cut_off_a_rule() -> None:
     text = Path("out.csv").read_text(encoding="utf-8")
     assert "#@ hole 1024 65536 verified: the library chooses it by itself" in text
     assert [str(rule.setting) for rule in rules()] == ["tree/ll"]
+
+
+def test_what_the_library_chooses_by_itself_wins_where_the_sites_tuner_chooses_worse() -> None:
+    """The site's table has ring/simple at small sizes, which is twice as slow there."""
+    table = Path("site.csv")
+    table.write_text(f"allreduce,0,65536,ring,simple,-1,1,{RANKS},-1,-1\n")
+    site = {"NCCL_TUNER_PLUGIN": plugin.library(), "NCCL_TUNER_CONFIG_FILE": table.resolve()}
+    swept(None, *(word for name in site for word in ("--env", f"{name}={site[name]}")))
+    rules_file((KIB, 64 * KIB, "ring,ll"))
+    assert verify() == 0
+    assert not verdict()["paired"]
+    assert [str(rule.setting) for rule in rules()] == ["ring/ll"]
 
 
 @pytest.mark.long
