@@ -64,22 +64,16 @@ class Checked:
     held: tuple[Held, ...]
 
 
-def gather_beliefs(
-    folder: Path, launches: Iterable[Ended], curves: Iterable[Curve], samples: Iterable[Sample]
-) -> Believed:
+def gather_beliefs(folder: Path, launches: Iterable[Ended], samples: Sequence[Sample]) -> Believed:
     """Read what the library predicted about every target that was traced.
 
     Args:
         folder: the session.
         launches: its launches; those that ended well are looked at.
-        curves: what was fitted; a target is read until all sizes of its settings are covered.
-        samples: say what the baseline ran, where its benchmark or log did.
+        samples: a target is read until all sizes of its settings are covered; they also say what
+            the baseline ran, where its benchmark or log did.
     """
-    sizes: dict[Target, set[int]] = {}
-    for curve in curves:
-        if curve.key.setting.role is Role.FORCED:
-            found = sizes.setdefault(curve.key.target, set())
-            found.update(point.nbytes for point in curve.points)
+    sizes = _sizes(samples)
     readers = {target: _Reader(target, wanted) for target, wanted in sizes.items()}
     for launch, outcome in launches:
         target = _target(launch)
@@ -92,6 +86,22 @@ def gather_beliefs(
         beliefs=tuple(belief for reader in ordered for belief in reader.beliefs),
         notices=tuple(notice for reader in ordered for notice in reader.notices),
     )
+
+
+def _sizes(samples: Iterable[Sample]) -> dict[Target, set[int]]:
+    """In bytes, of forced settings' good samples; each key object is looked at once."""
+    by_key: dict[int, set[int]] = {}
+    found: dict[Target, set[int]] = {}
+    for sample in samples:
+        if sample.doubt is not None or sample.time_us is None:
+            continue
+        sizes = by_key.get(id(sample.key))
+        if sizes is None:
+            is_forced = sample.key.setting.role is Role.FORCED
+            sizes = found.setdefault(sample.key.target, set()) if is_forced else set()
+            by_key[id(sample.key)] = sizes
+        sizes.add(sample.nbytes)
+    return found
 
 
 def _add_ran(readers: Mapping[Target, _Reader], samples: Iterable[Sample]) -> None:

@@ -190,7 +190,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         )
     launches = session.read_launches(folder)
     traced = [pair for pair in launches if pair[0].schedule is not None]
-    believed = gather_beliefs(folder, traced, fitted.curves, samples) if traced else Believed()
+    believed = gather_beliefs(folder, traced, samples) if traced else Believed()
     done = FitDone(
         session=opened,
         samples_sha256=digest,

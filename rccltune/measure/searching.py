@@ -181,7 +181,7 @@ def library_of(
 ) -> Library:
     """What a session's launches show of the library as it is."""
     tunerless = fit.tuner_of(folder) == "none"
-    shown = fit.gather_beliefs(folder, ended, fit.curves(samples).curves, samples)
+    shown = fit.gather_beliefs(folder, ended, samples)
     return Library(tunerless=tunerless, own=fit.own_choices(shown.beliefs, tunerless=tunerless))
 
 
