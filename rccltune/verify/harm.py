@@ -113,10 +113,12 @@ def environment(
     for side, sizes in free.items():
         windows = _windows(sizes)
         values = [evidence.differences(side, one.__contains__) for one in windows]
-        # Harm at a few sizes, which some launches have and others do not, shows in replicates.
-        slower = [estimate(found) for found in values for estimate in (by_launch, over)]
-        if any(_is_slower(one, _CERTAIN / len(windows)) for one in slower):
+        in_launches = [by_launch(found) for found in values]
+        if any(_is_slower(one, _CERTAIN / len(windows)) for one in in_launches):
             return Environment.HARMFUL, worst
+        # Harm at a few sizes, which some launches have and others do not, shows in replicates; the
+        # few of one look may agree by luck.
+        slower = [*in_launches, *map(over, values)]
         is_suspected |= any(_is_slower(one, _SUSPECTED / len(windows)) for one in slower)
     if is_suspected:
         return Environment.UNDECIDED, worst

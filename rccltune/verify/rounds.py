@@ -331,8 +331,8 @@ class _Course:
         own = next(one for one in self.held if one.condition.is_own)
         state, self.environment = harm.environment(own.evidence, self._answered(own))
         self.is_environment_open = state is Environment.UNDECIDED
-        # Rules that stand have one look more to see that what they need does no harm.
-        is_over = self.since > self.wanted.n_looks or self.number >= self._most_looks
+        # Rules that stand have two looks more to see that what they need does no harm.
+        is_over = self.since > self.wanted.n_looks + 1 or self.number >= self._most_looks
         is_harmful = state is Environment.HARMFUL or (self.is_environment_open and is_over)
         return self.wanted.keep_losers or not is_harmful
 

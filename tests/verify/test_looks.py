@@ -160,8 +160,8 @@ def test_what_the_rules_need_is_judged_again_where_a_cut_gave_sizes_back(tmp_pat
     assert harmful.lost_needs == ("NCCL_MIN_NCHANNELS",)
 
 
-def test_what_rules_need_is_given_up_one_look_later_than_rules(tmp_path: Path) -> None:
-    """It takes all rules that need it along; 0.9 % is less than it may cost, 3 % is more."""
+def test_what_rules_need_is_given_up_two_looks_later_than_rules(tmp_path: Path) -> None:
+    """It takes all rules that need it along, if it costs 3 %; it may cost 1.5 %, and costs 0.3 %."""
     ground = verify_null.ground_in(tmp_path)
     text = render_rules("one rule", [rule_for("ring/ll", 64 * KIB, 16384 * KIB)])
     text = text.replace("#@ format 1\n", "#@ format 1\n#@ needs NCCL_MIN_NCHANNELS=32\n")
@@ -171,10 +171,11 @@ def test_what_rules_need_is_given_up_one_look_later_than_rules(tmp_path: Path) -
         looker = verify_null.MadeUp(seed, lambda _: log(1.3), ground, cost=lambda _: cost)
         return verify.settle(wanted, ground, text, looker=looker)
 
-    kept = [done for seed in range(12) if not (done := settled(seed, 0.009)).lost_needs]
-    assert len(kept) >= 6
-    assert {4} <= {done.n_looks for done in kept} <= {1, 2, 3, 4}
-    assert all(settled(seed, 0.03).lost_needs for seed in range(12))
+    kept = [done for seed in range(24, 40) if not (done := settled(seed, 0.003)).lost_needs]
+    # With one look less five of these lose it.
+    assert len(kept) >= 15
+    assert max(done.n_looks for done in kept) == 5
+    assert all(settled(seed, 0.03).lost_needs for seed in range(8))
 
 
 def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_went(

@@ -331,6 +331,21 @@ def test_harm_that_is_not_quite_certain_is_looked_at_again() -> None:
     assert told.count(verify.Environment.UNDECIDED) >= 8
 
 
+def test_what_some_sizes_lose_and_others_gain_is_looked_at_again() -> None:
+    """Two launches of the same sizes may agree by luck: what differs by size is not certain."""
+    steps = {size: n for n, size in enumerate(sorted(SIZES))}
+    for seed in range(12):
+        found = evidence(
+            lambda _: 0.0,
+            seed,
+            Noise(launch=0.0005, arm=0.0005),
+            n_launches=16,
+            untouched=lambda size: (-0.05, 0.03, -0.03, 0.002)[steps[size] % 4],
+            n_untouched=16,
+        )
+        assert verify.environment(found, unanswered)[0] is verify.Environment.UNDECIDED
+
+
 def test_what_an_environment_costs_does_not_pass() -> None:
     """1.6 % at all sizes, with 0.3 % between launches: hardly ever called harmless."""
     found = [
