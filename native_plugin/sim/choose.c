@@ -23,9 +23,9 @@ static int64_t bytes_a_thread(const struct comm *comm, int collective, int algor
 {
     static const int usual[N_PROTOCOLS] = {8, 8, 64}, between_hosts[N_PROTOCOLS] = {16, 64, 16};
     bool sharing = collective == COLL_ALL_GATHER || collective == COLL_REDUCE_SCATTER;
-    bool says = getenv("NCCL_MIN_NCHANNELS") != NULL || getenv("NCCL_MAX_NCHANNELS") != NULL;
-    if (sharing && comm->n_nodes > 1 && !says && comm->library->family->since >= ROCM_7_0 &&
-        !(collective == COLL_ALL_GATHER && protocol == PROTO_SIMPLE))
+    if (sharing && comm->n_nodes > 1 && comm->library->family->since >= ROCM_7_0 &&
+        !(collective == COLL_ALL_GATHER && protocol == PROTO_SIMPLE) &&
+        getenv("NCCL_MIN_NCHANNELS") == NULL && getenv("NCCL_MAX_NCHANNELS") == NULL)
         return (int64_t)between_hosts[protocol] * comm->n_ranks;
     return usual[protocol] *
            (int64_t)(algorithm == ALGO_RING && protocol == PROTO_LL ? comm->n_ranks : 1);
@@ -66,12 +66,14 @@ int busy_channels(const struct comm *comm, const struct call *call, int protocol
  */
 static bool direct_takes(const struct comm *comm, const struct call *call)
 {
+    if (call->collective != COLL_ALL_GATHER)
+        return false;
     int since = comm->library->family->since;
     const char *disabled = getenv("RCCL_DIRECT_ALLGATHER_DISABLE");
     int64_t largest = env_number("RCCL_DIRECT_ALLGATHER_THRESHOLD", 4194304);
     /* Each call of a group for itself. */
     size_t mine = call->n_bytes / (size_t)(call->aggregated > 1 ? call->aggregated : 1);
-    if (call->collective != COLL_ALL_GATHER || largest < 0 || mine > (uint64_t)largest)
+    if (largest < 0 || mine > (uint64_t)largest)
         return false;
     /* Its mere presence counted in 2.28, its value does later. */
     if (disabled != NULL && (comm->library->version < 23000 || strcmp(disabled, "0") != 0))

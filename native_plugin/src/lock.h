@@ -10,10 +10,11 @@
 #ifndef RCCLTUNE_LOCK_H
 #define RCCLTUNE_LOCK_H
 
+#include "process.h"
+
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <unistd.h>
 
 typedef _Atomic pid_t lock_holder; /* 0: nobody */
 
@@ -23,7 +24,7 @@ enum { PATIENCE = 1 << 23, TURNS_IN_A_ROW = 1 << 10 };
 /* Takes a lock within so many turns; false where another thread kept it. */
 static inline bool lock_within(lock_holder *holder, long turns)
 {
-    pid_t me = getpid();
+    pid_t me = process_id();
     for (; turns > 0; turns--) {
         /* Who waits only reads, so that who unlocks is not held up; what another process holds is
          * taken over. */

@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* Immutable after plugin_init, but for what the watcher keeps behind its own lock, for what the
  * record counts, and for the place in a schedule. */
@@ -178,7 +177,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->record = record;
     (*plugin)->schedule = config->schedule;
     (*plugin)->forces = comm->abi > 2;
-    (*plugin)->pid = getpid();
+    (*plugin)->pid = process_id();
     config->table = NULL;
     config->schedule = NULL;
     if (is_told(*plugin)) {
@@ -357,7 +356,7 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
 
 void plugin_finalize(struct plugin *plugin)
 {
-    if (plugin == NULL || plugin->pid != getpid()) {
+    if (plugin == NULL || plugin->pid != process_id()) {
         return;
     }
     if (is_told(plugin)) {

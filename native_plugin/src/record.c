@@ -141,7 +141,7 @@ __attribute__((noinline)) static void look_at_clock(struct record *record)
 {
     int64_t now = seconds();
     if (now < atomic_load_explicit(&record->next_snapshot, memory_order_relaxed) ||
-        record->pid != getpid() || !lock_within(&record->writing, 1)) {
+        record->pid != process_id() || !lock_within(&record->writing, 1)) {
         return;
     }
     if (now >= atomic_load_explicit(&record->next_snapshot, memory_order_relaxed) &&
@@ -237,7 +237,7 @@ enum output_start record_start(const struct settings *settings, const struct tra
     made->comm = *comm;
     (void)snprintf(made->id, sizeof made->id, "%s", comm->id);
     made->comm.id = made->id;
-    made->pid = getpid();
+    made->pid = process_id();
     made->started = seconds();
     (void)clock_gettime(CLOCK_REALTIME, &made->since);
     if (!name_files(made, settings->record, reason, size)) {
@@ -270,7 +270,7 @@ __attribute__((destructor)) static void write_those_left(void)
         return;
     }
     for (struct record *record = first; record != NULL; record = record->next) {
-        if (record->pid == getpid() && lock_within(&record->writing, PATIENCE)) {
+        if (record->pid == process_id() && lock_within(&record->writing, PATIENCE)) {
             if (!record->over) {
                 write_whole(record, "exit");
             }

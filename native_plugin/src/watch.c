@@ -199,7 +199,7 @@ enum output_start watch_start(const struct settings *settings, const struct conf
     }
     if (made->log != LOG_OFF) {
         log_start(made, config, settings);
-        made->pid = getpid();
+        made->pid = process_id();
         enlist(made);
     }
     *watch = made;
@@ -390,7 +390,7 @@ __attribute__((destructor)) static void sum_up_those_left(void)
         return;
     }
     for (struct watch *watch = first; watch != NULL; watch = watch->next) {
-        if (watch->pid == getpid() && lock_within(&watch->busy, PATIENCE)) {
+        if (watch->pid == process_id() && lock_within(&watch->busy, PATIENCE)) {
             log_end(watch);
             unlock(&watch->busy);
         }

@@ -95,9 +95,13 @@ static void check_locked(const char *path)
     CHECK(record_start(&settings, &comm, &record, reason, sizeof reason) == OUTPUT_STARTED);
     lock(&listing);
     lock(&record->writing);
+    CHECK(process_id() == getpid());
     pid_t child = fork();
     if (child == 0) {
         (void)alarm(PATIENCE_S);
+        if (process_id() != getpid()) {
+            _exit(1);
+        }
         struct record *own = NULL;
         if (CHILDREN_ALLOCATE) {
             (void)record_start(&settings, &comm, &own, reason, sizeof reason);
