@@ -210,9 +210,10 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
             "tries these launches again.",
         )
     if done.quarantined:
+        # What runs in two environments that need no name may fail in both.
+        failed = dict.fromkeys(f"{one}: {one.reason}" for one in done.quarantined)
         raise LaunchError(
-            f"quarantined: {len(done.quarantined)}; everything else is measured: "
-            + "; ".join(f"{one}: {one.reason}" for one in done.quarantined),
+            f"quarantined: {len(failed)}; everything else is measured: {'; '.join(failed)}",
             where=f"{prepared.folder}/launches/{done.quarantined[0].launches[-1]}/",
             hint="look into the log there; --lift-quarantine tries again (with --timeout where "
             "it needs longer). Go on without them: rccltune fit.",
