@@ -11,10 +11,8 @@
 /* In a page of its own, which a forked child finds wiped (Linux 4.14); none elsewhere. */
 static _Atomic pid_t *known;
 
-/* Before all others of this library, and after them at the end: both take locks. */
-enum { FIRST = 101 };
-
-__attribute__((constructor(FIRST))) static void make_page(void)
+/* It is never given back: threads may still ask while the process ends. */
+__attribute__((constructor)) static void make_page(void)
 {
 #ifdef MADV_WIPEONFORK
     void *page =
@@ -28,14 +26,6 @@ __attribute__((constructor(FIRST))) static void make_page(void)
         (void)munmap(page, sizeof *known);
     }
 #endif
-}
-
-__attribute__((destructor(FIRST))) static void give_page_back(void)
-{
-    if (known != NULL) {
-        (void)munmap((void *)known, sizeof *known);
-        known = NULL;
-    }
 }
 
 pid_t process_id(void)
