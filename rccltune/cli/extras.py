@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rccltune.cli.console import Console, with_options
-from rccltune.cli.fit_tables import ceiling_lines
+from rccltune.cli.fit_tables import ceiling_lines, transferbench_option
 from rccltune.cli.help import grouped
-from rccltune.cli.options import FOLDER, transferbench_option
+from rccltune.cli.options import FOLDER
 from rccltune.model import lay
 
 if TYPE_CHECKING:

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
-from rccltune.cli.fit_tables import ceiling_lines, ceiling_of, environment_lines, scale_text, take
+from rccltune.cli.fit_tables import (
+    ceiling_lines,
+    ceiling_of,
+    environment_lines,
+    scale_text,
+    take,
+    transferbench_option,
+)
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER, transferbench_option
+from rccltune.cli.options import FOLDER
 from rccltune.model import TREE_SIMPLE_FORCED, Algorithm, Laid, Protocol, Role, format_size, lay
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
+from rccltune.cli.help import grouped
+from rccltune.cli.options import FOLDER, F
 from rccltune.model import DEFAULT_VARIANT, Laid, format_size, lay
 from rccltune.session import CEILING_FILE
 
@@ -95,6 +97,17 @@ def _error(model: ScaleModel, scale: Scale) -> str:
 
 
 _SHOWN = 8
+
+
+def transferbench_option(command: F) -> F:
+    """Where rates of links come from."""
+    return grouped(
+        "--transferbench",
+        type=FOLDER,
+        metavar="FILE",
+        group="Advanced",
+        help="Rates of links from TransferBench: the program, or what its a2a printed.",
+    )(command)
 
 
 def take(console: Console, sessions: Iterable[Path], file: Path | None) -> None:

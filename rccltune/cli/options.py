@@ -36,17 +36,6 @@ PERCENT = click.FloatRange(min=0, max=100, max_open=True)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
-def transferbench_option(command: F) -> F:
-    """Where rates of links come from."""
-    return grouped(
-        "--transferbench",
-        type=FOLDER,
-        metavar="FILE",
-        group="Advanced",
-        help="Rates of links from TransferBench: the program, or what its a2a printed.",
-    )(command)
-
-
 def base_option(command: F) -> F:
     """--base FILE, of the verbs that write rules."""
     return grouped(

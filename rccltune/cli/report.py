@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
-from rccltune.cli.fit_tables import ceiling_lines, take
+from rccltune.cli.fit_tables import ceiling_lines, take, transferbench_option
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
     FOLDER,
@@ -16,7 +16,6 @@ from rccltune.cli.options import (
     choosing,
     scales_option,
     session_argument,
-    transferbench_option,
 )
 from rccltune.model import FIGURE_FORMATS, CommandLineError, Laid, defaults, lay
 
