@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from math import exp, log, log1p, sqrt
 
-from rccltune.model import MAX_NBYTES, is_gap
+from rccltune.model import MAX_NBYTES, Zone, is_gap
 from rccltune.zones.arms import ChoiceOptions
 from rccltune.zones.board import Board
 from rccltune.zones.decision import Decision, Stretch
@@ -325,3 +325,51 @@ def _unmeasured(
     last = min(max(last, low - 1), high)
     parts = [Reach(low, last, None, left.state), Reach(last + 1, high, None, right.state)]
     return [part for part in parts if part.low <= part.high]
+
+
+def ending_where_called(zones: Sequence[Zone], to_verify: Sequence[int]) -> list[Zone]:
+    """Zones that end at sizes which verification calls anyway, or which were measured.
+
+    Where curves cross between two sizes is known less well than these lie apart, and any other end
+    costs a launch. A rule beside a gap becomes smaller, but never narrower than verification looks;
+    two rules meet at the nearest of these sizes. A gap between two rules stays as it is: both would
+    give up sizes at which it is hardly known that they lose.
+
+    Args:
+        zones: of one target, by size.
+        to_verify: sizes in bytes, rising; without any, zones stay as they are.
+    """
+    made = list(zones)
+    between = {at for at in range(1, len(zones) - 1) if _is_between_rules(zones[at - 1 : at + 2])}
+    for at, (left, right) in enumerate(pairwise(zones) if to_verify else ()):
+        if not between.isdisjoint((at, at + 1)) or not (left.setting or right.setting):
+            continue
+        last = _last_size(left, right, to_verify)
+        new = replace(made[at], max_nbytes=last), replace(made[at + 1], min_nbytes=last + 1)
+        if all(one.setting is None or _is_wide(one) for one in new):
+            made[at : at + 2] = new
+    return made
+
+
+def _is_between_rules(three: Sequence[Zone]) -> bool:
+    return [one.setting is not None for one in three] == [True, False, True]
+
+
+def _last_size(left: Zone, right: Zone, sizes: Sequence[int]) -> int:
+    """Where the left one of two ends that lie next to each other."""
+    last = left.max_nbytes
+    low = last if left.measured_to is None else left.measured_to
+    high = last + 1 if right.measured_from is None else right.measured_from
+    called = [low, *(n for n in sizes if low < n < high), high]
+    if right.setting is None:
+        return max((n for n in called if n <= last), default=last)
+    if left.setting is None:
+        return min((n for n in called if n > last), default=last + 1) - 1
+    # What ends at the last size before one that was measured begins at that one.
+    ends = [*called[:-1], high - 1]
+    return min(ends, key=lambda n: max(n, last) / max(1, min(n, last)))
+
+
+def _is_wide(zone: Zone) -> bool:
+    """Whether a rule is as wide as verification looks: a quarter of an octave."""
+    return zone.max_nbytes + 1 >= _FINEST * zone.min_nbytes

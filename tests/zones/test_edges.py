@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from math import exp, log
+from collections.abc import Callable, Iterable
+from math import exp, log, log2
 from statistics import median
 
 import pytest
@@ -122,8 +123,73 @@ def test_two_rules_meet_where_verification_will_look_and_keep_to_their_sizes_els
     curves = fit.curves(samples).curves
     for to_verify, ends in (
         ({}, (8192, 16384)),
-        ({Collective.ALL_REDUCE: (4096, 32768)}, (11585, 11586)),
+        ({Collective.ALL_REDUCE: quarters(4096, 32768)}, (11585, 11586)),
     ):
         zones = choose(curves, ChoiceOptions(to_verify=to_verify)).zones
         below, above = (zone for zone in zones if zone.setting is not None)
         assert (below.max_nbytes, above.min_nbytes) == ends
+
+
+def quarters(low: int, high: int) -> tuple[int, ...]:
+    """Four sizes an octave, as a verification calls."""
+    found = [round(low * 2 ** (n / 4)) for n in range(4 * round(log2(high / low)) + 1)]
+    return tuple(found)
+
+
+def edge_samples(gain: Callable[[int], float], sizes: Iterable[int]) -> list[Sample]:
+    """One setting and the library, which takes 100 us everywhere."""
+    return [
+        Sample(
+            key=CurveKey(
+                collective=Collective.ALL_REDUCE,
+                setting=Setting.parse(name) if name else BASELINE,
+                placement=Placement.IN_PLACE,
+                scale=Scale(n_nodes=1, n_ranks=8),
+            ),
+            launch=f"{name}{n}",
+            nbytes=nbytes,
+            time_us=100 / gain(nbytes) if name else 100.0,
+        )
+        for nbytes in sizes
+        for name in ("ring/ll", "")
+        for n in range(4)
+    ]
+
+
+@given(
+    first=st.floats(10.5, 13.5),
+    width=st.floats(1.0, 6.0),
+    step=st.sampled_from([1.0, 0.5]),
+    slope=st.floats(0.05, 0.6),
+)
+def test_a_rule_to_be_verified_ends_inside_where_it_wins_and_at_a_size_that_is_called(
+    first: float, width: float, step: float, slope: float
+) -> None:
+    """At most a quarter of an octave inside the crossings: what it gives up there is little."""
+
+    def gain(nbytes: int) -> float:
+        octave = log2(nbytes)
+        return float(exp(slope * min(octave - first, first + width - octave, 1.0)))
+
+    swept = [round(2 ** (10 + step * n)) for n in range(round(12 / step) + 1)]
+    curves = fit.curves(edge_samples(gain, swept)).curves
+    grid = quarters(1024, 1 << 22)
+
+    def ends(options: ChoiceOptions) -> list[tuple[int, int]]:
+        zones = choose(curves, options).zones
+        return [(one.min_nbytes, one.max_nbytes) for one in zones if one.setting is not None]
+
+    free = ends(ChoiceOptions())
+    held = ends(ChoiceOptions(to_verify={Collective.ALL_REDUCE: grid}))
+    assert len(free) == len(held) <= 1
+    for (low, high), (first_size, last_size) in zip(free, held, strict=True):
+        is_wide = last_size >= 2**0.25 * first_size - 1
+        assert low <= first_size <= last_size <= high
+        assert first_size <= low * 2**0.26
+        assert last_size >= high / 2**0.26
+        assert is_wide
+        assert first_size in {low, *grid, *swept}
+        assert last_size in {high, *grid, *swept}
+        # An end stays only where the rule would be too narrow to be verified.
+        if (high / low) > 2**0.8:
+            assert {first_size, last_size} <= {*grid, *swept}
