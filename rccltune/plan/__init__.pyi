@@ -15,13 +15,14 @@ from .launches import sizes as sizes
 from .launches import sizes_of as sizes_of
 from .launches import starting_s as starting_s
 from .launches import with_ids as with_ids
+from .octaves import PER_OCTAVE as PER_OCTAVE
+from .octaves import ending_where_called as ending_where_called
+from .octaves import verified_sizes as verified_sizes
 from .pairs import CYCLE as CYCLE
-from .pairs import PER_OCTAVE as PER_OCTAVE
 from .pairs import Condition as Condition
 from .pairs import Pair as Pair
 from .pairs import conditions as conditions
 from .pairs import plan_pairs as plan_pairs
-from .pairs import verified_sizes as verified_sizes
 from .rounds import Pace as Pace
 from .rounds import Stretch as Stretch
 from .rounds import parted as parted

@@ -2,16 +2,13 @@
 
 Launches of their own differ by more than settings do, so both sides take turns in one launch: the
 idle plugin and the rules in turns, each twice, so that every side follows every side equally often.
-A launch goes over a whole range in factors of two, which is all that nccl-tests can; four of them,
-each beginning elsewhere in an octave, give four sizes an octave. A boundary of a rule is reached by
-one more, which begins at the boundary divided by a power of two: never by a launch of a few
-neighbouring sizes, in which hardly anything else runs.
+Which sizes they go over, octaves.py says.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from types import MappingProxyType
@@ -31,11 +28,9 @@ from rccltune.model import (
     format_size,
 )
 from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter, sizes
-from rccltune.plan.walks import LEADING, called_sizes, grain, schedule_of, shows_steps, unit_of
+from rccltune.plan.octaves import FACTOR, Part, parts
+from rccltune.plan.walks import LEADING, called_sizes, grain, schedule_of, shows_steps
 
-# Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.
-PER_OCTAVE: Final = 4
-_FACTOR: Final = 2
 # Tables that what runs beside a launch prints, one after the other: more than it ever has time for.
 _ENDLESS: Final = 1_000_000_000
 _CALLS_OF_A_TABLE: Final = 200
@@ -43,8 +38,6 @@ _CALLS_OF_A_TABLE: Final = 200
 _THROWN: Final = (SILENT, RULES)
 # Every arm follows every arm equally often; the second of each follows its own kind.
 CYCLE: Final = (SILENT, SILENT, RULES, RULES)
-# How far from a boundary a size may lie that stands for it.
-_NEAR: Final = 0.005
 # Sizes of a launch, so that none of them is measured almost alone.
 _FEWEST_SIZES: Final = 6
 _NOTHING: Final[Mapping[Collective, Collection[int]]] = MappingProxyType({})
@@ -109,20 +102,6 @@ def conditions(
     ]
     found += [Condition(sweep=sweep, is_own=False, beside=one) for one in dict.fromkeys(besides)]
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """The sizes of one launch.
-
-    Attributes:
-        sweep: with the range.
-        is_grid: one of those that together have all octaves in four parts; others are for a
-            boundary alone.
-    """
-
-    sweep: Sweep
-    is_grid: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,8 +236,9 @@ def _checked(
             if any(rule.reaches(nbytes // unit * unit) for rule in rules)
         ]
         if reached:
-            last = min(len(starts) - 1, max(reached[-1], reached[0] + _FEWEST_SIZES - 1))
-            first = max(0, min(reached[0], last - _FEWEST_SIZES + 1))
+            # Smaller ones cost least.
+            first = max(0, min(reached[0], reached[-1] - _FEWEST_SIZES + 1))
+            last = min(len(starts) - 1, max(reached[-1], first + _FEWEST_SIZES - 1))
             sweep = replace(
                 part.sweep, min_nbytes=starts[first], max_nbytes=starts[last], check=True
             )
@@ -303,80 +283,6 @@ def _walk(
     )
 
 
-def parts(
-    sweep: Sweep,
-    collective: Collective,
-    rules: Iterable[Rule],
-    n_ranks: int,
-    known: Collection[int] = (),
-) -> list[Part]:
-    """The ranges to go over: those of the grid first, then those for boundaries.
-
-    All files have the same grid, so that combined launches of two of them can stand beside each
-    other.
-
-    Args:
-        sweep: the whole range.
-        collective: whose sizes.
-        rules: those of it whose boundaries are looked at.
-        n_ranks: of the communicator.
-        known: sizes that need no range for a boundary.
-    """
-    grid = tuple(grids(sweep))
-    sizes = {*known, *(n for one in grid for n in called_sizes(one, collective, n_ranks))}
-    edges = sorted(_edges(sweep, collective, rules, n_ranks, sizes), key=lambda one: one.min_nbytes)
-    return [
-        *(Part(sweep=one, is_grid=True) for one in grid),
-        *(Part(sweep=one, is_grid=False) for one in edges),
-    ]
-
-
-def _edges(
-    sweep: Sweep,
-    collective: Collective,
-    rules: Iterable[Rule],
-    n_ranks: int,
-    sizes: set[int],
-) -> Iterator[Sweep]:
-    """Ranges through the first and the last size of every rule, where none has them yet.
-
-    Between two rules with one setting nothing changes.
-    """
-    unit = grain(sweep, collective, n_ranks)
-    rules = tuple(rules)
-    inside = {
-        edge
-        for one in rules
-        for other in rules
-        if one.setting == other.setting and one.max_nbytes + 1 == other.min_nbytes
-        for edge in (one.max_nbytes, other.min_nbytes)
-    }
-    for rule in rules:
-        low, high = max(rule.min_nbytes, sweep.min_nbytes), min(rule.max_nbytes, sweep.max_nbytes)
-        for edge, up in ((low, True), (high, False)):
-            near = [n for n in sizes if low <= n <= high and abs(n / edge - 1) <= _NEAR]
-            if near or low > high or edge in inside:
-                continue
-            begin = _through(sweep, edge, unit, up=up)
-            part = replace(sweep, min_nbytes=begin, factor=_FACTOR, step_nbytes=None)
-            sizes.update(called_sizes(part, collective, n_ranks))
-            yield part
-
-
-def _through(sweep: Sweep, nbytes: int, unit: int, *, up: bool) -> int:
-    """Where doubling begins that comes to a size, or a little inside of it; as low as can be."""
-    found = max(unit, nbytes // unit * unit)
-    doubled = 1
-    while nbytes // doubled >= max(sweep.min_nbytes, unit):
-        whole = unit * doubled
-        reached = (-(-nbytes // whole) if up else nbytes // whole) * whole
-        # One size alone does not show where a pass ends.
-        if abs(reached / nbytes - 1) <= _NEAR or 2 * found > sweep.max_nbytes:
-            found = max(unit, reached // doubled)
-        doubled *= 2
-    return found
-
-
 def _beside(under: Condition, ground: Ground) -> Beside | None:
     """One size again and again, unchecked, on as many ranks as are measured."""
     letter = repeat_letter(ground)
@@ -388,7 +294,7 @@ def _beside(under: Condition, ground: Ground) -> Beside | None:
         min_nbytes=nbytes,
         max_nbytes=nbytes,
         step_nbytes=None,
-        factor=_FACTOR,
+        factor=FACTOR,
         iterations=_CALLS_OF_A_TABLE,
         check=False,
         graph=0,
@@ -398,30 +304,3 @@ def _beside(under: Condition, ground: Ground) -> Beside | None:
     argv = ground.launch(ground.scale.n_ranks, program)
     shares = ground.shares if argv != program else ()
     return Beside(collective=collective, nbytes=nbytes, argv=(argv[0], *shares, *argv[1:]))
-
-
-def grids(sweep: Sweep) -> Iterable[Sweep]:
-    """The sweep's octaves, each with sizes between its ends; one range for each of these.
-
-    Those between begin where an element is a small part of a size: below, whole elements leave no
-    room for them.
-    """
-    unit = unit_of(sweep)
-    base = sweep.min_nbytes
-    while base < _FINE * unit:
-        base *= _FACTOR
-    for part in range(PER_OCTAVE):
-        between = round(base * 2 ** (part / PER_OCTAVE) / unit) * unit
-        least = between if part else max(unit, sweep.min_nbytes)
-        if least <= sweep.max_nbytes:
-            yield replace(sweep, min_nbytes=least, factor=_FACTOR, step_nbytes=None)
-
-
-def verified_sizes(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
-    """Sizes in bytes that the octaves and those between them call with, rising."""
-    called = (n for part in grids(sweep) for n in called_sizes(part, collective, n_ranks))
-    return tuple(sorted(set(called)))
-
-
-# Elements of a size from which on a quarter of an octave is told exactly enough.
-_FINE: Final = 32

@@ -174,7 +174,7 @@ def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) 
     if not request.keep_losers and not is_alone:
         narrowed, beyond = _within_reach(request, text, file, sweep, site)
         if request.extrapolate or ours(accepted(narrowed.encode(), request.rules), site):
-            text = narrowed
+            text = _ending_where_called(narrowed, request.rules, sweep, site)
         else:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
@@ -269,3 +269,16 @@ def _within_reach(
         holes = tuple((part.min_nbytes, part.max_nbytes, NOT_MEASURED) for part in new)
         changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
     return rewritten(text, changes, ()), tuple(taken)
+
+
+def _ending_where_called(text: str, where: Path, sweep: Sweep, site: Site) -> str:
+    """The file with rules that end at sizes which a launch of the verification calls."""
+    rules = ours(accepted(text.encode(), where), site)
+    changes = {
+        rule.line: Change(parts=(new,), evidence="")
+        for rule, new in zip(
+            rules, plan.ending_where_called(sweep, rules, site.scale.n_ranks), strict=True
+        )
+        if new != rule and rule.line is not None
+    }
+    return rewritten(text, changes, ())

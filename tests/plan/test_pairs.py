@@ -117,6 +117,48 @@ def test_each_side_of_a_boundary_is_reached_by_a_walk_over_the_whole_range(
     assert all(len(table) >= 6 for table in tables)
 
 
+@given(
+    collective=st.sampled_from(
+        [Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER]
+    ),
+    edge=st.integers(1 << 19, 1 << 27),
+    n_ranks=st.sampled_from([2, 8, 63, 64]),
+    least=st.sampled_from([8, 1024, 4096]),
+)
+def test_rules_that_are_verified_end_at_sizes_that_a_benchmark_calls(
+    collective: Collective, edge: int, n_ranks: int, least: int
+) -> None:
+    """Half a percent beside a boundary is not left to rules that nobody tried there."""
+    wanted = replace(sweep(collective), min_nbytes=least, max_nbytes=1 << 28)
+    last = max(plan.verified_sizes(wanted, collective, n_ranks))
+    above_it = replace(rule(collective, edge, last), setting=Setting.parse("ring/ll"))
+    rules = [rule(collective, 0, edge - 1), above_it]
+    below, above = plan.ending_where_called(wanted, rules, n_ranks)
+    assert (below.min_nbytes, above.max_nbytes) == (0, last)
+    tables = (
+        printed(one.tuned, collective, n_ranks, 4, fine=True)
+        for one in planned([below, above], n_ranks=n_ranks, wanted=wanted)
+    )
+    sizes = set().union(*tables)
+    grain = 4 if collective is Collective.ALL_REDUCE else n_ranks * 16
+    for end, moved in ((below.max_nbytes, edge - 1 - below.max_nbytes), (above.min_nbytes, 0)):
+        assert moved >= 0
+        # Where the benchmark's own sizes are coarse, none may be near.
+        assert end in sizes or (end in (edge - 1, edge) and grain > 0.002 * edge)
+    assert edge <= above.min_nbytes <= 1.016 * edge
+    assert below.max_nbytes >= edge / 1.016
+
+
+def test_an_end_stays_where_another_rule_would_answer_instead() -> None:
+    """The first match answers: behind it a rule over all sizes would, where nobody tried it."""
+    wanted = replace(sweep(Collective.ALL_REDUCE), min_nbytes=1024, max_nbytes=1 << 28)
+    odd = rule(Collective.ALL_REDUCE, 1 << 20, 12_345_671)
+    behind = replace(rule(Collective.ALL_REDUCE, 1024, 1 << 28), setting=Setting.parse("ring/ll"))
+    assert plan.ending_where_called(wanted, [odd, behind], 8) == [odd, behind]
+    (alone,) = plan.ending_where_called(wanted, [odd], 8)
+    assert 12_345_671 / 1.005 <= alone.max_nbytes < 12_345_671
+
+
 def test_between_two_rules_with_one_setting_nothing_is_looked_at() -> None:
     """They differ in what proves them; the same grid as without the boundary."""
     whole = planned([rule(Collective.ALL_REDUCE, MIB, 16 * MIB)])
