@@ -88,16 +88,20 @@ _FOLDER: Final = "rccltune/sessions"
 
 
 def remember(path: Path) -> None:
-    """Note that a session is ours, with what its sweep.yaml says now; without a home, nothing."""
+    """Note that a session is ours, with what its sweep.yaml says now; without a home, nothing.
+
+    What it said before stays noted: a copy of the session has the same id, and goes on from there.
+    """
     name = open_session(path).id
     if name is None:
         return
     with suppress(SessionError, RuntimeError):
-        write_atomically(_notes() / name, json.dumps({"sweep": _digest(path)}) + "\n")
+        known = list(dict.fromkeys((*_noted(name), _digest(path))))
+        write_atomically(_notes() / name, json.dumps({"sweeps": known}) + "\n")
 
 
 def is_ours(path: Path) -> bool:
-    """Whether this user made a session, and nobody changed its sweep.yaml since.
+    """Whether this user made a session, and its sweep.yaml says what this user made it say.
 
     Raises:
         SessionError: no session.
@@ -106,10 +110,23 @@ def is_ours(path: Path) -> bool:
     if name is None:
         return False
     try:
-        note = json.loads(read_regular(_notes() / name))
-    except (SessionError, RuntimeError, ValueError):
+        return _digest(path) in _noted(name)
+    except (SessionError, RuntimeError):
         return False
-    return isinstance(note, dict) and note.get("sweep") == _digest(path)
+
+
+def _noted(name: str) -> list[str]:
+    """Digests of what a session's sweep.yaml said whenever it was ours; of the first release too.
+
+    Raises:
+        RuntimeError: no home.
+    """
+    try:
+        note = json.loads(read_regular(_notes() / name))
+    except (SessionError, ValueError):
+        return []
+    found = note.get("sweeps", [note.get("sweep")]) if isinstance(note, dict) else []
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def _notes() -> Path:

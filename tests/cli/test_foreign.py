@@ -175,6 +175,22 @@ def test_ones_own_session_goes_on_elsewhere(
     assert goes_on([VERIFY[0], "moved", *VERIFY[1:]], capsys)
 
 
+def test_a_session_stays_ones_own_when_a_copy_of_it_is_swept_again(
+    swept: Path, capsys: Capture, repository: Path
+) -> None:
+    """Both have one id, and the copy's sweep.yaml says another node from then on."""
+    shutil.copytree(swept, "copy")
+    shutil.copy(repository / "examples/nodes/smallest.yaml", "other.yaml")
+    words = ["--simulate", "other.yaml", "--launcher", "none", "--collective", "all_reduce"]
+    words += ["--mode", "spx-nps1", "--exhaustive", "--min-bytes", "8K", "--max-bytes", "1M"]
+    assert run(["sweep", "-o", "copy", *words, "--setting", "ring/ll", "-q"]) == 0
+    assert Path("copy/sweep.yaml").read_bytes() != (swept / "sweep.yaml").read_bytes()
+    assert goes_on([VERIFY[0], "copy", *VERIFY[1:]], capsys)
+    assert goes_on([*VERIFY], capsys)
+    changed(swept, "env: {LD_PRELOAD: /tmp/x.so}")
+    assert not goes_on([*VERIFY], capsys)
+
+
 @pytest.mark.parametrize("home", ["/proc/nowhere", "relative", ""])
 def test_without_a_home_a_sweep_works_and_trusts_nobody(
     repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
