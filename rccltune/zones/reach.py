@@ -328,12 +328,12 @@ def _unmeasured(
 
 
 def ending_where_called(zones: Sequence[Zone], to_verify: Sequence[int]) -> list[Zone]:
-    """Zones that end at sizes which verification calls anyway, or which were measured.
+    """Zones whose rules end, beside a gap, at sizes that verification calls anyway, or measured ones.
 
     Where curves cross between two sizes is known less well than these lie apart, and any other end
-    costs a launch. A rule beside a gap becomes smaller, but never narrower than verification looks;
-    two rules meet at the nearest of these sizes. A gap between two rules stays as it is: both would
-    give up sizes at which it is hardly known that they lose.
+    costs a launch. A rule becomes smaller, but never narrower than verification looks. Ends stay
+    where another rule begins, at once or behind a gap: one of them would reach sizes that are the
+    other's, or both would give up some that they may win.
 
     Args:
         zones: of one target, by size.
@@ -342,7 +342,7 @@ def ending_where_called(zones: Sequence[Zone], to_verify: Sequence[int]) -> list
     made = list(zones)
     between = {at for at in range(1, len(zones) - 1) if _is_between_rules(zones[at - 1 : at + 2])}
     for at, (left, right) in enumerate(pairwise(zones) if to_verify else ()):
-        if not between.isdisjoint((at, at + 1)) or not (left.setting or right.setting):
+        if not between.isdisjoint((at, at + 1)) or bool(left.setting) == bool(right.setting):
             continue
         last = _last_size(left, right, to_verify)
         new = replace(made[at], max_nbytes=last), replace(made[at + 1], min_nbytes=last + 1)
@@ -356,18 +356,14 @@ def _is_between_rules(three: Sequence[Zone]) -> bool:
 
 
 def _last_size(left: Zone, right: Zone, sizes: Sequence[int]) -> int:
-    """Where the left one of two ends that lie next to each other."""
+    """Where the left one of a rule and a gap ends."""
     last = left.max_nbytes
     low = last if left.measured_to is None else left.measured_to
     high = last + 1 if right.measured_from is None else right.measured_from
     called = [low, *(n for n in sizes if low < n < high), high]
     if right.setting is None:
         return max((n for n in called if n <= last), default=last)
-    if left.setting is None:
-        return min((n for n in called if n > last), default=last + 1) - 1
-    # What ends at the last size before one that was measured begins at that one.
-    ends = [*called[:-1], high - 1]
-    return min(ends, key=lambda n: max(n, last) / max(1, min(n, last)))
+    return min((n for n in called if n > last), default=last + 1) - 1
 
 
 def _is_wide(zone: Zone) -> bool:
