@@ -14,7 +14,7 @@ from rccltune import plan, verify
 from rccltune.model import Collective, Rule, Setting
 from rccltune.rules import accepted, render_rules
 
-KIB = 1 << 10
+KIB, MIB = 1 << 10, 1 << 20
 
 
 def rule_for(setting: str, start: int, end: int) -> Rule:
@@ -57,6 +57,32 @@ def test_a_look_that_a_failing_rule_cut_short_leaves_its_checks_to_the_next(tmp_
     done = verify.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
     assert looker.checked_before[:2] == [0, 0]
     assert [cut.reason.partition(" at ")[0] for cut in done.cuts] == ["the benchmark fails with it"]
+
+
+class WrongAtFirst(verify_null.MadeUp):
+    """Results of one rule are wrong at three places, in the look that checks them."""
+
+    def look(self, look: verify.Look, held: Sequence[verify.Held]) -> verify.Failed | None:
+        """As it is made."""
+        failed = super().look(look, held)
+        [own] = held
+        if look.number == 1:
+            keys = [key for key in own.evidence.cells if 16 * KIB <= key[2] < 256 * KIB]
+            sizes = sorted({key[2] for key in keys})
+            own.evidence.wrong |= {key: 1 for key in keys if key[2] in sizes[1:14:4]}
+        return failed
+
+
+def test_what_a_rule_that_went_had_wrong_is_not_the_librarys(tmp_path: Path) -> None:
+    """It goes whole, and the other one takes more looks, in which nobody's results are wrong."""
+    ground = verify_null.ground_in(tmp_path)
+    rules = [rule_for("tree/ll128", 16 * KIB, 256 * KIB), rule_for("ring/ll", MIB, 8 * MIB)]
+    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    looker = WrongAtFirst(1, lambda n: 0.2 if n < MIB else 0.03, ground)
+    done = verify.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
+    assert done.n_looks > 1
+    assert [cut.reason.partition(",")[0] for cut in done.cuts] == ["wrong results"]
+    assert [one.rule.min_nbytes for one in done.standings] == [MIB]
 
 
 class Asking(verify_null.MadeUp):
