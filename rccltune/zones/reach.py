@@ -328,7 +328,7 @@ def _unmeasured(
 
 
 def ending_where_called(zones: Sequence[Zone], to_verify: Sequence[int]) -> list[Zone]:
-    """Zones whose rules end, beside a gap, at sizes that verification calls anyway, or measured ones.
+    """Zones whose rules end, beside a gap, at sizes that verification calls, or measured ones.
 
     Where curves cross between two sizes is known less well than these lie apart, and any other end
     costs a launch. A rule becomes smaller, but never narrower than verification looks. Ends stay
