@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -173,8 +174,9 @@ def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) 
     beyond: tuple[Cut, ...] = ()
     if not request.keep_losers and not is_alone:
         narrowed, beyond = _within_reach(request, text, file, sweep, site)
-        if request.extrapolate or ours(accepted(narrowed.encode(), request.rules), site):
-            text = _ending_where_called(narrowed, request.rules, sweep, site)
+        left = ours(accepted(narrowed.encode(), request.rules), site)
+        if request.extrapolate or left:
+            text = _ending_where_called(narrowed, left, sweep, site)
         else:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
@@ -271,9 +273,8 @@ def _within_reach(
     return rewritten(text, changes, ()), tuple(taken)
 
 
-def _ending_where_called(text: str, where: Path, sweep: Sweep, site: Site) -> str:
+def _ending_where_called(text: str, rules: Sequence[Rule], sweep: Sweep, site: Site) -> str:
     """The file with rules that end at sizes which a launch of the verification calls."""
-    rules = ours(accepted(text.encode(), where), site)
     changes = {
         rule.line: Change(parts=(new,), evidence="")
         for rule, new in zip(

@@ -178,9 +178,14 @@ def _parts(rule: Rule, cut: Cut) -> list[Rule]:
     return parts
 
 
+def is_given_back(gone: Iterable[Cut], collective: Collective, nbytes: int) -> bool:
+    """Whether a size is among what was cut, from whatever rule."""
+    return any(cut.holds(collective, nbytes) for cut in gone)
+
+
 def is_taken(rule: Rule, gone: Iterable[Cut], key: Key) -> bool:
     """Whether cuts give back to the library what a rule answered."""
-    return is_of(rule, key) and any(cut.holds(rule.collective, key[2]) for cut in gone)
+    return is_of(rule, key) and is_given_back(gone, rule.collective, key[2])
 
 
 def text_of(path: Path) -> str:

@@ -210,7 +210,7 @@ class _Course:
         self._drop_never_asked()
         if not self._ours():
             keys = (key for one in self.held for key in one.evidence.wrong)
-            if not all(self._is_given_back(key[0].collective, key[2]) for key in keys):
+            if not all(cuts.is_given_back(self.cuts, key[0].collective, key[2]) for key in keys):
                 why = f"wrong results with {self._needs_in_words}"
                 raise HarmError(why, where=str(self.wanted.where), hint="Nothing was written.")
             return self.is_environment_open and not self._is_last
@@ -219,7 +219,7 @@ class _Course:
             still = [
                 w
                 for w in self._weighed_of(one)
-                if not self._is_given_back(w.verdict.target.collective, w.verdict.nbytes)
+                if not cuts.is_given_back(self.cuts, w.verdict.target.collective, w.verdict.nbytes)
             ]
             stop_where_untouched_is_wrong(self.ground.folder, self._answered(one), still)
         slower = self._slower()
@@ -231,9 +231,6 @@ class _Course:
         if believed and not self.wanted.keep_losers:
             self._take(harm.cuts_for(believed, self._ours(), self.file, self.wanted.where))
         return bool(self._ours()) and self._decided(slower)
-
-    def _is_given_back(self, collective: Collective, nbytes: int) -> bool:
-        return any(cut.holds(collective, nbytes) for cut in self.cuts)
 
     def _decided(self, slower: Sizes) -> bool:
         """Take from rules what they lose, until the rest stands or has to be looked at again."""

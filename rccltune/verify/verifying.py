@@ -28,7 +28,7 @@ from rccltune.rules import (
 from rccltune.session import NODE_FILE
 from rccltune.verify import verdict_store
 from rccltune.verify.begun import VerifyRequest, begin, walks_of
-from rccltune.verify.cuts import Cut, exports_without, without_unneeded
+from rccltune.verify.cuts import Cut, exports_without, is_given_back, without_unneeded
 from rccltune.verify.evidence import Weighed
 from rccltune.verify.harm import EnvironmentGain, Sizes
 from rccltune.verify.held import Held
@@ -115,7 +115,7 @@ class Verified:
     def is_given_back(self, one: Weighed) -> bool:
         """Whether a size was measured with a rule that is no longer there."""
         verdict = one.verdict
-        return any(cut.holds(verdict.target.collective, verdict.nbytes) for cut in self.cuts)
+        return is_given_back(self.cuts, verdict.target.collective, verdict.nbytes)
 
     @property
     def undecided(self) -> Sizes:

@@ -68,11 +68,11 @@ class ChoiceOptions:
             the built-in table of RCCL's limits.
         own: what the library runs by itself, by target and size in bytes: a rule that names it
             there can win nothing.
-        to_verify: sizes in bytes, by collective, at which rules are verified next. Rules then end
-            at these, or at measured ones. Two of them meet half-way where neither setting was
-            measured at the other's first size, and towards a path that asks no tuner they reach
-            beyond their last measured size: verification takes back what is slower or what no
-            tuner is asked for.
+        to_verify: sizes in bytes, by collective, at which rules are verified next. Beside a gap
+            rules then end at these, or at measured ones. Two of them meet half-way where neither
+            setting was measured at the other's first size, and towards a path that asks no tuner
+            they reach beyond their last measured size: verification takes back what is slower or
+            what no tuner is asked for.
     """
 
     tolerance: float = defaults.TOLERANCE

@@ -30,7 +30,7 @@ from rccltune.zones.arms import Arm, Barred, Choice, ChoiceOptions, Group, group
 from rccltune.zones.board import INF, Board, Line, make_board
 from rccltune.zones.decision import Decision, decide, describe
 from rccltune.zones.path import HOLE
-from rccltune.zones.reach import Reach, ending_where_called, reaches, stretches, too_narrow
+from rccltune.zones.reach import Reach, drawn_in, reaches, stretches, too_narrow
 
 
 def left_out(group: Group, board: Board) -> list[LeftOut]:
@@ -309,7 +309,7 @@ def _choice(groups: Sequence[Group], options: ChoiceOptions) -> Choice:
             zones.append(_nothing(group.target))
         else:
             sizes = options.to_verify.get(group.target.collective, ())
-            zones.extend(ending_where_called(_zones(group, board, decision, options), sizes))
+            zones.extend(drawn_in(_zones(group, board, decision, options), sizes))
     return Choice(zones=tuple(zones), notices=tuple(said), left_out=tuple(out))
 
 

@@ -327,7 +327,7 @@ def _unmeasured(
     return [part for part in parts if part.low <= part.high]
 
 
-def ending_where_called(zones: Sequence[Zone], to_verify: Sequence[int]) -> list[Zone]:
+def drawn_in(zones: Sequence[Zone], to_verify: Sequence[int]) -> list[Zone]:
     """Zones whose rules end, beside a gap, at sizes that verification calls, or measured ones.
 
     Where curves cross between two sizes is known less well than these lie apart, and any other end
