@@ -32,7 +32,7 @@ FEWEST_LAUNCHES: Final = 4
 # Slower by more than this must be ruled out at every size of a rule.
 MARGIN: Final = log(1.05)
 # A loss of less is nobody's, however certain: large sizes repeat within 0.3 % on real machines.
-_SLIGHTLY: Final = log(1.01)
+SLIGHTLY: Final = log(1.01)
 # Chance of stalls in one arm alone at which they are its own.
 _OWN_STALLS: Final = 0.01
 Side = tuple[Target, View]
@@ -331,9 +331,9 @@ def _verdict(key: Key, gain: Estimate, level: float, n_wrong: int | None) -> Ver
         judgement = Judgement.WRONG
     elif low > 0:
         judgement = Judgement.BETTER
-    elif gain.mean < -_SLIGHTLY and gain.high(level) < 0:
+    elif gain.mean < -SLIGHTLY and gain.high(level) < 0:
         judgement = Judgement.WORSE
-    elif low >= -MARGIN and not (high < 0 and gain.mean < -_SLIGHTLY):
+    elif low >= -MARGIN and not (high < 0 and gain.mean < -SLIGHTLY):
         judgement = Judgement.SAME
     return Verdict(
         target=target,

@@ -35,10 +35,10 @@ from rccltune.verify.standing import (
     Standing,
     State,
     Wanted,
-    given_up,
     idle_parts,
     is_hopeless,
     is_too_narrow,
+    leaving,
     standings,
 )
 
@@ -79,6 +79,7 @@ def settle(
         return course.ended()
     while course.look():
         pass
+    course.give_back_ends()
     return course.ended()
 
 
@@ -302,24 +303,31 @@ class _Course:
         self._give_up(self._standings())
         return False
 
+    def give_back_ends(self) -> None:
+        """Leave out ends that look slower.
+
+        All is decided by now, so this chooses nothing that would have to be shown again.
+        """
+        if not self.wanted.keep_losers:
+            self._give_back([], self._standings())
+
     def _give_up(self, found: Iterable[Standing]) -> None:
-        """Leave out what is undecided when no time is left, until all that is left stands."""
+        """Leave out what is undecided when no time is left."""
         known = {one.rule.line for one in found}
-        undecided = [
-            cuts.whole(rule, "undecided: not looked at since it was narrowed")
-            for rule in self._ours()
-            if rule.line not in known and not rule.fallback
-        ]
-        # A size may have been sure because of one beside it that goes now.
-        while undecided := [
-            *undecided,
-            *(cut for one in found if not one.stands for cut in given_up(one)),
-        ]:
-            for cut in undecided:
+        why = "undecided: not looked at since it was narrowed"
+        unknown = (r for r in self._ours() if r.line not in known and not r.fallback)
+        self._give_back([cuts.whole(rule, why) for rule in unknown], found)
+
+    def _give_back(self, losing: Sequence[Cut], found: Iterable[Standing]) -> None:
+        """Leave out what does not stand, and ends that look slower, until all that is left stands.
+
+        A size may have been sure because of one beside it that goes.
+        """
+        while losing := [*losing, *(cut for one in found for cut in leaving(one))]:
+            for cut in losing:
                 self._tell(cut)
-            self._rewrite(undecided)
-            undecided = self._too_narrow()
-            found = self._standings()
+            self._rewrite(losing)
+            losing, found = self._too_narrow(), self._standings()
 
     def _tell(self, cut: Cut) -> None:
         where = f"{cut.collective.value} {format_span(cut.min_nbytes, cut.max_nbytes)}"

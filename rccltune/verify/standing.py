@@ -18,6 +18,7 @@ from rccltune.verify.cuts import Cut
 from rccltune.verify.evidence import (
     FEWEST_LAUNCHES,
     MARGIN,
+    SLIGHTLY,
     Evidence,
     Judging,
     Side,
@@ -116,7 +117,8 @@ class Standing:
         certainty: chance that it gains what is wanted over them, in the worst view.
         shown: whether launches of their own tell as much.
         cuts: what must go of it; none where nothing must, or nobody knows yet.
-        unsure: sizes at which more than 5 % of a loss is not ruled out.
+        ends: what goes last of all: ends that look slower, certain or not.
+        unsure: other sizes at which more than 5 % of a loss is not ruled out.
         n_missing: launches in which it is still to be seen, though its gain is certain.
     """
 
@@ -127,6 +129,7 @@ class Standing:
     shown: Shown
     state: State
     cuts: tuple[Cut, ...] = ()
+    ends: tuple[Cut, ...] = ()
     unsure: tuple[int, ...] = ()
     n_missing: int = 0
 
@@ -213,7 +216,12 @@ def _standing(
     gain, shown = min(
         views, key=lambda one: one[0].low(level), default=(UNKNOWN, Shown.IN_ONE_LAUNCH)
     )
-    unsure = [one.verdict.nbytes for one in sizes if not _is_sure(one, rule, held)]
+    ends = _losing_ends(rule, sizes)
+    unsure = [
+        one.verdict.nbytes
+        for one in sizes
+        if not (_is_sure(one, rule, held) or _is_at(ends, rule, one))
+    ]
     state, lost_parts = State.STANDS, tuple[Cut, ...]()
     lost = [one for one in sizes if one.verdict.judgement in _LOST]
     if lost:
@@ -232,10 +240,22 @@ def _standing(
         shown=shown,
         state=state,
         cuts=lost_parts,
+        ends=ends,
         unsure=tuple(sorted(set(unsure))),
     )
 
 
+def _losing_ends(rule: Rule, sizes: Sequence[Weighed]) -> tuple[Cut, ...]:
+    """Where gain turns to loss little is won, and no launch is worth being certain there."""
+    losing = {one.verdict.nbytes for one in sizes if one.gain.mean < -SLIGHTLY}
+    return cuts.at_ends(rule, losing, (one.verdict.nbytes for one in sizes), _SLOWER_END)
+
+
+def _is_at(places: Iterable[Cut], rule: Rule, one: Weighed) -> bool:
+    return cuts.is_given_back(places, rule.collective, one.verdict.nbytes)
+
+
+_SLOWER_END: Final = "looks slower there, at an end of the rule"
 _NEVER_ASKED: Final = "a path takes the calls before a tuner is asked"
 _OWN: Final = "the library chooses it by itself"
 
@@ -303,8 +323,10 @@ def is_too_narrow(rule: Rule) -> bool:
     return log2((rule.max_nbytes + 1) / max(1, rule.min_nbytes)) < _STEP
 
 
-def given_up(one: Standing) -> tuple[Cut, ...]:
-    """What goes of a rule that is undecided when no time is left."""
+def leaving(one: Standing) -> tuple[Cut, ...]:
+    """What goes of a rule when no time is left: what is undecided, and ends that look slower."""
+    if one.stands:
+        return one.ends
     if one.n_missing:
         return (cuts.whole(one.rule, f"undecided: seen in {one.gain.n_launches} launches only"),)
     every = {w.verdict.nbytes for w in one.sizes}

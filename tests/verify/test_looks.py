@@ -220,3 +220,17 @@ def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_we
         assert cut.n_launches <= whole.n_launches + 4
         nothing = verify_null.settled(seed, text, ground, lambda n: 0.0 if n < end else -0.05)
         assert nothing.standings == ()
+
+
+def test_ends_that_look_slower_go_without_a_further_launch(tmp_path: Path) -> None:
+    """A loss of 1.5 % is not told from none there, and a rule has nothing to win by it."""
+    ground = verify_null.ground_in(tmp_path)
+    text = render_rules("one rule", [rule_for("ring/ll", 512 * KIB, 4096 * KIB)])
+    end = 2900 * KIB
+    whole = verify_null.settled(0, text, ground, lambda _: log(1.15))
+    for seed in range(6):
+        done = verify_null.settled(seed, text, ground, lambda n: log(1.15) if n < end else -0.015)
+        (left,) = done.standings
+        assert 2048 * KIB < left.rule.max_nbytes < end
+        assert left.stands
+        assert done.n_launches == whole.n_launches
