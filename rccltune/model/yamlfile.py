@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import (
     Annotated,
     Any,
@@ -45,20 +47,22 @@ class YamlFile(Generic[T]):
 
     Attributes:
         value: what the schema made of it.
-        marks: line and column, from 1, of ``curves[2].setting`` and of every other value.
-        keys: of the key of each value that has one.
+        keys: all that it gives, ``curves[2].setting`` and the like.
+        places: finds line and column, from 1, of ``curves[2].setting`` and of every other value.
     """
 
     value: T
     name: str
     hint: str
-    marks: Mapping[str, tuple[int, int]] = field(repr=False)
-    keys: Mapping[str, tuple[int, int]] = field(repr=False)
+    keys: tuple[str, ...] = field(repr=False)
+    places: Callable[[], _Nodes] = field(repr=False)
 
     def refuse(self, mistakes: list[tuple[str, str]], *, at_key: bool = False) -> None:
         """Raise InputFileError with all (place, message) pairs; nothing to do without any."""
-        marks = {**self.marks, **self.keys} if at_key else self.marks
-        _refuse([(*_mark(marks, at), said) for at, said in mistakes], self.name, self.hint)
+        if mistakes:
+            nodes = self.places()
+            marks = {**nodes.marks, **nodes.keys} if at_key else nodes.marks
+            _refuse([(*_mark(marks, at), said) for at, said in mistakes], self.name, self.hint)
 
 
 def read(
@@ -81,11 +85,15 @@ def read(
     Raises:
         InputFileError: this is no YAML, or it has mistakes: all of them are listed.
     """
-    root = _compose(text, name, hint)
-    nodes = _Nodes(rename)
-    plain = {} if root is None else nodes.plain(root, "", 0)
+
+    def nodes_of(*, quick: bool) -> _Nodes:
+        return _Nodes(_compose(text, name, hint, quick=quick), rename)
+
+    nodes = nodes_of(quick=True)
+    value, found = schema.convert(kind, nodes.value, strict=False)
+    if nodes.mistakes or found:
+        nodes = nodes_of(quick=False)
     mistakes = nodes.mistakes
-    value, found = schema.convert(kind, plain, strict=False)
     for place, what, said in found:
         at = schema.path(place)
         if what is Mistake.UNKNOWN:
@@ -103,7 +111,13 @@ def read(
         else:
             mistakes.append((*_mark(nodes.marks, at), f"{at} {said}".strip()))
     _refuse(sorted(dict.fromkeys(mistakes)), name, hint)
-    return YamlFile(value=value, name=name, hint=hint, marks=nodes.marks, keys=nodes.keys)
+    return YamlFile(
+        value=value,
+        name=name,
+        hint=hint,
+        keys=tuple(nodes.keys),
+        places=partial(nodes_of, quick=False),
+    )
 
 
 def _unknown(written: str, name: str, known: list[str]) -> str:
@@ -136,9 +150,15 @@ def _mark(marks: Mapping[str, tuple[int, int]], at: str) -> tuple[int, int]:
     return found
 
 
-def _compose(text: str, name: str, hint: str) -> Node | None:
+def _compose(text: str, name: str, hint: str, *, quick: bool) -> Node | None:
+    """The node tree; a quick one has other places of empty values."""
     import yaml
 
+    # libyaml takes a tenth of the time, and says less well what is wrong.
+    loader = getattr(yaml, "CSafeLoader", None) if quick else None
+    if loader is not None:
+        with suppress(yaml.YAMLError):
+            return yaml.compose(text, Loader=loader)
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -157,13 +177,14 @@ def _compose(text: str, name: str, hint: str) -> Node | None:
 class _Nodes:
     """A node tree as plain values, and where each stands."""
 
-    def __init__(self, rename: Callable[[str], str]) -> None:
+    def __init__(self, root: Node | None, rename: Callable[[str], str]) -> None:
         self.rename = rename
         self.marks: dict[str, tuple[int, int]] = {}
         self.keys: dict[str, tuple[int, int]] = {}
         self.written: dict[str, str] = {}
         self.mistakes: list[tuple[int, int, str]] = []
         self.count = 0
+        self.value = {} if root is None else self.plain(root, "", 0)
 
     def plain(self, node: Node, at: str, depth: int) -> object:
         self.marks.setdefault(at, _start(node))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
+import yamls
 
 from rccltune import simulate
 
@@ -19,7 +19,7 @@ RANKS: Final = 8
 def raw_node() -> dict[str, Any]:
     """What its file says; a test may change it."""
     text = simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
-    raw: dict[str, Any] = yaml.safe_load(text)
+    raw: dict[str, Any] = yamls.loaded(text)
     raw["scale"] |= {"ranks": RANKS, "devices_per_oam": RANKS}
     raw["fill"] = [{"ranks": RANKS, "placement": "node"}]
     raw["curves"] = [c | {"ranks": RANKS} for c in raw["curves"] if c.get("placement") == "node"]
@@ -28,5 +28,5 @@ def raw_node() -> dict[str, Any]:
 
 def written(raw: dict[str, Any], path: Path) -> Path:
     """A node file of it; its whole path."""
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     return path.resolve()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import yaml
+import yamls
 
 from rccltune import fit, plugin, session, simulate, zones
 from rccltune.cli import run
@@ -28,11 +28,11 @@ def node(
 ) -> Path:
     """mi300x with these changes; quiet is without noise."""
     path = folder / "node.yaml"
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["effects"] = [*raw.get("effects", []), *effects]
     if quiet:
         raw["noise"] = {"sigma": 0.0}
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     return path
 
 

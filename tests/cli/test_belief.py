@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import logs, simulate
@@ -57,9 +57,9 @@ def sweep(
     where: Path, method: str, collectives: Sequence[str] = COLLECTIVES, **changes: object
 ) -> Path:
     """A session beside its node file, which has these changes."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
-    (where / "node.yaml").write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
+    (where / "node.yaml").write_text(yamls.dumped({**raw, **changes}), encoding="utf-8")
     words = [word for name in collectives for word in ("--collective", name)]
     words += ["--min-bytes", "1K", "--max-bytes", "64M", "--repeats", "1", "--factor", "4"]
     words += ["--mode", "cpx-nps4", "--simulate", str(where / "node.yaml"), "--launcher", "none"]

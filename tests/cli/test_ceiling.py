@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import simulate
@@ -255,10 +255,10 @@ class TestTheStandIn:
 
     def quiet(self, here: Path) -> str:
         """The shipped node without noise."""
-        raw = yaml.safe_load(simulate.node_path(*self.NODE).read_text(encoding="utf-8"))
+        raw = yamls.loaded(simulate.node_path(*self.NODE).read_text(encoding="utf-8"))
         raw["noise"] = {"sigma": 0.0}
         path = here / "node.yaml"
-        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        path.write_text(yamls.dumped(raw), encoding="utf-8")
         return str(path)
 
     def test_its_links_are_the_node_files(

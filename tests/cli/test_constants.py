@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import simulate
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
 def swept(release: str) -> None:
     """The simulated node with another release, without noise."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     raw["release"]["rccl"] = release
     path = Path("node.yaml")
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     words = ["--mode", "cpx-nps4", "--simulate", str(path.resolve()), "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16M"]
     words += ["--factor", "4", "--repeats", "1", "--method", "one-launch", "--exhaustive"]

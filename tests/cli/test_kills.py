@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import simulate
@@ -92,12 +92,12 @@ def _usual_signals() -> None:
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
     """The shipped CPX node on four ranks; noise depends on what is measured and on nothing else."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
     raw["fill"] = [{"ranks": 4, "placement": "node"}]
     raw["curves"] = [c | {"ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]
     raw["noise"] = {"sigma": 0.02}
-    (tmp_path / "node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    (tmp_path / "node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
     return Ground(folder=tmp_path)
 
 

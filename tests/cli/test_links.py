@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import machine, simulate
@@ -51,11 +51,11 @@ def node(here: Path) -> Node:
     """The shipped CPX node without noise, with what a test adds."""
 
     def write(**changes: object) -> Path:
-        raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["noise"] = {"sigma": 0.0}
         raw |= changes
         path = here / "node.yaml"
-        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        path.write_text(yamls.dumped(raw), encoding="utf-8")
         return path
 
     return write
@@ -256,7 +256,7 @@ def test_too_little_memory_for_the_large_size(
 ) -> None:
     """The benchmark lowers the largest size without an error; that is seen."""
     hardware = {
-        **yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
+        **yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
         "memory_gib": 2.1,
     }
     assert links(node(hardware=hardware), "--repeats", "1", "--pairs", "1") == 5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from truths import is_true
 from wording import lacks
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 def quiet(folder: Path, **changes: object) -> Path:
     """mi300x without noise, and with these changes."""
     path = folder / "node.yaml"
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
-    path.write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
+    path.write_text(yamls.dumped({**raw, **changes}), encoding="utf-8")
     return path
 
 
@@ -115,9 +115,9 @@ def test_the_first_use_of_a_setting_is_kept_but_not_used(here: Path) -> None:
 def test_every_benchmark_release_can_walk(here: Path, release: str) -> None:
     """Whatever it calls the option, and whatever it warms up first."""
     node = quiet(here)
-    raw = yaml.safe_load(node.read_text(encoding="utf-8"))
+    raw = yamls.loaded(node.read_text(encoding="utf-8"))
     raw["release"]["benchmark"] = release
-    node.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    node.write_text(yamls.dumped(raw), encoding="utf-8")
     assert sweep(node, *WALK, "--repeats", "1", "--setting", "tree/ll") == 0
     table = samples()
     assert len(table[(table["setting"] == "tree/ll") & (table["doubt"] == "")]) == 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import machine, plugin, simulate
@@ -34,7 +34,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def sweep(folder: Path, rccl: str, benchmark: str, nodes: int = 2) -> int:
     """Ring with three protocols; model 5 has the ranges by which RCCL chooses anew."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": nodes, "devices_per_oam": 2}
     raw["release"] |= {"rccl": rccl, "benchmark": benchmark}
     raw["library"]["tuning_model"] = 5
@@ -43,7 +43,7 @@ def sweep(folder: Path, rccl: str, benchmark: str, nodes: int = 2) -> int:
         {**curve, "ranks": 4} for curve in raw["curves"] if curve.get("placement") == "node"
     ]
     path = folder / "node.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     settings = ["--setting", "ring/ll", "--setting", "ring/simple"]
     wish = ["--mode", "cpx-nps4", "--simulate", str(path), "-o", "session"]
     return run(["sweep", *wish, *settings, *SMALL])

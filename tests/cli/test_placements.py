@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
+import yamls
 from kept import sweep_once
 from machines import DESCRIPTIONS, load
 
@@ -46,7 +46,7 @@ def node(folder: Path) -> Path:
 
     The library itself takes ring/ll up to there, and ring/simple above.
     """
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.01}
     raw["fill"] = [{"ranks": 8, "placement": name} for name in ("one-oam", "one-per-oam")]
     small, large = [1024, 65536], [131072, 1 << 20]
@@ -71,7 +71,7 @@ def node(folder: Path) -> Path:
             curve("ring/simple", name, 300, simple),
         ]
     path = folder / "node.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     return path
 
 

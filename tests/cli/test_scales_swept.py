@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import plugin, session, simulate
@@ -28,7 +28,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
         pytest.skip("this install has no stand-in benchmarks")
     monkeypatch.chdir(tmp_path)
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
     del raw["scale"]["devices_per_iod"]
     places = ((4, "node"), (2, "one-oam"))
@@ -36,7 +36,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     whole = [curve for curve in raw["curves"] if curve.get("placement") == "node"]
     raw["curves"] = [_quick(curve, *place) for place in places for curve in whole]
     path = tmp_path / "node.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     return path
 
 
@@ -110,10 +110,10 @@ def test_a_scale_that_fails_leaves_the_others(
     node: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 5 at the end, and what could be measured is there."""
-    raw = yaml.safe_load(node.read_text())
+    raw = yamls.loaded(node.read_text())
     raw["fill"] = [one for one in raw["fill"] if one["ranks"] != 2]
     raw["curves"] = [one for one in raw["curves"] if one["ranks"] != 2]
-    node.write_text(yaml.safe_dump(raw))
+    node.write_text(yamls.dumped(raw))
 
     assert sweep(node, "--scales", "1x2,2x4") == 5
     assert "all/1x2" in capsys.readouterr().err.split("Error:")[1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import measure, plugin, simulate
@@ -33,8 +33,8 @@ RULES = "rccl_tuner_gfx942_cpx-nps4.csv"
 def quiet(name: str = "node.yaml", **changes: object) -> Path:
     """The shipped CPX node without noise, and with these changes."""
     path = Path(name)
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
-    path.write_text(yaml.safe_dump({**raw, "noise": {"sigma": 0.0}, **changes}), encoding="utf-8")
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    path.write_text(yamls.dumped({**raw, "noise": {"sigma": 0.0}, **changes}), encoding="utf-8")
     return path
 
 
@@ -434,7 +434,7 @@ def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
 
 def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() -> None:
     """Six ranks, 16 bytes each: the benchmark measures 96 B where 128 B were asked for."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     curves = [c | {"ranks": 6} for c in raw["curves"] if c.get("placement") == "node"]
     scale = raw["scale"] | {"ranks": 6, "devices_per_oam": 6}
     fill = [{"ranks": 6, "placement": "node"}]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from eight import raw_node, written
 from wording import lacks
 
@@ -36,7 +36,7 @@ def node(tmp_path: Path) -> Node:
     """The shipped CPX node on four ranks without noise, with what a test adds."""
 
     def write(**changes: object) -> Path:
-        raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["scale"]["ranks"] = 8
         raw["scale"]["devices_per_oam"] = 8
         raw["fill"] = [{"ranks": 8, "placement": "node"}]
@@ -48,7 +48,7 @@ def node(tmp_path: Path) -> Node:
         raw["noise"] = {"sigma": 0.0}
         raw |= changes
         path = tmp_path / "node.yaml"
-        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        path.write_text(yamls.dumped(raw), encoding="utf-8")
         return path
 
     return write
@@ -376,9 +376,9 @@ def test_a_lowered_maximum_is_told(
     here: Path, node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The benchmark lowers its largest size silently when memory is short; we do not."""
-    raw = yaml.safe_load(node().read_text())
+    raw = yamls.loaded(node().read_text())
     raw["hardware"]["memory_gib"] = 3
-    (here / "node.yaml").write_text(yaml.safe_dump(raw))
+    (here / "node.yaml").write_text(yamls.dumped(raw))
 
     wish = ["--max-bytes", "4G", "--factor", "4", "--repeats", "1", "--setting", "ring/ll"]
     assert sweep(here / "node.yaml", *wish) == 0
@@ -412,7 +412,7 @@ def test_every_benchmark_release_is_understood(here: Path, node: Node, release: 
 @pytest.mark.parametrize("rccl", ["2.21.5", "2.22.3", "2.26.6", "2.27.7", "2.30.4"])
 def test_every_library_release_loads_the_plugin(here: Path, node: Node, rccl: str) -> None:
     """ABI versions 2 to 6: a setting that all of them may be given runs and is proven."""
-    library = yaml.safe_load(node().read_text())["library"] | {"bypasses": False}
+    library = yamls.loaded(node().read_text())["library"] | {"bypasses": False}
     path = node(release={"rccl": rccl, "benchmark": "rtnew"}, library=library)
 
     assert sweep(path, "--repeats", "1", "--setting", "ring/simple") == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from truths import is_true
 from wording import lacks
 
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 def old_node(folder: Path, *, benchmark: str = "rt24", **changes: object) -> Path:
     """mi300x with ROCm 6.2's RCCL, without noise, and with these changes."""
     path = folder / "node.yaml"
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     raw["release"] = {"rccl": "2.20.5", "benchmark": benchmark}
-    path.write_text(yaml.safe_dump({**raw, **changes}), encoding="utf-8")
+    path.write_text(yamls.dumped({**raw, **changes}), encoding="utf-8")
     return path
 
 
@@ -130,10 +130,10 @@ def test_sizes_that_another_path_takes_are_doubted(here: Path) -> None:
         "points": [[8, 20], [1048576, 300]],
     }
     path = old_node(here)
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = yamls.loaded(path.read_text(encoding="utf-8"))
     raw["bypasses"] = [bypass]
     raw["curves"].append(curve)
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     assert sweep(path, "--setting", "tree/ll") == 0
 
     table = forced(samples())
@@ -245,9 +245,9 @@ def test_a_session_of_the_plugin_says_nothing_of_it(
 ) -> None:
     """Also with NCCL_ALGO in every arm, which is the user's own."""
     node = old_node(here)
-    raw = yaml.safe_load(node.read_text(encoding="utf-8"))
+    raw = yamls.loaded(node.read_text(encoding="utf-8"))
     raw["release"]["rccl"] = "2.28.3"
-    node.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    node.write_text(yamls.dumped(raw), encoding="utf-8")
     assert sweep(node, "--method", "per-setting", "--env", "NCCL_ALGO=Tree,Ring") == 0
     assert "looks for no tuner" not in capsys.readouterr().err
     assert run(["emit-config", "--baseline", "ring/simple", "-o", "-"]) == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from eight import raw_node, written
 from wording import lacks
 
@@ -146,7 +146,7 @@ def test_where_nothing_is_to_be_won_no_rule_is_left(capsys: pytest.CaptureFixtur
     raw = raw_node()
     slow = [{"setting": name, "factor": 3.0} for name in ("tree/ll", "tree/ll128", "ring/ll128")]
     raw["effects"] = [*raw.get("effects", []), *slow]
-    Path("node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    Path("node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
     more = ["--setting", "tree/ll", "--setting", "ring/ll", "--max-bytes", "128K"]
     assert tune("node.yaml", *more) == 0
     said = capsys.readouterr().out
@@ -176,7 +176,7 @@ def with_channels(*effects: dict[str, Any], raw: dict[str, Any] | None = None) -
     """
     if raw is None:
         path = simulate.node_path("mi300x", "cpx-nps4")
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yamls.loaded(path.read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.003}
     raw["variants"] = [
         *raw.get("variants", []),
@@ -187,7 +187,7 @@ def with_channels(*effects: dict[str, Any], raw: dict[str, Any] | None = None) -
         {"setting": "tree/ll", "factor": 3.0, "bytes": [70_000, 1 << 40]},
         *({"variant": "many", **effect} for effect in effects),
     ]
-    Path("node.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    Path("node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
     return "node.yaml"
 
 
@@ -244,9 +244,9 @@ def test_an_environment_that_wins_without_any_rule_is_verified_alone(
         {"setting": one, "factor": 3.0, "bytes": [0, 1 << 40]} for one in ("tree/ll", "ring/simple")
     ]
     node = with_channels({"factor": factor, "bytes": [100_000, 1 << 40]})
-    raw = yaml.safe_load(Path(node).read_text(encoding="utf-8"))
+    raw = yamls.loaded(Path(node).read_text(encoding="utf-8"))
     raw["effects"] += slow
-    Path(node).write_text(yaml.safe_dump(raw), encoding="utf-8")
+    Path(node).write_text(yamls.dumped(raw), encoding="utf-8")
     settings = ("--setting", "ring/ll", "--setting", "tree/ll")
     assert tune(node, "--variant", "channels-32", *settings) == 0
     said = capsys.readouterr()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from truths import is_true
 from wording import lacks
 
@@ -39,7 +39,7 @@ variants:
 
 def node(folder: Path, sigma: float = 0.0) -> Path:
     """The shipped node with both."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": sigma, "launch_sigma": sigma / 2}
     # A library that leaves ring/ll where ring/simple is as fast: what a variant does is not hidden by rules.
     del raw["library"]["graph"]["linked"]
@@ -55,7 +55,7 @@ def node(folder: Path, sigma: float = 0.0) -> Path:
         {"variant": "quick", "collective": "all_reduce", "points": QUICK},
     ]
     path = folder / "node.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     (folder / "own.yaml").write_text(OWN, encoding="utf-8")
     return path
 
@@ -218,9 +218,9 @@ def test_a_session_can_be_given_another_variant_later(here: Path) -> None:
 def test_a_variant_that_crashes_costs_itself_only(here: Path) -> None:
     """It is quarantined by name, and everything else is measured."""
     path = node(here)
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = yamls.loaded(path.read_text(encoding="utf-8"))
     raw["faults"] = [{"kind": "crash", "variant": "quick", "how": "segv"}]
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     assert sweep(path, "--exhaustive", "--variant", "quick", "--variant", "channels-32") == 5
     kept = json.loads((here / "rccltune-session" / "quarantine.json").read_text(encoding="utf-8"))
     assert [one["variant"]["name"] for one in kept["quarantined"]] == ["quick"]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from eight import RANKS, raw_node, written
 from wording import lacks
 
@@ -225,7 +225,7 @@ def test_a_rank_that_hangs_or_crashes_under_mpirun_names_its_setting(
     ]
     path = Path("four.yaml")
     raw |= {"noise": {"sigma": 0.0}, "faults": found}
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     good = ["tree/ll/2", "ring/ll/2", "ring/ll/4"]
     where = ["--simulate", str(path), "--launcher", "openmpi", "--mode", "cpx-nps4"]
     wanted = [*wish("ring/ll/2", "ring/simple/4", "tree/ll/2", "tree/ll/8", "ring/ll/4"), "--json"]

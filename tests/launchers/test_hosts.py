@@ -16,7 +16,7 @@ from pathlib import Path
 import mpi4py
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from machines import Machine
 from namespaces import ADDRESSES, TwoHosts, two_hosts
 from slurms import Node, Slurm, running
@@ -73,7 +73,7 @@ def hosts(
 
 def node(tmp_path: Path, **release: str) -> Path:
     """Two hosts with two ranks each, compiled as benchmarks read it."""
-    raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
     raw["release"] |= release
     # Both hosts, and one of them.
@@ -86,7 +86,7 @@ def node(tmp_path: Path, **release: str) -> Path:
         if (curve["collective"], curve["setting"]) == ("all_reduce", "ring/ll"):
             curve["points"] = [[nbytes, time_us / 4] for nbytes, time_us in curve["points"]]
     path = tmp_path / "node.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
     compiled = tmp_path / "node.node"
     compiled.write_bytes(simulate.compile_node(path))
     return compiled

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+import yamls
 from wording import lacks
 
 from rccltune import plugin, simulate
@@ -39,7 +39,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     monkeypatch.chdir(tmp_path)
 
     def write(**changes: object) -> Path:
-        raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
         raw["fill"] = [{"ranks": 4, "placement": "node"}]
         # Curves of the placement that four ranks of one OAM have; all else is filled in.
@@ -47,7 +47,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
             {**curve, "ranks": 4} for curve in raw["curves"] if curve.get("placement") == "node"
         ]
         path = tmp_path / "node.yaml"
-        path.write_text(yaml.safe_dump(raw | changes), encoding="utf-8")
+        path.write_text(yamls.dumped(raw | changes), encoding="utf-8")
         return path
 
     return write

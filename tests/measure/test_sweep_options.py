@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 import pytest
-import yaml
+import yamls
 
 from rccltune.cli.help import HEADINGS, Grouped
 from rccltune.cli.sweep import sweep
@@ -76,7 +76,7 @@ RESOLVED = {"preset", "workload", "scales", "variant", "variants", "budget", "ti
 def in_file(name: str) -> str:
     """A sweep.yaml with this alone, and what it cannot be without."""
     beside = {"runner": "torch", "collective": "all_gather"} if name in TORCHS else {}
-    return yaml.safe_dump({**beside, name: SAID[name]})
+    return yamls.dumped({**beside, name: SAID[name]})
 
 
 def words(name: str) -> list[str]:
@@ -105,7 +105,7 @@ def test_each_option_is_here() -> None:
 @pytest.mark.parametrize("name", SAID)
 def test_a_file_says_it_and_a_file_is_made_of_it(name: str) -> None:
     """What is read is no default, and what is written of it reads back."""
-    read = read_sweep_file(f"{name}: {yaml.safe_dump(SAID[name], default_flow_style=True)}", "s")
+    read = read_sweep_file(f"{name}: {yamls.dumped(SAID[name], default_flow_style=True)}", "s")
     assert read[name] != declared()[name].default
     assert to_plain(read) == {name: SAID[name]}
 
@@ -116,9 +116,7 @@ def test_the_command_line_says_the_same(name: str) -> None:
     # click keeps a command's help option as the first context wants it.
     context = sweep.make_context("sweep", words(name), help_option_names=["-h", "--help"])
     params = {one: value for one, value in context.params.items() if one in declared()}
-    assert given(params) == read_sweep_file(
-        yaml.safe_dump({name: SAID[name]}, sort_keys=False), "s"
-    )
+    assert given(params) == read_sweep_file(yamls.dumped({name: SAID[name]}, sort_keys=False), "s")
     (option,) = (one for one in sweep.params if declared()[name].flag in one.opts)
     assert isinstance(option, Grouped)
     assert option.group in HEADINGS
@@ -156,7 +154,7 @@ def fields_of(record: object) -> dict[str, Any]:
 def test_a_preset_is_values_of_options(name: str) -> None:
     """Each could stand in a file, and one at its default stays a wish."""
     preset = PRESETS[name]
-    read = read_sweep_file(yaml.safe_dump(to_plain(preset)), "s")
+    read = read_sweep_file(yamls.dumped(to_plain(preset)), "s")
     assert read == preset
 
 

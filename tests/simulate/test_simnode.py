@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
+import yamls
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Sim, Small
@@ -127,7 +127,7 @@ def test_the_editors_schema_names_every_key_of_the_shipped_files() -> None:
     schema = json.loads((DATA / "node.schema.json").read_text())
     assert schema["$schema"].endswith("2020-12/schema")
     for name in shipped_nodes():
-        written = yaml.safe_load(node_path(name).read_text())
+        written = yamls.loaded(node_path(name).read_text())
         assert set(written) <= set(schema["properties"])
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
+import yamls
 
 from rccltune.model import DEFAULT_VARIANT, LL128_FORCED, CommandLineError, InputFileError
 from rccltune.variants import (
@@ -226,7 +226,7 @@ def test_the_documents_example_is_read(repository: Path) -> None:
     assert own.own
     assert own.library_file == "/opt/rccl-ours/lib/librccl.so.1"
     assert resolve(own, None, WHERE).environment == (("NCCL_BUFFSIZE", "8388608"),)
-    assert set(yaml.safe_load(example[1])["variants"]) == {"my-rccl", "p2p-batch"}
+    assert set(yamls.loaded(example[1])["variants"]) == {"my-rccl", "p2p-batch"}
 
 
 def test_another_library_is_not_asked_for_its_release() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+import yamls
 
 from rccltune import plugin, simulate, why
 from rccltune.model import Collective
@@ -44,11 +44,11 @@ class Jobs:
 
     def node(self, name: tuple[str, str] = ("mi300x", "cpx-nps4"), **more: object) -> Path:
         """A node file, with parts of it changed."""
-        raw = yaml.safe_load(simulate.node_path(*name).read_text(encoding="utf-8"))
+        raw = yamls.loaded(simulate.node_path(*name).read_text(encoding="utf-8"))
         for key, value in more.items():
             raw[key] = {**raw[key], **value} if isinstance(value, dict) else value
         path = self.folder / "node.yaml"
-        path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+        path.write_text(yamls.dumped(raw), encoding="utf-8")
         return path
 
     def run(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yamls
 from jobs import INFO, RULES, SIZES, Jobs, ask, at, kinds
 from wording import lacks
 
@@ -360,7 +360,7 @@ def test_a_schedule(jobs: Jobs, tmp_path: Path) -> None:
 
 def two_nodes(jobs: Jobs, rccl: str, benchmark: str = "rtnew") -> Path:
     """Two nodes with two ranks each, whose model chooses protocols by size."""
-    raw: dict[str, Any] = yaml.safe_load(
+    raw: dict[str, Any] = yamls.loaded(
         simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
     )
     curves = [{**c, "ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]
