@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, lgamma, log
 from statistics import fmean
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from rccltune.model import Collective, Judgement, Rule, Scale, Target, Verdict, View
 from rccltune.model.defaults import LEVEL
@@ -35,6 +35,7 @@ MARGIN: Final = log(1.05)
 SLIGHTLY: Final = log(1.01)
 # Chance of stalls in one arm alone at which they are its own.
 _OWN_STALLS: Final = 0.01
+T = TypeVar("T")
 Side = tuple[Target, View]
 _NOTHING: Final[Mapping[Key, float]] = MappingProxyType({})
 
@@ -62,6 +63,17 @@ class Evidence:
     turns: dict[Key, dict[str, float]] = field(default_factory=dict)
     wrong: dict[Key, int] = field(default_factory=dict)
     checked: set[Key] = field(default_factory=set)
+    # Sizes of each side, of the dicts above by their identity: they are asked for in every window.
+    _by_side: dict[int, dict[Side, list[tuple[int, Any]]]] = field(default_factory=dict, repr=False)
+
+    def _of(self, found: Mapping[Key, T], side: Side) -> list[tuple[int, T]]:
+        """What a dict of this evidence has of one side: size and launches."""
+        by_side = self._by_side.get(id(found))
+        if by_side is None:
+            by_side = self._by_side[id(found)] = {}
+            for (target, view, nbytes), launches in found.items():
+                by_side.setdefault((target, view), []).append((nbytes, launches))
+        return by_side.get(side, [])
 
     def add(
         self,
@@ -78,6 +90,7 @@ class Evidence:
             untouched: the site's times in µs.
             bare: those with the variables alone that the rules need.
         """
+        self._by_side.clear()
         for key, cell in cells.items():
             self.cells.setdefault(key, {})[launch] = cell
             other = bare.get(key, cell.silent_us)
@@ -87,6 +100,7 @@ class Evidence:
 
     def forget(self, holds: Callable[[Key], bool]) -> None:
         """Leave out sizes, since what chose what is left of a rule does not prove it."""
+        self._by_side.clear()
         for kept in (self.cells, self.wrong):
             for key in [key for key in kept if holds(key)]:
                 del kept[key]
@@ -107,15 +121,15 @@ class Evidence:
     ) -> list[Value]:
         """log(time of the idle plugin / time with the rules) at some sizes."""
         return [
-            Value(key[2], launch, cell.mean_gain if by_means else cell.gain)
-            for key, found in self.cells.items()
-            if key[:2] == side and holds(key[2])
+            Value(nbytes, launch, cell.mean_gain if by_means else cell.gain)
+            for nbytes, found in self._of(self.cells, side)
+            if holds(nbytes)
             for launch, cell in found.items()
         ]
 
     def differences(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
         """log(time of the baseline / time of the idle plugin) at some sizes."""
-        return _values(self.beside, side, holds)
+        return self._values(self.beside, side, holds)
 
     def between(self, side: Side, low: float, high: float) -> list[Value]:
         """The same at sizes from one to another, both included."""
@@ -126,7 +140,7 @@ class Evidence:
     ) -> Estimate:
         """log(time of the baseline / time with the rules) at some sizes, over launches."""
         gains = self.gains(side, holds, by_means=by_means)
-        turns = {(v.nbytes, v.launch): v.value for v in _values(self.turns, side, holds)}
+        turns = {(v.nbytes, v.launch): v.value for v in self._values(self.turns, side, holds)}
         both = [(v, turns[v.nbytes, v.launch]) for v in gains if (v.nbytes, v.launch) in turns]
         return by_launch(replace(v, value=v.value + turn) for v, turn in both)
 
@@ -143,16 +157,16 @@ class Evidence:
         They contradict the pairs then: what the rules need costs something at its sizes, or what
         ran before them in the launch does. None where they are not.
         """
-        in_turns = by_launch(_values(self.turns, side, rule.reaches))
+        in_turns = by_launch(self._values(self.turns, side, rule.reaches))
         found = (in_turns, self.difference(side, rule))
         return next((one for one in found if one.high(LEVEL / 2 / len(found)) < 0), None)
 
     def controls_of(self, side: Side, holds: Callable[[int], bool]) -> list[Value]:
         """log(time of the idle plugin behind the rules / behind the idle plugin) at some sizes."""
         return [
-            Value(key[2], launch, cell.control)
-            for key, found in self.cells.items()
-            if key[:2] == side and holds(key[2])
+            Value(nbytes, launch, cell.control)
+            for nbytes, found in self._of(self.cells, side)
+            if holds(nbytes)
             for launch, cell in found.items()
             if cell.control is not None
         ]
@@ -165,8 +179,8 @@ class Evidence:
         """Whether the rules' side stalls more often than chance has it (Fisher's exact test)."""
         cells = [
             cell
-            for key, found in self.cells.items()
-            if key[:2] == side and holds(key[2])
+            for nbytes, found in self._of(self.cells, side)
+            if holds(nbytes)
             for cell in found.values()
         ]
         theirs, ours = (sum(cell.stalls[i] for cell in cells) for i in (0, 1))
@@ -181,8 +195,17 @@ class Evidence:
 
     def of_side(self, side: Side) -> dict[int, dict[str, Cell]]:
         """Cells by size, rising."""
-        found = {key[2]: cells for key, cells in self.cells.items() if key[:2] == side}
-        return dict(sorted(found.items()))
+        return dict(sorted(self._of(self.cells, side)))
+
+    def _values(
+        self, found: Mapping[Key, Mapping[str, float]], side: Side, holds: Callable[[int], bool]
+    ) -> list[Value]:
+        return [
+            Value(nbytes, launch, value)
+            for nbytes, by_launches in self._of(found, side)
+            if holds(nbytes)
+            for launch, value in by_launches.items()
+        ]
 
 
 def chance_of_as_many(ours: int, n_ours: int, theirs: int, n_theirs: int) -> float:
@@ -202,17 +225,6 @@ def chance_of_as_many(ours: int, n_ours: int, theirs: int, n_theirs: int) -> flo
 def _log_ways(n: int, k: int) -> float:
     """Logarithm of the ways to choose k of n."""
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
-
-
-def _values(
-    found: Mapping[Key, Mapping[str, float]], side: Side, holds: Callable[[int], bool]
-) -> list[Value]:
-    return [
-        Value(key[2], launch, value)
-        for key, by_launches in found.items()
-        if key[:2] == side and holds(key[2])
-        for launch, value in by_launches.items()
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
