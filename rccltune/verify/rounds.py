@@ -308,8 +308,7 @@ class _Course:
 
         All is decided by now, so this chooses nothing that would have to be shown again.
         """
-        if not self.wanted.keep_losers:
-            self._give_back([], self._standings())
+        self._give_back([], () if self.wanted.keep_losers else self._standings())
 
     def _give_up(self, found: Iterable[Standing]) -> None:
         """Leave out what is undecided when no time is left."""
@@ -418,9 +417,9 @@ class _Course:
             (one.evidence, [w for w in self._weighed_of(one) if self._answered(one).at(w)])
             for one in self.held
         ]
-        return standings(
-            self._ours(), answered, self._judging(), self.ground.swept, self.wanted.min_gain
-        )
+        known = self._ours(), answered, self._judging(), self.ground.swept
+        ends_go = not self.wanted.keep_losers
+        return standings(*known, self.wanted.min_gain, ends_go=ends_go)
 
     def _slower(self) -> Sizes:
         """Sizes without a rule that look slower in the last look alone."""

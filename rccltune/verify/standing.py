@@ -160,6 +160,8 @@ def standings(
     judging: Judging,
     swept: Swept,
     min_gain: float,
+    *,
+    ends_go: bool = True,
 ) -> tuple[Standing, ...]:
     """Every rule that answered somewhere, by what its own sizes say.
 
@@ -169,6 +171,7 @@ def standings(
         judging: as they were judged.
         swept: what the sweep saw of their settings.
         min_gain: wanted over the range, 0.02 for 2 %.
+        ends_go: an end that looks slower will go, so that nobody need be certain there.
     """
     by_rule: dict[int, list[Weighed]] = {}
     for one in (one for _, weighed in held for one in weighed):
@@ -180,7 +183,13 @@ def standings(
     level = judging.level / max(1, len(rules))
     return tuple(
         _seen_often(
-            _standing(rule, by_rule[id(rule)], [one for one, _ in held], (wanted, level)),
+            _standing(
+                rule,
+                by_rule[id(rule)],
+                [one for one, _ in held],
+                (wanted, level),
+                ends_go=ends_go,
+            ),
             swept,
         )
         for rule in rules
@@ -203,6 +212,8 @@ def _standing(
     sizes: Sequence[Weighed],
     held: Sequence[Evidence],
     wanted: tuple[float, float],
+    *,
+    ends_go: bool,
 ) -> Standing:
     least, level = wanted
     at = frozenset(one.verdict.nbytes for one in sizes)
@@ -216,7 +227,7 @@ def _standing(
     gain, shown = min(
         views, key=lambda one: one[0].low(level), default=(UNKNOWN, Shown.IN_ONE_LAUNCH)
     )
-    ends = _losing_ends(rule, sizes)
+    ends = _losing_ends(rule, sizes) if ends_go else ()
     unsure = [
         one.verdict.nbytes
         for one in sizes

@@ -234,3 +234,15 @@ def test_ends_that_look_slower_go_without_a_further_launch(tmp_path: Path) -> No
         assert 2048 * KIB < left.rule.max_nbytes < end
         assert left.stands
         assert done.n_launches == whole.n_launches
+
+
+def test_an_end_that_looks_slower_is_no_proof_where_nothing_goes(tmp_path: Path) -> None:
+    """With --keep-losers it stays in the file, and nobody says that it stands."""
+    ground = verify_null.ground_in(tmp_path)
+    text = render_rules("one rule", [rule_for("ring/ll", 512 * KIB, 4096 * KIB)])
+    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=2, keep_losers=True)
+    looker = verify_null.MadeUp(0, lambda n: log(1.15) if n < 2900 * KIB else -0.011, ground)
+    done = verify.settle(wanted, ground, text, looker=looker)
+    (left,) = done.standings
+    assert not left.stands
+    assert (left.rule.max_nbytes, done.cuts) == (4096 * KIB - 1, ())
