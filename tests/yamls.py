@@ -1,4 +1,4 @@
-"""YAML of tests by libyaml, which takes a tenth of the time: node files are changed hundreds of times."""
+"""YAML by libyaml, in a tenth of the time: tests change node files hundreds of times."""
 
 from __future__ import annotations
 

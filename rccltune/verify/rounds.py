@@ -318,7 +318,7 @@ class _Course:
         self._give_back([cuts.whole(rule, why) for rule in unknown], found)
 
     def _give_back(self, losing: Sequence[Cut], found: Iterable[Standing]) -> None:
-        """Leave out what does not stand, and ends that look slower, until all that is left stands.
+        """Leave out what is not proven, and ends that look slower, until the rest is proven.
 
         A size may have been sure because of one beside it that goes.
         """

@@ -229,9 +229,9 @@ def _standing(
     )
     ends = _losing_ends(rule, sizes) if ends_go else ()
     unsure = [
-        one.verdict.nbytes
-        for one in sizes
-        if not (_is_sure(one, rule, held) or _is_at(ends, rule, one))
+        nbytes
+        for nbytes in (one.verdict.nbytes for one in sizes if not _is_sure(one, rule, held))
+        if not cuts.is_given_back(ends, rule.collective, nbytes)
     ]
     state, lost_parts = State.STANDS, tuple[Cut, ...]()
     lost = [one for one in sizes if one.verdict.judgement in _LOST]
@@ -260,10 +260,6 @@ def _losing_ends(rule: Rule, sizes: Sequence[Weighed]) -> tuple[Cut, ...]:
     """Where gain turns to loss little is won, and no launch is worth being certain there."""
     losing = {one.verdict.nbytes for one in sizes if one.gain.mean < -SLIGHTLY}
     return cuts.at_ends(rule, losing, (one.verdict.nbytes for one in sizes), _SLOWER_END)
-
-
-def _is_at(places: Iterable[Cut], rule: Rule, one: Weighed) -> bool:
-    return cuts.is_given_back(places, rule.collective, one.verdict.nbytes)
 
 
 _SLOWER_END: Final = "looks slower there, at an end of the rule"

@@ -204,6 +204,15 @@ def test_what_rules_need_is_given_up_two_looks_later_than_rules(tmp_path: Path) 
     assert all(settled(seed, 0.03).lost_needs for seed in range(8))
 
 
+# From here on a rule may lose, in bytes.
+END = 2900 * KIB
+
+
+def fast_to_its_end(beyond: float) -> Callable[[int], float]:
+    """A gain of 15 % below END, and another one, in logs, from there on."""
+    return lambda nbytes: log(1.15) if nbytes < END else beyond
+
+
 def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_went(
     tmp_path: Path,
 ) -> None:
@@ -211,14 +220,13 @@ def test_what_is_left_of_a_rule_keeps_its_launches_and_nothing_stands_by_what_we
     ground = verify_null.ground_in(tmp_path)
     rule = rule_for("ring/ll", 1024 * KIB, 4096 * KIB)
     text = render_rules("one rule", [rule])
-    end = 2900 * KIB
     whole = verify_null.settled(0, text, ground, lambda _: log(1.15))
     for seed in range(6):
-        cut = verify_null.settled(seed, text, ground, lambda n: log(1.15) if n < end else -0.05)
+        cut = verify_null.settled(seed, text, ground, fast_to_its_end(-0.05))
         (left,) = cut.standings
-        assert 2048 * KIB < left.rule.max_nbytes < end
+        assert 2048 * KIB < left.rule.max_nbytes < END
         assert cut.n_launches <= whole.n_launches + 4
-        nothing = verify_null.settled(seed, text, ground, lambda n: 0.0 if n < end else -0.05)
+        nothing = verify_null.settled(seed, text, ground, lambda n: 0.0 if n < END else -0.05)
         assert nothing.standings == ()
 
 
@@ -226,12 +234,11 @@ def test_ends_that_look_slower_go_without_a_further_launch(tmp_path: Path) -> No
     """A loss of 1.5 % is not told from none there, and a rule has nothing to win by it."""
     ground = verify_null.ground_in(tmp_path)
     text = render_rules("one rule", [rule_for("ring/ll", 512 * KIB, 4096 * KIB)])
-    end = 2900 * KIB
     whole = verify_null.settled(0, text, ground, lambda _: log(1.15))
     for seed in range(6):
-        done = verify_null.settled(seed, text, ground, lambda n: log(1.15) if n < end else -0.015)
+        done = verify_null.settled(seed, text, ground, fast_to_its_end(-0.015))
         (left,) = done.standings
-        assert 2048 * KIB < left.rule.max_nbytes < end
+        assert 2048 * KIB < left.rule.max_nbytes < END
         assert left.stands
         assert done.n_launches == whole.n_launches
 
@@ -241,7 +248,7 @@ def test_an_end_that_looks_slower_is_no_proof_where_nothing_goes(tmp_path: Path)
     ground = verify_null.ground_in(tmp_path)
     text = render_rules("one rule", [rule_for("ring/ll", 512 * KIB, 4096 * KIB)])
     wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=2, keep_losers=True)
-    looker = verify_null.MadeUp(0, lambda n: log(1.15) if n < 2900 * KIB else -0.011, ground)
+    looker = verify_null.MadeUp(0, fast_to_its_end(-0.011), ground)
     done = verify.settle(wanted, ground, text, looker=looker)
     (left,) = done.standings
     assert not left.stands
