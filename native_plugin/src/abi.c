@@ -6,6 +6,7 @@
  */
 #include "tuner_abi.h"
 
+#include "answer.h"
 #include "names.h"
 #include "plugin.h"
 #include "rccltune_step.h"
@@ -175,4 +176,14 @@ EXPORT const struct abi_tuner_v7 ncclTunerPlugin_v7 = {plugin_name, init_v7, get
 EXPORT int rccltune_schedule_step_v1(uint32_t step)
 {
     return plugin_step(step);
+}
+
+EXPORT int rccltune_answer_v1(const struct rccltune_answer *answer)
+{
+    return answer_tell(answer) ? 0 : -1;
+}
+
+EXPORT void rccltune_asked_v1(struct rccltune_asked *asked, int forget)
+{
+    answer_read(asked, forget != 0);
 }

@@ -1,5 +1,6 @@
 #include "plugin.h"
 
+#include "answer.h"
 #include "config.h"
 #include "lock.h"
 #include "names.h"
@@ -17,7 +18,9 @@
 struct plugin {
     struct rule_table
         *table; /* NULL when there is a schedule, or only a trace or a record was asked for */
-    struct rule_table *step_rules; /* what a schedule's `rules` steps answer with; may be NULL */
+    struct rule_table *step_rules; /* what a schedule's `rules` steps answer with, or a program
+                                      that says so; may be NULL */
+    bool by_program;               /* a rank program says what is answered (rccltune_answer.h) */
     struct watch *watch;           /* NULL unless asked for */
     struct record *record;         /* the same */
     struct schedule *schedule;     /* NULL unless one is set for this scale */
@@ -155,7 +158,9 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         complain(comm, reason, started == OUTPUT_NO_MEMORY);
         return started == OUTPUT_NO_MEMORY ? PLUGIN_UNSURE : PLUGIN_WRONG;
     }
-    if (watch == NULL && record == NULL && config->table == NULL && config->schedule == NULL) {
+    bool by_program = answer_is_told();
+    if (watch == NULL && record == NULL && config->table == NULL && config->schedule == NULL &&
+        !by_program) {
         return PLUGIN_READY; /* inert: no context, nothing to release */
     }
     *plugin = calloc(1, sizeof **plugin);
@@ -168,7 +173,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         complain(comm, "out of memory", true);
         return PLUGIN_UNSURE;
     }
-    if (config->schedule == NULL) {
+    if (config->schedule == NULL && !by_program) {
         (*plugin)->table = config->table;
     } else {
         (*plugin)->step_rules = config->table;
@@ -177,6 +182,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->record = record;
     (*plugin)->schedule = config->schedule;
     (*plugin)->forces = comm->abi > 2;
+    (*plugin)->by_program = by_program;
     (*plugin)->pid = process_id();
     config->table = NULL;
     config->schedule = NULL;
@@ -311,10 +317,28 @@ static const struct candidate *decide_by_schedule(struct plugin *plugin,
     return chosen;
 }
 
+/* What a rank program says, where the host lets it be chosen. */
+static const struct candidate *decide_by_program(struct plugin *plugin, const struct plugin_call *call)
+{
+    const struct rule_table *table = plugin->step_rules;
+    const struct candidate *chosen = NULL;
+    if (answer_kind() == RCCLTUNE_ANSWER_RULES && table != NULL) {
+        chosen = decide_among(plugin, call, table,
+                              rule_table_segment(table, (unsigned)call->collective, call->n_bytes));
+    } else if (answer_kind() == RCCLTUNE_ANSWER_SETTING) {
+        chosen = is_selectable(answer_setting(), call) ? answer_setting() : NULL;
+    }
+    answer_note(call, chosen, plugin->forces);
+    return chosen;
+}
+
 /* Apart from plugin_decide, whose way this is not: somebody measures. */
 __attribute__((noinline)) static const struct candidate *decide_without_table(
     struct plugin *plugin, const struct plugin_call *call)
 {
+    if (plugin->by_program) {
+        return decide_by_program(plugin, call);
+    }
     if (plugin->schedule != NULL) {
         return decide_by_schedule(plugin, call);
     }
