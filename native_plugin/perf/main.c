@@ -1,0 +1,244 @@
+/*
+ * rccltune-perf --folder DIR --plan FILE --library FILE [--runtime FILE] [--plugin FILE] [--said]
+ *     [--start N [--per-host M] | --rank R --ranks N --local-rank L] [--devices 0,8,16] [--unbound]
+ *
+ * RCCLTUNE_PERF_TOKEN is what ranks know each other by.  docs/perf.md has the plan's words, the
+ * columns of rank-<r>.csv and the exit codes.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collective.h"
+#include "library.h"
+#include "measure.h"
+#include "meet.h"
+#include "place.h"
+#include "plan.h"
+#include "rows.h"
+#include "said.h"
+#include "start.h"
+#include "values.h"
+
+extern char **environ;
+
+struct options {
+    const char *folder, *plan, *library, *runtime, *plugin, *devices;
+    int start, per_host;
+    struct ranks ranks;
+    bool says, binds;
+};
+
+static int number(const char *name, const char *text, int least)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || value < least || value > 65536)
+        fail(EXIT_USAGE, "--%s %s is no number from %d to 65536", name, text, least);
+    return (int)value;
+}
+
+static void options_read(int argc, char **argv, struct options *o)
+{
+    static const struct option known[] = {
+        {"folder", 1, NULL, 'f'},     {"plan", 1, NULL, 'p'},   {"library", 1, NULL, 'l'},
+        {"runtime", 1, NULL, 'r'},    {"plugin", 1, NULL, 't'}, {"devices", 1, NULL, 'd'},
+        {"start", 1, NULL, 's'},      {"rank", 1, NULL, 'R'},   {"ranks", 1, NULL, 'N'},
+        {"local-rank", 1, NULL, 'L'}, {"said", 0, NULL, 'i'},   {"unbound", 0, NULL, 'u'},
+        {"per-host", 1, NULL, 'h'},   {NULL, 0, NULL, 0}};
+    int letter;
+    *o = (struct options){.ranks = {-1, 0, -1}, .binds = true};
+    while ((letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        switch (letter) {
+        case 'f':
+            o->folder = optarg;
+            break;
+        case 'p':
+            o->plan = optarg;
+            break;
+        case 'l':
+            o->library = optarg;
+            break;
+        case 'r':
+            o->runtime = optarg;
+            break;
+        case 't':
+            o->plugin = optarg;
+            break;
+        case 'd':
+            o->devices = optarg;
+            break;
+        case 's':
+            o->start = number("start", optarg, 1);
+            break;
+        case 'h':
+            o->per_host = number("per-host", optarg, 1);
+            break;
+        case 'R':
+            o->ranks.rank = number("rank", optarg, 0);
+            break;
+        case 'N':
+            o->ranks.n_ranks = number("ranks", optarg, 1);
+            break;
+        case 'L':
+            o->ranks.local_rank = number("local-rank", optarg, 0);
+            break;
+        case 'i':
+            o->says = true;
+            break;
+        case 'u':
+            o->binds = false;
+            break;
+        default:
+            fail(EXIT_USAGE, "it takes --folder, --plan, --library, --runtime, --plugin, --said, "
+                             "--start, --per-host, --rank, --ranks, --local-rank, --devices, "
+                             "--unbound");
+        }
+    }
+    if (o->folder == NULL || o->plan == NULL || o->library == NULL || optind < argc)
+        fail(EXIT_USAGE, "--folder, --plan and --library are needed, and nothing without a name");
+    if (getenv("RCCLTUNE_PERF_TOKEN") == NULL)
+        fail(EXIT_USAGE, "RCCLTUNE_PERF_TOKEN is not set: ranks know each other by it");
+}
+
+static void find_ranks(struct options *o)
+{
+    if (o->start > 0) {
+        int per_host = o->per_host > 0 ? o->per_host : o->start;
+        int rank = start_ranks(o->start);
+        o->ranks = (struct ranks){rank, o->start, rank % per_host};
+        if (o->per_host > 0) { /* several hosts are played on one */
+            char host[32];
+            snprintf(host, sizeof host, "host%d", rank / per_host);
+            setenv("NCCL_HOSTID", host, 1);
+        }
+    }
+    if (o->ranks.rank < 0)
+        o->ranks = ranks_of_launcher();
+    if (o->ranks.local_rank < 0)
+        o->ranks.local_rank = o->ranks.rank;
+    if (o->ranks.rank >= o->ranks.n_ranks)
+        fail(EXIT_USAGE, "--rank %d is none of %d ranks", o->ranks.rank, o->ranks.n_ranks);
+    context.rank = o->ranks.rank;
+}
+
+/* What this process was started with decides; a fixed port of somebody else's would join two
+ * sessions.  Buffers that a graph registers take another path than a job's usual calls. */
+static void set_variables(const struct options *o)
+{
+    unsetenv("NCCL_COMM_ID");
+    setenv("NCCL_GRAPH_REGISTER", "0", 0);
+    if (o->plugin != NULL)
+        setenv("NCCL_TUNER_PLUGIN", o->plugin, 1);
+    if (o->says)
+        said_start(o->folder, o->ranks.rank);
+}
+
+/* As the library sees them: a file of its own may have set what the environment lacked. */
+static void tell_variables(void)
+{
+    static const char *const prefixes[] = {"NCCL_", "RCCL_", "MSCCL", "NVSHMEM_", "TORCH_SYMM_",
+                                           "HSA_",  "HIP_",  "ROCR_", "CUDA_VISIBLE"};
+    for (char **one = environ; *one != NULL; one++) {
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+            if (strncmp(*one, prefixes[i], strlen(prefixes[i])) == 0)
+                rows_remark("variable %s", *one);
+        }
+    }
+}
+
+static void make_communicator(const struct plan *plan)
+{
+    double us = communicator_make(room_for(plan));
+    struct row row = row_of(communicator.number, "communicator");
+    if (communicator.number == 0)
+        tell_variables();
+    row.time_us = us;
+    rows_write(&row);
+}
+
+/* Kernels of a simulated machine do not run where the library is the real one. */
+static bool can_compare(void)
+{
+    return runtime.clock == NULL || nccl.moves != NULL;
+}
+
+static void call_once(const struct step *step)
+{
+    struct call call = call_begin(step);
+    struct row row = row_of(communicator.number, step->kind == STEP_CHECK ? "check" : "call");
+    said_skip();
+    struct checked checked =
+        check_call(&call, (unsigned)step->line, step->kind == STEP_CHECK && can_compare());
+    row.n_bytes = call.n_bytes;
+    row.made = 1;
+    row.checked = checked.compared;
+    row.wrong = checked.wrong;
+    asked_into(&row);
+    said_read(row.ran, sizeof row.ran);
+    call_end(&call);
+    rows_write(&row);
+}
+
+static void measure(const struct step *step)
+{
+    struct call call = call_begin(step);
+    struct row row = row_of(communicator.number, "measure");
+    row.n_bytes = call.n_bytes;
+    (step->graph ? measure_graph : measure_loop)(&call, &row);
+    call_end(&call);
+    rows_write(&row);
+}
+
+static void walk(const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const struct step *step = &plan->steps[i];
+        context.line = step->line;
+        switch (step->kind) {
+        case STEP_COMMUNICATOR:
+            make_communicator(plan);
+            break;
+        case STEP_ANSWER:
+            answer_set(step);
+            break;
+        case STEP_MEASURE:
+            measure(step);
+            break;
+        default:
+            call_once(step);
+        }
+    }
+    context.line = 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct options options;
+    static struct plan plan;
+    options_read(argc, argv, &options);
+    plan_read(options.plan, &plan);
+    if (plan.answers && options.plugin == NULL)
+        fail(EXIT_USAGE, "the plan has answers, and there is no --plugin that would give them");
+    find_ranks(&options);
+    rows_open(options.folder, options.ranks.rank);
+    set_variables(&options);
+    library_open(options.library, options.runtime);
+    plugin_open(options.plugin);
+    meet_start(options.folder, options.ranks.rank, options.ranks.n_ranks,
+               getenv("RCCLTUNE_PERF_TOKEN"));
+    place_take(&options.ranks, options.devices, options.binds);
+    memory_check(room_for(&plan));
+    rows_head();
+    communicator.rank = options.ranks.rank;
+    communicator.n_ranks = options.ranks.n_ranks;
+    answer_apply(); /* communicators belong to us from the first one on */
+    walk(&plan);
+    meet_end();
+    rows_remark("done");
+    /* The last communicator ends with the process, which is quicker than to destroy it. */
+    fflush(NULL);
+    _exit(EXIT_DONE);
+}

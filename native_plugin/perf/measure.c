@@ -1,0 +1,187 @@
+#include "measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "library.h"
+#include "meet.h"
+#include "rccltune_answer.h"
+
+/* Two calls after the first say how long one takes, eight where that is hardly more than the wait;
+ * a captured graph has at most twenty, as the replayed graphs of facts that we rely on had. */
+enum { FIRST_CALLS = 2, MORE_CALLS = 8, MOST_CAPTURED = 20, LEAST_CALLS = 2 };
+static const double short_us = 200;
+
+static void name_cell(int algorithm, int protocol, char *text, size_t size)
+{
+    bool known = algorithm >= 0 && algorithm < N_ALGORITHMS && protocol >= 0 &&
+                 protocol < N_PROTOCOLS;
+    if (known)
+        snprintf(text, size, "%s/%s", algorithm_names[algorithm], protocol_names[protocol]);
+    else if (algorithm >= 0)
+        snprintf(text, size, "%d/%d", algorithm, protocol);
+    else
+        *text = '\0';
+}
+
+void asked_into(struct row *row)
+{
+    struct rccltune_asked seen;
+    if (plugin.asked == NULL)
+        return;
+    plugin.asked(&seen, 1);
+    row->asked = (row->asked < 0 ? 0 : row->asked) + (long)seen.n_calls;
+    if (seen.n_calls == 0)
+        return;
+    row->told_bytes = (int64_t)seen.n_bytes;
+    row->registered = seen.registered;
+    row->selectable = seen.selectable;
+    name_cell(seen.host_algorithm, seen.host_protocol, row->library, sizeof row->library);
+    if (seen.n_answered == 0) {
+        snprintf(row->answer, sizeof row->answer, "none");
+    } else {
+        name_cell(seen.answer_algorithm, seen.answer_protocol, row->answer, sizeof row->answer);
+        size_t n = strlen(row->answer);
+        if (n == 0)
+            n = (size_t)snprintf(row->answer, sizeof row->answer, "-1/-1");
+        if (seen.answer_channels > 0)
+            snprintf(row->answer + n, sizeof row->answer - n, "/%d", seen.answer_channels);
+    }
+    if (seen.differing > 0 || (seen.n_answered > 0 && seen.n_answered < seen.n_calls))
+        row->note = "the library's questions differed within one measurement";
+}
+
+static void issue(const struct call *call, long n, struct row *row)
+{
+    for (long i = 0; i < n; i++)
+        check_nccl(call_issue(call, i), collective_names[call->step->collective]);
+    row->made += n;
+}
+
+static void wait(void)
+{
+    check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
+}
+
+static double time_calls(const struct call *call, long n, struct row *row)
+{
+    double began = now_us();
+    issue(call, n, row);
+    wait();
+    return (now_us() - began) / (double)n;
+}
+
+/* About how long a call takes: the first makes connections and tells nothing. */
+static double estimate(const struct call *call, struct row *row)
+{
+    issue(call, 1, row);
+    wait();
+    double each = time_calls(call, FIRST_CALLS, row);
+    return each < short_us ? time_calls(call, MORE_CALLS, row) : each;
+}
+
+/* How many calls are timed.  Rank 0 says it: all must make the same number. */
+static long calls_for(const struct step *step, double each_us)
+{
+    double each = each_us > 0.01 ? each_us : 0.01;
+    double calls = ceil(step->least_us / each);
+    if (calls < (double)step->least_calls)
+        calls = (double)step->least_calls;
+    if (step->most_us > 0 && calls * each > step->most_us)
+        calls = floor(step->most_us / each);
+    long agreed = calls < LEAST_CALLS ? LEAST_CALLS : (long)calls;
+    meet_share(&agreed, sizeof agreed);
+    return agreed;
+}
+
+void measure_loop(const struct call *call, struct row *row)
+{
+    row->made = 0;
+    long n = calls_for(call->step, estimate(call, row));
+    asked_into(row);
+    barrier();
+    row->time_us = time_calls(call, n, row);
+    row->calls = n;
+    asked_into(row);
+}
+
+struct graph {
+    void *graph, *instance;
+};
+
+/* Captures calls; what failed, NULL where all ranks have a graph. */
+static const char *capture(const struct call *call, long n, struct graph *graph, struct row *row)
+{
+    static char words[160];
+    *graph = (struct graph){NULL, NULL};
+    *words = '\0';
+    int result = runtime.begin_capture(communicator.stream, CAPTURE_THREAD_LOCAL);
+    if (result != 0)
+        snprintf(words, sizeof words, "begin: %s", runtime.error_string(result));
+    for (long i = 0; i < n && *words == '\0'; i++) {
+        int failed = call_issue(call, i);
+        if (failed != 0)
+            snprintf(words, sizeof words, "capture: %s", nccl.error_string(failed));
+        row->made++;
+    }
+    if (result == 0) {
+        result = runtime.end_capture(communicator.stream, &graph->graph);
+        if (result != 0 && *words == '\0')
+            snprintf(words, sizeof words, "end: %s", runtime.error_string(result));
+    }
+    if (*words == '\0') {
+        result = runtime.instantiate(&graph->instance, graph->graph, 0);
+        if (result != 0)
+            snprintf(words, sizeof words, "instantiate: %s", runtime.error_string(result));
+    }
+    (void)runtime.last_error(); /* a failed capture leaves one behind */
+    if (meet_agree(*words == '\0'))
+        return NULL;
+    return *words != '\0' ? words : "another rank could not capture";
+}
+
+static void forget(struct graph *graph)
+{
+    if (graph->instance != NULL)
+        check_runtime(runtime.destroy_instance(graph->instance), "GraphExecDestroy");
+    if (graph->graph != NULL)
+        check_runtime(runtime.destroy_graph(graph->graph), "GraphDestroy");
+}
+
+static double time_launches(const struct graph *graph, long n)
+{
+    double began = now_us();
+    for (long i = 0; i < n; i++)
+        check_runtime(runtime.launch(graph->instance, communicator.stream), "GraphLaunch");
+    wait();
+    return (now_us() - began) / (double)n;
+}
+
+/* A graph ends before its communicator: ncclCommDestroy would wait for it for ever. */
+void measure_graph(const struct call *call, struct row *row)
+{
+    static char note[200];
+    struct graph graph;
+    row->made = 0;
+    double each = estimate(call, row);
+    long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
+    n = n < LEAST_CALLS ? LEAST_CALLS : n > MOST_CAPTURED ? MOST_CAPTURED : n;
+    meet_share(&n, sizeof n);
+    communicator.has_graph = true;
+    const char *failed = capture(call, n, &graph, row);
+    asked_into(row);
+    if (failed != NULL) {
+        snprintf(note, sizeof note, "graph: %s", failed);
+        row->note = note;
+        forget(&graph);
+        return;
+    }
+    time_launches(&graph, 1);
+    double one = time_launches(&graph, 1) / (double)n;
+    long launches = (calls_for(call->step, one) + n - 1) / n;
+    barrier();
+    row->time_us = time_launches(&graph, launches) / (double)n;
+    row->calls = n * launches;
+    forget(&graph);
+}

@@ -1,0 +1,21 @@
+/*
+ * Two clocks.  Loop: the host's clock over N calls and one wait behind a barrier, as rccl-tests
+ * has it: what a job sees that launches its calls one by one.  Graph: the calls captured once and
+ * the graph launched back to back: what the GPUs need, and what a job sees that uses graphs.  Small
+ * calls in a loop tell how fast the host launches, so the two differ there, not from 4 MiB on.
+ */
+#ifndef RCCLTUNE_PERF_MEASURE_H
+#define RCCLTUNE_PERF_MEASURE_H
+
+#include "collective.h"
+#include "rows.h"
+
+/* Fills in calls, time, what was made and asked.  A capture that fails leaves the time empty and
+ * says why in the note. */
+void measure_loop(const struct call *call, struct row *row);
+void measure_graph(const struct call *call, struct row *row);
+
+/* What the plugin was asked since the last look, into a row; the last question's words. */
+void asked_into(struct row *row);
+
+#endif

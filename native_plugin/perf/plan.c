@@ -1,0 +1,220 @@
+#include "plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rccltune_answer.h"
+
+enum { MAX_WORDS = 11, MAX_LINE = 512 };
+
+/* One line in words; `words[n]` is NULL. */
+struct words {
+    const char *at[MAX_WORDS + 1];
+    int n;
+};
+
+static _Noreturn void refuse(const char *path, int line, const char *what, const char *word)
+{
+    fail(EXIT_USAGE, "%s, line %d: %s%s%s", path, line, what, word != NULL ? ": " : "",
+         word != NULL ? word : "");
+}
+
+static void split(char *text, struct words *words)
+{
+    char *rest = NULL;
+    words->n = 0;
+    for (char *word = strtok_r(text, " \t\r\n", &rest); word != NULL && words->n < MAX_WORDS;
+         word = strtok_r(NULL, " \t\r\n", &rest))
+        words->at[words->n++] = word;
+    words->at[words->n] = NULL;
+}
+
+static bool read_number(const char *word, double least, double most, double *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtod(word, &end);
+    return errno == 0 && end != word && *end == '\0' && *value >= least && *value <= most;
+}
+
+/* tree/ll128 or tree/ll128/16 */
+static bool read_setting(const char *word, struct step *step)
+{
+    const char *slash = strchr(word, '/');
+    if (slash == NULL)
+        return false;
+    const char *rest = slash + 1, *end = strchr(rest, '/');
+    size_t length = end != NULL ? (size_t)(end - rest) : strlen(rest);
+    double channels = 0;
+    step->answer.algorithm =
+        position_of(word, (size_t)(slash - word), algorithm_names, N_ALGORITHMS);
+    step->answer.protocol = position_of(rest, length, protocol_names, N_PROTOCOLS);
+    bool has_channels = end == NULL || read_number(end + 1, 1, 1024, &channels);
+    step->answer.kind = RCCLTUNE_ANSWER_SETTING;
+    step->answer.channels = (int)channels;
+    return step->answer.algorithm >= 0 && step->answer.protocol >= 0 && has_channels;
+}
+
+static bool read_answer(const struct words *words, struct step *step)
+{
+    step->kind = STEP_ANSWER;
+    if (words->n != 2)
+        return false;
+    if (strcmp(words->at[1], "nothing") == 0)
+        step->answer.kind = RCCLTUNE_ANSWER_NOTHING;
+    else if (strcmp(words->at[1], "rules") == 0)
+        step->answer.kind = RCCLTUNE_ANSWER_RULES;
+    else
+        return read_setting(words->at[1], step);
+    return true;
+}
+
+static int find(const char *word, const char *const *names, int n)
+{
+    return position_of(word, strlen(word), names, n);
+}
+
+/* COLLECTIVE TYPE OP PLACEMENT BYTES; what is wrong, NULL where nothing is. */
+static const char *read_call(const struct words *words, struct step *step)
+{
+    int collective = find(words->at[1], collective_names, N_COLLECTIVES);
+    int type = find(words->at[2], type_names, N_TYPES);
+    int op = find(words->at[3], op_names, N_OPS);
+    double bytes;
+    if (collective < 0)
+        return "no collective of this program";
+    if (type < 0)
+        return "no type of this program";
+    if (op < 0)
+        return "no operation of this program";
+    step->in_place = strcmp(words->at[4], "in") == 0;
+    if (!step->in_place && strcmp(words->at[4], "out") != 0)
+        return "the placement is out or in";
+    if (step->in_place && (collective == ALLTOALL || collective == SENDRECV))
+        return "alltoall and sendrecv are measured out of place";
+    if (!read_number(words->at[5], 1, 1e15, &bytes))
+        return "no number of bytes";
+    step->collective = (enum collective)collective;
+    step->type = (enum type)type;
+    step->op = (enum op)op;
+    step->n_bytes = (size_t)bytes;
+    return NULL;
+}
+
+static const char *read_single(const struct words *words, struct step *step)
+{
+    double root = ANY_ROOT;
+    if (words->n != 7)
+        return "six words follow: collective, type, operation, placement, bytes, root";
+    if (strcmp(words->at[6], "-") != 0 && !read_number(words->at[6], 0, 1e6, &root))
+        return "the root is a rank or -";
+    step->root = (int)root;
+    return read_call(words, step);
+}
+
+static const char *read_measure(const struct words *words, struct step *step)
+{
+    double calls;
+    if (words->n != 10)
+        return "nine words follow: collective, type, operation, placement, bytes, clock, least "
+               "us, least calls, most us";
+    step->root = ANY_ROOT;
+    step->graph = strcmp(words->at[6], "graph") == 0;
+    if (!step->graph && strcmp(words->at[6], "loop") != 0)
+        return "the clock is loop or graph";
+    if (!read_number(words->at[7], 0, 1e12, &step->least_us) ||
+        !read_number(words->at[8], 1, 1e9, &calls) ||
+        !read_number(words->at[9], 0, 1e12, &step->most_us))
+        return "least us, least calls and most us are numbers";
+    step->least_calls = (long)calls;
+    return read_call(words, step);
+}
+
+static const char *read_step(const struct words *words, struct step *step)
+{
+    const char *word = words->at[0];
+    if (strcmp(word, "communicator") == 0) {
+        step->kind = STEP_COMMUNICATOR;
+        return words->n == 1 ? NULL : "nothing follows";
+    }
+    if (strcmp(word, "answer") == 0)
+        return read_answer(words, step) ? NULL : "nothing, rules, or a setting as ring/ll128/16";
+    if (strcmp(word, "measure") == 0) {
+        step->kind = STEP_MEASURE;
+        return read_measure(words, step);
+    }
+    step->kind = strcmp(word, "check") == 0 ? STEP_CHECK : STEP_CALL;
+    if (step->kind == STEP_CALL && strcmp(word, "call") != 0)
+        return "no step of this program";
+    return read_single(words, step);
+}
+
+static void append(struct plan *plan, const struct step *step)
+{
+    if (plan->n_steps % 256 == 0) {
+        struct step *more = realloc(plan->steps, (plan->n_steps + 256) * sizeof *more);
+        if (more == NULL)
+            fail(EXIT_USAGE, "no memory for the plan");
+        plan->steps = more;
+    }
+    plan->steps[plan->n_steps++] = *step;
+}
+
+/* What no line says by itself: calls need a communicator, and a captured graph makes every later
+ * call of a loop dearer (NCCL adds an event to it). */
+static void check_order(const char *path, const struct plan *plan)
+{
+    bool has_communicator = false, has_graph = false;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const struct step *step = &plan->steps[i];
+        if (step->kind == STEP_COMMUNICATOR) {
+            has_communicator = true;
+            has_graph = false;
+            continue;
+        }
+        if (step->kind == STEP_ANSWER)
+            continue;
+        if (!has_communicator)
+            refuse(path, step->line, "there is no communicator yet", NULL);
+        if (step->kind == STEP_MEASURE && !step->graph && has_graph)
+            refuse(path, step->line, "all loops of a communicator come before its first graph",
+                   NULL);
+        has_graph |= step->kind == STEP_MEASURE && step->graph;
+    }
+}
+
+void plan_read(const char *path, struct plan *plan)
+{
+    char text[MAX_LINE];
+    FILE *file = fopen(path, "r");
+    bool has_head = false;
+    if (file == NULL)
+        fail(EXIT_USAGE, "%s: %s", path, strerror(errno));
+    memset(plan, 0, sizeof *plan);
+    for (int line = 1; fgets(text, sizeof text, file) != NULL; line++) {
+        struct words words;
+        if (strchr(text, '\n') == NULL)
+            refuse(path, line, "the line is cut or too long", NULL);
+        split(text, &words);
+        if (words.n == 0 || *words.at[0] == '#')
+            continue;
+        if (!has_head) {
+            has_head = words.n == 2 && strcmp(words.at[0], "plan") == 0 &&
+                       strcmp(words.at[1], "1") == 0;
+            if (!has_head)
+                refuse(path, line, "a plan begins with 'plan 1'", NULL);
+            continue;
+        }
+        struct step step = {.line = line};
+        const char *mistake = read_step(&words, &step);
+        if (mistake != NULL)
+            refuse(path, line, mistake, words.at[0]);
+        append(plan, &step);
+        plan->answers |= step.kind == STEP_ANSWER;
+        plan->most_bytes = step.n_bytes > plan->most_bytes ? step.n_bytes : plan->most_bytes;
+    }
+    fclose(file);
+    check_order(path, plan);
+}

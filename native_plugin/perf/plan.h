@@ -1,0 +1,51 @@
+/*
+ * The plan: one step a line, the same for all ranks, nothing inferred.
+ *
+ *     plan 1
+ *     communicator
+ *     answer nothing | rules | ring/ll128 | tree/simple/16
+ *     check COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
+ *     call COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
+ *     measure COLLECTIVE TYPE OP PLACEMENT BYTES CLOCK LEAST_US LEAST_CALLS MOST_US
+ *
+ * Bytes are as a tuner counts them: over all ranks for all_gather, reduce_scatter and alltoall.
+ */
+#ifndef RCCLTUNE_PERF_PLAN_H
+#define RCCLTUNE_PERF_PLAN_H
+
+#include "perf.h"
+
+enum step_kind { STEP_COMMUNICATOR, STEP_ANSWER, STEP_CHECK, STEP_CALL, STEP_MEASURE };
+
+enum { ANY_ROOT = -1 };
+
+struct step {
+    enum step_kind kind;
+    int line; /* of the file, from 1 */
+    struct {
+        int kind; /* enum rccltune_answer_kind */
+        int algorithm, protocol, channels;
+    } answer; /* of STEP_ANSWER */
+    enum collective collective;
+    enum type type;
+    enum op op;
+    bool in_place, graph;
+    size_t n_bytes;
+    int root; /* ANY_ROOT: another one for each call */
+    /* A measurement takes at least so long and so many calls, but ends when it would take more than
+     * most_us (never under two calls). */
+    double least_us, most_us;
+    long least_calls;
+};
+
+struct plan {
+    struct step *steps;
+    size_t n_steps;
+    size_t most_bytes; /* of a step */
+    bool answers;      /* some step says an answer, so that the plugin is needed */
+};
+
+/* Reads a plan, or ends the program naming the line. */
+void plan_read(const char *path, struct plan *plan);
+
+#endif

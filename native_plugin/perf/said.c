@@ -1,0 +1,89 @@
+#include "said.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf.h"
+
+static char path[PATH_MAX];
+static long passed; /* bytes of the log */
+static bool tells;
+
+void said_start(const char *folder, int rank)
+{
+    snprintf(path, sizeof path, "%s/log-%d.txt", folder, rank);
+    setenv("NCCL_DEBUG", "INFO", 1);
+    setenv("NCCL_DEBUG_SUBSYS", "INIT,ENV,TUNING", 1);
+    setenv("NCCL_DEBUG_FILE", path, 1);
+    tells = rank == 0;
+}
+
+void said_skip(void)
+{
+    FILE *log = tells ? fopen(path, "r") : NULL;
+    if (log == NULL)
+        return;
+    if (fseek(log, 0, SEEK_END) == 0)
+        passed = ftell(log);
+    fclose(log);
+}
+
+/* The word behind a key: a name, or a number in older releases. */
+static int word_behind(const char *line, const char *key, const char *const *names, int n)
+{
+    const char *at = strstr(line, key);
+    if (at == NULL)
+        return -1;
+    at += strlen(key);
+    size_t length = strcspn(at, " \t\n");
+    if (isdigit((unsigned char)*at)) {
+        int number = atoi(at);
+        return number < n ? number : -1;
+    }
+    return position_of(at, length, names, n);
+}
+
+/* "AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}", before NCCL 2.24 "8 Bytes ->
+ * Algo 1 proto 0 time 12.8". */
+static bool read_line(const char *line, char *setting, size_t size)
+{
+    static const char channels_key[] = "{Lo..Hi}={";
+    const char *at = strstr(line, "Bytes -> Algo");
+    if (at == NULL)
+        return false;
+    bool is_long = strncmp(at, "Bytes -> Algorithm", 18) == 0;
+    int algorithm = word_behind(at, is_long ? "Algorithm " : "Algo ", algorithm_names, N_ALGORITHMS);
+    int protocol = word_behind(at, is_long ? "protocol " : "proto ", protocol_names, N_PROTOCOLS);
+    int low = 0, high = -1;
+    const char *channels = strstr(at, channels_key);
+    if (channels != NULL && sscanf(channels + sizeof channels_key - 1, "%d..%d", &low, &high) != 2)
+        high = -1;
+    if (algorithm < 0 || protocol < 0)
+        return false;
+    int n = snprintf(setting, size, "%s/%s", algorithm_names[algorithm], protocol_names[protocol]);
+    if (high >= low)
+        snprintf(setting + n, size - (size_t)n, "/%d", high - low + 1);
+    return true;
+}
+
+void said_read(char *setting, size_t size)
+{
+    char line[1024];
+    FILE *log = tells ? fopen(path, "r") : NULL;
+    *setting = '\0';
+    if (!tells)
+        return;
+    snprintf(setting, size, "?");
+    if (log == NULL || fseek(log, passed, SEEK_SET) != 0) {
+        if (log != NULL)
+            fclose(log);
+        return;
+    }
+    while (fgets(line, sizeof line, log) != NULL)
+        (void)read_line(line, setting, size);
+    passed = ftell(log);
+    fclose(log);
+}

@@ -1,0 +1,65 @@
+/* What libraries log of a call, in the forms of their releases (rccltune/logs/library.py lists the
+ * sources), as a setting. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "said.h"
+
+static char folder[] = "/tmp/rccltune-said-XXXXXX";
+static char log_path[128];
+
+static void append(const char *line)
+{
+    FILE *log = fopen(log_path, "a");
+    CHECK(log != NULL && fputs(line, log) >= 0 && fclose(log) == 0);
+}
+
+static void check_line(const char *line, const char *setting)
+{
+    char read[48];
+    said_skip();
+    append(line);
+    said_read(read, sizeof read);
+    CHECK(strcmp(read, setting) == 0);
+}
+
+int main(void)
+{
+    char read[48];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(log_path, sizeof log_path, "%s/log-0.txt", folder);
+    said_read(read, sizeof read);
+    CHECK(*read == '\0'); /* nobody switched the log on */
+    said_start(folder, 0);
+    CHECK(strcmp(getenv("NCCL_DEBUG_FILE"), log_path) == 0);
+    CHECK(strcmp(getenv("NCCL_DEBUG"), "INFO") == 0);
+    CHECK(strstr(getenv("NCCL_DEBUG_SUBSYS"), "TUNING") != NULL);
+    said_read(read, sizeof read);
+    CHECK(strcmp(read, "?") == 0); /* and the library said nothing */
+    check_line("h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL "
+               "channel{Lo..Hi}={0..3}\n",
+               "ring/ll/4");
+    check_line("h:1:2 [0] NCCL INFO AllGather: 1048576 Bytes -> Algo PAT proto SIMPLE "
+               "channel{Lo..Hi}={2..2}\n",
+               "pat/simple/1");
+    check_line("h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo 1 proto 0 time 12.8\n", "ring/ll");
+    check_line("h:1:2 [0] NCCL INFO 8 Bytes -> Algo 0 proto 1 time 12.8\n", "tree/ll128");
+    check_line("h:1:2 [0] NCCL INFO AllReduce: opCount 0 8 Bytes -> Algorithm Tree protocol "
+               "LL128 channel{Lo..Hi}={0..15}\n",
+               "tree/ll128/16");
+    check_line("h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo NEW proto LL\n", "?");
+    check_line("h:1:2 [0] NCCL INFO Connected all rings\n", "?");
+    append("h:1:2 [0] NCCL INFO 8 Bytes -> Algo 1 proto 2 time 1\n");
+    said_skip();
+    said_read(read, sizeof read);
+    CHECK(strcmp(read, "?") == 0); /* of the call before */
+    said_start(folder, 3);
+    said_read(read, sizeof read);
+    CHECK(*read == '\0'); /* rank 0 alone tells */
+    unlink(log_path);
+    rmdir(folder);
+    return check_result();
+}
