@@ -1,6 +1,6 @@
 /*
  * rccltune-perf --folder DIR --plan FILE --library FILE [--runtime FILE] [--plugin FILE] [--said]
- *     [--start N [--per-host M] | --rank R --ranks N --local-rank L] [--devices 0,8,16] [--unbound]
+ *     [--start N [--per-host M] | --rank R --ranks N --local-rank L] [--devices 0,8,16] [--bind none]
  *
  * RCCLTUNE_PERF_TOKEN is what ranks know each other by.  docs/perf.md has the plan's words, the
  * columns of rank-<r>.csv and the exit codes.
@@ -46,7 +46,7 @@ static void options_read(int argc, char **argv, struct options *o)
         {"folder", 1, NULL, 'f'},     {"plan", 1, NULL, 'p'},   {"library", 1, NULL, 'l'},
         {"runtime", 1, NULL, 'r'},    {"plugin", 1, NULL, 't'}, {"devices", 1, NULL, 'd'},
         {"start", 1, NULL, 's'},      {"rank", 1, NULL, 'R'},   {"ranks", 1, NULL, 'N'},
-        {"local-rank", 1, NULL, 'L'}, {"said", 0, NULL, 'i'},   {"unbound", 0, NULL, 'u'},
+        {"local-rank", 1, NULL, 'L'}, {"said", 0, NULL, 'i'},   {"bind", 1, NULL, 'b'},
         {"per-host", 1, NULL, 'h'},   {NULL, 0, NULL, 0}};
     int letter;
     *o = (struct options){.ranks = {-1, 0, -1}, .binds = true};
@@ -88,13 +88,13 @@ static void options_read(int argc, char **argv, struct options *o)
         case 'i':
             o->says = true;
             break;
-        case 'u':
-            o->binds = false;
+        case 'b':
+            o->binds = strcmp(optarg, "none") != 0;
             break;
         default:
             fail(EXIT_USAGE, "it takes --folder, --plan, --library, --runtime, --plugin, --said, "
                              "--start, --per-host, --rank, --ranks, --local-rank, --devices, "
-                             "--unbound");
+                             "--bind none");
         }
     }
     if (o->folder == NULL || o->plan == NULL || o->library == NULL || optind < argc)
