@@ -16,6 +16,7 @@ from .signals import held as held
 from .signals import interruptible as interruptible
 from .trial import Binding as Binding
 from .trial import find_binding as find_binding
+from .variables import CHANNELS as CHANNELS
 from .variables import CLEARED as CLEARED
 from .variables import Environment as Environment
 from .variables import chooses as chooses

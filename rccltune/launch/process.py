@@ -49,6 +49,9 @@ class Job:
         variables: the whole environment.
         folder: where stdout.log, stderr.log and the run's id go.
         is_complete: whether the output so far is all that is wanted; asked when no rank is left.
+        stalled: whether nothing goes on any more, so that it is ended before its time is over;
+            asked of the folder now and then.
+        log: file of the folder for both its outputs; None for stdout.log and stderr.log.
     """
 
     argv: tuple[str, ...]
@@ -56,6 +59,8 @@ class Job:
     folder: Path
     timeout_s: float
     is_complete: Callable[[Path], bool]
+    stalled: Callable[[Path], bool] = lambda _: False
+    log: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,7 @@ class Ending:
 
     Attributes:
         exit_code: None where a signal or we ended it.
-        timed_out: we ended it because its time was over.
+        timed_out: we ended it because its time was over, or nothing went on any more.
         lingered: ranks were gone and the output complete, but the launcher did not return.
         alone: why what was to run beside it did not, to the end; None where all was as asked.
     """
@@ -214,8 +219,8 @@ def spawn(job: Job, run_id: str) -> subprocess.Popen[bytes]:
     """Start it under this tag, its output into its folder."""
     _write_run_id(job.folder, run_id)
     with (
-        (job.folder / "stdout.log").open("wb") as out,
-        (job.folder / "stderr.log").open("wb") as err,
+        (job.folder / (job.log or "stdout.log")).open("wb") as out,
+        (out if job.log else (job.folder / "stderr.log").open("wb")) as err,
     ):
         try:
             return subprocess.Popen(
@@ -277,6 +282,8 @@ def _watch(
             next_roll = now + pause
         if now >= next_look:
             next_look = now + _LOOK_S
+            if job.stalled(job.folder):
+                return True, False
             alone = job.is_complete(job.folder) and not kin.alive(but=process.pid)
             alone_since = (alone_since or now) if alone else None
             if alone_since is not None and now - alone_since >= GRACE_S:

@@ -32,6 +32,14 @@ CLEARED: Final = (
     "RCCL_MSCCL*",
     "RCCLTUNE_*",
 )
+# Of these what a tuner cannot give back: how many channels and threads a communicator has.
+CHANNELS: Final = (
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS",
+    "NCCL_NTHREADS",
+)
 # What passes and is worth recording: everything that RCCL, HIP or a launcher reads.
 _RECORDED: Final = re.compile(
     r"(NCCL|RCCL|HSA|HIP|ROCR|ROCM|CUDA|GPU|MSCCL|MSCCLPP|TORCH_NCCL|OMPI|PMIX|PRTE|MPICH|I_MPI|"
@@ -56,11 +64,19 @@ class Environment:
     added: tuple[tuple[str, str], ...]
 
 
-def chooses(name: str, extra: Iterable[str] = ()) -> bool:
-    """Whether a variable is on the list of those that are cleared."""
+def chooses(name: str, extra: Iterable[str] = (), keep: Iterable[str] = ()) -> bool:
+    """Whether a variable is on the list of those that are cleared, and not on that of those kept.
+
+    Args:
+        name: of the variable.
+        extra: further names.
+        keep: entries of the list that are left where they are.
+    """
+    kept = frozenset(keep)
+    listed = [entry for entry in CLEARED if entry not in kept]
     return any(
         name.startswith(entry[:-1]) if entry.endswith("*") else name == entry
-        for entry in (*CLEARED, *extra)
+        for entry in (*listed, *extra)
     )
 
 
@@ -69,6 +85,7 @@ def environment(
     added: Iterable[tuple[str, str]],
     *,
     clear: Iterable[str] = (),
+    keep: Iterable[str] = (),
 ) -> Environment:
     """The environment of one launch.
 
@@ -76,10 +93,11 @@ def environment(
         site: what rccltune itself was started with.
         added: what the variant, the plugin or --env sets; wins over the site's.
         clear: further names from --clear.
+        keep: entries of CLEARED that stay: CHANNELS, or all where the site is measured as it is.
     """
     extra = tuple(clear)
     ours = dict(added)
-    cleared = {n: v for n, v in site.items() if chooses(n, extra)}
+    cleared = {n: v for n, v in site.items() if chooses(n, extra, keep)}
     kept = {n: v for n, v in site.items() if n not in cleared}
     return Environment(
         variables=kept | ours,

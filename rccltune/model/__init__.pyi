@@ -97,6 +97,7 @@ from .schema import LARGEST as LARGEST
 from .schema import NAME as NAME
 from .schema import Checked as Checked
 from .schema import FromUp as FromUp
+from .schema import Integer as Integer
 from .schema import Line as Line
 from .schema import Listed as Listed
 from .schema import Made as Made
@@ -104,6 +105,7 @@ from .schema import Number as Number
 from .schema import OneOf as OneOf
 from .schema import Parsed as Parsed
 from .schema import Text as Text
+from .schema import Variable as Variable
 from .schema import VariableName as VariableName
 from .schema import Whole as Whole
 from .schema import Word as Word

@@ -1,0 +1,1 @@
+"""Measuring with the rank program ``rccltune-perf``: its plans, its runs, its rows."""

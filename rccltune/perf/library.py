@@ -1,0 +1,249 @@
+"""Which library is measured: the one that is named, ROCm's, the system's, or PyTorch's own.
+
+PyTorch's wheels bring a library and a runtime of their own, which belong together. They are found
+by where the wheel lies; nothing of torch is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from rccltune import launch, machine, plugin
+from rccltune.model import MachineError, lay
+from rccltune.perf.ranks import Measured
+
+TORCH: Final = "torch"
+# What a folder may hold, RCCL's before NCCL's.
+_NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")
+_USUAL: Final = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/cuda/lib64",
+    "/usr/local/nccl/lib",
+)
+# From the folder that holds the wheel's packages.
+_TORCH_LIBRARIES: Final = (
+    "torch/lib/librccl.so*",
+    "_rocm_sdk_libraries*/lib/librccl.so*",
+    "nvidia/nccl/lib/libnccl.so.2",
+    "torch/lib/libnccl.so*",
+)
+_TORCH_RUNTIMES: Final = {
+    "librccl": ("torch/lib/libamdhip64.so*", "_rocm_sdk_core*/lib/libamdhip64.so*"),
+    "libnccl": (
+        "nvidia/cuda_runtime/lib/libcudart.so.*",
+        "nvidia/cu13/lib/libcudart.so.*",
+        "torch/lib/libcudart*.so.*",
+    ),
+}
+_LISTED: Final = re.compile(r"^\s*lib[rn]ccl\.so[.\d]* .*=> (/\S+)$", re.MULTILINE)
+_ASKED: Final = """
+import importlib.util, json
+spec = importlib.util.find_spec("torch")
+print(json.dumps([spec.origin if spec else None, sys.path]))
+"""
+_TIMEOUT_S: Final = 60.0
+HIP: Final = "hip/libamdhip64.so.7"
+STAND_IN: Final = "sim/librccl.so.1"
+_HINT: Final = (
+    "name its file with --librccl FILE, or say --librccl torch for the one that an installed "
+    "PyTorch brings; --simulate mi300x shows all of it without a GPU."
+)
+
+
+def find(named: Path | None, variables: Mapping[str, str]) -> Measured:
+    """The library of this machine that is to be measured.
+
+    Args:
+        named: a file, its folder, or ``torch``; None looks for one.
+        variables: the environment.
+
+    Raises:
+        MachineError: there is none; it says where was looked, and how to name one.
+    """
+    if named is not None and str(named) != TORCH:
+        file = machine.named_library(named)
+        return _measured(file, None, "as named")
+    if named is not None:
+        return of_torch()
+    looked: list[str] = []
+    for what, file in _installed(variables, looked):
+        if file.is_file():
+            return _measured(file.resolve(), None, what)
+    found = _beside_torch(_origin(), sys.path)
+    if found is not None:
+        return found
+    looked.append(f"torch of {sys.executable}")
+    raise MachineError(
+        lay(
+            [
+                "no librccl or libnccl was found; looked at:",
+                *(f"  {place}" for place in dict.fromkeys(looked)),
+            ]
+        ),
+        hint=_HINT,
+    )
+
+
+def _measured(file: Path, runtime: Path | None, what: str) -> Measured:
+    return Measured(file=file, runtime=runtime, version=machine.version_of(file), what=what)
+
+
+def _installed(variables: Mapping[str, str], looked: list[str]) -> Iterator[tuple[str, Path]]:
+    """Files that may be there, in the order of preference; ``looked`` collects their folders."""
+    on_path = filter(None, variables.get("LD_LIBRARY_PATH", "").split(os.pathsep))
+    yield from _in("LD_LIBRARY_PATH", map(Path, on_path), looked)
+    named = [variables[name] for name in ("ROCM_PATH", "ROCM_HOME") if variables.get(name)]
+    rocm = [*map(Path, named), Path("/opt/rocm"), *sorted(Path("/opt").glob("rocm-*"))[::-1]]
+    yield from _in("ROCm's", (folder / "lib" for folder in rocm), looked)
+    looked.append("ldconfig -p")
+    yield from (("the system's", file) for file in _by_loader())
+    yield from _in("the system's", map(Path, _USUAL), looked)
+
+
+def _in(what: str, folders: Iterable[Path], looked: list[str]) -> Iterator[tuple[str, Path]]:
+    for folder in folders:
+        looked.append(str(folder))
+        yield from ((what, folder / name) for name in _NAMES)
+
+
+def _by_loader() -> list[Path]:
+    """What the system's loader knows, RCCL's before NCCL's."""
+    program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
+    if program is None:
+        return []
+    try:
+        done = subprocess.run(
+            [program, "-p"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return sorted(map(Path, _LISTED.findall(done.stdout)), key=lambda path: "nccl" in path.name)
+
+
+def of_torch() -> Measured:
+    """The library and the runtime inside PyTorch: of our Python, else of ``python3`` on PATH.
+
+    Raises:
+        MachineError: no torch, or one without a library.
+    """
+    origin, paths, python = _origin(), list(sys.path), sys.executable
+    if origin is None:
+        other = shutil.which("python3")
+        if other is not None and Path(other).resolve() != Path(sys.executable).resolve():
+            python = other
+            origin, paths = _asked(other)
+    if origin is None:
+        raise MachineError(
+            f"there is no torch in {sys.executable}"
+            + (f" nor in {python}" if python != sys.executable else ""),
+            hint="activate the environment that has it, so that its python3 is first on PATH; or "
+            "name the library itself with --librccl FILE.",
+        )
+    found = _beside_torch(origin, paths)
+    if found is None:
+        raise MachineError(
+            "this torch brings no librccl or libnccl: it is built for the CPU alone, or for the "
+            "system's library",
+            where=str(origin.parent),
+            hint="name the library with --librccl FILE.",
+        )
+    return found
+
+
+def _origin() -> Path | None:
+    """``torch/__init__.py`` of our Python, without importing it."""
+    try:
+        spec = importlib.util.find_spec("torch")
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def _asked(python: str) -> tuple[Path | None, list[str]]:
+    """The same of another Python, and where it looks for packages."""
+    try:
+        done = subprocess.run(
+            list(launch.program(python, _ASKED)),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        origin, paths = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None, []
+    return (Path(origin) if origin else None), [str(path) for path in paths]
+
+
+def _beside_torch(origin: Path | None, paths: Iterable[str]) -> Measured | None:
+    """Library and runtime that came with a torch; None where it has none of its own.
+
+    Args:
+        origin: its ``__init__.py``.
+        paths: where its Python looks for packages; wheels of NVIDIA may be in another folder.
+    """
+    if origin is None:
+        return None
+    home = origin.parent.parent
+    homes = [home, *(Path(path) for path in paths if path and Path(path) != home)]
+    library = _first(homes, _TORCH_LIBRARIES)
+    if library is None:
+        return None
+    kind = library.name[: len("librccl")]
+    runtime = _first(homes, _TORCH_RUNTIMES[kind])
+    return _measured(library, runtime, f"PyTorch's, in {home}")
+
+
+def _first(homes: Iterable[Path], patterns: Iterable[str]) -> Path | None:
+    found = (
+        path.resolve()
+        for home in homes
+        for pattern in patterns
+        for path in sorted(home.glob(pattern))
+        if path.is_file()
+    )
+    return next(found, None)
+
+
+def stand_in() -> Measured:
+    """The library that imitates RCCL's choices, over the simulated machine.
+
+    Raises:
+        MachineError: it is not in this install.
+    """
+    return Measured(file=_native(STAND_IN), runtime=_native(HIP), what="stand-in")
+
+
+def real(named: Path, variables: Mapping[str, str]) -> Measured:
+    """The real RCCL over the simulated machine.
+
+    Args:
+        named: ``real`` for the one that scripts/fetch-rccl downloaded, or its file.
+        variables: the environment, which may say where the cache is.
+
+    Raises:
+        MachineError: nothing was downloaded, or there is no such file.
+    """
+    file = machine.real_library(named, variables)
+    return _measured(file, _native(HIP), "the real RCCL")
+
+
+def _native(name: str) -> Path:
+    path = plugin.native_folder() / name
+    if not path.is_file():
+        raise MachineError(
+            "a stand-in library is missing", where=str(path), hint="install rccltune again."
+        )
+    return path.resolve()

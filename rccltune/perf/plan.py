@@ -1,0 +1,232 @@
+"""What the rank program is to do, step by step, and the lines of ``plan.txt`` that say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rccltune.model import (
+    BASELINE,
+    DTYPE_BYTES,
+    RULES,
+    SILENT,
+    Algorithm,
+    Collective,
+    OutputError,
+    Placement,
+    Role,
+    Setting,
+)
+
+FIRST_LINE: Final = "plan 1"
+COMMUNICATOR: Final = "communicator"
+CHECK: Final = "check"
+CALL: Final = "call"
+MEASURE: Final = "measure"
+LOOP: Final = "loop"
+GRAPH: Final = "graph"
+# What the rank program has calls for.
+COLLECTIVES: Final = (
+    Collective.ALL_REDUCE,
+    Collective.ALL_GATHER,
+    Collective.REDUCE_SCATTER,
+    Collective.BROADCAST,
+    Collective.REDUCE,
+    Collective.ALLTOALL,
+    Collective.SENDRECV,
+)
+# Settings that nobody names are of these. NVLS and CollNet are a user's to name: where NVLS is
+# switched off, as on machines that several share, trying it does harm.
+_ALGORITHMS: Final = (Algorithm.RING, Algorithm.TREE, Algorithm.PAT)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Arguments of one collective call.
+
+    Attributes:
+        dtype: rccl-tests' word, ``float``.
+        op: rccl-tests' word; of no meaning where nothing is reduced.
+        nbytes: as a tuner sees it: total over ranks where each has a share.
+    """
+
+    collective: Collective
+    dtype: str
+    op: str
+    placement: Placement
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much one timing takes: at least so long and so many calls, but not longer than that."""
+
+    least_us: int
+    least_calls: int
+    most_us: int
+
+
+ROUGH: Final = Effort(least_us=1000, least_calls=10, most_us=300_000)
+FINE: Final = Effort(least_us=2000, least_calls=20, most_us=300_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that all ranks do within a communicator.
+
+    Steps are equal where they do the same; how much effort it takes makes no difference.
+
+    Attributes:
+        kind: CHECK, CALL or MEASURE.
+        setting: what the plugin answers; SILENT for nothing, BASELINE where it is not loaded.
+        clock: LOOP or GRAPH of a MEASURE, empty of others.
+    """
+
+    kind: str
+    setting: Setting
+    call: Call
+    clock: str = ""
+    effort: Effort = field(default=FINE, compare=False)
+
+    @property
+    def line(self) -> str:
+        """``measure all_reduce float sum out 1024 graph 2000 20 300000``."""
+        call = self.call
+        what = (call.collective.value, call.dtype, call.op, call.placement.value, str(call.nbytes))
+        rest: tuple[str, ...] = ("-",)
+        if self.kind == MEASURE:
+            effort = self.effort
+            amounts = (effort.least_us, effort.least_calls, effort.most_us)
+            rest = (self.clock, *map(str, amounts))
+        return " ".join((self.kind, *what, *rest))
+
+
+Communicators = Sequence[Sequence[Step]]
+
+
+def written(communicators: Communicators) -> str:
+    """Text of plan.txt.
+
+    Args:
+        communicators: steps of each, in their order.
+    """
+    return "\n".join([FIRST_LINE, *_lines(communicators)]) + "\n"
+
+
+def _lines(communicators: Communicators) -> Iterator[str]:
+    said: Setting = BASELINE
+    for steps in communicators:
+        yield COMMUNICATOR
+        for step in steps:
+            if step.setting != said and step.setting.role is not Role.BASELINE:
+                yield f"answer {answer_of(step.setting)}"
+            said = step.setting
+            yield step.line
+
+
+def answer_of(setting: Setting) -> str:
+    """What the plugin is told: ``nothing``, ``rules`` or ``ring/ll128``."""
+    return {SILENT: "nothing", RULES: "rules"}.get(setting, str(setting))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A step where it stands in a plan.
+
+    Attributes:
+        line: of the file, from 1.
+        communicator: from 0.
+        step: None of the making of a communicator.
+    """
+
+    line: int
+    communicator: int
+    step: Step | None
+
+
+def read(text: str, where: str) -> tuple[Placed, ...]:
+    """Steps of a plan.txt that :func:`written` made.
+
+    Raises:
+        OutputError: a line that is none of ours, with its place.
+    """
+    found: list[Placed] = []
+    communicator, setting = -1, BASELINE
+    lines = text.splitlines()
+    if lines[:1] != [FIRST_LINE]:
+        raise OutputError("this is no plan of rccltune-perf", where=f"{where}:1")
+    for number, line in enumerate(lines[1:], start=2):
+        kind, *words = line.split(" ")
+        try:
+            if kind == COMMUNICATOR:
+                communicator += 1
+                found.append(Placed(number, communicator, None))
+            elif kind == "answer":
+                setting = SILENT if words == ["nothing"] else Setting.parse(*words)
+            elif line and not line.startswith("#"):
+                found.append(Placed(number, communicator, _step(kind, words, setting)))
+        except (ValueError, TypeError) as error:
+            raise OutputError(
+                f"'{line[:80]}' is no step of a plan", where=f"{where}:{number}"
+            ) from error
+    return tuple(found)
+
+
+def _step(kind: str, words: list[str], setting: Setting) -> Step:
+    collective, dtype, op, placement, nbytes, *rest = words
+    call = Call(Collective(collective), dtype, op, Placement(placement), int(nbytes))
+    if kind == MEASURE:
+        clock, *amounts = rest
+        return Step(kind, setting, call, clock, Effort(*map(int, amounts)))
+    if kind not in (CHECK, CALL):
+        raise ValueError(kind)
+    return Step(kind, setting, call)
+
+
+def grain(collective: Collective, dtype: str, n_ranks: int) -> int:
+    """Bytes that every size is a multiple of: one element, or one for each rank's share."""
+    shared = collective.is_shared or collective is Collective.ALLTOALL
+    return DTYPE_BYTES[dtype] * (n_ranks if shared else 1)
+
+
+def sizes_for(
+    sizes: Iterable[int], collective: Collective, dtype: str, n_ranks: int
+) -> tuple[int, ...]:
+    """Sizes in bytes as they can be called, rising, each once.
+
+    Args:
+        sizes: as asked for.
+        collective: that is called.
+        dtype: rccl-tests' word.
+        n_ranks: of the communicator.
+    """
+    step = grain(collective, dtype, n_ranks)
+    return tuple(sorted({nbytes // step * step for nbytes in sizes if nbytes >= step}))
+
+
+def placements_for(
+    placements: Iterable[Placement], collective: Collective
+) -> tuple[Placement, ...]:
+    """Placements that a collective has: point-to-point calls cannot work in place."""
+    alone = collective in (Collective.ALLTOALL, Collective.SENDRECV)
+    return tuple(one for one in placements if one is Placement.OUT_OF_PLACE or not alone)
+
+
+def usual_settings(collective: Collective) -> tuple[Setting, ...]:
+    """Settings that are tried where the user names none; whether a library has them is seen then.
+
+    Never NVLS, NVLS Tree or CollNet.
+    """
+    from rccltune.model import Protocol
+
+    found: list[Setting] = []
+    for algorithm in _ALGORITHMS:
+        if algorithm is Algorithm.TREE and not collective.has_tree:
+            continue
+        if algorithm is Algorithm.PAT:
+            if collective.is_shared:
+                found.append(Setting(algorithm=algorithm, protocol=Protocol.SIMPLE))
+            continue
+        found += [Setting(algorithm=algorithm, protocol=protocol) for protocol in Protocol]
+    return tuple(found) if collective.is_tunable else ()

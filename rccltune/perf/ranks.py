@@ -1,0 +1,442 @@
+"""One run of the rank program: started on every rank, watched, and certainly ended.
+
+On one node the program starts its ranks itself; over several a launcher does. Its folder holds
+what was started (run.json), the plan, a file of rows for each rank, what all said (log.txt), and
+last how it ended (ending.json): a folder without one is of a run that was interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+from rccltune import launch, model, plugin
+from rccltune.launch import Ending, Launcher
+from rccltune.model import (
+    Failure,
+    LaunchError,
+    MachineError,
+    Place,
+    Role,
+    SessionError,
+    Setting,
+    Variant,
+    reason_of,
+)
+from rccltune.perf import plan, rows
+from rccltune.perf.plan import Communicators, Placed
+from rccltune.perf.rows import EndFile, Run, RunFile
+
+PROGRAM: Final = "rccltune-perf"
+# Until the first row: libraries load and connections are made, slower with more ranks.
+_START_S: Final = 120.0
+_START_EACH_S: Final = 2.0
+STALLED_S: Final = 60.0
+_ALL_RANKS: Final = "RCCLTUNE_PERF_TOKEN"
+# The first would join two sessions of one host by its port; the others are ours to say.
+_NEVER: Final = ("NCCL_COMM_ID", "RCCLTUNE_SIM_*", "RCCLTUNE_PERF_*")
+_SAID: Final = re.compile(rf"{PROGRAM}: (?:rank \d+: )?(.*)")
+_SIGKILL: Final = 9
+_SHORTEST_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The library that is measured, and the runtime under it.
+
+    Attributes:
+        runtime: None where the library brings its own.
+        version: ``RCCL 2.27.7``, None where the file does not say.
+        what: where it was found, for people.
+    """
+
+    file: Path
+    runtime: Path | None = None
+    version: str | None = None
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where ranks run, and with what.
+
+    Attributes:
+        place: of the ranks of a communicator.
+        launcher: with no program of its own, ranks are started here by the rank program.
+        added: variables of every run, baseline included.
+        cleared: names that the user has removed from every run.
+        simulated: noise and times are a node file's.
+        bind: whether ranks bind themselves to their GPU's NUMA node.
+        stalled_s: how long no rank may finish a step.
+    """
+
+    library: Measured
+    place: Place
+    launcher: Launcher
+    hostfile: Path | None = None
+    added: tuple[tuple[str, str], ...] = ()
+    cleared: tuple[str, ...] = ()
+    simulated: bool = False
+    bind: bool = True
+    stalled_s: float = STALLED_S
+
+    @property
+    def n_ranks(self) -> int:
+        """Ranks of the communicator."""
+        return self.place.scale.n_ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What one run is for.
+
+    Attributes:
+        number_of: which of several processes that measure the same, from 0.
+        communicators: which of its communicators these are, from 0.
+        plugin: whether our plugin answers; otherwise the site is as it is.
+        said: whether the library's log is read for what ran.
+    """
+
+    purpose: str
+    variant: Variant
+    number_of: int
+    communicators: tuple[int, ...]
+    plugin: bool
+    said: bool
+
+
+def program() -> Path:
+    """Absolute path of the rank program.
+
+    Raises:
+        MachineError: it is not in this install.
+    """
+    path = plugin.native_folder() / PROGRAM
+    if not path.is_file():
+        raise MachineError(
+            "the rank program is missing", where=str(path), hint="install rccltune again."
+        )
+    return path.resolve()
+
+
+def environment_of(
+    ground: Ground, order: Order, site: Mapping[str, str], token: str
+) -> launch.Environment:
+    """What every rank of a run sees.
+
+    Where our plugin answers, what chooses is cleared, but for channels and threads, which no tuner
+    can give back; without it nothing is. All else passes, so that interfaces and transports
+    are those of the site.
+
+    Args:
+        ground: where.
+        order: what for.
+        site: the environment of rccltune itself.
+        token: by which ranks of this run know each other.
+    """
+    added = [*ground.added, *order.variant.environment, (_ALL_RANKS, token)]
+    if ground.simulated:
+        named = (order.purpose, order.variant.name, "plugin" if order.plugin else "site")
+        added.append(("RCCLTUNE_SIM_LAUNCH", f"{' '.join(named)} {order.number_of}"))
+    return launch.environment(
+        site,
+        added,
+        clear=(*_NEVER, *ground.cleared),
+        keep=launch.CHANNELS if order.plugin else launch.CLEARED,
+    )
+
+
+def argv_of(
+    ground: Ground, order: Order, folder: Path, seen: launch.Environment
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Command line of a run, and the environment that it is started with.
+
+    Args:
+        ground: where.
+        order: what for.
+        folder: absolute, of the run.
+        seen: what every rank is to see.
+    """
+    n_ranks = ground.n_ranks
+    here = ground.launcher.program is None
+    words = [str(program()), *(("--start", str(n_ranks)) if here else ())]
+    words += ["--folder", str(folder), "--plan", str(folder / rows.PLAN_FILE)]
+    words += ["--library", str(ground.library.file)]
+    if ground.library.runtime is not None:
+        words += ["--runtime", str(ground.library.runtime)]
+    if order.plugin:
+        words += ["--plugin", str(plugin.library())]
+    words += ["--said"] * order.said
+    words += [] if ground.bind else ["--bind", "none"]
+    if here:
+        return tuple(words), seen.variables
+    names = {name for name, _ in (*seen.added, *seen.passed)}
+    options, variables = ground.launcher.carry(
+        {*names, launch.TAG}, {**seen.variables, launch.TAG: ""}
+    )
+    argv = ground.launcher.argv(n_ranks, tuple(words), bind="none", hostfile=ground.hostfile)
+    return (argv[0], *options, *argv[1:]), variables
+
+
+def run(
+    ground: Ground,
+    order: Order,
+    communicators: Communicators,
+    session: Path,
+    *,
+    site: Mapping[str, str],
+    most_s: float | None = None,
+    grown: Callable[[int], None] = lambda _: None,
+) -> Run:
+    """Start all ranks, wait until they end or nothing goes on, and keep how it ended.
+
+    Args:
+        ground: where.
+        order: what for.
+        communicators: steps of each.
+        session: in which the run gets a folder.
+        site: the environment of rccltune itself.
+        most_s: seconds that are left for it, None for as many as it takes.
+        grown: told now and then how many steps rank 0 has finished.
+
+    Raises:
+        MachineError: the program cannot be started.
+        SessionError: the disk refuses.
+        LaunchError: a process cannot be killed (it hangs in the driver).
+        KeyboardInterrupt: after everything that was started is gone.
+    """
+    token = secrets.token_hex(16)
+    number = max(rows.numbers(session), default=0) + 1
+    folder = _made(session, number)
+    seen = environment_of(ground, order, site, token)
+    argv, variables = argv_of(ground, order, folder, seen)
+    _write(folder / rows.PLAN_FILE, plan.written(communicators))
+    file = RunFile(
+        process=token[:12],
+        purpose=order.purpose,
+        variant=order.variant.name,
+        number_of=order.number_of,
+        communicators=order.communicators,
+        plugin=order.plugin,
+        said=order.said,
+        n_nodes=ground.place.scale.n_nodes,
+        n_ranks=ground.n_ranks,
+        rank_placement=ground.place.name,
+        library=str(ground.library.file),
+        library_version=ground.library.version,
+        runtime=None if ground.library.runtime is None else str(ground.library.runtime),
+        argv=argv,
+        added=tuple(pair for pair in seen.added if pair[0] != _ALL_RANKS),
+        cleared=seen.cleared,
+        passed=seen.passed,
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+    _write(folder / rows.RUN_FILE, model.json_text(model.to_plain(file), indent=1) + "\n")
+    watch = _Watch(ground, grown)
+    limit_s = 10 * 365 * 86_400.0 if most_s is None else max(most_s, _SHORTEST_S)
+    ending = launch.run(
+        launch.Job(
+            argv=argv,
+            variables=variables,
+            folder=folder,
+            timeout_s=limit_s,
+            is_complete=lambda _: False,
+            stalled=watch.is_stalled,
+            log=rows.LOG_FILE,
+        )
+    )
+    made = rows.read_run(folder)
+    end = _judged(made, ending, stalled=watch.stalled)
+    _write(folder / rows.END_FILE, model.json_text(model.to_plain(end), indent=1) + "\n")
+    return replace(made, ended=end)
+
+
+def lift(one: Run) -> None:
+    """Forgive a failure, so that its setting is tried again.
+
+    Raises:
+        SessionError: the disk refuses.
+    """
+    if one.ended is not None:
+        end = replace(one.ended, lifted=True)
+        text = model.json_text(model.to_plain(end), indent=1)
+        _write(one.folder / rows.END_FILE, text + "\n")
+
+
+class _Watch:
+    """Whether rows still come: asked once a second, of their files' sizes alone."""
+
+    def __init__(self, ground: Ground, grown: Callable[[int], None]) -> None:
+        self.stalled = False
+        self._grown = grown
+        self._start_s = _START_S + _START_EACH_S * ground.n_ranks
+        self._row_s = ground.stalled_s
+        self._ranks = range(ground.n_ranks)
+        self._n_bytes = 0
+        self._since = time.monotonic()
+        self._has_row = False
+
+    def is_stalled(self, folder: Path) -> bool:
+        """Whether no rank has written anything for too long."""
+        now = time.monotonic()
+        n_bytes = sum(_size(folder / f"rank-{rank}.csv") for rank in self._ranks)
+        if n_bytes != self._n_bytes:
+            self._n_bytes, self._since = n_bytes, now
+            n_rows = _n_rows(folder / "rank-0.csv")
+            self._has_row = self._has_row or n_rows > 0
+            self._grown(n_rows)
+        self.stalled = now - self._since > (self._row_s if self._has_row else self._start_s)
+        return self.stalled
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _n_rows(path: Path) -> int:
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return 0
+    return sum(line[:1].isdigit() for line in text.split(b"\n")[:-1])
+
+
+def _judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
+    """How a run ended, and which setting is to blame where it failed."""
+    end = EndFile(
+        exit_code=ending.exit_code, signal=ending.signal, duration_s=round(ending.duration_s, 3)
+    )
+    flying = made.in_flight
+    if flying is None and ending.exit_code == 0:
+        return end
+    words = _words(made)
+    if ending.timed_out and not stalled:
+        # Its time was over: nobody is to blame.
+        return replace(end, line=flying.line if flying else None, words=words)
+    at = _failed_at(made) or flying
+    step = at.step if at else None
+    return replace(
+        end,
+        failure=_failure(ending, stalled=stalled),
+        line=at.line if at else None,
+        collective=step.call.collective if step else None,
+        setting=step.setting if step and step.setting.role is Role.FORCED else None,
+        words=words or ("" if stalled else f"it ended with {ending.how}"),
+    )
+
+
+def _failure(ending: Ending, *, stalled: bool) -> Failure:
+    if stalled:
+        return Failure.HANG
+    return Failure.KILLED if ending.signal == _SIGKILL else Failure.CRASH
+
+
+def _failed_at(made: Run) -> Placed | None:
+    """The step that the program itself says to have failed."""
+    lines = {line for _, line, _ in made.remarks.failed}
+    return next((one for one in made.steps[made.n_done :] if one.line in lines), None)
+
+
+def _words(made: Run) -> str:
+    """What the program or the library said: the first rank's words that are about itself."""
+    said = [words for _, _, words in made.remarks.failed]
+    try:
+        log = (made.folder / rows.LOG_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        log = ""
+    said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
+    own = [words for words in said if not _is_echo(words)]
+    last = [line.strip() for line in log.splitlines() if line.strip()][-1:]
+    return next(iter([*own, *said, *last]), "")[:400]
+
+
+def _is_echo(words: str) -> bool:
+    """Whether a rank only says that another one is gone."""
+    return "is gone" in words or "other ranks" in words
+
+
+def _made(session: Path, number: int) -> Path:
+    """A new folder; one that a run left before it said what it was is taken over."""
+    folder = (session / rows.FOLDER / str(number)).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():
+            left.unlink()
+    except OSError as error:
+        raise _full(folder, error) from error
+    return folder
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    half = path.with_name(f"{path.name}.new")
+    try:
+        with half.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        half.replace(path)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise _full(path, error) from error
+
+
+def _full(path: Path, error: OSError) -> SessionError:
+    return SessionError(
+        f"cannot write {path.name}: {reason_of(error)}",
+        where=str(path),
+        hint="free space or make the folder writable, then run the same command again; what was "
+        "measured so far is kept.",
+    )
+
+
+# Exit codes of the program that no setting is to blame for.
+_USAGE, _LIBRARY, _DEVICES, _MEMORY, _ROWS, _SIMULATION = 2, 3, 4, 5, 8, 64
+
+
+def stop_if_hopeless(made: Run) -> None:
+    """Raise what a run ended with, where trying again or without a setting cannot help.
+
+    Raises:
+        MachineError: no library, no devices, or too little device memory.
+        SessionError: no space left.
+        LaunchError: the program refused its own plan.
+    """
+    end = made.ended
+    if end is None or end.failure is None:
+        return
+    where = str(made.folder / rows.LOG_FILE)
+    hints = {
+        _LIBRARY: "name the library with --librccl FILE, and see that its runtime loads.",
+        _DEVICES: "say fewer ranks with --np; rccltune detect shows the devices.",
+        _MEMORY: "say a smaller --max-bytes; what was measured so far is kept.",
+        _SIMULATION: "simulate another node, or say fewer ranks with --np.",
+    }
+    code = end.exit_code
+    if code in hints:
+        raise MachineError(end.words, where=where, hint=hints[code])
+    if code == _ROWS:
+        raise SessionError(
+            end.words,
+            where=str(made.folder),
+            hint="free space, then run the same command again; what was measured so far is kept.",
+        )
+    if code == _USAGE:
+        raise LaunchError(f"the rank program refused its plan: {end.words}", where=where)
+
+
+def setting_words(end: EndFile) -> str:
+    """``all_reduce tree/ll``: what was under way when a run failed."""
+    named = [end.collective.value if end.collective else "the start of a communicator"]
+    setting: Setting | None = end.setting
+    return " ".join([*named, *([str(setting)] if setting else [])])

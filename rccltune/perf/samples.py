@@ -1,0 +1,254 @@
+"""Rows of the rank program as the samples that everything after measuring works on.
+
+A communicator is what is repeated: its samples are those of a launch called ``run-3:0``. Where a
+setting was timed by both clocks at a size, replayed graphs count up to 4 MiB and loops above; where
+it was timed roughly and again with care, care counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.model import (
+    KNOWN_VARIANTS,
+    Collective,
+    CurveKey,
+    Doubt,
+    Failure,
+    Fingerprint,
+    Launch,
+    Outcome,
+    Placement,
+    Quarantine,
+    Role,
+    Sample,
+    Scale,
+    Schedule,
+    Setting,
+    Status,
+    Variant,
+)
+from rccltune.perf import plan, rows
+from rccltune.perf.rows import Run, setting_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GRAPH_UP_TO: Final = 4 << 20
+_DOUBTS: Final = {
+    rows.GOOD: None,
+    rows.BYPASSED: Doubt.BYPASSED,
+    rows.NOT_OFFERED: Doubt.INELIGIBLE,
+    rows.OVERRIDDEN: Doubt.SUBSTITUTED,
+    rows.UNKNOWN: Doubt.UNPROVEN,
+}
+_PREFIX: Final = "run-"
+# What is compared at one size: all settings by one clock.
+_SIZE: Final = ["variant", "collective", "dtype", "op", "placement", "nbytes"]
+
+
+def name_of(run: int) -> str:
+    """``run-3``, by which samples and reports name a run."""
+    return f"{_PREFIX}{run}"
+
+
+def number_in(name: str) -> int | None:
+    """The run that a name names; None of a launch."""
+    number = name.removeprefix(_PREFIX)
+    return int(number) if name.startswith(_PREFIX) and number.isdigit() else None
+
+
+def samples_of(
+    runs: Sequence[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
+) -> tuple[Sample, ...]:
+    """Samples of all runs of a session, in the order of runs and lines.
+
+    Args:
+        runs: all of them.
+        table: their rows.
+        variants: by name, those that every session knows left out.
+    """
+    measured = table[(table["step"] == plan.MEASURE) & (table["state"] != rows.UNTIMED)]
+    kept = careful(by_clock(measured))
+    known = {**KNOWN_VARIANTS, **variants}
+    out = {(q.collective, q.setting, q.variant.name) for q in set_aside(runs, table, known)}
+    wrong = _wrong(table)
+    ran = rows.what_ran(table)
+    clocks = set(kept["clock"])
+    graph = clocks == {plan.GRAPH} if len(clocks) == 1 else None
+    by_number = {run.number: run for run in runs}
+    keys: dict[tuple[Any, ...], CurveKey] = {}
+    passes: Counter[tuple[Any, ...]] = Counter()
+    found = []
+    row: Any
+    for row in kept.itertuples(index=False):
+        run = by_number[row.run]
+        named = (row.collective, row.setting, row.placement, row.dtype, row.op, row.variant)
+        if named not in keys:
+            keys[named] = _key(run, row, known[row.variant], graph=graph)
+        key = keys[named]
+        cell = (*named, row.nbytes)
+        doubt = _DOUBTS[row.state]
+        if (key.collective, key.setting, row.variant) in out:
+            doubt = Doubt.QUARANTINED
+        n_wrong = wrong.get(cell)
+        if n_wrong:
+            doubt = Doubt.WRONG
+        where = (row.run, row.communicator, *cell)
+        told = ran.get((row.variant, row.setting, row.collective, row.dtype, row.nbytes), "")
+        found.append(
+            Sample(
+                key=key,
+                launch=f"{name_of(row.run)}:{row.communicator}",
+                cycle=passes[where],
+                line=int(row.line),
+                nbytes=int(row.nbytes),
+                time_us=float(row.time_us),
+                n_wrong=n_wrong,
+                doubt=doubt,
+                executed=setting_of(told),
+            )
+        )
+        passes[where] += 1
+    return tuple(found)
+
+
+def _key(run: Run, row: Any, variant: Variant, *, graph: bool | None) -> CurveKey:  # noqa: ANN401 - a row of pandas
+    collective = Collective(row.collective)
+    return CurveKey(
+        collective=collective,
+        setting=Setting.parse(row.setting),
+        placement=Placement(row.placement),
+        dtype=row.dtype,
+        redop=row.op if collective.reduces else "none",
+        graph=graph,
+        scale=scale_of(run),
+        rank_placement=run.file.rank_placement,
+        variant=variant,
+    )
+
+
+def scale_of(run: Run) -> Scale:
+    """Nodes and ranks of a run."""
+    return Scale(n_nodes=run.file.n_nodes, n_ranks=run.file.n_ranks)
+
+
+def by_clock(measured: pd.DataFrame) -> pd.DataFrame:
+    """Measures by the clock that counts at their size: graph up to 4 MiB where there is one."""
+    has_graph = (measured["clock"] == plan.GRAPH).groupby([measured[c] for c in _SIZE])
+    has_loop = (measured["clock"] == plan.LOOP).groupby([measured[c] for c in _SIZE])
+    small = measured["nbytes"] <= GRAPH_UP_TO
+    graph = has_graph.transform("any") & (small | ~has_loop.transform("any"))
+    kept: pd.DataFrame = measured[(measured["clock"] == plan.GRAPH) == graph]
+    return kept
+
+
+def careful(measured: pd.DataFrame) -> pd.DataFrame:
+    """Measures without rough ones, where a setting has better ones at that size."""
+    cells = [measured[name] for name in (*_SIZE, "setting")]
+    has_fine = (measured["purpose"] == rows.FINE).groupby(cells).transform("any")
+    kept: pd.DataFrame = measured[(measured["purpose"] == rows.FINE) | ~has_fine]
+    return kept
+
+
+def _wrong(table: pd.DataFrame) -> dict[tuple[Any, ...], int]:
+    """Wrong elements that checks found, by what was called; 0 where all were right."""
+    checks = table[(table["step"] == plan.CHECK) & table["wrong"].notna()]
+    names = ["collective", "setting", "placement", "dtype", "op", "variant", "nbytes"]
+    summed = checks.groupby(names)["wrong"].sum()
+    return {tuple(name): int(n) for name, n in summed.items()}
+
+
+def set_aside(
+    runs: Iterable[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
+) -> tuple[Quarantine, ...]:
+    """Settings that are measured no more: they hung, crashed or gave wrong results.
+
+    Args:
+        runs: all of a session.
+        table: their rows.
+        variants: by name, all of them.
+    """
+    found: dict[tuple[Collective, Setting, str], list[tuple[Run, Failure]]] = {}
+    by_number = {run.number: run for run in runs}
+    for run in by_number.values():
+        end = run.ended
+        if end is None or end.lifted or end.setting is None or end.collective is None:
+            continue
+        if end.failure is not None and end.setting.role is Role.FORCED:
+            name = (end.collective, end.setting, run.file.variant)
+            found.setdefault(name, []).append((run, end.failure))
+    checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
+    columns = ("collective", "setting", "variant", "run")
+    for collective, word, variant, number in dict.fromkeys(
+        zip(*(checks[name] for name in columns), strict=True)
+    ):
+        setting = Setting.parse(word)
+        if setting.role is Role.FORCED:
+            name = (Collective(collective), setting, variant)
+            found.setdefault(name, []).append((by_number[number], Failure.WRONG))
+    return tuple(
+        Quarantine(
+            collective=collective,
+            setting=setting,
+            variant=variants[variant],
+            scale=scale_of(failed[0][0]),
+            rank_placement=failed[0][0].file.rank_placement,
+            launches=tuple(name_of(run.number) for run, _ in failed),
+            failures=tuple(failure for _, failure in failed),
+        )
+        for (collective, setting, variant), failed in found.items()
+    )
+
+
+def as_launches(
+    runs: Iterable[Run], fingerprint: Fingerprint, variants: Mapping[str, Variant]
+) -> tuple[tuple[Launch, Outcome], ...]:
+    """Runs as whoever lists launches wants them: what was started, and how it ended."""
+    known = {**KNOWN_VARIANTS, **variants}
+    return tuple((_launch(run, known), _outcome(run, fingerprint)) for run in runs)
+
+
+def _launch(run: Run, variants: Mapping[str, Variant]) -> Launch:
+    steps = [one.step for one in run.steps if one.step is not None]
+    return Launch(
+        id=name_of(run.number),
+        argv=run.file.argv,
+        environment=tuple(sorted(run.file.added)),
+        collectives=tuple(dict.fromkeys(step.call.collective for step in steps)),
+        schedule=_schedule(dict.fromkeys(step.setting for step in steps)),
+        variant=variants[run.file.variant],
+        scale=scale_of(run),
+        rank_placement=run.file.rank_placement,
+        repeat=run.file.number_of,
+    )
+
+
+def _schedule(settings: Mapping[Setting, None]) -> Schedule | None:
+    return Schedule(settings=tuple(settings)) if settings else None
+
+
+def _outcome(run: Run, fingerprint: Fingerprint) -> Outcome:
+    end = run.ended
+    status: Status = Status.INTERRUPTED
+    if end is not None:
+        failed = Status.TIMED_OUT if end.failure is Failure.HANG else Status.FAILED
+        status = Status.OK if end.failure is None else failed
+    return Outcome(
+        launch=name_of(run.number),
+        status=status,
+        exit_code=end.exit_code if end else None,
+        signal=end.signal if end else None,
+        started=run.file.started,
+        duration_s=end.duration_s if end else None,
+        n_samples=sum(_is_measure(one) for one in run.steps[: run.n_done]),
+        fingerprint=fingerprint,
+        library_version=run.file.library_version,
+        failure=end.failure if end else None,
+    )
+
+
+def _is_measure(one: plan.Placed) -> bool:
+    return one.step is not None and one.step.kind == plan.MEASURE
