@@ -1,0 +1,257 @@
+/* Ranks that start, meet, write and end, over a library that does nothing (fake.c):
+ * test_ranks PROGRAM LIBRARY. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { MAX_TEXT = 1 << 16 };
+
+static const char *program, *library;
+static char folder[] = "/tmp/rccltune-ranks-XXXXXX";
+
+#define PLAN                                                                                       \
+    "plan 1\ncommunicator\ncall all_reduce float sum out 4096 -\n"                                 \
+    "measure all_reduce float sum in 4096 loop 1 20 0\n"                                           \
+    "measure all_gather float sum out 4096 graph 1 20 0\n"                                         \
+    "communicator\nmeasure alltoall half sum out 65536 loop 1 4 0\n"
+
+static const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static const char *text_of_file(const char *name)
+{
+    static char text[MAX_TEXT];
+    FILE *file = fopen(path_of(name), "r");
+    size_t n = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[n] = '\0';
+    if (file != NULL)
+        fclose(file);
+    return text;
+}
+
+static bool has(const char *name, const char *words)
+{
+    return strstr(text_of_file(name), words) != NULL;
+}
+
+static void clean(void)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf %s && mkdir %s", folder, folder);
+    CHECK(system(command) == 0);
+}
+
+/* NAME=VALUE of the environment, the last one NULL, for ranks that are started next. */
+static const char *added[8];
+
+static pid_t start(const char *plan, const char *n, const char *extra)
+{
+    clean();
+    FILE *file = fopen(path_of("plan.txt"), "w");
+    CHECK(file != NULL && fputs(plan, file) >= 0 && fclose(file) == 0);
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    char plan_path[300];
+    snprintf(plan_path, sizeof plan_path, "%s/plan.txt", folder);
+    int out = open(path_of("said"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(out, 1);
+    dup2(out, 2);
+    for (int i = 0; added[i] != NULL; i++)
+        putenv((char *)(size_t)added[i]);
+    execl(program, program, "--folder", folder, "--plan", plan_path, "--library", library,
+          "--runtime", library, "--start", n, extra, (char *)NULL);
+    _exit(127);
+}
+
+/* The exit code; a run that does not end by itself fails the test. */
+static int wait_for(pid_t child)
+{
+    for (int i = 0; i < 2000; i++) {
+        int status;
+        if (waitpid(child, &status, WNOHANG) == child)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    kill(child, SIGKILL);
+    return -1000;
+}
+
+static int run(const char *plan, const char *n, const char *extra)
+{
+    return wait_for(start(plan, n, extra));
+}
+
+static void set(const char *first, ...)
+{
+    va_list more;
+    int n = 0;
+    va_start(more, first);
+    for (const char *one = first; one != NULL && n < 7; one = va_arg(more, const char *))
+        added[n++] = one;
+    added[n] = NULL;
+    va_end(more);
+}
+
+static int lines_with(const char *name, const char *start_of_line)
+{
+    int n = 0;
+    for (const char *at = text_of_file(name); at != NULL && *at != '\0';) {
+        n += strncmp(at, start_of_line, strlen(start_of_line)) == 0;
+        at = strchr(at, '\n');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return n;
+}
+
+static void check_rows(void)
+{
+    set("RCCLTUNE_PERF_TOKEN=abc", NULL);
+    CHECK(run(PLAN, "3", NULL) == 0);
+    for (int rank = 0; rank < 3; rank++) {
+        char name[32];
+        snprintf(name, sizeof name, "rank-%d.csv", rank);
+        CHECK(lines_with(name, "# done") == 1 && lines_with(name, "# version 22809") == 1);
+        CHECK(lines_with(name, "line,communicator,step,") == 1);
+        CHECK(lines_with(name, "2,0,communicator,") == 1);
+        CHECK(lines_with(name, "3,0,call,4096,0,,1,,,,,,,,,,") == 1);
+        CHECK(lines_with(name, "4,0,measure,4096,") == 1);
+        CHECK(lines_with(name, "5,0,measure,") == 1); /* 3 ranks: 4096 is rounded down */
+        CHECK(lines_with(name, "6,1,communicator,") == 1);
+        CHECK(lines_with(name, "7,1,measure,65520,") == 1);
+    }
+    CHECK(lines_with("said", "") == 0 || text_of_file("said")[0] == '\0');
+    CHECK(access(path_of("meet"), F_OK) == 0);
+}
+
+/* Law 11: what the site says of transports and safety reaches every rank; what would join two
+ * sessions does not. */
+static void check_environment(void)
+{
+    set("RCCLTUNE_PERF_TOKEN=abc", "NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1",
+        "NVSHMEM_DISABLE_NVLS=1", "NCCL_COMM_ID=127.0.0.1:5555", "NCCL_SOCKET_IFNAME=lo", NULL);
+    CHECK(run(PLAN, "2", NULL) == 0);
+    for (int rank = 0; rank < 2; rank++) {
+        const char *name = rank == 0 ? "rank-0.csv" : "rank-1.csv";
+        CHECK(lines_with(name, "# variable NCCL_NVLS_ENABLE=0") == 1);
+        CHECK(lines_with(name, "# variable TORCH_SYMM_MEM_DISABLE_MULTICAST=1") == 1);
+        CHECK(lines_with(name, "# variable NVSHMEM_DISABLE_NVLS=1") == 1);
+        CHECK(lines_with(name, "# variable NCCL_SOCKET_IFNAME=lo") == 1);
+        CHECK(lines_with(name, "# variable NCCL_GRAPH_REGISTER=0") == 1);
+        CHECK(!has(name, "NCCL_COMM_ID") && !has(name, "NCCL_TUNER_PLUGIN"));
+        CHECK(!has(name, "NCCL_DEBUG"));
+        CHECK(has(name, "NCCL_SEEN_ID=id of "));
+    }
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_CONF=1", "NCCL_GRAPH_REGISTER=1", NULL);
+    CHECK(run(PLAN, "2", NULL) == 0);
+    CHECK(lines_with("rank-1.csv", "# variable NCCL_ALGO=ring") == 1);
+    CHECK(lines_with("rank-1.csv", "# variable NCCL_GRAPH_REGISTER=1") == 1);
+}
+
+static void check_refused(void)
+{
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_DEVICES=2", NULL);
+    CHECK(run(PLAN, "3", NULL) == 4 && has("said", "rank 2 of this host has no GPU: 2 are visible"));
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_DEVICES=1", NULL); /* each rank is shown its own */
+    CHECK(run(PLAN, "2", NULL) == 4 && has("said", "both have the device"));
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_SAME_DEVICE=1", NULL);
+    CHECK(run(PLAN, "2", NULL) == 4 && has("said", "ranks 0 and 1 both have the device"));
+    set("RCCLTUNE_PERF_TOKEN=abc", "CUDA_VISIBLE_DEVICES=MIG-1,MIG-2", NULL);
+    CHECK(run(PLAN, "2", NULL) == 4 && has("said", "MIG-1"));
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FREE_MIB=1100", NULL);
+    CHECK(run("plan 1\ncommunicator\ncall all_reduce float sum out 268435456 -\n", "2", NULL) == 5);
+    CHECK(has("said", "256 MiB do not fit") && has("said", "size that fits is 32 MiB"));
+    CHECK(lines_with("rank-0.csv", "# failed 0 two buffers") == 1);
+    set("RCCLTUNE_PERF_TOKEN=abc", NULL);
+    CHECK(run("plan 1\nanswer nothing\n", "2", NULL) == 2 && has("said", "no --plugin"));
+    CHECK(run(PLAN, "0", NULL) == 2 && has("said", "--start 0"));
+    CHECK(run(PLAN, "2", "--dance") == 2 && has("said", "it takes --folder"));
+    const char *real = library;
+    library = "/nonexistent/librccl.so.1";
+    CHECK(run(PLAN, "2", NULL) == 3 && has("said", "/nonexistent/librccl.so.1"));
+    library = real;
+    unsetenv("RCCLTUNE_PERF_TOKEN");
+    set(NULL, NULL);
+    CHECK(run(PLAN, "2", NULL) == 2 && has("said", "RCCLTUNE_PERF_TOKEN is not set"));
+}
+
+static bool is_gone(void)
+{
+    char command[400];
+    snprintf(command, sizeof command, "pgrep -f -- '[-]-folder %s' >/dev/null", folder);
+    for (int i = 0; i < 200; i++) {
+        if (system(command) != 0)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return false;
+}
+
+/* Whatever one rank does, the others end, the words are those of who failed, and nothing stays. */
+static void check_faults(void)
+{
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=exit", "FAKE_RANK=1", "FAKE_CALL=4", NULL);
+    CHECK(run(PLAN, "3", NULL) == 9 && is_gone());
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=kill", "FAKE_RANK=2", "FAKE_CALL=4", NULL);
+    CHECK(run(PLAN, "3", NULL) == 128 + SIGKILL && is_gone());
+    CHECK(has("said", "rank 2: ended by signal 9"));
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=error", "FAKE_RANK=0", "FAKE_CALL=5", NULL);
+    CHECK(run(PLAN, "3", NULL) == 6 && is_gone());
+    CHECK(has("said", "line 4 of the plan: all_reduce: internal error / the fake's own words"));
+    CHECK(lines_with("rank-0.csv", "# failed 4 all_reduce: internal error") == 1);
+    CHECK(lines_with("rank-0.csv", "3,0,call") == 1 && lines_with("rank-0.csv", "4,0,") == 0);
+}
+
+/* A capture that fails on one rank leaves the time empty on all, and the plan goes on. */
+static void check_capture(void)
+{
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=capture", "FAKE_RANK=1", NULL);
+    CHECK(run(PLAN, "2", NULL) == 0);
+    CHECK(has("rank-1.csv", ",graph: capture: unhandled cuda error\n"));
+    CHECK(has("rank-0.csv", ",graph: another rank could not capture\n"));
+    CHECK(has("rank-0.csv", "5,0,measure,4096,0,,"));
+    CHECK(lines_with("rank-0.csv", "7,1,measure,65536,") == 1);
+}
+
+/* A rank that hangs is ended with the process that started it, however that ends. */
+static void check_ends(int number, int code)
+{
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=hang", "FAKE_RANK=1", "FAKE_CALL=4", NULL);
+    pid_t child = start(PLAN, "3", NULL);
+    for (int i = 0; i < 500 && lines_with("rank-1.csv", "3,0,call") == 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    CHECK(lines_with("rank-1.csv", "3,0,call") == 1);
+    kill(child, number);
+    CHECK(wait_for(child) == code && is_gone());
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 3);
+    program = argv[1];
+    library = argv[2];
+    CHECK(mkdtemp(folder) != NULL);
+    check_rows();
+    check_environment();
+    check_refused();
+    check_faults();
+    check_capture();
+    check_ends(SIGTERM, 128 + SIGTERM);
+    check_ends(SIGKILL, -SIGKILL);
+    clean();
+    rmdir(folder);
+    return check_result();
+}
