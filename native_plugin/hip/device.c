@@ -1,23 +1,47 @@
 /* Devices: how many, what they are like, where they are. */
-#include "hip.h"
+#include "machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct hip_node hip_node;
-static _Thread_local int current, last_error;
+#include "../sim/visible.h"
+
+static struct hip_node the_node;
+static int visible[MAX_RANKS], n_visible;
+static _Thread_local int current, last_error; /* as this process counts its devices */
 /* PCI buses of the eight OAMs of an MI300X board, as published topologies show them. */
 static const int bus_of_oam[HIP_MAX_OAMS] = {0x0c, 0x22, 0x38, 0x5c, 0x9f, 0xaf, 0xbf, 0xdf};
 
-void rccltune_hip_devices(const struct hip_node *node)
+void hip_set_devices(const struct hip_node *node, bool may_be_hidden)
 {
-    hip_node = *node;
+    the_node = *node;
+    n_visible = node->n_devices;
+    for (int i = 0; i < n_visible; i++)
+        visible[i] = i;
+    if (may_be_hidden)
+        n_visible = visible_devices(n_visible, visible);
+}
+
+const struct hip_node *hip_node(void)
+{
+    hip_machine();
+    return &the_node;
 }
 
 int hip_current(void)
 {
-    return current;
+    hip_machine();
+    return current < n_visible ? visible[current] : 0;
+}
+
+int hip_ordinal(int device)
+{
+    for (int i = 0; i < n_visible; i++) {
+        if (visible[i] == device)
+            return i;
+    }
+    return -1;
 }
 
 int hip_fail(int error)
@@ -34,24 +58,31 @@ int hip_unmade(const char *name)
 
 void rccltune_hip_address(int device, int *bus, int *function)
 {
-    *bus = bus_of_oam[device / hip_node.per_oam % HIP_MAX_OAMS];
-    *function = device % hip_node.per_oam;
+    *bus = bus_of_oam[device / hip_node()->per_oam % HIP_MAX_OAMS];
+    *function = device % hip_node()->per_oam;
+}
+
+int rccltune_hip_count(void)
+{
+    return hip_node()->n_devices;
 }
 
 bool rccltune_hip_is_parted(void)
 {
-    return hip_node.per_oam > 1;
+    return hip_node()->per_oam > 1;
 }
 
 static bool is_device(int device)
 {
-    return device >= 0 && device < hip_node.n_devices;
+    hip_machine();
+    return device >= 0 && device < n_visible;
 }
 
 EXPORT int hipGetDeviceCount(int *count)
 {
-    *count = hip_node.n_devices;
-    return HIP_OK;
+    hip_machine();
+    *count = n_visible;
+    return n_visible > 0 ? HIP_OK : hip_fail(HIP_NO_DEVICE);
 }
 
 EXPORT int hipGetDevice(int *device)
@@ -105,7 +136,7 @@ EXPORT int hipDeviceGetPCIBusId(char *text, int size, int device)
     int bus, function;
     if (!is_device(device) || size < 13)
         return hip_fail(is_device(device) ? HIP_INVALID_VALUE : HIP_INVALID_DEVICE);
-    rccltune_hip_address(device, &bus, &function);
+    rccltune_hip_address(visible[device], &bus, &function);
     snprintf(text, (size_t)size, "0000:%02x:00.%x", (unsigned)bus, (unsigned)function);
     return HIP_OK;
 }
@@ -115,9 +146,10 @@ EXPORT int hipDeviceGetByPCIBusId(int *device, const char *text)
     unsigned domain, wanted, slot, part;
     if (sscanf(text, "%x:%x:%x.%x", &domain, &wanted, &slot, &part) != 4)
         return hip_fail(HIP_INVALID_VALUE);
-    for (int i = 0; i < hip_node.n_devices; i++) {
+    hip_machine();
+    for (int i = 0; i < n_visible; i++) {
         int bus, function;
-        rccltune_hip_address(i, &bus, &function);
+        rccltune_hip_address(visible[i], &bus, &function);
         if (bus == (int)wanted && function == (int)part) {
             *device = i;
             return HIP_OK;
@@ -145,12 +177,12 @@ EXPORT int hipGetDevicePropertiesR0600(char *properties, int device)
     int bus, function;
     if (!is_device(device))
         return hip_fail(HIP_INVALID_DEVICE);
-    rccltune_hip_address(device, &bus, &function);
+    rccltune_hip_address(visible[device], &bus, &function);
     memset(properties, 0, PROPERTIES_BYTES);
-    snprintf(properties + AT_NAME, 256, "%s", hip_node.product);
-    snprintf(properties + AT_ARCH_NAME, 256, "%s:sramecc+:xnack-", hip_node.arch);
-    snprintf(properties + AT_UUID, 16, "%015x", (unsigned)device);
-    put_size(properties, AT_GLOBAL_MEMORY, (size_t)hip_node.memory_mib << 20);
+    snprintf(properties + AT_NAME, 256, "%s", hip_node()->product);
+    snprintf(properties + AT_ARCH_NAME, 256, "%s:sramecc+:xnack-", hip_node()->arch);
+    snprintf(properties + AT_UUID, 16, "%015x", (unsigned)visible[device]);
+    put_size(properties, AT_GLOBAL_MEMORY, (size_t)hip_node()->memory_mib << 20);
     put_size(properties, AT_SHARED_A_BLOCK, LDS_BYTES);
     put_size(properties, AT_SHARED_A_UNIT, LDS_BYTES);
     put_size(properties, AT_MAX_SHARED_A_UNIT, LDS_BYTES);
@@ -167,7 +199,7 @@ EXPORT int hipGetDevicePropertiesR0600(char *properties, int device)
     put_int(properties, AT_CLOCK_INSTRUCTION_RATE, WALL_CLOCK_KHZ);
     put_int(properties, AT_MAJOR, 9);
     put_int(properties, AT_MINOR, 4);
-    put_int(properties, AT_COMPUTE_UNITS, hip_node.compute_units);
+    put_int(properties, AT_COMPUTE_UNITS, hip_node()->compute_units);
     put_int(properties, AT_PCI_BUS, bus);
     static const int yes[] = {AT_MAPS_HOST_MEMORY, AT_CONCURRENT_KERNELS, AT_UNIFIED_ADDRESSING,
                               AT_HOST_ATOMICS,     AT_COOPERATIVE_LAUNCH, AT_LARGE_BAR,
@@ -182,7 +214,7 @@ EXPORT int hipGetDevicePropertiesR0600(char *properties, int device)
 static int attribute(int which, int device)
 {
     int bus, function;
-    rccltune_hip_address(device, &bus, &function);
+    rccltune_hip_address(visible[device], &bus, &function);
     switch (which) {
     case ASK_MAJOR:
         return 9;
@@ -190,7 +222,7 @@ static int attribute(int which, int device)
         return 4;
     case ASK_COMPUTE_UNITS:
     case ASK_PHYSICAL_UNITS:
-        return hip_node.compute_units;
+        return hip_node()->compute_units;
     case ASK_WARP_SIZE:
         return WAVE;
     case ASK_THREADS_A_BLOCK:
@@ -206,7 +238,7 @@ static int attribute(int which, int device)
     case ASK_WALL_CLOCK_RATE:
         return WALL_CLOCK_KHZ;
     case ASK_XCCS:
-        return HIP_MAX_OAMS / hip_node.per_oam;
+        return HIP_MAX_OAMS / hip_node()->per_oam;
     case ASK_FINE_GRAIN:
     case ASK_LARGE_BAR:
     case ASK_MAPS_HOST_MEMORY:
@@ -256,7 +288,28 @@ EXPORT int hipGetLastError(void)
 
 EXPORT const char *hipGetErrorString(int error)
 {
-    static _Thread_local char text[64];
-    snprintf(text, sizeof text, error == HIP_OK ? "no error" : "stand-in HIP error %d", error);
-    return text;
+    static const struct {
+        int error;
+        const char *text;
+    } texts[] = {
+        {HIP_OK, "no error"},
+        {HIP_INVALID_VALUE, "invalid argument"},
+        {HIP_OUT_OF_MEMORY, "out of memory"},
+        {HIP_NO_DEVICE, "no ROCm-capable device is detected"},
+        {HIP_INVALID_DEVICE, "invalid device ordinal"},
+        {HIP_ILLEGAL_STATE, "the operation cannot be performed in the present state"},
+        {HIP_NOT_FOUND, "named symbol not found"},
+        {HIP_NOT_SUPPORTED, "operation not supported"},
+        {HIP_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"},
+        {HIP_CAPTURE_UNMATCHED, "the capture was not initiated in this stream"},
+        {HIP_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing "
+                             "stream"},
+    };
+    static _Thread_local char unknown[64];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (texts[i].error == error)
+            return texts[i].text;
+    }
+    snprintf(unknown, sizeof unknown, "stand-in HIP error %d", error);
+    return unknown;
 }

@@ -10,14 +10,18 @@
 #include "hip.h"
 #include "stream.h"
 
+/* What the host pays on the simulated clock.  Both are less than any kernel of a collective takes,
+ * so that a loop's time and a graph's are those of the node file. */
+static const double launch_us = 1, graph_launch_us = 4;
+
 struct user_object {
     void *data;
     void (*destroy)(void *);
     unsigned references;
 };
 
-struct graph {
-    struct graph *next; /* of those that are being captured */
+struct hip_graph {
+    struct hip_graph *next; /* of those that are being captured */
     struct hip_stream *origin, *streams;
     unsigned long long id;
     int references; /* a graph and what is instantiated of it are one thing here */
@@ -31,7 +35,7 @@ struct graph {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct graph *capturing;
+static struct hip_graph *capturing;
 
 /* Room for one more; the list is as it was where there is no memory. */
 static bool grow(void **list, size_t n, size_t *room, size_t size)
@@ -48,11 +52,12 @@ static bool grow(void **list, size_t n, size_t *room, size_t size)
 }
 
 /* A node's handle is its place, counted from one. */
-static int add(struct graph *graph, const struct hip_work *work, void **node)
+static int add(struct hip_graph *graph, const struct hip_work *work, void **node)
 {
     if (!grow((void **)&graph->works, graph->n_works, &graph->works_room, sizeof *work))
         return hip_fail(HIP_OUT_OF_MEMORY);
     graph->works[graph->n_works++] = *work;
+    hip_keep(work);
     *node = (void *)(uintptr_t)graph->n_works;
     return HIP_OK;
 }
@@ -67,11 +72,12 @@ int hip_put(void *stream, const struct hip_work *work)
     struct hip_stream *captured = stream;
     if (hip_is_captured(stream))
         return add(captured->graph, work, &captured->last);
-    hip_do(work);
-    return HIP_OK;
+    int result = hip_do(stream, work, false);
+    hip_host_pass(launch_us);
+    return result;
 }
 
-static void join(struct hip_stream *stream, struct graph *graph)
+static void join(struct hip_stream *stream, struct hip_graph *graph)
 {
     stream->graph = graph;
     stream->next = graph->streams;
@@ -87,7 +93,7 @@ int hip_wait_for_capture(void *stream, unsigned long long capture, void *last)
 {
     struct hip_stream *waiting = stream;
     pthread_mutex_lock(&lock);
-    struct graph *graph = capturing;
+    struct hip_graph *graph = capturing;
     while (graph != NULL && graph->id != capture)
         graph = graph->next;
     bool joins = graph != NULL && waiting != NULL && waiting->graph == NULL;
@@ -108,7 +114,7 @@ EXPORT int hipStreamBeginCapture(void *stream, int mode)
     (void)mode;
     if (stream == NULL || hip_is_captured(stream))
         return hip_fail(HIP_CAPTURE_UNSUPPORTED);
-    struct graph *graph = calloc(1, sizeof *graph);
+    struct hip_graph *graph = calloc(1, sizeof *graph);
     if (graph == NULL)
         return hip_fail(HIP_OUT_OF_MEMORY);
     graph->origin = stream;
@@ -126,7 +132,7 @@ EXPORT int hipStreamEndCapture(void *stream, void **made)
 {
     if (!hip_is_captured(stream) || ((struct hip_stream *)stream)->graph->origin != stream)
         return hip_fail(HIP_CAPTURE_UNMATCHED);
-    struct graph *graph = ((struct hip_stream *)stream)->graph, **at = &capturing;
+    struct hip_graph *graph = ((struct hip_stream *)stream)->graph, **at = &capturing;
     pthread_mutex_lock(&lock);
     while (*at != graph)
         at = &(*at)->next;
@@ -134,7 +140,9 @@ EXPORT int hipStreamEndCapture(void *stream, void **made)
     while (graph->streams != NULL) {
         struct hip_stream *joined = graph->streams;
         graph->streams = joined->next;
-        *joined = (struct hip_stream){0};
+        joined->graph = NULL;
+        joined->next = NULL;
+        joined->last = NULL;
     }
     pthread_mutex_unlock(&lock);
     *made = graph;
@@ -199,21 +207,21 @@ EXPORT int hipThreadExchangeStreamCaptureMode(int *mode)
     return HIP_OK;
 }
 
-EXPORT int hipGraphAddHostNode(void **node, struct graph *graph, void *const *dependencies,
+EXPORT int hipGraphAddHostNode(void **node, struct hip_graph *graph, void *const *dependencies,
                                size_t n, const struct hip_host_work *host)
 {
     (void)dependencies, (void)n;
     return add(graph, &(struct hip_work){.kind = WORK_HOST, .host = *host}, node);
 }
 
-EXPORT int hipGraphAddEventRecordNode(void **node, struct graph *graph, void *const *dependencies,
-                                      size_t n, void *event)
+EXPORT int hipGraphAddEventRecordNode(void **node, struct hip_graph *graph,
+                                      void *const *dependencies, size_t n, void *event)
 {
     (void)dependencies, (void)n;
     return add(graph, &(struct hip_work){.kind = WORK_EVENT, .event = event}, node);
 }
 
-EXPORT int hipGraphAddDependencies(struct graph *graph, void *const *from, void *const *to,
+EXPORT int hipGraphAddDependencies(struct hip_graph *graph, void *const *from, void *const *to,
                                    size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -234,7 +242,7 @@ EXPORT int hipUserObjectCreate(struct user_object **made, void *data, void (*des
     return HIP_OK;
 }
 
-EXPORT int hipGraphRetainUserObject(struct graph *graph, struct user_object *object, unsigned n,
+EXPORT int hipGraphRetainUserObject(struct hip_graph *graph, struct user_object *object, unsigned n,
                                     unsigned flags)
 {
     if (!grow((void **)&graph->owned, graph->n_owned, &graph->owned_room, sizeof *graph->owned))
@@ -245,8 +253,8 @@ EXPORT int hipGraphRetainUserObject(struct graph *graph, struct user_object *obj
     return HIP_OK;
 }
 
-EXPORT int hipGraphInstantiate(struct graph **made, struct graph *graph, void **node, char *log,
-                               size_t log_bytes)
+EXPORT int hipGraphInstantiate(struct hip_graph **made, struct hip_graph *graph, void **node,
+                               char *log, size_t log_bytes)
 {
     (void)node, (void)log, (void)log_bytes;
     graph->references++;
@@ -254,16 +262,26 @@ EXPORT int hipGraphInstantiate(struct graph **made, struct graph *graph, void **
     return HIP_OK;
 }
 
-EXPORT int hipGraphLaunch(struct graph *graph, void *stream)
+/* CUDA's second interface, which takes as many arguments on both vendors. */
+EXPORT int hipGraphInstantiateWithFlags(struct hip_graph **made, struct hip_graph *graph,
+                                        unsigned long long flags)
+{
+    (void)flags;
+    return hipGraphInstantiate(made, graph, NULL, NULL, 0);
+}
+
+EXPORT int hipGraphLaunch(struct hip_graph *graph, void *stream)
 {
     if (hip_is_captured(stream))
         return hip_unmade("graph inside a graph");
-    for (size_t i = 0; i < graph->n_works; i++)
-        hip_do(&graph->works[i]);
-    return HIP_OK;
+    int result = HIP_OK;
+    for (size_t i = 0; i < graph->n_works && result == HIP_OK; i++)
+        result = hip_do(stream, &graph->works[i], true);
+    hip_host_pass(graph_launch_us);
+    return result;
 }
 
-EXPORT int hipGraphDestroy(struct graph *graph)
+EXPORT int hipGraphDestroy(struct hip_graph *graph)
 {
     if (--graph->references > 0)
         return HIP_OK;
@@ -275,13 +293,15 @@ EXPORT int hipGraphDestroy(struct graph *graph)
             free(object);
         }
     }
+    for (size_t i = 0; i < graph->n_works; i++)
+        hip_drop(&graph->works[i]);
     free(graph->owned);
     free(graph->works);
     free(graph);
     return HIP_OK;
 }
 
-EXPORT int hipGraphExecDestroy(struct graph *graph)
+EXPORT int hipGraphExecDestroy(struct hip_graph *graph)
 {
     return hipGraphDestroy(graph);
 }

@@ -1,6 +1,6 @@
 /*
- * Device and host memory: one range of addresses a device, given out in order and never again,
- * whose pages exist once somebody writes to them.  A device's range is a file in memory, so that
+ * Device and host memory: one range of addresses a device, given out in order, whose pages
+ * exist once somebody writes to them.  A device's range is a file in memory, so that
  * another process maps what an IPC handle names through /proc/<pid>/fd.
  */
 #include <errno.h>
@@ -28,7 +28,7 @@ struct block {
 static struct range {
     char *base;
     int file;
-    size_t used;
+    size_t used, taken;   /* addresses; bytes of living blocks */
     struct block *blocks; /* by address */
     size_t n_blocks, room;
 } ranges[HIP_MAX_DEVICES + 1]; /* the last one is the host's */
@@ -68,18 +68,33 @@ static bool grow(struct range *range)
     return true;
 }
 
+static size_t taken_by(size_t size)
+{
+    return round_up(size > 0 ? size : 1, size >= LARGE ? LARGE : PAGE);
+}
+
+/* Bytes of a device's memory; no limit where nobody said how much it has. */
+static size_t memory_of(int owner)
+{
+    int64_t mib = owner != HOST ? hip_node()->memory_mib : 0;
+    return mib > 0 ? (size_t)mib << 20 : SIZE_MAX;
+}
+
 static int take(int owner, void **pointer, size_t size)
 {
     struct range *range = &ranges[owner];
-    size_t wanted = round_up(size > 0 ? size : 1, size >= LARGE ? LARGE : PAGE);
+    size_t room = memory_of(owner);
+    size_t wanted = taken_by(size);
     int result = HIP_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     size_t at = wanted >= LARGE ? round_up(range->used, LARGE) : range->used;
-    bool fits = wanted >= size && at <= RANGE_BYTES && wanted <= RANGE_BYTES - at;
+    bool fits = wanted >= size && range->taken <= room && wanted <= room - range->taken &&
+                at <= RANGE_BYTES && wanted <= RANGE_BYTES - at;
     if (fits && (range->base != NULL || reserve(owner)) &&
         (range->n_blocks < range->room || grow(range))) {
         range->blocks[range->n_blocks++] = (struct block){.at = at, .size = size};
         range->used = at + wanted;
+        range->taken += wanted;
         *pointer = range->base + at;
         result = HIP_OK;
     }
@@ -136,6 +151,15 @@ static void drop(int owner, char *from, size_t size)
         madvise(from, size, owner == HOST ? MADV_DONTNEED : MADV_REMOVE);
 }
 
+/* Addresses are given out in order; those behind the last living block are given out again. */
+static void forget(struct range *range, struct block *block)
+{
+    range->taken -= taken_by(block->size);
+    block->is_free = true;
+    while (range->n_blocks > 0 && range->blocks[range->n_blocks - 1].is_free)
+        range->used = range->blocks[--range->n_blocks].at;
+}
+
 static int give_back(void *pointer)
 {
     int owner = owner_of(pointer);
@@ -149,7 +173,7 @@ static int give_back(void *pointer)
     bool is_start = found != NULL && ranges[owner].base + found->at == (char *)pointer;
     if (is_start) {
         block = *found;
-        found->is_free = true;
+        forget(&ranges[owner], found);
     }
     pthread_mutex_unlock(&lock);
     if (!is_start)
@@ -170,6 +194,22 @@ static void fill(void *pointer, int value, size_t size)
     memset(from, 0, (size_t)(first - from));
     drop(owner, first, (size_t)(last - first));
     memset(last, 0, (size_t)(to - last));
+}
+
+void rccltune_machine_clear(void *pointer, size_t size)
+{
+    fill(pointer, 0, size);
+}
+
+bool rccltune_machine_memory(const void *pointer, size_t size, int *file, size_t *at)
+{
+    struct block block;
+    int owner = look_up(pointer, &block);
+    if (owner < 0 || owner == HOST)
+        return false;
+    *file = ranges[owner].file;
+    *at = (size_t)((const char *)pointer - ranges[owner].base);
+    return *at + size <= block.at + block.size;
 }
 
 EXPORT int hipMalloc(void **pointer, size_t size)
@@ -233,10 +273,54 @@ EXPORT int hipMemcpy(void *to, const void *from, size_t size, int kind)
     return HIP_OK;
 }
 
+EXPORT int hipMemGetInfo(size_t *available, size_t *total)
+{
+    int owner = hip_current();
+    size_t room = memory_of(owner);
+    pthread_mutex_lock(&lock);
+    size_t taken = ranges[owner].taken;
+    pthread_mutex_unlock(&lock);
+    *total = room;
+    *available = room - (taken < room ? taken : room);
+    return HIP_OK;
+}
+
+/* A copy or a fill behind something that moves data first. */
+struct later {
+    void *to;
+    const void *from; /* NULL: fill */
+    size_t size;
+    int value;
+    char copy[]; /* of what the host may change meanwhile */
+};
+
+static void do_later(void *data)
+{
+    struct later *later = data;
+    if (later->from != NULL)
+        memmove(later->to, later->from, later->size);
+    else
+        fill(later->to, later->value, later->size);
+}
+
+static int defer_copy(const struct later *what, void *stream)
+{
+    bool keeps = what->from != NULL && owner_of(what->from) < 0;
+    struct later *later = malloc(sizeof *later + (keeps ? what->size : 0));
+    if (later == NULL)
+        return hip_fail(HIP_OUT_OF_MEMORY);
+    *later = *what;
+    if (keeps)
+        later->from = memcpy(later->copy, what->from, what->size);
+    return rccltune_machine_defer(stream, do_later, free, later);
+}
+
 EXPORT int hipMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream)
 {
     if (hip_is_captured(stream))
         return hip_unmade("hipMemcpyAsync in a graph");
+    if (hip_is_waiting(stream))
+        return defer_copy(&(struct later){.to = to, .from = from, .size = size}, stream);
     return hipMemcpy(to, from, size, kind);
 }
 
@@ -244,6 +328,8 @@ EXPORT int hipMemsetAsync(void *pointer, int value, size_t size, void *stream)
 {
     if (hip_is_captured(stream))
         return hip_unmade("hipMemsetAsync in a graph");
+    if (hip_is_waiting(stream))
+        return defer_copy(&(struct later){.to = pointer, .size = size, .value = value}, stream);
     fill(pointer, value, size);
     return HIP_OK;
 }
@@ -268,7 +354,7 @@ EXPORT int hipPointerGetAttributes(struct hip_pointer_attributes *attributes, co
     if (owner < 0)
         return hip_fail(HIP_INVALID_VALUE);
     attributes->type = owner == HOST ? HIP_MEMORY_HOST : HIP_MEMORY_DEVICE;
-    attributes->device = owner == HOST ? 0 : owner;
+    attributes->device = owner == HOST ? 0 : hip_ordinal(owner);
     attributes->device_pointer = (void *)(uintptr_t)pointer;
     attributes->host_pointer = owner == HOST ? attributes->device_pointer : NULL;
     return HIP_OK;
@@ -282,7 +368,7 @@ EXPORT int hipPointerGetAttribute(void *value, int which, void *pointer)
         return hip_fail(HIP_INVALID_VALUE);
     switch (which) {
     case POINTER_DEVICE:
-        *(int *)value = owner == HOST ? 0 : owner;
+        *(int *)value = owner == HOST ? 0 : hip_ordinal(owner);
         return HIP_OK;
     case POINTER_MEMORY_TYPE:
         *(unsigned *)value = owner == HOST ? HIP_MEMORY_HOST : HIP_MEMORY_DEVICE;

@@ -29,7 +29,7 @@ static int init(void *logger)
 
 static int devices(int *n)
 {
-    *n = (hip_node.n_devices + hip_node.per_oam - 1) / hip_node.per_oam;
+    *n = (hip_node()->n_devices + hip_node()->per_oam - 1) / hip_node()->per_oam;
     return 0;
 }
 

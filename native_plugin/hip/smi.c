@@ -7,8 +7,6 @@ struct smi_version {
     const char *build;
 };
 
-int hipGetDeviceCount(int *count);
-
 EXPORT int rsmi_init(uint64_t flags)
 {
     (void)flags;
@@ -17,9 +15,7 @@ EXPORT int rsmi_init(uint64_t flags)
 
 EXPORT int rsmi_num_monitor_devices(uint32_t *n)
 {
-    int count;
-    hipGetDeviceCount(&count);
-    *n = (uint32_t)count;
+    *n = (uint32_t)rccltune_hip_count();
     return 0;
 }
 

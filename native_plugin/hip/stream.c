@@ -1,24 +1,125 @@
 /*
- * Streams, events and kernels.  Everything that is put on a stream is over at once: a kernel is
- * noted (which, how many blocks) and takes no time of its own, because the simulated benchmark
- * takes a collective's time from its node file.  The clock of events counts launches, so that it
- * never stands still between two of them.
+ * Streams, events, kernels and the simulated clock.  What a library and its kernels do to the host
+ * is done at once; that a kernel takes time is kept as the time until which its stream is busy, and
+ * the clock moves there when the stream is waited for.  Launching costs the host a little, so that
+ * the clock never stands still between two launches.
  */
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "hip.h"
+#include "../include/rccltune_simulated.h"
 #include "stream.h"
 
-static atomic_long clock_us;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a library's threads launch, too */
+static double host_us;
+static struct hip_stream null_stream;
+
+/* Kernels of which nobody knows what they do, and waiting for a stream that is idle. */
+static const double unknown_us = 1, wait_us = 0.1;
 
 struct event {
-    long us;
+    double us;
     /* Of the stream that it was last recorded in, while that was captured. */
     unsigned long long capture;
     void *last;
 };
+
+static struct hip_stream *stream_of(void *stream)
+{
+    return stream != NULL ? stream : &null_stream;
+}
+
+double hip_host_us(void)
+{
+    pthread_mutex_lock(&lock);
+    double us = host_us;
+    pthread_mutex_unlock(&lock);
+    return us;
+}
+
+void hip_host_pass(double us)
+{
+    pthread_mutex_lock(&lock);
+    host_us += us;
+    pthread_mutex_unlock(&lock);
+}
+
+void hip_busy(void *stream, double us)
+{
+    struct hip_stream *s = stream_of(stream);
+    pthread_mutex_lock(&lock);
+    s->busy_until_us = (s->busy_until_us > host_us ? s->busy_until_us : host_us) + us;
+    pthread_mutex_unlock(&lock);
+}
+
+EXPORT double rccltune_simulated_clock_v1(void)
+{
+    return hip_host_us();
+}
+
+/* The host waits until a stream is idle, or for all there are in turn. */
+static void catch_up(const struct hip_stream *s)
+{
+    pthread_mutex_lock(&lock);
+    host_us += wait_us;
+    if (host_us < s->busy_until_us)
+        host_us = s->busy_until_us;
+    pthread_mutex_unlock(&lock);
+}
+
+static void release(struct hip_deferred *deferred)
+{
+    if (--deferred->references > 0)
+        return;
+    deferred->release(deferred->data);
+    free(deferred);
+}
+
+bool hip_is_waiting(const void *stream)
+{
+    const struct hip_stream *s = stream;
+    return (s != NULL ? s : &null_stream)->waiting.n > 0;
+}
+
+static int defer(struct hip_stream *s, struct hip_deferred *deferred)
+{
+    struct waiting *waiting = &s->waiting;
+    if (waiting->n == waiting->room) {
+        size_t room = waiting->room > 0 ? 2 * waiting->room : 16;
+        struct hip_deferred **more = realloc(waiting->at, room * sizeof(*more));
+        if (more == NULL)
+            return hip_fail(HIP_OUT_OF_MEMORY);
+        waiting->at = more;
+        waiting->room = room;
+    }
+    waiting->at[waiting->n++] = deferred;
+    deferred->references++;
+    return HIP_OK;
+}
+
+static void do_waiting(struct hip_stream *s)
+{
+    struct waiting waiting = s->waiting;
+    s->waiting = (struct waiting){0};
+    for (size_t i = 0; i < waiting.n; i++) {
+        waiting.at[i]->run(waiting.at[i]->data);
+        release(waiting.at[i]);
+    }
+    free(waiting.at);
+}
+
+int rccltune_machine_defer(void *stream, void (*run)(void *), void (*end)(void *), void *data)
+{
+    struct hip_deferred *deferred = malloc(sizeof *deferred);
+    if (deferred == NULL)
+        return hip_fail(HIP_OUT_OF_MEMORY);
+    *deferred = (struct hip_deferred){run, end, data, 1};
+    int result = hip_put(stream, &(struct hip_work){.kind = WORK_DEFERRED, .deferred = deferred});
+    release(deferred); /* the stream or the graph has it now */
+    return result;
+}
 
 EXPORT int hipStreamCreateWithFlags(void **stream, unsigned flags)
 {
@@ -29,18 +130,31 @@ EXPORT int hipStreamCreateWithFlags(void **stream, unsigned flags)
 
 EXPORT int hipStreamDestroy(void *stream)
 {
+    struct hip_stream *s = stream;
     hip_leave_capture(stream);
-    free(stream);
+    for (size_t i = 0; s != NULL && i < s->waiting.n; i++)
+        release(s->waiting.at[i]);
+    if (s != NULL)
+        free(s->waiting.at);
+    free(s);
     return HIP_OK;
 }
 
 EXPORT int hipStreamSynchronize(void *stream)
 {
-    return hip_is_captured(stream) ? hip_fail(HIP_CAPTURE_UNSUPPORTED) : HIP_OK;
+    if (hip_is_captured(stream))
+        return hip_fail(HIP_CAPTURE_UNSUPPORTED);
+    fabric_wait(stream, false);
+    do_waiting(stream_of(stream));
+    catch_up(stream_of(stream));
+    return HIP_OK;
 }
 
 EXPORT int hipDeviceSynchronize(void)
 {
+    fabric_wait(NULL, true);
+    do_waiting(&null_stream);
+    catch_up(&null_stream);
     return HIP_OK;
 }
 
@@ -75,7 +189,10 @@ EXPORT int hipEventDestroy(void *event)
 EXPORT int hipEventRecord(void *event, void *stream)
 {
     struct event *recorded = event;
-    recorded->us = atomic_load(&clock_us);
+    struct hip_stream *s = stream_of(stream);
+    pthread_mutex_lock(&lock);
+    recorded->us = s->busy_until_us > host_us ? s->busy_until_us : host_us;
+    pthread_mutex_unlock(&lock);
     recorded->capture = hip_capture_of(stream);
     recorded->last = recorded->capture != 0 ? ((struct hip_stream *)stream)->last : NULL;
     return HIP_OK;
@@ -93,7 +210,7 @@ EXPORT int hipEventSynchronize(void *event)
 
 EXPORT int hipEventElapsedTime(float *ms, void *from, void *to)
 {
-    *ms = (float)(((struct event *)to)->us - ((struct event *)from)->us) / 1000.f;
+    *ms = (float)((((struct event *)to)->us - ((struct event *)from)->us) / 1000);
     return HIP_OK;
 }
 
@@ -186,24 +303,49 @@ EXPORT int hipFuncSetAttribute(const void *function, int attribute, int value)
     return HIP_OK;
 }
 
-void hip_do(const struct hip_work *work)
+static const char *kernel_name(const void *function)
 {
-    const char *name = "";
+    for (size_t i = 0; i < n_kernels; i++) {
+        if (kernels[i].function == function)
+            return kernels[i].name;
+    }
+    return "";
+}
+
+int hip_do(void *stream, const struct hip_work *work, bool captured)
+{
     switch (work->kind) {
     case WORK_HOST:
         work->host.function(work->host.data);
-        break;
+        return HIP_OK;
     case WORK_EVENT:
-        hipEventRecord(work->event, NULL);
-        break;
+        return hipEventRecord(work->event, stream);
+    case WORK_COLLECTIVE:
+        fabric_run(work->collective.fabric, &work->collective.call, stream, captured);
+        return HIP_OK;
+    case WORK_DEFERRED:
+        return defer(stream_of(stream), work->deferred);
     case WORK_KERNEL:
-        for (size_t i = 0; i < n_kernels; i++) {
-            if (kernels[i].function == work->kernel.function)
-                name = kernels[i].name;
-        }
-        hip_note_kernel(work->kernel.device, name, work->kernel.grid);
-        atomic_fetch_add(&clock_us, 1);
+        hip_note_kernel(work->kernel.device, kernel_name(work->kernel.function), work->kernel.grid);
+        hip_busy(stream, unknown_us);
     }
+    return HIP_OK;
+}
+
+void hip_keep(const struct hip_work *work)
+{
+    if (work->kind == WORK_COLLECTIVE)
+        fabric_keep(work->collective.fabric, 1);
+    if (work->kind == WORK_DEFERRED)
+        work->deferred->references++;
+}
+
+void hip_drop(const struct hip_work *work)
+{
+    if (work->kind == WORK_COLLECTIVE)
+        fabric_keep(work->collective.fabric, -1);
+    if (work->kind == WORK_DEFERRED)
+        release(work->deferred);
 }
 
 static int launch(void *stream, const void *function, struct hip_dim3 grid)

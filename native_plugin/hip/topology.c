@@ -20,7 +20,7 @@ static bool links_are(const char *word)
 
 static bool is_linked(int device, int other)
 {
-    int n = hip_node.per_oam;
+    int n = hip_node()->per_oam;
     return other != device &&
            (!links_are("sparse") || device / n == other / n || device % n == other % n);
 }
@@ -43,9 +43,9 @@ static void gpu(FILE *out, int device)
             "subsystem_vendor=\"0x1002\" subsystem_device=\"0x74a1\" link_speed=\"32.0 GT/s PCIe\" "
             "link_width=\"16\">\n"
             "<gpu dev=\"%d\" sm=\"%d\" gcn=\"%s\" arch=\"38911\" rank=\"%d\" gdr=\"1\">\n",
-            (unsigned)bus, (unsigned)function, device, hip_node.compute_units, hip_node.arch,
+            (unsigned)bus, (unsigned)function, device, hip_node()->compute_units, hip_node()->arch,
             device);
-    for (int other = 0; other < hip_node.n_devices; other++) {
+    for (int other = 0; other < hip_node()->n_devices; other++) {
         if (!is_linked(device, other))
             continue;
         rccltune_hip_address(other, &bus, &function);
@@ -58,14 +58,14 @@ static void gpu(FILE *out, int device)
 static void write_oam(FILE *out, int oam, int device)
 {
     int bus, function;
-    rccltune_hip_address(oam * hip_node.per_oam, &bus, &function);
+    rccltune_hip_address(oam * hip_node()->per_oam, &bus, &function);
     bridge(out, bus - 7, "0x15b3", "0x1979");
     bridge(out, bus - 4, "0x15b3", "0x1979");
     bridge(out, bus - 2, "0x1022", "0x1500");
-    if (device / hip_node.per_oam == oam)
+    if (device / hip_node()->per_oam == oam)
         gpu(out, device);
     fputs("</pci>\n</pci>\n", out);
-    if (hip_node.has_nics)
+    if (hip_node()->has_nics)
         hip_write_nic(out, oam, bus - 5);
     fputs("</pci>\n", out);
 }
@@ -79,7 +79,7 @@ char *rccltune_hip_topology(void)
     if (out == NULL)
         return NULL;
     fputs("<system version=\"2\">\n", out);
-    int oams = (hip_node.n_devices + hip_node.per_oam - 1) / hip_node.per_oam;
+    int oams = (hip_node()->n_devices + hip_node()->per_oam - 1) / hip_node()->per_oam;
     for (int cpu = 0; cpu < 2; cpu++) {
         fprintf(out,
                 "<cpu numaid=\"%d\" affinity=\"00000003\" arch=\"x86_64\" vendor=\"GenuineIntel\" "
@@ -87,7 +87,7 @@ char *rccltune_hip_topology(void)
                 cpu);
         for (int oam = cpu * HIP_MAX_OAMS / 2; oam < (cpu + 1) * HIP_MAX_OAMS / 2 && oam < oams;
              oam++) {
-            if (hip_node.has_nics || oam == device / hip_node.per_oam)
+            if (hip_node()->has_nics || oam == device / hip_node()->per_oam)
                 write_oam(out, oam, device);
         }
         fputs("</cpu>\n", out);

@@ -171,12 +171,8 @@ static void new_pass(struct bench *bench)
 {
     bench->cycle++;
     bench->pass_began = false;
-    for (int c = 0; c < bench->n_comms; c++) {
-        struct history *history = &bench->history[c];
-        if (history->now.any != 0) /* one in which nothing ran (-w 0) is none */
-            history->before = history->now;
-        history->now = (struct pass){0};
-    }
+    for (int c = 0; c < bench->n_comms; c++)
+        history_new_pass(&bench->history[c]);
 }
 
 /* Newer releases warm every size up, doubling whatever -f says; older ones the largest, then the

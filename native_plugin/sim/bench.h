@@ -2,6 +2,7 @@
 #ifndef RCCLTUNE_SIM_BENCH_H
 #define RCCLTUNE_SIM_BENCH_H
 
+#include "history.h"
 #include "launch.h"
 #include "rccl.h"
 
@@ -32,18 +33,6 @@ struct half { /* one half of a row */
 };
 
 enum { MAX_GROUPS = 64 };
-
-/* Settings that ran in a pass over the sizes (setting_bit): at any size, and at its first. */
-struct pass {
-    uint64_t any, first;
-};
-
-/* What a communicator remembers. */
-struct history {
-    struct pass now, before; /* the last pass before this one in which anything ran */
-    uint64_t launch;         /* settings that ran in any pass, this one too */
-    int calls_of[N_ALGORITHMS + MAX_PATHS]; /* since an algorithm was first used */
-};
 
 struct bench {
     struct options options;

@@ -58,55 +58,6 @@ static uint64_t digest_of(const struct run *runs, int n)
     return digest;
 }
 
-static uint64_t bit_of(const struct decision *d)
-{
-    return setting_bit(d->path, d->algorithm, d->protocol);
-}
-
-static void recall(const struct history *history, bool at_first_size, struct situation *s)
-{
-    uint64_t own = bit_of(&s->what), last = history->before.first;
-    s->mixed = (history->now.any & ~own) != 0;
-    s->mixed_launch = (history->launch & ~own) != 0;
-    s->ran_before = history->launch;
-    s->ran_in_pass_before = history->before.any;
-    s->first_after_switch = at_first_size && last != 0 && (last & own) == 0;
-}
-
-static void remember(struct history *history, bool at_first_size, const struct decision *d)
-{
-    history->launch |= bit_of(d);
-    history->now.any |= bit_of(d);
-    if (at_first_size)
-        history->now.first |= bit_of(d);
-}
-
-/* Connections are made at an algorithm's first use; its first calls pay for them. */
-static double first_use_us(const struct bench *bench, struct history *history,
-                           const struct decision *d, int n_calls)
-{
-    int *calls = &history->calls_of[d->path == PATH_TUNED ? d->algorithm : N_ALGORITHMS + d->path];
-    int paying = bench->node.first_use_calls - *calls;
-    *calls += n_calls;
-    if (paying <= 0 || bench->node.first_use_us <= 0)
-        return 0;
-    return bench->node.first_use_us * (double)(paying < n_calls ? paying : n_calls) / n_calls;
-}
-
-static double noise_free(const struct bench *bench, const struct situation *s)
-{
-    if (s->ranks == 1) /* a copy within the device, or nothing at all in place (real log amd02) */
-        return s->in_place ? 1.8 : 2.0 + (double)s->n_bytes / 2e6;
-    double time = true_time(&bench->node, s);
-    if (time < 0) {
-        sim_fail("node file %s has no time for %s %s with %d ranks (%s): it lists the scales, "
-                 "settings and variants that it knows",
-                 bench->node.name, collective_names[s->collective],
-                 decision_name(&bench->node, &s->what), s->ranks, place_names[s->placement]);
-    }
-    return time;
-}
-
 /* Mean microseconds of a call of this communicator, before the noise of single ranks. */
 static double comm_time(struct bench *bench, int index, const struct block *block,
                         const struct run *runs, int n_runs, struct situation *first)
@@ -116,12 +67,12 @@ static double comm_time(struct bench *bench, int index, const struct block *bloc
     double total = 0, extra = 0;
     for (int i = 0; i < n_runs; i++) {
         struct situation s = comm_situation(comm, &block->call, &runs[i].decision);
-        recall(history, bench->at_first_size, &s);
-        double time = noise_free(bench, &s);
+        history_recall(history, bench->at_first_size, &s);
+        double time = noise_free_time(&bench->node, &s);
         total += runs[i].n * time;
-        extra += runs[i].n * first_use_us(bench, history, &runs[i].decision, runs[i].n);
+        extra += runs[i].n * history_first_use(history, &bench->node, &runs[i].decision, runs[i].n);
         faults_at_call(bench, &s);
-        remember(history, bench->at_first_size, &runs[i].decision);
+        history_remember(history, bench->at_first_size, &runs[i].decision);
         if (i == 0)
             *first = s;
         if (i == 0 && index == 0)
@@ -207,8 +158,9 @@ double run_block(struct bench *bench, const struct block *block, struct decision
                     tell_ran(comm, i, &told, &block->call, told.channels);
                 }
             }
-            slot->time_us =
-                n_runs == 0 ? time : time * rank_factor(&bench->node, keys, comm->world_ranks[i]);
+            slot->time_us = n_runs == 0 ? time
+                                        : time * rank_factor(&bench->node, &bench->noise, keys,
+                                                             comm->world_ranks[i]);
         }
     }
     if (!meet(bench->options.timeout))

@@ -1,6 +1,5 @@
 /* What goes wrong on purpose, in the words that the real programs use. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,18 +30,9 @@ static _Noreturn void fail(const struct bench *bench, int code, const char *what
 
 void test_failure(const struct bench *bench, int nccl_result, const char *detail)
 {
-    static const char *const errors[] = {
-        [NCCL_UNHANDLED_CUDA_ERROR] = "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
-        [NCCL_SYSTEM_ERROR] = "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-        [NCCL_INTERNAL_ERROR] = "internal error - please report this issue to the NCCL developers",
-        [NCCL_INVALID_ARGUMENT] = "invalid argument (run with NCCL_DEBUG=WARN for details)",
-        [NCCL_INVALID_USAGE] = "invalid usage (run with NCCL_DEBUG=WARN for details)",
-        [NCCL_REMOTE_ERROR] = "remote process exited or there was a network error",
-    };
-    bool known = nccl_result > 0 && nccl_result <= NCCL_REMOTE_ERROR;
     char what[2048];
     snprintf(what, sizeof what, "NCCL failure simulated/common.cu.cpp:1413 '%s / %s'\n",
-             known ? errors[nccl_result] : "unknown result code", detail);
+             result_text(nccl_result), detail);
     fail(bench, TEST_NCCL_ERROR, what, 1230);
 }
 
@@ -68,26 +58,6 @@ static bool is_mine(const struct bench *bench, int rank)
     return rank >= bench->first_rank && rank < bench->first_rank + bench->n_local;
 }
 
-static _Noreturn void crash(const struct fault *fault)
-{
-    static const int signals[N_CRASHES] = {
-        [CRASH_SEGV] = SIGSEGV,
-        [CRASH_ABORT] = SIGABRT,
-        [CRASH_KILL] = SIGKILL,
-        [CRASH_MEMORY_FAULT] = SIGABRT,
-    };
-    fflush(stdout);
-    if (fault->crash == CRASH_EXIT)
-        _exit((int)fault->number);
-    if (fault->crash == CRASH_MEMORY_FAULT)
-        fputs("Memory access fault by GPU node-1 (Agent handle: 0x55d0c0ffee00) on address "
-              "0x7f0000000000. Reason: Page not present or supervisor privilege.\n",
-              stderr);
-    signal(signals[fault->crash], SIG_DFL);
-    raise(signals[fault->crash]);
-    _exit(70);
-}
-
 void faults_at_call(const struct bench *bench, const struct situation *s)
 {
     const struct fault *f = NULL;
@@ -97,7 +67,7 @@ void faults_at_call(const struct bench *bench, const struct situation *s)
     }
     while ((f = next_fault(&bench->node, f, FAULT_CRASH, s)) != NULL) {
         if (is_mine(bench, f->rank < 0 ? 0 : f->rank))
-            crash(f);
+            crash_now(f);
     }
 }
 

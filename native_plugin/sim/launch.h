@@ -5,6 +5,7 @@
 #ifndef RCCLTUNE_SIM_LAUNCH_H
 #define RCCLTUNE_SIM_LAUNCH_H
 
+#include "meeting.h"
 #include "node.h"
 
 struct launch {
@@ -24,23 +25,9 @@ struct slot {
 };
 void meet_start(const struct launch *launch);
 
-/* The slot of a rank for the block under way; written before meet(), read by all after it, until
- * meet_turn() opens the next block. */
+/* As meeting_slot(), meeting_wait() and meeting_turn(), of all processes of the launch. */
 struct slot *meet_slot(int world_rank);
-/* Barrier.  Waits asleep, for ever if a process is gone, as the library would; false when
- * `timeout_s`, unless it is 0, has gone by. */
 bool meet(double timeout_s);
 void meet_turn(void);
-
-/* Sleep until somebody ends this process (or its longest life is over). */
-_Noreturn void wait_for_ever(void);
-
-/* Jobs that run on the node at the same time: each says so by a lock beside the node file. */
-
-/* Collectives that other jobs run now, a bit each; 0 where no variant of the node asks. */
-uint32_t running_beside(const struct node *node, const char *node_path);
-
-/* Say that this collective runs, until the process ends, however it does. */
-void tell_running(const struct node *node, const char *node_path, int collective);
 
 #endif

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "beside.h"
 #include "real.h"
 
 /* Open MPI's launcher can lose track of programs that live for less. */

@@ -34,6 +34,21 @@ const char *const dtype_names[N_DTYPES] = {
 const int dtype_bytes[N_DTYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 const char *const op_names[N_OPS] = {"sum", "prod", "max", "min", "avg", "mulsum"};
 
+const char *result_text(int result)
+{
+    static const char *const texts[] = {
+        [NCCL_SUCCESS] = "no error",
+        [NCCL_UNHANDLED_CUDA_ERROR] = "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        [NCCL_SYSTEM_ERROR] = "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        [NCCL_INTERNAL_ERROR] = "internal error - please report this issue to the NCCL developers",
+        [NCCL_INVALID_ARGUMENT] = "invalid argument (run with NCCL_DEBUG=WARN for details)",
+        [NCCL_INVALID_USAGE] = "invalid usage (run with NCCL_DEBUG=WARN for details)",
+        [NCCL_REMOTE_ERROR] = "remote process exited or there was a network error",
+    };
+    bool known = result >= 0 && result <= NCCL_REMOTE_ERROR;
+    return known ? texts[result] : "unknown result code";
+}
+
 int find_name(struct text word, const char *const *names, int n, bool any_case)
 {
     for (int i = 0; i < n; i++) {

@@ -233,6 +233,7 @@ uint64_t keys_with_text(uint64_t keys, const char *text);
 struct noise {
     uint64_t seed;
     const char *launch;
+    bool quiet; /* of a replayed graph */
 };
 
 /* Factor on the time of one timed block: its own noise, the launch's, the setting's in it,
@@ -242,9 +243,11 @@ double block_factor(const struct node *node, const struct noise *noise, const st
                     uint64_t cycle, double clock);
 /* A rank's own, on the same block: what its draws have in common, and one of them. */
 uint64_t rank_keys(const struct noise *noise, const struct situation *s, uint64_t cycle);
-double rank_factor(const struct node *node, uint64_t keys, int rank);
+double rank_factor(const struct node *node, const struct noise *noise, uint64_t keys, int rank);
 
 /* Draw which faults this launch has. */
 void settle_faults(struct node *node, const struct noise *noise);
+/* End the process as a fault says. */
+_Noreturn void crash_now(const struct fault *fault);
 
 #endif

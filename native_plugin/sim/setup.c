@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "beside.h"
 #include "debug.h"
+#include "placement.h"
 #include "real.h"
+#include "visible.h"
 
 /* all_reduce_perf, and whatever a build appended to the name (NAME_SUFFIX). */
 static int collective_of(const char *program)
@@ -19,30 +22,6 @@ static int collective_of(const char *program)
         sim_fail("%s is no benchmark's name: all_reduce_perf and the like choose what is measured",
                  program);
     return found;
-}
-
-/* ROCR_VISIBLE_DEVICES filters and reorders; then HIP_ or CUDA_VISIBLE_DEVICES index what is left.
- * A token that is no device ends the list. */
-static void apply_visible(struct bench *bench, const char *name)
-{
-    const char *value = getenv(name);
-    int kept[MAX_RANKS], n = 0;
-    if (value == NULL)
-        return;
-    struct text rest = text_of(value), word;
-    while (text_split(&rest, ',', &word)) {
-        int64_t index;
-        if (!text_to_int(word, 0, bench->n_visible - 1, &index))
-            break;
-        bool twice = false;
-        for (int i = 0; i < n; i++)
-            twice = twice || kept[i] == bench->visible[index];
-        if (twice)
-            break;
-        kept[n++] = bench->visible[index];
-    }
-    memcpy(bench->visible, kept, (size_t)n * sizeof *kept);
-    bench->n_visible = n;
 }
 
 /* NCCL_TESTS_SPLIT_MASK=7, or NCCL_TESTS_SPLIT="MOD 8" or "DIV8": what rccltune parts ranks by. */
@@ -63,34 +42,6 @@ int device_of(const struct bench *bench, int rank)
     int per_host = bench->n_ranks / bench->n_nodes;
     int index = (int)env_number("NCCL_TESTS_DEVICE", 0) + rank % per_host;
     return bench->visible[index % bench->n_visible];
-}
-
-/* Which I/O die of the node a device is on; -1 where the file does not say. */
-static int iod_of(const struct node *node, int device)
-{
-    int of_oam = device % node->devices_per_oam, oam = device / node->devices_per_oam;
-    return node->devices_per_iod > 0 ? oam * node->devices_per_oam + of_oam / node->devices_per_iod
-                                     : -1;
-}
-
-/* The narrowest place that holds all of a communicator. */
-static int placement_of(const struct bench *bench, const int *ranks, int n)
-{
-    const struct node *node = &bench->node;
-    int per_oam[MAX_RANKS] = {0}, oams = 0, most = 0;
-    int first_iod = iod_of(node, device_of(bench, ranks[0]));
-    bool one_iod = first_iod >= 0;
-    if (n == node->ranks)
-        return PLACE_NODE;
-    for (int i = 0; i < n; i++) {
-        int device = device_of(bench, ranks[i]), oam = device / node->devices_per_oam;
-        one_iod = one_iod && iod_of(node, device) == first_iod;
-        oams += per_oam[oam]++ == 0;
-        most = per_oam[oam] > most ? per_oam[oam] : most;
-    }
-    if (one_iod)
-        return PLACE_ONE_IOD;
-    return oams == 1 ? PLACE_ONE_OAM : most == 1 ? PLACE_ONE_PER_OAM : PLACE_OTHER;
 }
 
 static int hosts_of(const struct bench *bench, const int *ranks, int n)
@@ -129,7 +80,10 @@ static void make_groups(struct bench *bench)
             bench->members[c][comm->n_ranks++] = w;
         }
         comm->n_nodes = hosts_of(bench, bench->members[c], comm->n_ranks);
-        comm->placement = placement_of(bench, bench->members[c], comm->n_ranks);
+        int devices[MAX_RANKS];
+        for (int i = 0; i < comm->n_ranks; i++)
+            devices[i] = device_of(bench, bench->members[c][i]);
+        comm->placement = placement_of(&bench->node, devices, comm->n_ranks);
         comm->id = keys_with(keys_with_text(keys_of(bench->noise.seed), bench->noise.launch),
                              (uint64_t)mine);
     }
@@ -182,11 +136,7 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     bench->n_nodes = bench->n_ranks == node->ranks ? node->nodes : 1;
     bench->first_rank = bench->launch.launched ? bench->launch.proc * bench->ranks_per_proc : 0;
     bench->n_local = bench->launch.launched ? bench->ranks_per_proc : bench->n_ranks;
-    for (int i = 0; i < bench->n_visible; i++)
-        bench->visible[i] = i;
-    apply_visible(bench, "ROCR_VISIBLE_DEVICES");
-    apply_visible(bench, getenv("HIP_VISIBLE_DEVICES") != NULL ? "HIP_VISIBLE_DEVICES"
-                                                               : "CUDA_VISIBLE_DEVICES");
+    bench->n_visible = visible_devices(bench->n_visible, bench->visible);
     check_devices(bench);
     const char *launch = getenv("RCCLTUNE_SIM_LAUNCH");
     bench->noise.seed = (uint64_t)env_double("RCCLTUNE_SIM_SEED", 0);

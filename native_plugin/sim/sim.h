@@ -102,6 +102,8 @@ enum {
     NCCL_INVALID_USAGE,
     NCCL_REMOTE_ERROR
 };
+/* What ncclGetErrorString says of one. */
+const char *result_text(int result);
 enum { TEST_SUCCESS, TEST_WRONG_RESULTS, TEST_CUDA_ERROR, TEST_NCCL_ERROR, TEST_TIMEOUT };
 
 /* Seconds of a clock that only moves on; and sleep for so many. */

@@ -233,6 +233,9 @@ enum {
     NOISE_SETTING
 };
 
+/* A replayed graph's noise is a tenth of a loop's, whose host launches each call (2 x H200). */
+static const double quiet_share = 0.1;
+
 static uint64_t block_keys(const struct noise *noise, const struct situation *s, uint64_t cycle,
                            uint64_t what)
 {
@@ -285,6 +288,8 @@ double block_factor(const struct node *node, const struct noise *noise, const st
     double factor = scatter(node, noise, s, cycle);
     if (keys_uniform(block_keys(noise, s, cycle, NOISE_OUTLIER)) < node->outlier_rate)
         factor *= node->outlier_factor;
+    if (noise->quiet)
+        factor = pow(factor, quiet_share);
     if (node->burst_seconds > 0) {
         uint64_t window = (uint64_t)(clock / node->burst_seconds);
         uint64_t burst = keys_with(keys_with(keys_of(noise->seed), NOISE_BURST), window);
@@ -301,11 +306,10 @@ uint64_t rank_keys(const struct noise *noise, const struct situation *s, uint64_
     return block_keys(noise, s, cycle, NOISE_RANK);
 }
 
-double rank_factor(const struct node *node, uint64_t keys, int rank)
+double rank_factor(const struct node *node, const struct noise *noise, uint64_t keys, int rank)
 {
-    return node->rank_sigma > 0
-               ? exp(node->rank_sigma * keys_normal(keys_with(keys, (uint64_t)rank)))
-               : 1;
+    double sigma = node->rank_sigma * (noise->quiet ? quiet_share : 1);
+    return sigma > 0 ? exp(sigma * keys_normal(keys_with(keys, (uint64_t)rank))) : 1;
 }
 
 void settle_faults(struct node *node, const struct noise *noise)

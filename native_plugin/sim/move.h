@@ -1,0 +1,15 @@
+/* Moving and reducing data for real, where a program checks results. */
+#ifndef RCCLTUNE_SIM_MOVE_H
+#define RCCLTUNE_SIM_MOVE_H
+
+#include "nccl.h"
+
+/* Do what a kernel stands for when its stream is waited for: one collective, or n sends and
+ * receives.  An NCCL_* result. */
+int move_later(const struct request *requests, int n, const struct fabric_call *kernel);
+void move_end(struct ncclComm *comm);
+
+/* What a scalar of a type is, wherever it lies. */
+struct factor factor_of(const struct ncclComm *comm, int dtype, const void *scalar);
+
+#endif
