@@ -72,13 +72,16 @@ static double time_calls(const struct call *call, long n, struct row *row)
     return (now_us() - began) / (double)n;
 }
 
-/* About how long a call takes: the first makes connections and tells nothing. */
+/* About how long a call takes: the first makes connections and tells nothing.  Whatever a rank's
+ * own clock says, all must make the same calls: rank 0 decides. */
 static double estimate(const struct call *call, struct row *row)
 {
     issue(call, 1, row);
     wait();
     double each = time_calls(call, FIRST_CALLS, row);
-    return each < short_us ? time_calls(call, MORE_CALLS, row) : each;
+    bool is_short = each < short_us;
+    meet_share(&is_short, sizeof is_short);
+    return is_short ? time_calls(call, MORE_CALLS, row) : each;
 }
 
 /* How many calls are timed.  Rank 0 says it: all must make the same number. */
