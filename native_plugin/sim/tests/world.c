@@ -64,7 +64,9 @@ static void run_rank(int rank, int n, void (*function)(struct world *, void *), 
     world.rank = rank;
     world.n_ranks = n;
     world_open(&world);
-    CHECK(world.hipSetDevice(rank) == 0);
+    int n_devices = 0;
+    CHECK(world.hipGetDeviceCount(&n_devices) == 0);
+    CHECK(world.hipSetDevice(rank % (n_devices > 0 ? n_devices : 1)) == 0);
     CHECK(world.hipStreamCreateWithFlags(&world.stream, 1) == 0);
     function(&world, argument);
     fflush(stdout);

@@ -74,8 +74,8 @@ void world_open(struct world *world);
 /* Make the next communicator, with all other ranks; an NCCL result. */
 int world_communicator(struct world *world);
 
-/* Run a function as each of n ranks, a process each, on devices 0 to n - 1; returns the exit status
- * of all (the worst), -1 where one was still running after `seconds` and was killed. */
+/* Run a function as each of n ranks, a process each, on the devices in turn; returns the worst exit
+ * status, -1 where one was still running after `seconds` and was killed. */
 int world_run(int n, double seconds, void (*rank)(struct world *world, void *argument),
               void *argument);
 /* What ranks have in common and the parent reads afterwards. */
