@@ -1,0 +1,124 @@
+"""Plans of one's own for the rank program, and what came of them: for measurements of the instrument."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from machine import SAFETY
+
+from rccltune import plugin, simulate
+from rccltune.perf import library
+from rccltune.perf.ranks import Measured
+
+LIMIT_S = 300.0
+LOOP, GRAPH = "loop", "graph"
+EFFORT = "2000 20 300000"
+
+
+def options_of(parser: argparse.ArgumentParser) -> None:
+    """Options that every measurement of the instrument has."""
+    parser.add_argument("--ranks", type=int, default=2, help="ranks, one a GPU")
+    parser.add_argument("--librccl", type=Path, help="library, or torch; the system's by default")
+    parser.add_argument("--simulate", metavar="NODE", help="a simulated node: figures mean nothing")
+    parser.add_argument("--rows", type=Path, metavar="CSV", help="write all rows there, too")
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is measured, and how many ranks."""
+
+    measured: Measured
+    ranks: int
+    variables: dict[str, str]
+
+
+def ground_of(options: argparse.Namespace) -> Ground:
+    """The library that the options name; NVLink multicast stays off in every rank."""
+    variables = dict(os.environ) | SAFETY
+    variables.pop("NCCL_COMM_ID", None)
+    if options.simulate is None:
+        return Ground(library.find(options.librccl, variables), options.ranks, variables)
+    node = simulate.load_node(simulate.node_path(options.simulate, None))
+    compiled = Path(tempfile.mkdtemp()) / "bench.node"
+    compiled.write_bytes(simulate.written(node))
+    variables |= {"RCCLTUNE_SIM_NODE": str(compiled), "RCCLTUNE_SIM_SEED": "1"}
+    return Ground(library.stand_in(), options.ranks, variables)
+
+
+def measure(call: str, clock: str, effort: str = EFFORT) -> str:
+    """A step: ``call`` is ``all_reduce float sum out 4096``."""
+    return f"measure {call} {clock} {effort}"
+
+
+def run(ground: Ground, steps: Sequence[str], *, with_plugin: bool = True) -> pd.DataFrame:
+    """One start of all ranks.
+
+    Args:
+        ground: where.
+        steps: lines of the plan behind its first.
+        with_plugin: whether our plugin is loaded; ``answer`` steps need it.
+
+    Returns:
+        A row a step that was timed or checked: the plan's words, ``answer`` as asked, the row's
+        columns, ``time_us`` the mean over ranks and ``slowest_us``. ``attrs`` has the seconds that
+        it took.
+    """
+    folder = Path(tempfile.mkdtemp())
+    (folder / "plan.txt").write_text("\n".join(["plan 1", *steps]) + "\n")
+    argv = [str(plugin.native_folder() / "rccltune-perf"), "--folder", str(folder)]
+    argv += ["--plan", str(folder / "plan.txt"), "--library", str(ground.measured.file)]
+    if ground.measured.runtime is not None:
+        argv += ["--runtime", str(ground.measured.runtime)]
+    if with_plugin:
+        argv += ["--plugin", str(plugin.library())]
+    variables = ground.variables | {
+        "RCCLTUNE_PERF_TOKEN": secrets.token_hex(8),
+        "RCCLTUNE_SIM_LAUNCH": secrets.token_hex(8),
+    }
+    missing = [name for name, value in SAFETY.items() if variables.get(name) != value]
+    if missing:
+        sys.exit(f"not started: {', '.join(missing)} would not reach the ranks")
+    start = time.perf_counter()
+    done = subprocess.run(
+        [*argv, "--start", str(ground.ranks)],
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"rccltune-perf ended with {done.returncode}: {done.stderr[:2000]}")
+    table = _joined(folder, ground.ranks, ["plan 1", *steps])
+    table.attrs["seconds"] = time.perf_counter() - start
+    return table
+
+
+def _joined(folder: Path, ranks: int, plan: Sequence[str]) -> pd.DataFrame:
+    parts = [
+        pd.read_csv(folder / f"rank-{rank}.csv", comment="#", keep_default_na=False)
+        for rank in range(ranks)
+    ]
+    times = pd.concat([pd.to_numeric(part["time_us"]) for part in parts], axis=1)
+    rows = parts[0].assign(time_us=times.mean(axis=1), slowest_us=times.max(axis=1))
+    words = [plan[line - 1].split() for line in rows["line"]]
+    names = ("kind", "collective", "dtype", "op", "placement", "planned", "clock")
+    for at, name in enumerate(names):
+        rows[name] = [line[at] if at < len(line) else "" for line in words]
+    said, asked_for = "", []
+    for line in plan:
+        said = line.split()[1] if line.startswith("answer ") else said
+        asked_for.append(said)
+    rows["asked_for"] = [asked_for[line - 1] for line in rows["line"]]
+    return rows
