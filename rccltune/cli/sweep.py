@@ -9,13 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rccltune.cli import sweep_perf
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
-from rccltune.model import CommandLineError, Laid, LaunchError, Scale, format_size, lay
+from rccltune.model import (
+    CommandLineError,
+    Laid,
+    LaunchError,
+    Scale,
+    defaults,
+    format_size,
+    lay,
+)
 
 if TYPE_CHECKING:
     from rccltune.measure import Prepared, Request, Site, Swept
@@ -89,12 +98,12 @@ def sweep(
 ) -> None:
     """Find out which setting of each collective is fast at which size, and keep it in a session.
 
-    One launch measures many settings, in rounds that look closer only where it pays; the library's
-    own choice is measured beside them. Where the benchmark cannot repeat its table each setting
-    has its own launches. Whatever was asked for counts only where the plugin's
-    trace proves that it ran. The same command resumes a session that was interrupted. A setting
-    that hangs, crashes or gives wrong results is tried once more, alone; if it fails again it is
-    quarantined: it is measured no more and chosen nowhere, and all others are measured.
+    Ranks start by themselves, one a GPU. All settings are checked and timed once, then those that
+    could win, and the library as it is, in several communicators. Results are checked, and a time
+    counts only where the library itself said that it ran what was asked for. The same command
+    resumes a session that was interrupted. A setting that hangs, crashes or gives wrong results is
+    set aside: it is measured no more and chosen nowhere, and all others are measured. With
+    --runner rccl-tests (or torch) launches of that benchmark are measured instead.
 
     With --scales several scales are swept one after the other, on the first hosts of --hostfile;
     fit, emit-config and plot take the folder for all its sessions.
@@ -109,7 +118,7 @@ def sweep(
     """
     from rccltune import measure
 
-    request = measure.merge_request(config, options)
+    request = measure.merge_request(config, options, runner=defaults.SWEEP_RUNNER)
     request = measure.gone_on(request, [output / one.short for one in request.scales] or [output])
     check_hardware(request, apply_mode=apply_mode)
     flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
@@ -120,13 +129,22 @@ def sweep(
                 (replace(request, site=one.request), one.folder, one.scale)
                 for one in measure.at_scales(request.site, request.scales, output)
             ]
+        is_perf = request.site.runner == measure.PERF
+        if plan_only and is_perf:
+            plans = [sweep_perf.prepare(console, *one, extras) for one in wanted]
+            sweep_perf.show(console, plans, request.scales)
+            return
         if plan_only:
             _show(console, [_prepare(console, *one, flags) for one in wanted], request.scales)
             return
         failed = []
         for one in wanted:
             try:
-                _sweep(console, *one, flags)
+                if is_perf:
+                    measured = sweep_perf.prepare(console, *one, extras)
+                    sweep_perf.run(console, measured, extras, force=force, lifts=lift_quarantine)
+                else:
+                    _sweep(console, *one, flags)
             except LaunchError as error:
                 # What fails at one scale says nothing of the others.
                 failed.append(error)

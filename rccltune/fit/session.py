@@ -199,7 +199,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         separations=models.separate(fitted.curves),
         notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
-        quarantined=session.quarantines(launches),
+        quarantined=session.set_aside(opened),
         agreements=agreements(samples, fitted.curves, folder=folder),
         beliefs=believed.beliefs,
         wrong=wrong_shares(samples),
@@ -231,15 +231,11 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         notices=read.notices,
         bypasses=read.bypasses,
         # Not from the file: a failed launch changes no sample, and so no file.
-        quarantined=_quarantined(opened.path),
+        quarantined=session.set_aside(opened),
         agreements=Agreements(silence=read.silence, equivalence=read.equivalence, tuner=read.tuner),
         beliefs=read.beliefs,
         wrong=read.wrong,
     )
-
-
-def _quarantined(folder: Path) -> tuple[Quarantine, ...]:
-    return session.quarantines(session.read_launches(folder))
 
 
 def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:

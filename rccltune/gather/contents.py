@@ -13,18 +13,18 @@ from typing import Iterator
 MAX_BYTES = 1 << 28
 PASSED = "of no use elsewhere"
 _FOLDERS = re.compile(
-    r"launches|verification|links|ceiling|npkit|candidates|beside|hosts|[0-9a-f]{10}|earlier-[0-9]+"
+    r"launches|runs|[1-9][0-9]{0,5}|verification|links|ceiling|npkit|candidates|beside|hosts|[0-9a-f]{10}|earlier-[0-9]+"
 )
 _FILES = re.compile(
     r"(?:session|fit|search|quarantine|placement|hosts|launch|outcome|environment|links|ceiling|"
-    r"npkit)\.json|(?:verdict|refused)\w*(?:[.-]\w+)*\.json|sweep\.yaml|samples\.csv|schedule|"
+    r"npkit|run|ending)\.json|plan\.txt|rank-[0-9]+\.csv|log(?:-[0-9]+)?\.txt|(?:verdict|refused)\w*(?:[.-]\w+)*\.json|sweep\.yaml|samples\.csv|schedule|"
     r"std(?:out|err)\.log|forced\.csv|(?:trace|record)-.{1,200}\.csv|(?:nccl|plugin)-.{1,200}\.log|"
     r"rccl_tuner[\w.-]*\.(?:csv|env|ncclx|constants)|rules-[0-9a-f]{12}\.csv"
 )
 # Made again from what is taken.
 _DERIVED = re.compile(r"plots|report\.html|report-files")
 # Of a run's own moment.
-_PASSED = re.compile(r"run-id|clock|writer\.lock|node\.node|rendezvous")
+_PASSED = re.compile(r"run-id|meet|clock|writer\.lock|node\.node|rendezvous")
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def spawn(job: Job, run_id: str) -> subprocess.Popen[bytes]:
     _write_run_id(job.folder, run_id)
     with (
         (job.folder / (job.log or "stdout.log")).open("wb") as out,
-        (out if job.log else (job.folder / "stderr.log").open("wb")) as err,
+        out if job.log else (job.folder / "stderr.log").open("wb") as err,
     ):
         try:
             return subprocess.Popen(

@@ -11,7 +11,12 @@ from .launches import simulated_s as simulated_s
 from .ledger import SIM_LAUNCH as SIM_LAUNCH
 from .ledger import Ledger as Ledger
 from .ledger import open_ledger as open_ledger
+from .measuring import Measured as Measured
+from .measuring import ToMeasure as ToMeasure
+from .measuring import measure_with_perf as measure_with_perf
+from .measuring import prepare_measuring as prepare_measuring
 from .options import LAUNCHERS as LAUNCHERS
+from .options import PERF as PERF
 from .options import declared as declared
 from .options import given as given
 from .options import orders as orders

@@ -246,7 +246,7 @@ def torch_bench_of(python: str | None, backend: str, variables: Mapping[str, str
     Raises:
         MachineError: no such Python, no torch, or no library in it.
     """
-    found = _python(python)
+    found = python_with_torch(python)
     loaded = machine.loaded_by_torch(found, dict(variables))
     on_cpu = backend == "gloo"
     library = None if on_cpu else _library(loaded, backend)
@@ -285,7 +285,7 @@ def torchrun(bench: Bench) -> Launcher:
     return launch.LAUNCHERS["torchrun"](program=Path(bench.runs[0]))
 
 
-def _python(named: str | None) -> str:
+def python_with_torch(named: str | None) -> str:
     """An absolute path: every rank is started from another folder.
 
     Raises:

@@ -99,7 +99,7 @@ class Option:
         is_flag: it has no value on the command line.
         is_order: it names programs, files or variables, so that nobody else's session may say it.
         is_range: it says sizes, as a workload does too.
-        runner: the only one that it means anything to; None for both.
+        runners: to which it means anything; empty for all.
         pinned: a session's sweep.yaml has it at its default too.
     """
 
@@ -114,7 +114,7 @@ class Option:
     is_flag: bool = False
     is_order: bool = False
     is_range: bool = False
-    runner: str | None = None
+    runners: tuple[str, ...] = ()
     pinned: bool = False
 
 

@@ -119,9 +119,8 @@ def end_leftovers(folder: Path, reporter: Reporter) -> None:
         LaunchError: a process cannot be killed (it hangs in the driver).
     """
     # Ended launches too: one may have left a process that could not be killed then.
-    n_left = launch.end_leftovers(
-        path.parent for path in folder.glob(f"launches/**/{launch.RUN_ID}")
-    )
+    found = (*folder.glob(f"launches/**/{launch.RUN_ID}"), *folder.glob(f"runs/*/{launch.RUN_ID}"))
+    n_left = launch.end_leftovers(path.parent for path in found)
     if n_left:
         reporter.say(
             f"{n_left} processes of an interrupted launch were still there; they are gone now"

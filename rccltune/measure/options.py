@@ -49,8 +49,12 @@ from rccltune.model import (
     parse_scales,
 )
 
-LAUNCHERS: Final = ("auto", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
-RUNNERS: Final = ("rccl-tests", "torch")
+LAUNCHERS: Final = ("auto", "local", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
+PERF: Final = "perf"
+RUNNERS: Final = (PERF, "rccl-tests", "torch")
+# What drives a benchmark that others wrote.
+_BENCHMARKS: Final = RUNNERS[1:]
+TIMINGS: Final = ("auto", "graph", "loop")
 PLACEMENTS: Final = ("out", "in", "both")
 METHODS: Final = ("auto", "one-launch", "per-setting")
 
@@ -77,7 +81,7 @@ class SweepOptions:
             is_usual=True,
             metavar="NODE",
             is_order=True,
-            runner="rccl-tests",
+            runners=("perf", "rccl-tests"),
         ),
     ] = None
     rccl_tests: Annotated[
@@ -89,15 +93,17 @@ class SweepOptions:
             is_usual=True,
             metavar="DIR",
             is_order=True,
+            runners=_BENCHMARKS,
         ),
     ] = None
     runner: Annotated[
         str,
         Parsed(OneOf(RUNNERS)),
         Option(
-            "Measure with rccl-tests or with PyTorch. [default: {default}]",
+            "Measure by our rank program (sweep does), rccl-tests or PyTorch. [tune: {default}]",
             "Running",
             is_order=True,
+            pinned=True,
         ),
     ] = defaults.RUNNER
     python: Annotated[
@@ -108,7 +114,7 @@ class SweepOptions:
             "Running",
             metavar="EXE",
             is_order=True,
-            runner="torch",
+            runners=("torch",),
         ),
     ] = None
     backend: Annotated[
@@ -118,18 +124,18 @@ class SweepOptions:
             "Backend of torch.distributed, for --runner torch. [default: {default}, or RCCL]",
             "Running",
             is_order=True,
-            runner="torch",
+            runners=("torch",),
         ),
     ] = defaults.BACKEND
     librccl: Annotated[
         Path | None,
         FILE,
         Option(
-            "Library to measure with; on a simulated node 'real' runs the real RCCL.",
+            "Library to measure: a file, 'torch' for PyTorch's own, 'real' on a simulated node.",
             "Running",
-            metavar="FILE|real",
+            metavar="FILE|torch|real",
             is_order=True,
-            runner="rccl-tests",
+            runners=("perf", "rccl-tests"),
         ),
     ] = None
     launcher: Annotated[
@@ -235,7 +241,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Smallest message size. [default: {default}]",
+            "Smallest message size. [default: 1K; with rccl-tests {default}]",
             "Sizes",
             is_usual=True,
             is_range=True,
@@ -246,7 +252,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Largest message size. [default: {default}]",
+            "Largest message size. [default: 256M, in CPX modes 128M; with rccl-tests {default}]",
             "Sizes",
             is_usual=True,
             is_range=True,
@@ -267,7 +273,12 @@ class SweepOptions:
     step: Annotated[
         int | None,
         SIZE,
-        Option("Bytes from one size to the next, instead of a factor.", "Sizes", is_range=True),
+        Option(
+            "Bytes from one size to the next, instead of a factor.",
+            "Sizes",
+            is_range=True,
+            runners=_BENCHMARKS,
+        ),
     ] = None
     sizes: Annotated[tuple[Annotated[tuple[Collective, int], SIZED], ...], Listed(), Option()] = ()
     workload: Annotated[
@@ -313,6 +324,7 @@ class SweepOptions:
             "Running",
             metavar="N",
             pinned=True,
+            runners=_BENCHMARKS,
         ),
     ] = defaults.ITERATIONS
     warmup: Annotated[
@@ -323,6 +335,7 @@ class SweepOptions:
             "Running",
             metavar="N",
             pinned=True,
+            runners=_BENCHMARKS,
         ),
     ] = defaults.WARMUP
     graph: Annotated[
@@ -333,6 +346,7 @@ class SweepOptions:
             "Running",
             metavar="N",
             pinned=True,
+            runners=_BENCHMARKS,
         ),
     ] = 0
     check: Annotated[
@@ -343,8 +357,28 @@ class SweepOptions:
             "Running",
             words=("0", "1"),
             pinned=True,
+            runners=_BENCHMARKS,
         ),
     ] = True
+    communicators: Annotated[
+        int,
+        COUNT,
+        Option(
+            "Communicators in which what could win is measured. [default: {default}]",
+            "Running",
+            metavar="N",
+            runners=(PERF,),
+        ),
+    ] = defaults.COMMUNICATORS
+    timing: Annotated[
+        str,
+        Parsed(OneOf(TIMINGS)),
+        Option(
+            "Time replayed graphs, calls launched one by one, or each where it counts (auto).",
+            "Running",
+            runners=(PERF,),
+        ),
+    ] = defaults.TIMING
     repeats: Annotated[
         int,
         COUNT,
@@ -353,22 +387,34 @@ class SweepOptions:
             "Running",
             metavar="N",
             pinned=True,
+            runners=_BENCHMARKS,
         ),
     ] = defaults.REPEATS
     method: Annotated[
         str,
         Parsed(OneOf(METHODS)),
-        Option("Measure many settings in each launch, or one. [default: what the benchmark can]"),
+        Option(
+            "Measure many settings in each launch, or one. [default: what the benchmark can]",
+            runners=_BENCHMARKS,
+        ),
     ] = defaults.METHOD
     exhaustive: Annotated[
         bool,
         YES_OR_NO,
-        Option("Measure every setting at every size, instead of searching.", is_flag=True),
+        Option(
+            "Measure every setting at every size, instead of searching.",
+            is_flag=True,
+            runners=_BENCHMARKS,
+        ),
     ] = False
     no_environment: Annotated[
         bool,
         YES_OR_NO,
-        Option("Try no more channels than the library takes by itself.", is_flag=True),
+        Option(
+            "Try no more channels than the library takes by itself.",
+            is_flag=True,
+            runners=_BENCHMARKS,
+        ),
     ] = False
     force_tree_simple: Annotated[
         bool,
@@ -376,6 +422,7 @@ class SweepOptions:
         Option(
             "Measure Tree with Simple where RCCL leaves it out; it is shown, and in no rule.",
             is_flag=True,
+            runners=("rccl-tests",),
         ),
     ] = False
     budget: Annotated[
@@ -384,12 +431,17 @@ class SweepOptions:
         Option("Time to measure, 5m or 1h. [default: as needed]", "Running", is_usual=True),
     ] = None
     longest: Annotated[
-        float, TIME, Option("Plan no launch that takes longer. [default: {default}]")
+        float,
+        TIME,
+        Option("Plan no launch that takes longer. [default: {default}]", runners=_BENCHMARKS),
     ] = defaults.LONGEST_S
     timeout: Annotated[
         float | None,
         TIME,
-        Option("End a launch that takes longer. [default: by what others took]"),
+        Option(
+            "End a launch that takes longer, or ranks of which none ends a step for so long. "
+            "[default: by what others took; 1m for a step]"
+        ),
     ] = None
     env: Annotated[
         Pairs,

@@ -11,6 +11,7 @@ from typing import Any
 from rccltune import launch, machine, plan, session
 from rccltune.measure import searching, variants
 from rccltune.measure.benchmarks import can_force
+from rccltune.measure.instrument import same_runner
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
 from rccltune.measure.ledger import Ledger, open_ledger
 from rccltune.measure.request import Request, site_keys
@@ -131,6 +132,7 @@ def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) 
         MachineError: a variant's library is not there, or :func:`prepare` cannot.
         SessionError: the session is of another machine.
     """
+    same_runner(folder, is_perf=False)
     wanted, refused = variants.with_variants(request, site)
     left_out: tuple[str, ...] = ()
     if request.workload is not None:

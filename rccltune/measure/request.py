@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rccltune import session
 from rccltune.machine import real_library
 from rccltune.measure import benchmarks, sweep_file
 from rccltune.measure.declaration import PRESETS, Declared
-from rccltune.measure.options import SweepOptions, declared, given
+from rccltune.measure.options import PERF, SweepOptions, declared, given
 from rccltune.measure.options import orders as options_orders
 from rccltune.measure.site import SiteRequest
 from rccltune.model import (
@@ -38,6 +38,9 @@ class Request:
         scales: each measured in a session of its own; empty for the one that the site says.
         workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
         named_collectives: the user named the collectives.
+        named_sizes: the user said which sizes, or up to which.
+        communicators: in which the rank program measures what could win.
+        timing: by which clock it does.
     """
 
     sweep: Sweep
@@ -49,17 +52,39 @@ class Request:
     scales: tuple[Scale, ...] = ()
     workload: Path | None = None
     named_collectives: bool = False
+    named_sizes: bool = False
+    communicators: int = defaults.COMMUNICATORS
+    timing: str = defaults.TIMING
 
 
-def merge_request(path: Path | None, options: Mapping[str, Any]) -> Request:
+def merge_request(
+    path: Path | None, options: Mapping[str, Any], *, runner: str = defaults.RUNNER
+) -> Request:
     """Read the file, let options win, fill in defaults.
+
+    Args:
+        path: of the file, None without one.
+        options: of the command line.
+        runner: that measures where neither says one.
 
     Raises:
         InputFileError: mistakes in the file, all at once.
         CommandLineError: options that do not fit together.
     """
-    said = ({} if path is None else _read(path)) | given(options)
-    said = {**PRESETS.get(said.get("preset", ""), {}), **said}
+    return _merged(({} if path is None else _read(path)) | given(options), runner)
+
+
+def _merged(said: Mapping[str, Any], runner: str) -> Request:
+    """What was said, by file and options, as a request."""
+    said = {**PRESETS.get(said.get("preset", ""), {}), "runner": runner, **said}
+    if said["runner"] == PERF != runner:
+        raise CommandLineError(
+            "only sweep measures with rccltune-perf so far",
+            hint="leave --runner out, or say rccl-tests or torch.",
+        )
+    named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
+    if said["runner"] == PERF and not said.get("workload"):
+        said = {**_PERF_RANGE, **said}
     asked = SweepOptions(**said)
     sweep = sweep_file.sweep_of(asked)
     _check(sweep)
@@ -80,7 +105,16 @@ def merge_request(path: Path | None, options: Mapping[str, Any]) -> Request:
         scales=asked.scales,
         workload=asked.workload,
         named_collectives=bool(asked.collective),
+        named_sizes=named_sizes,
+        communicators=asked.communicators,
+        timing=asked.timing,
     )
+
+
+_PERF_RANGE: Final[Mapping[str, int]] = {
+    "min_bytes": defaults.PERF_MIN_NBYTES,
+    "max_bytes": defaults.PERF_MAX_NBYTES,
+}
 
 
 def _site(options: SweepOptions) -> SiteRequest:
@@ -106,7 +140,7 @@ def _site(options: SweepOptions) -> SiteRequest:
 
 def _library(options: SweepOptions) -> Path | None:
     """On a simulated node ``real`` is the one that was downloaded; a session keeps its file."""
-    if options.librccl is None or options.simulate is None:
+    if options.librccl is None or options.simulate is None or options.runner == PERF:
         return options.librccl
     return real_library(options.librccl, os.environ)
 
@@ -126,7 +160,7 @@ def gone_on(request: Request, folders: Iterable[Path]) -> Request:
     """
     site = request.site
     named = (site.simulate, site.rccl_tests, site.librccl)
-    if any(one is not None for one in named) or site.runner != defaults.RUNNER:
+    if any(one is not None for one in named) or site.runner not in (PERF, defaults.RUNNER):
         return request
     for folder in folders:
         node = folder / session.NODE_FILE
@@ -158,10 +192,14 @@ def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
         "env": site.added,
         "clear": site.cleared,
         "rccl_tests": _absolute(site.rccl_tests),
-        "librccl": _absolute(site.librccl),
+        "librccl": site.librccl if str(site.librccl) in _WORDS else _absolute(site.librccl),
         "force_tree_simple": site.force_tree_simple,
         "hostfile": _absolute(site.hostfile),
     }
+
+
+# Libraries that are no file.
+_WORDS: Final = ("real", "torch")
 
 
 def _absolute(path: Path | None) -> Path | None:
@@ -200,7 +238,21 @@ def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) 
                 hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …); or, if "
                 "you know that it does no harm, --trust-session.",
             )
-    return merge_request(path, options)
+    return _merged(_by_benchmark(_read(path)) | given(options), defaults.RUNNER)
+
+
+def _by_benchmark(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What a session's file says, without what only rccltune-perf understands."""
+    if said.get("runner") != PERF:
+        return dict(said)
+    kept = {
+        name: value
+        for name, value in said.items()
+        if defaults.RUNNER in (declared()[name].option.runners or (defaults.RUNNER,))
+    }
+    if kept.get("launcher") == "local":
+        del kept["launcher"]
+    return kept | {"runner": defaults.RUNNER}
 
 
 def _is_harmless(name: str, value: object, folder: Path) -> bool:
@@ -258,17 +310,28 @@ def _check_sizes(said: Mapping[str, Any]) -> None:
 
 
 def _check_runner(said: Mapping[str, Any], sweep: Sweep) -> None:
-    """What the PyTorch runner has not, and what it alone has."""
-    runner = said.get("runner", defaults.RUNNER)
-    others = [one.flag for one in _said(said) if one.option.runner not in (None, runner)]
+    """What a runner has not, and what it alone has."""
+    runner = said["runner"]
+    # A benchmark's options mean something to it also where they say no or nothing.
+    given_ = [declared()[name] for name in declared() if said.get(name) not in (None, (), "")]
+    found = given_ if runner == PERF else _said(said)
+    others = [one for one in found if runner not in (one.option.runners or (runner,))]
+    flags = [one.flag for one in others]
     if runner == "torch":
-        benchmarks.check_request(sweep, said.get("backend", defaults.BACKEND), others)
+        benchmarks.check_request(sweep, said.get("backend", defaults.BACKEND), flags)
         return
-    others += ["--launcher torchrun"] if said.get("launcher") == "torchrun" else []
-    if others:
+    if runner == PERF and others:
+        other = others[0].option.runners[0]
         raise CommandLineError(
-            f"{others[0]} is the PyTorch runner's", hint="say --runner torch with it."
+            f"{flags[0]} means nothing to rccltune-perf, the program that sweep measures with",
+            hint=f"leave it out, or say --runner {other} with it.",
         )
+    if runner != PERF and said.get("launcher") in ("torchrun", "local"):
+        flags.append(f"--launcher {said['launcher']}")
+    if flags:
+        own = others[0].option.runners[0] if others else "torch"
+        whose = "the PyTorch runner's" if own == "torch" else "rccltune-perf's"
+        raise CommandLineError(f"{flags[0]} is {whose}", hint=f"say --runner {own} with it.")
 
 
 def _said(said: Mapping[str, Any]) -> list[Declared]:

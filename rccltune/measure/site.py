@@ -183,7 +183,7 @@ def _without_tuner(site: Site) -> Site:
 
 
 def _real(request: SiteRequest) -> Site:
-    system = _system()
+    system = system_here()
     try:
         bench = _bench(request)
     except MachineError as error:
@@ -202,7 +202,7 @@ def _real(request: SiteRequest) -> Site:
         machine.check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
     there = system if bench.on_cpu else machine.with_nvidia(system, os.environ)
-    seating = machine.seating_of(request.placement, request.n_ranks, there, _seen(request))
+    seating = machine.seating_of(request.placement, request.n_ranks, there, seen_by(request))
     n_started = seating.n_started
     library = None if request.librccl is None else machine.named_library(request.librccl)
     launcher = _started_by(request, bench)
@@ -222,7 +222,7 @@ def _real(request: SiteRequest) -> Site:
         launcher, n_started, hostfile=request.hostfile, added=environment, cleared=request.cleared
     )
     known = _cpu() if bench.on_cpu else machine.fingerprint(there)
-    hidden = _hidden(system)
+    hidden = hidden_here(system)
     loaded = bench.library
     if bench.linked is not None:
         loaded = machine.loaded(bench.linked, library, environment, request.cleared)
@@ -240,7 +240,7 @@ def _real(request: SiteRequest) -> Site:
             # Ranks on other hosts are another machine than this one.
             hosts=hosts or known.hosts,
             binding=binding.bind,
-            arch=known.arch or (None if bench.on_cpu else _vendor()),
+            arch=known.arch or (None if bench.on_cpu else vendor_here()),
             mode=known.mode or (None if bench.on_cpu else request.mode),
             benchmark_sha256=bench.sha256,
             ranks_per_process=1,
@@ -253,9 +253,12 @@ def _real(request: SiteRequest) -> Site:
         has_patched_library=patched is not None and has_any(patched, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
-        remarks=(*bench.remarks, *remarks(binding), *_said(seating)),
+        remarks=(*bench.remarks, *remarks(binding), *remarks_of(seating)),
         hidden=hidden,
-        changed=lambda: (*machine.changes(system, _system()), *_changed(hidden, _hidden(system))),
+        changed=lambda: (
+            *machine.changes(system, system_here()),
+            *changed_files(hidden, hidden_here(system)),
+        ),
         tunerless=machine.tunerless(version),
         library=version,
         library_file=loaded,
@@ -270,7 +273,7 @@ def _cpu() -> Fingerprint:
     return Fingerprint(product=benchmarks.GLOO_PRODUCT, hosts=(socket.gethostname(),))
 
 
-def _hidden(system: machine.System) -> tuple[machine.HiddenFile, ...]:
+def hidden_here(system: machine.System) -> tuple[machine.HiddenFile, ...]:
     """Configuration files that the library would read in every rank."""
     home = None
     with suppress(KeyError):
@@ -280,7 +283,7 @@ def _hidden(system: machine.System) -> tuple[machine.HiddenFile, ...]:
     )
 
 
-def _changed(
+def changed_files(
     before: tuple[machine.HiddenFile, ...], now: tuple[machine.HiddenFile, ...]
 ) -> tuple[str, ...]:
     """Hidden files that came, went or say something else."""
@@ -288,17 +291,18 @@ def _changed(
     return tuple(f"{name} is not what it was" for name in names)
 
 
-def _seen(request: SiteRequest) -> dict[str, str]:
+def seen_by(request: SiteRequest) -> dict[str, str]:
     """The site's environment with --env and --clear, before devices are chosen."""
     kept = {name: value for name, value in os.environ.items() if name not in request.cleared}
     return kept | dict(request.added)
 
 
-def _said(seating: Seating) -> tuple[str, ...]:
+def remarks_of(seating: Seating) -> tuple[str, ...]:
+    """Tell the user where ranks are put, where that is not the whole node."""
     return () if seating.remark is None else (seating.remark,)
 
 
-def _system() -> machine.System:
+def system_here() -> machine.System:
     """This machine, from sysfs alone: quick enough to look before and after each launch."""
     return machine.look(machine.Look(variables=dict(os.environ), deep=False))
 
@@ -321,7 +325,7 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
     rocm = Path(os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm")
     packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     folder = machine.bindings(rocm, packages)
-    system = _system()
+    system = system_here()
     for need in machine.needs(system, mode, is_root=os.geteuid() == 0):
         reporter.say(f"--apply-mode needs {need}")
     if folder is None:
@@ -330,11 +334,11 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
             hint=f"set it by hand: {'; '.join(machine.commands(mode))}.",
         )
     run = machine.runner(folder, os.environ)
-    with machine.applied(mode, system, run=run, look=_system, reporter=reporter):
+    with machine.applied(mode, system, run=run, look=system_here, reporter=reporter):
         yield
 
 
-def _vendor() -> str | None:
+def vendor_here() -> str | None:
     """``nvidia`` where only such GPUs are: their library has other limits than RCCL's."""
     amd, nvidia = Path("/sys/class/kfd/kfd"), Path("/proc/driver/nvidia/version")
     return "nvidia" if nvidia.exists() and not amd.exists() else None
@@ -355,7 +359,7 @@ def _simulated(request: SiteRequest) -> Site:
     programs = benchmarks.programs_in(folder)
     one_process = request.launcher == "none"
     launcher = launcher_of(request.launcher, None)
-    seating = _simulated_seating(request, node)
+    seating = simulated_seating(request, node)
     hosts = hosts_of(request.hostfile, launcher, seating.n_started)
     environment = [*launcher.environment, *request.added, *seating.environment]
     environment.append(("RCCLTUNE_SIM_SEED", str(request.seed)))
@@ -379,32 +383,32 @@ def _simulated(request: SiteRequest) -> Site:
         ),
         environment=tuple(environment),
         cleared=(*request.cleared, *seating.cleared),
-        remarks=_said(seating),
+        remarks=remarks_of(seating),
         hostfile=request.hostfile,
         hosts=hosts,
         has_patched_library=True,
         node=node,
         # Simulated collectives are not waited for, the library's start-up is.
         start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
-        tunerless=machine.tunerless(f"RCCL {_release(request, node)}"),
-        library=f"RCCL {_release(request, node)}",
+        tunerless=machine.tunerless(f"RCCL {release_played(request, node)}"),
+        library=f"RCCL {release_played(request, node)}",
         is_rcclx=node.library == "rcclx",
     )
     return played if request.librccl is None else over_real(played, request.librccl, one_process)
 
 
-def _simulated_seating(request: SiteRequest, node: simulate.SimulatedNode) -> Seating:
+def simulated_seating(request: SiteRequest, node: simulate.SimulatedNode) -> Seating:
     """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
     system = machine.simulated_system(node)
     if node.nodes == 1:
-        return machine.seating_of(request.placement, request.n_ranks, system, _seen(request))
-    whole = machine.seating_of(None, request.n_ranks or node.ranks, system, _seen(request))
+        return machine.seating_of(request.placement, request.n_ranks, system, seen_by(request))
+    whole = machine.seating_of(None, request.n_ranks or node.ranks, system, seen_by(request))
     if whole.n_started < node.ranks and request.placement in (None, RankPlacement.NODE):
         return whole
     return machine.over_hosts(request.placement, whole, node.nodes, len(system.gpus))
 
 
-def _release(request: SiteRequest, node: simulate.SimulatedNode) -> str:
+def release_played(request: SiteRequest, node: simulate.SimulatedNode) -> str:
     """The library's release that is played."""
     return dict(request.added).get("RCCLTUNE_SIM_RELEASE") or str(node.raw["release"]["rccl"])
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-# Of a sweep: rccl-tests' own numbers of calls, over AMD's range of sizes.
+# Of a sweep by the rank program: its sizes, smaller at most where GPUs are partitioned, and how
+# many communicators what could win is measured in.
+PERF_MIN_NBYTES: Final = 1 << 10
+PERF_MAX_NBYTES: Final = 256 << 20
+PERF_MAX_NBYTES_CPX: Final = 128 << 20
+COMMUNICATORS: Final = 4
+TIMING: Final = "auto"
+# Of a sweep by a benchmark: rccl-tests' own numbers of calls, over AMD's range of sizes.
 MIN_NBYTES: Final = 8
 MAX_NBYTES: Final = 1 << 30
 FACTOR: Final = 2
@@ -24,8 +31,9 @@ LONGEST_S: Final = 120.0
 REPEATS: Final = 3
 # What a launch costs beside its collectives, before one was made.
 START_S: Final = 10.0
-# Where it runs.
+# Where it runs; sweep measures by the rank program unless told otherwise.
 RUNNER: Final = "rccl-tests"
+SWEEP_RUNNER: Final = "perf"
 BACKEND: Final = "nccl"
 LAUNCHER: Final = "auto"
 # Of a choice, as fractions: regret that saves a zone or is as good as none, the gain over the

@@ -8,13 +8,13 @@ from typing import Final
 
 from rccltune.model import (
     BASELINE,
-    DTYPE_BYTES,
     RULES,
     SILENT,
     Algorithm,
     Collective,
     OutputError,
     Placement,
+    Protocol,
     Role,
     Setting,
 )
@@ -36,6 +36,8 @@ COLLECTIVES: Final = (
     Collective.ALLTOALL,
     Collective.SENDRECV,
 )
+# The program rounds each rank's part down to so many bytes.
+_ALIGNED: Final = 16
 # Settings that nobody names are of these. NVLS and CollNet are a user's to name: where NVLS is
 # switched off, as on machines that several share, trying it does harm.
 _ALGORITHMS: Final = (Algorithm.RING, Algorithm.TREE, Algorithm.PAT)
@@ -184,24 +186,21 @@ def _step(kind: str, words: list[str], setting: Setting) -> Step:
     return Step(kind, setting, call)
 
 
-def grain(collective: Collective, dtype: str, n_ranks: int) -> int:
-    """Bytes that every size is a multiple of: one element, or one for each rank's share."""
+def grain(collective: Collective, n_ranks: int) -> int:
+    """Bytes that every size is a multiple of: 16 bytes, for each rank where each has a share."""
     shared = collective.is_shared or collective is Collective.ALLTOALL
-    return DTYPE_BYTES[dtype] * (n_ranks if shared else 1)
+    return _ALIGNED * (n_ranks if shared else 1)
 
 
-def sizes_for(
-    sizes: Iterable[int], collective: Collective, dtype: str, n_ranks: int
-) -> tuple[int, ...]:
+def sizes_for(sizes: Iterable[int], collective: Collective, n_ranks: int) -> tuple[int, ...]:
     """Sizes in bytes as they can be called, rising, each once.
 
     Args:
         sizes: as asked for.
         collective: that is called.
-        dtype: rccl-tests' word.
         n_ranks: of the communicator.
     """
-    step = grain(collective, dtype, n_ranks)
+    step = grain(collective, n_ranks)
     return tuple(sorted({nbytes // step * step for nbytes in sizes if nbytes >= step}))
 
 
@@ -213,20 +212,23 @@ def placements_for(
     return tuple(one for one in placements if one is Placement.OUT_OF_PLACE or not alone)
 
 
+def has(collective: Collective, setting: Setting) -> bool:
+    """Whether a collective has the algorithm of a setting at all, as RCCL and NCCL are built."""
+    if setting.algorithm is Algorithm.TREE:
+        return collective.has_tree
+    if setting.algorithm is Algorithm.PAT:
+        return collective.is_shared and setting.protocol is Protocol.SIMPLE
+    return True
+
+
 def usual_settings(collective: Collective) -> tuple[Setting, ...]:
     """Settings that are tried where the user names none; whether a library has them is seen then.
 
     Never NVLS, NVLS Tree or CollNet.
     """
-    from rccltune.model import Protocol
-
-    found: list[Setting] = []
-    for algorithm in _ALGORITHMS:
-        if algorithm is Algorithm.TREE and not collective.has_tree:
-            continue
-        if algorithm is Algorithm.PAT:
-            if collective.is_shared:
-                found.append(Setting(algorithm=algorithm, protocol=Protocol.SIMPLE))
-            continue
-        found += [Setting(algorithm=algorithm, protocol=protocol) for protocol in Protocol]
-    return tuple(found) if collective.is_tunable else ()
+    every = (
+        Setting(algorithm=algorithm, protocol=protocol)
+        for algorithm in _ALGORITHMS
+        for protocol in Protocol
+    )
+    return tuple(one for one in every if has(collective, one)) if collective.is_tunable else ()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rccltune import launch, model, plugin
 from rccltune.launch import Ending, Launcher
@@ -26,13 +26,12 @@ from rccltune.model import (
     Place,
     Role,
     SessionError,
-    Setting,
     Variant,
     reason_of,
 )
-from rccltune.perf import plan, rows
+from rccltune.perf import plan, runs
 from rccltune.perf.plan import Communicators, Placed
-from rccltune.perf.rows import EndFile, Run, RunFile
+from rccltune.perf.runs import EndFile, Run, RunFile
 
 PROGRAM: Final = "rccltune-perf"
 # Until the first row: libraries load and connections are made, slower with more ranks.
@@ -167,7 +166,7 @@ def argv_of(
     n_ranks = ground.n_ranks
     here = ground.launcher.program is None
     words = [str(program()), *(("--start", str(n_ranks)) if here else ())]
-    words += ["--folder", str(folder), "--plan", str(folder / rows.PLAN_FILE)]
+    words += ["--folder", str(folder), "--plan", str(folder / runs.PLAN_FILE)]
     words += ["--library", str(ground.library.file)]
     if ground.library.runtime is not None:
         words += ["--runtime", str(ground.library.runtime)]
@@ -213,11 +212,11 @@ def run(
         KeyboardInterrupt: after everything that was started is gone.
     """
     token = secrets.token_hex(16)
-    number = max(rows.numbers(session), default=0) + 1
+    number = max(runs.numbers(session), default=0) + 1
     folder = _made(session, number)
     seen = environment_of(ground, order, site, token)
     argv, variables = argv_of(ground, order, folder, seen)
-    _write(folder / rows.PLAN_FILE, plan.written(communicators))
+    _write(folder / runs.PLAN_FILE, plan.written(communicators))
     file = RunFile(
         process=token[:12],
         purpose=order.purpose,
@@ -233,12 +232,11 @@ def run(
         library_version=ground.library.version,
         runtime=None if ground.library.runtime is None else str(ground.library.runtime),
         argv=argv,
-        added=tuple(pair for pair in seen.added if pair[0] != _ALL_RANKS),
-        cleared=seen.cleared,
-        passed=seen.passed,
+        added=_told(seen.added),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
-    _write(folder / rows.RUN_FILE, model.json_text(model.to_plain(file), indent=1) + "\n")
+    _write_json(folder / runs.ENVIRONMENT_FILE, _variables(seen))
+    _write_json(folder / runs.RUN_FILE, model.to_plain(file))
     watch = _Watch(ground, grown)
     limit_s = 10 * 365 * 86_400.0 if most_s is None else max(most_s, _SHORTEST_S)
     ending = launch.run(
@@ -249,13 +247,28 @@ def run(
             timeout_s=limit_s,
             is_complete=lambda _: False,
             stalled=watch.is_stalled,
-            log=rows.LOG_FILE,
+            log=runs.LOG_FILE,
         )
     )
-    made = rows.read_run(folder)
+    made = runs.read_run(folder)
     end = _judged(made, ending, stalled=watch.stalled)
-    _write(folder / rows.END_FILE, model.json_text(model.to_plain(end), indent=1) + "\n")
+    _write_json(folder / runs.END_FILE, model.to_plain(end))
     return replace(made, ended=end)
+
+
+def _told(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Variables that may be told: who knows the ranks' word could join them."""
+    return tuple(pair for pair in pairs if pair[0] != _ALL_RANKS)
+
+
+def _variables(seen: launch.Environment) -> dict[str, Any]:
+    """environment.json, as launches have it."""
+    return {
+        "cleared": dict(seen.cleared),
+        "passed": dict(seen.passed),
+        "added": dict(_told(seen.added)),
+        "files": [],
+    }
 
 
 def lift(one: Run) -> None:
@@ -266,8 +279,7 @@ def lift(one: Run) -> None:
     """
     if one.ended is not None:
         end = replace(one.ended, lifted=True)
-        text = model.json_text(model.to_plain(end), indent=1)
-        _write(one.folder / rows.END_FILE, text + "\n")
+        _write_json(one.folder / runs.END_FILE, model.to_plain(end))
 
 
 class _Watch:
@@ -351,7 +363,7 @@ def _words(made: Run) -> str:
     """What the program or the library said: the first rank's words that are about itself."""
     said = [words for _, _, words in made.remarks.failed]
     try:
-        log = (made.folder / rows.LOG_FILE).read_text(encoding="utf-8", errors="replace")
+        log = (made.folder / runs.LOG_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         log = ""
     said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
@@ -367,7 +379,7 @@ def _is_echo(words: str) -> bool:
 
 def _made(session: Path, number: int) -> Path:
     """A new folder; one that a run left before it said what it was is taken over."""
-    folder = (session / rows.FOLDER / str(number)).resolve()
+    folder = (session / runs.FOLDER / str(number)).resolve()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.iterdir():
@@ -375,6 +387,10 @@ def _made(session: Path, number: int) -> Path:
     except OSError as error:
         raise _full(folder, error) from error
     return folder
+
+
+def _write_json(path: Path, plain: object) -> None:
+    _write(path, model.json_text(plain, indent=1) + "\n")
 
 
 def _write(path: Path, text: str) -> None:
@@ -415,7 +431,7 @@ def stop_if_hopeless(made: Run) -> None:
     end = made.ended
     if end is None or end.failure is None:
         return
-    where = str(made.folder / rows.LOG_FILE)
+    where = str(made.folder / runs.LOG_FILE)
     hints = {
         _LIBRARY: "name the library with --librccl FILE, and see that its runtime loads.",
         _DEVICES: "say fewer ranks with --np; rccltune detect shows the devices.",
@@ -433,10 +449,3 @@ def stop_if_hopeless(made: Run) -> None:
         )
     if code == _USAGE:
         raise LaunchError(f"the rank program refused its plan: {end.words}", where=where)
-
-
-def setting_words(end: EndFile) -> str:
-    """``all_reduce tree/ll``: what was under way when a run failed."""
-    named = [end.collective.value if end.collective else "the start of a communicator"]
-    setting: Setting | None = end.setting
-    return " ".join([*named, *([str(setting)] if setting else [])])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model import (
     KNOWN_VARIANTS,
@@ -30,8 +30,9 @@ from rccltune.model import (
     Status,
     Variant,
 )
-from rccltune.perf import plan, rows
-from rccltune.perf.rows import Run, setting_of
+from rccltune.perf import plan, rows, runs
+from rccltune.perf.rows import setting_of
+from rccltune.perf.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,24 +62,24 @@ def number_in(name: str) -> int | None:
 
 
 def samples_of(
-    runs: Sequence[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
+    measured: Sequence[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
 ) -> tuple[Sample, ...]:
     """Samples of all runs of a session, in the order of runs and lines.
 
     Args:
-        runs: all of them.
+        measured: all runs.
         table: their rows.
         variants: by name, those that every session knows left out.
     """
-    measured = table[(table["step"] == plan.MEASURE) & (table["state"] != rows.UNTIMED)]
-    kept = careful(by_clock(measured))
+    timed = table[(table["step"] == plan.MEASURE) & (table["state"] != rows.UNTIMED)]
+    kept = careful(by_clock(timed))
     known = {**KNOWN_VARIANTS, **variants}
-    out = {(q.collective, q.setting, q.variant.name) for q in set_aside(runs, table, known)}
+    out = {(q.collective, q.setting, q.variant.name) for q in set_aside(measured, table, known)}
     wrong = _wrong(table)
     ran = rows.what_ran(table)
     clocks = set(kept["clock"])
     graph = clocks == {plan.GRAPH} if len(clocks) == 1 else None
-    by_number = {run.number: run for run in runs}
+    by_number = {run.number: run for run in measured}
     keys: dict[tuple[Any, ...], CurveKey] = {}
     passes: Counter[tuple[Any, ...]] = Counter()
     found = []
@@ -87,7 +88,7 @@ def samples_of(
         run = by_number[row.run]
         named = (row.collective, row.setting, row.placement, row.dtype, row.op, row.variant)
         if named not in keys:
-            keys[named] = _key(run, row, known[row.variant], graph=graph)
+            keys[named] = _key(run, row, variant_of(row.variant, known), graph=graph)
         key = keys[named]
         cell = (*named, row.nbytes)
         doubt = _DOUBTS[row.state]
@@ -130,6 +131,11 @@ def _key(run: Run, row: Any, variant: Variant, *, graph: bool | None) -> CurveKe
     )
 
 
+def variant_of(name: str, known: Mapping[str, Variant]) -> Variant:
+    """A variant by its name; of one that the session does not describe the name alone."""
+    return known.get(name) or Variant(name=name)
+
+
 def scale_of(run: Run) -> Scale:
     """Nodes and ranks of a run."""
     return Scale(n_nodes=run.file.n_nodes, n_ranks=run.file.n_ranks)
@@ -148,8 +154,8 @@ def by_clock(measured: pd.DataFrame) -> pd.DataFrame:
 def careful(measured: pd.DataFrame) -> pd.DataFrame:
     """Measures without rough ones, where a setting has better ones at that size."""
     cells = [measured[name] for name in (*_SIZE, "setting")]
-    has_fine = (measured["purpose"] == rows.FINE).groupby(cells).transform("any")
-    kept: pd.DataFrame = measured[(measured["purpose"] == rows.FINE) | ~has_fine]
+    has_fine = (measured["purpose"] == runs.FINE).groupby(cells).transform("any")
+    kept: pd.DataFrame = measured[(measured["purpose"] == runs.FINE) | ~has_fine]
     return kept
 
 
@@ -161,54 +167,72 @@ def _wrong(table: pd.DataFrame) -> dict[tuple[Any, ...], int]:
     return {tuple(name): int(n) for name, n in summed.items()}
 
 
+def failed(measured: Iterable[Run], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:
+    """Settings with which runs hung or crashed; those that were forgiven are left out.
+
+    Args:
+        measured: all runs of a session; their rows are not looked at.
+        variants: by name, all of them.
+    """
+    found: dict[_Name, list[tuple[Run, Failure]]] = {}
+    for run in measured:
+        end = run.ended
+        if end is None or end.lifted or end.failure is None:
+            continue
+        if end.setting is not None and end.collective is not None:
+            name = (end.collective, end.setting, run.file.variant)
+            found.setdefault(name, []).append((run, end.failure))
+    return _quarantines(found, variants)
+
+
 def set_aside(
-    runs: Iterable[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
+    measured: Iterable[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
 ) -> tuple[Quarantine, ...]:
     """Settings that are measured no more: they hung, crashed or gave wrong results.
 
     Args:
-        runs: all of a session.
+        measured: all runs of a session.
         table: their rows.
         variants: by name, all of them.
     """
-    found: dict[tuple[Collective, Setting, str], list[tuple[Run, Failure]]] = {}
-    by_number = {run.number: run for run in runs}
-    for run in by_number.values():
-        end = run.ended
-        if end is None or end.lifted or end.setting is None or end.collective is None:
-            continue
-        if end.failure is not None and end.setting.role is Role.FORCED:
-            name = (end.collective, end.setting, run.file.variant)
-            found.setdefault(name, []).append((run, end.failure))
+    by_number = {run.number: run for run in measured}
     checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
-    columns = ("collective", "setting", "variant", "run")
-    for collective, word, variant, number in dict.fromkeys(
-        zip(*(checks[name] for name in columns), strict=True)
-    ):
+    columns = [checks[name] for name in ("collective", "setting", "variant", "run")]
+    found: dict[_Name, list[tuple[Run, Failure]]] = {}
+    for collective, word, variant, number in dict.fromkeys(zip(*columns, strict=True)):
         setting = Setting.parse(word)
         if setting.role is Role.FORCED:
             name = (Collective(collective), setting, variant)
             found.setdefault(name, []).append((by_number[number], Failure.WRONG))
+    return (*failed(by_number.values(), variants), *_quarantines(found, variants))
+
+
+_Name: TypeAlias = tuple[Collective, Setting, str]
+
+
+def _quarantines(
+    found: Mapping[_Name, Sequence[tuple[Run, Failure]]], variants: Mapping[str, Variant]
+) -> tuple[Quarantine, ...]:
     return tuple(
         Quarantine(
             collective=collective,
             setting=setting,
-            variant=variants[variant],
-            scale=scale_of(failed[0][0]),
-            rank_placement=failed[0][0].file.rank_placement,
-            launches=tuple(name_of(run.number) for run, _ in failed),
-            failures=tuple(failure for _, failure in failed),
+            variant=variant_of(variant, variants),
+            scale=scale_of(those[0][0]),
+            rank_placement=those[0][0].file.rank_placement,
+            launches=tuple(name_of(run.number) for run, _ in those),
+            failures=tuple(failure for _, failure in those),
         )
-        for (collective, setting, variant), failed in found.items()
+        for (collective, setting, variant), those in found.items()
     )
 
 
 def as_launches(
-    runs: Iterable[Run], fingerprint: Fingerprint, variants: Mapping[str, Variant]
+    measured: Iterable[Run], fingerprint: Fingerprint, variants: Mapping[str, Variant]
 ) -> tuple[tuple[Launch, Outcome], ...]:
     """Runs as whoever lists launches wants them: what was started, and how it ended."""
     known = {**KNOWN_VARIANTS, **variants}
-    return tuple((_launch(run, known), _outcome(run, fingerprint)) for run in runs)
+    return tuple((_launch(run, known), _outcome(run, fingerprint)) for run in measured)
 
 
 def _launch(run: Run, variants: Mapping[str, Variant]) -> Launch:
@@ -219,7 +243,7 @@ def _launch(run: Run, variants: Mapping[str, Variant]) -> Launch:
         environment=tuple(sorted(run.file.added)),
         collectives=tuple(dict.fromkeys(step.call.collective for step in steps)),
         schedule=_schedule(dict.fromkeys(step.setting for step in steps)),
-        variant=variants[run.file.variant],
+        variant=variant_of(run.file.variant, variants),
         scale=scale_of(run),
         rank_placement=run.file.rank_placement,
         repeat=run.file.number_of,

@@ -68,7 +68,7 @@ def plot_session(
     limits = bounded(done)
     if limits is not None:
         bounds(limits)
-    launches = session.read_launches(folder)
+    launches = session.read_made(done.session)
     wanted = plot_input(
         done,
         choosing,
@@ -153,7 +153,7 @@ def plot_predicted(
     made = predicted(fits, scales, options, reporter=reporter)
     if not made.curves:
         return ()
-    made_in = [session.read_launches(done.session.path) for done in fits]
+    made_in = [session.read_made(done.session) for done in fits]
     wanted = scene.PlotInput(
         curves=made.curves,
         zones=zones_in(made.choice.zones, ()),

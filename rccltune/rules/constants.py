@@ -142,7 +142,7 @@ def _taking(fits: Sequence[FitDone]) -> list[str]:
     """The libraries of the sessions, all of which take constants when a tuner starts."""
     found: dict[str, None] = {}
     for done in fits:
-        for _, outcome in session.read_launches(done.session.path):
+        for _, outcome in session.read_made(done.session):
             name = library_named(outcome.library_version, done.session.fingerprint.arch_or_vendor)
             found[name or "an unknown library"] = None
     refusing = [name for name in found if not _takes(name)]

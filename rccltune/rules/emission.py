@@ -357,7 +357,7 @@ def _left_out(one: Quarantine) -> LeftOut:
 def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
     fitted = (notice for done in fits for notice in done.warnings)
     chosen = (notice for choice in choices for notice in choice.notices)
-    launched = [session.read_launches(done.session.path) for done in fits]
+    launched = [session.read_made(done.session) for done in fits]
     forced = (
         machine.switch_notice(", ".join(libraries_in(made)))
         for made in launched

@@ -120,7 +120,7 @@ def simulated_over(path: Path) -> tuple[bool, str | None]:
 
 def is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
     """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
-    outcomes = (one for done in fits for _, one in session.read_launches(done.session.path))
+    outcomes = (one for done in fits for _, one in session.read_made(done.session))
     is_imported = any(one.status is Status.IMPORTED for one in outcomes)
     return fingerprint.vendor is not None or not is_imported
 
@@ -151,7 +151,7 @@ def _dates(outcomes: Iterable[Outcome]) -> str:
 
 
 def _session_lines(done: FitDone) -> list[str]:
-    made = session.read_launches(done.session.path)
+    made = session.read_made(done.session)
     outcomes = [outcome for _, outcome in made]
     origins = sorted({o.origin for o in outcomes if o.origin})
     libraries = libraries_in(made)

@@ -53,7 +53,9 @@ from .samples import is_hopeless as is_hopeless
 from .samples import load_samples as load_samples
 from .samples import notices as notices
 from .samples import quarantines as quarantines
+from .samples import samples_from_logs as samples_from_logs
 from .samples import samples_of as samples_of
+from .samples import set_aside as set_aside
 from .store import CEILING_FILE as CEILING_FILE
 from .store import NODE_FILE as NODE_FILE
 from .store import SEARCH_FILE as SEARCH_FILE
@@ -63,11 +65,13 @@ from .store import combined_fingerprint as combined_fingerprint
 from .store import commit as commit
 from .store import dump_json as dump_json
 from .store import has_current_samples as has_current_samples
+from .store import launch_folder as launch_folder
 from .store import launch_id as launch_id
 from .store import open_session as open_session
 from .store import raw_log as raw_log
 from .store import read_derived as read_derived
 from .store import read_launches as read_launches
+from .store import read_made as read_made
 from .store import samples_sha256 as samples_sha256
 from .store import stored_samples as stored_samples
 from .store import write_derived as write_derived

@@ -34,8 +34,8 @@ TOP: Final = "rccltune-gathered"
 _CONTENTS: Final = "CONTENTS.txt"
 _ENVIRONMENT: Final = "environment.json"
 _IN_MEMORY: Final = 1 << 26
-_ID: Final = re.compile(r"(?<=/)[0-9a-f]{10}(?=/)")
-_OF_ONE: Final = re.compile(r"\b(trace|nccl|plugin|record|rules)-[^/]*(?=\.\w+$)")
+_ID: Final = re.compile(r"(?<=/)(?:[0-9a-f]{10}|[1-9][0-9]{0,5})(?=/)")
+_OF_ONE: Final = re.compile(r"\b(trace|nccl|plugin|record|rules|rank|log)-[^/]*(?=\.\w+$)")
 # Whoever names another file by its digest is written after it.
 _FIRST: Final = ("samples.csv", "rules-*.csv", "rccl_tuner*.csv", "forced.csv")
 

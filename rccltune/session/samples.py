@@ -21,6 +21,7 @@ from typing import Final
 from rccltune import logs
 from rccltune.model import (
     DEFAULT_VARIANT,
+    KNOWN_VARIANTS,
     Caution,
     Collective,
     Doubt,
@@ -38,6 +39,8 @@ from rccltune.model import (
     Status,
     folder_of,
 )
+from rccltune.perf import rows, runs
+from rccltune.perf import samples as run_samples
 from rccltune.session import store
 from rccltune.session.files import Derived, writing
 from rccltune.session.store import Session
@@ -81,7 +84,25 @@ def samples_from_logs(opened: Session) -> tuple[Sample, ...]:
         if not launch.argv:
             raw = store.raw_log(opened.path, launch.id)
             known[launch.id] = logs.read(raw, launch.stated or Stated(), launch.id).samples
-    return tuple(samples_of(opened.path, ended, known))
+    return (*samples_of(opened.path, ended, known), *_samples_of_runs(opened))
+
+
+def _samples_of_runs(opened: Session) -> tuple[Sample, ...]:
+    """Samples of all runs of the rank program.
+
+    Raises:
+        OutputError: a file of a run cannot be read, or ranks were answered differently.
+    """
+    found = runs.read_runs(opened.path)
+    variants = {one.name: one for one in opened.variants}
+    return run_samples.samples_of(found, rows.table(found), variants) if found else ()
+
+
+def set_aside(opened: Session) -> tuple[Quarantine, ...]:
+    """Settings with which launches or runs failed too often to be tried again."""
+    variants = {**KNOWN_VARIANTS, **{one.name: one for one in opened.variants}}
+    failed = run_samples.failed(runs.read_runs(opened.path, most_ranks=0), variants)
+    return (*quarantines(store.read_launches(opened.path)), *failed)
 
 
 Ended = tuple[Launch, Outcome]

@@ -4,6 +4,7 @@ session.json                     format, command, fingerprint, variants, digest 
 launches/<id>/launch.json        what was asked for
 launches/<id>/stdout.log         the raw log, as it came
 launches/<id>/outcome.json       how it ended; written last, so its presence means complete
+runs/<n>/                        a run of the rank program: what was started, plan, rows, ending
 samples.csv fit.json rules …     derived
 """
 
@@ -39,6 +40,8 @@ from rccltune.model import (
     shown,
     to_plain,
 )
+from rccltune.perf import runs
+from rccltune.perf import samples as run_samples
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -173,7 +176,28 @@ def _read_record(path: Path, kind: type[T]) -> T:
 
 def raw_log(path: Path, launch: str) -> Path:
     """The raw log of a launch; the id may carry the number of a run inside its file."""
-    return path / "launches" / folder_of(launch) / RAW_LOG
+    own = launch_folder(path, launch)
+    return own / (RAW_LOG if own.parent.name == "launches" else runs.LOG_FILE)
+
+
+def launch_folder(path: Path, launch: str) -> Path:
+    """The folder of a launch, or of a run of the rank program that is told as one."""
+    name = folder_of(launch)
+    number = run_samples.number_in(name)
+    return path / "launches" / name if number is None else path / runs.FOLDER / str(number)
+
+
+def read_made(session: Session) -> tuple[tuple[Launch, Outcome], ...]:
+    """Everything that was started or imported for a session: launches, and runs told as launches.
+
+    Raises:
+        SessionError: a record of a launch cannot be read.
+        OutputError: a file of a run cannot be.
+    """
+    there = runs.read_runs(session.path, most_ranks=1)
+    variants = {one.name: one for one in session.variants}
+    told = run_samples.as_launches(there, session.fingerprint, variants)
+    return (*read_launches(session.path), *told)
 
 
 def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprint:
@@ -280,7 +304,8 @@ def write_header(session: Session) -> None:
 def launches_digest(path: Path) -> str:
     """Digest of what samples.csv must have been made from.
 
-    The ids of all complete launches; one that was interrupted counts as far as its log goes.
+    The ids of all complete launches; one that was interrupted counts as far as its log goes, and
+    a run of the rank program as far as its rows go.
     """
     made = []
     for own in sorted((path / "launches").glob("*")):
@@ -288,6 +313,12 @@ def launches_digest(path: Path) -> str:
             made.append(own.name)
         elif (own / RAW_LOG).exists():
             made.append(f"{own.name} {(own / RAW_LOG).stat().st_size}")
+    for number in runs.numbers(path):
+        own = path / runs.FOLDER / str(number)
+        sizes = [
+            file.stat().st_size for file in (*own.glob("rank-*.csv"), *own.glob(runs.END_FILE))
+        ]
+        made.append(f"{run_samples.name_of(number)} {sum(sizes)}")
     return hashlib.sha256("\n".join(made).encode()).hexdigest()[:16]
 
 

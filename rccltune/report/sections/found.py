@@ -258,7 +258,7 @@ def gather(
     choice, why = _choice(done, choosing)
     environments = environments_of(done, choice, choosing) if choice else ()
     limits = bounded(done)
-    launches = session.read_launches(folder)
+    launches = session.read_made(done.session)
     rules = tuple(_rules(path, folder) for path in rule_paths(folder))
     verified = tuple(
         verifications(folder, {made.name: made.file for made in rules}, views_of(done.curves))

@@ -119,7 +119,7 @@ def _what(launch: Launch) -> str:
 
 
 def _entry(launch: Launch, outcome: Outcome, folder: Path) -> LaunchEntry:
-    own = folder / "launches" / launch.id
+    own = session.launch_folder(folder, launch.id)
     log = session.raw_log(folder, launch.id)
     return LaunchEntry(
         name=launch.id,

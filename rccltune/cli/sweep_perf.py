@@ -1,0 +1,211 @@
+"""``rccltune sweep`` by the rank program: what it says before, while and after it measures."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from rccltune.cli.console import Console, columns
+from rccltune.cli.extras import Extras
+from rccltune.cli.progress import bar_line, minutes
+from rccltune.model import CommandLineError, Laid, LaunchError, Reporter, Scale, lay
+
+if TYPE_CHECKING:
+    from rccltune.measure import Measured, Request, ToMeasure
+    from rccltune.perf.sweep import Progress
+
+# A log gets a line so often.
+_PAUSE_S: Final = 30.0
+
+
+def prepare(
+    console: Console, request: Request, output: Path, scale: Scale | None, extras: Extras
+) -> ToMeasure:
+    """What would be measured; ``scale`` is what was asked for with --scales."""
+    from rccltune import measure
+
+    if extras.npkit_dump is not None:
+        raise CommandLineError(
+            "--npkit-dump runs the winner by rccl-tests", hint="say --runner rccl-tests with it."
+        )
+    console.say(f"Session: {output}")
+    prepared = measure.prepare_measuring(request, output, console)
+    site = prepared.instrument.site
+    if site.node is not None:
+        console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
+    if scale is not None:
+        measure.check_scale(scale, site)
+    if extras.transferbench is not None:
+        from rccltune import ceiling
+
+        ceiling.check_file(extras.transferbench, simulated=site.node is not None)
+    return prepared
+
+
+def show(console: Console, plans: Sequence[ToMeasure], scales: Sequence[Scale]) -> None:
+    """The plan, or one for each of several scales."""
+    plain = [one.as_plain() for one in plans]
+    named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
+    texts = (lay([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
+    console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
+    console.say("Next: the same command without --plan.")
+
+
+def _plan_text(prepared: ToMeasure) -> Laid:
+    lines = [*prepared.instrument.site.remarks]
+    for one in prepared.left:
+        steps = sum(map(len, prepared.measuring.left(one).values()))
+        lines.append(f"{one.what}: {len(one.communicators)} communicators, {steps} steps")
+    lines += _not_measured(prepared)
+    for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
+        if pairs:
+            lines += [f"{title}:", *(f"  {name}={value}" for name, value in pairs)]
+    expected = f"about {minutes(prepared.expected_s)}"
+    budget = prepared.measuring.left_s()
+    if budget is not None and budget < prepared.expected_s:
+        expected += f"; --budget {minutes(budget)} ends it"
+    lines.append(f"{len(prepared.left)} starts of all ranks, {expected}")
+    return lay(lines)
+
+
+def _not_measured(prepared: ToMeasure) -> Iterator[str]:
+    for one in prepared.measuring.aside():
+        yield f"Not measured: {one}: set aside, {one.reason} (--lift-quarantine)"
+    for said in prepared.refused:
+        yield f"Not measured: variant {said}"
+    yield from prepared.left_out
+    for collective in prepared.sweep.collectives:
+        if not collective.is_tunable:
+            yield f"{collective.value} never asks a tuner: it is measured as it is"
+
+
+def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, lifts: bool) -> None:
+    """Measure, and say what came of it."""
+    from rccltune import measure
+
+    for remark in prepared.instrument.site.remarks:
+        console.say(remark)
+    for said in _not_measured(prepared):
+        console.say(said)
+    if prepared.cleared:
+        pairs = ", ".join(f"{name}={value}" for name, value in prepared.cleared)
+        console.say(f"These choose: cleared with our plugin, kept in the baseline: {pairs}")
+    n_left = len(prepared.left)
+    console.say(
+        f"{n_left} starts of all ranks to make, about {minutes(prepared.expected_s)}"
+        if n_left
+        else "everything is measured already"
+    )
+    with _progress(console) as reporter:
+        done = measure.measure_with_perf(
+            prepared,
+            reporter=reporter,
+            command=shlex.join(["rccltune", *sys.argv[1:]]),
+            force=force,
+            lifts=lifts,
+        )
+    console.event("done", done.as_plain(), _text(done, console.verbosity))
+    if extras.transferbench is not None:
+        from rccltune import ceiling
+
+        ceiling.take_rates(prepared.folder, extras.transferbench, reporter=console, is_here=True)
+    if done.aside:
+        named = "; ".join(f"{one}: {one.reason}" for one in done.aside)
+        raise LaunchError(
+            f"set aside: {len(done.aside)}; everything else is measured: {named}",
+            where=f"{prepared.folder}/runs/",
+            hint="look into log.txt there; --lift-quarantine tries again (with --timeout where a "
+            "step needs longer). Go on without them: rccltune fit.",
+        )
+
+
+def _text(done: Measured, verbosity: int) -> Laid:
+    took = f"{done.n_runs} starts in {done.seconds:.1f} s"
+    lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
+    lines += [f"not offered: {said}" for said in done.not_offered]
+    lines += done.remarks
+    if done.is_over:
+        lines.append("the budget is spent; the same command with a larger --budget goes on")
+    if verbosity >= 0:
+        lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
+    return lay(lines)
+
+
+class _Told(Reporter):
+    """The command line's reporter; a log is told now and then how far a sweep is."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._since = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """As the command line wants it."""
+        self._console.say(text)
+
+    def detail(self, text: str) -> None:
+        """With -v."""
+        self._console.detail(text)
+
+    def progress(self, step: object) -> None:
+        """A line now and then, or an event for a program that reads along."""
+        told = cast("Progress", step)
+        if self._console.as_json:
+            plain = {"done": told.done, "of": told.of, "what": told.what}
+            self._console.event("progress", plain, "")
+        elif time.monotonic() - self._since >= _PAUSE_S:
+            self._since = time.monotonic()
+            self._console.say(f"[{told.done}/{told.of}] {told.what}")
+
+
+class _Line(_Told):
+    """One line of a terminal that says how far it is."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._start = time.monotonic()
+        self._is_open = False
+
+    def say(self, text: str) -> None:
+        """Above the line."""
+        self.close()
+        super().say(text)
+
+    def progress(self, step: object) -> None:
+        """Write the line anew."""
+        told = cast("Progress", step)
+        elapsed = time.monotonic() - self._start
+        line = bar_line(
+            columns(error=True) - 1,
+            done=told.done,
+            of=told.of,
+            elapsed_s=elapsed,
+            what=told.what,
+            more=[],
+        )
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._is_open:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._is_open = False
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Reporter]:
+    if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
+        yield _Told(console)
+        return
+    line = _Line(console)
+    try:
+        yield line
+    finally:
+        line.close()

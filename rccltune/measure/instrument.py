@@ -1,0 +1,315 @@
+"""Where the rank program measures: this machine or a simulated one, its library, its launcher."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import launch, machine, session, simulate
+from rccltune.launch import Launcher
+from rccltune.machine import Seating
+from rccltune.measure import benchmarks
+from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of
+from rccltune.measure.options import PERF
+from rccltune.measure.site import (
+    RCCLX_SWITCH,
+    Site,
+    SiteRequest,
+    changed_files,
+    hidden_here,
+    release_played,
+    remarks_of,
+    seen_by,
+    simulated_seating,
+    system_here,
+    vendor_here,
+)
+from rccltune.model import (
+    Collective,
+    CommandLineError,
+    Fingerprint,
+    MachineError,
+    Mode,
+    RankPlacement,
+    SessionError,
+    defaults,
+)
+from rccltune.perf import library, plan, ranks, runs
+from rccltune.perf.ranks import Ground, Measured
+
+# Who starts ranks on one node: the rank program itself.
+_LOCAL: Final = ("auto", "local", "none")
+_GROUPS: Final = (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS)
+_SHOWN: Final = (
+    "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all of it "
+    "without a GPU."
+)
+# Simulated ranks share this machine's memory; beyond that many bytes in all nothing is checked.
+_CHECKED_NBYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instrument:
+    """The rank program on a site.
+
+    Attributes:
+        checked_up_to: largest call in bytes whose results are checked; None checks all, 0 none.
+    """
+
+    site: Site
+    ground: Ground
+    checked_up_to: int | None = None
+
+
+def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None) -> Instrument:
+    """Look at what is there.
+
+    Args:
+        request: what the user says about where to run.
+        folder: the session, which keeps the simulated node.
+        stalled_s: how long no rank may finish a step, None for the usual time.
+
+    Raises:
+        MachineError: no library, no GPU, no launcher, or one that cannot be measured so.
+        CommandLineError: what was said does not fit together.
+    """
+    if request.placement in _GROUPS:
+        raise CommandLineError(
+            f"rccltune-perf makes one communicator of all ranks, and '{request.placement.value}' "
+            "has several",
+            hint="say --runner rccl-tests with it.",
+        )
+    found = _simulated(request, folder) if request.simulate else _real(request)
+    tunerless = found.site.tunerless
+    if tunerless is not None:
+        raise MachineError(
+            f"{tunerless} looks for no tuner that ours can be, so that rccltune-perf cannot choose",
+            where=str(found.ground.library.file),
+            hint="--runner rccl-tests forces settings by the library's own switches.",
+        )
+    limit = ranks.STALLED_S if stalled_s is None else stalled_s
+    return replace(found, ground=replace(found.ground, stalled_s=limit))
+
+
+def _real(request: SiteRequest) -> Instrument:
+    system = system_here()
+    there = machine.with_nvidia(system, os.environ)
+    seen = seen_by(request)
+    is_bare = any(one.name == "no-gpu" for one in machine.situations(there, os.environ))
+    try:
+        measured = library.find(request.librccl, seen)
+    except MachineError as error:
+        if is_bare and request.librccl is None:
+            raise MachineError(f"no GPU here (and {error.message})", hint=_SHOWN) from error
+        raise
+    if is_bare:
+        raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
+    machine.check_mode(request.mode, system)
+    launcher = _launcher(request)
+    seating = machine.seating_of(request.placement, request.n_ranks, there, seen)
+    hosts = hosts_of(request.hostfile, launcher, seating.n_started)
+    if len(hosts) > 1:
+        seating = machine.over_hosts(request.placement, seating, len(hosts), len(there.gpus))
+        if request.n_ranks is None:
+            # This host's devices are not those of all hosts.
+            raise CommandLineError(
+                f"how many ranks to start on {len(hosts)} hosts is not known",
+                where=str(request.hostfile),
+                hint="say it with --np: one rank for each GPU or partition of all of them.",
+            )
+    hidden = hidden_here(system)
+    known = machine.fingerprint(there)
+    fingerprint = replace(
+        known,
+        hosts=hosts or known.hosts,
+        arch=known.arch or vendor_here(),
+        mode=known.mode or request.mode,
+        benchmark_sha256=session.sha256_of(measured.file),
+        ranks_per_process=1,
+    )
+    site = _site(request, measured, launcher, seating, fingerprint)
+    site = replace(
+        site,
+        hosts=hosts,
+        remarks=(f"Library: {_named(measured)}", *site.remarks),
+        hidden=hidden,
+        changed=lambda: (
+            *machine.changes(system, system_here()),
+            *changed_files(hidden, hidden_here(system)),
+        ),
+        is_rcclx=machine.has_any(measured.file, RCCLX_SWITCH),
+    )
+    return Instrument(site=site, ground=_ground(site, measured))
+
+
+def _named(measured: Measured) -> str:
+    """``RCCL 2.27.7, /opt/rocm/lib/librccl.so.1 (ROCm's)``."""
+    version = measured.version or "a library that does not say its version"
+    over = "" if measured.runtime is None else f" over {measured.runtime}"
+    return f"{version}, {measured.file} ({measured.what}){over}"
+
+
+def _launcher(request: SiteRequest) -> Launcher:
+    """Who starts the ranks: on one node the rank program itself, unless a launcher is named."""
+    if request.hostfile is None and request.launcher in _LOCAL:
+        return Launcher()
+    if request.launcher == "torchrun":
+        if request.hostfile is not None:
+            raise CommandLineError(
+                "torchrun is used on one host here", hint="name another launcher, or no host file."
+            )
+        return launch.LAUNCHERS["torchrun"](program=Path(benchmarks.python_with_torch(None)))
+    flavour = "none" if request.launcher == "local" else request.launcher
+    found = launcher_of(flavour, None)
+    if request.hostfile is not None:
+        check_reads_hosts(found)
+    return found
+
+
+def _site(
+    request: SiteRequest,
+    measured: Measured,
+    launcher: Launcher,
+    seating: Seating,
+    fingerprint: Fingerprint,
+) -> Site:
+    added = (*launcher.environment, *request.added, *seating.environment)
+    return Site(
+        programs={collective: str(ranks.program()) for collective in plan.COLLECTIVES},
+        help_letters=frozenset(),
+        launcher=launcher,
+        scale=seating.place.scale,
+        seating=seating,
+        fingerprint=fingerprint,
+        environment=added,
+        cleared=(*request.cleared, *seating.cleared),
+        hostfile=request.hostfile,
+        has_patched_library=False,
+        node=None,
+        remarks=remarks_of(seating),
+        tunerless=machine.tunerless(measured.version),
+        library=measured.version,
+        library_file=measured.file,
+    )
+
+
+def _ground(site: Site, measured: Measured) -> Ground:
+    return Ground(
+        library=measured,
+        place=site.seating.place,
+        launcher=site.launcher,
+        hostfile=site.hostfile,
+        added=site.environment,
+        cleared=site.cleared,
+        simulated=site.node is not None,
+        bind=site.node is None,
+    )
+
+
+def _simulated(request: SiteRequest, folder: Path) -> Instrument:
+    named = str(request.simulate)
+    node = simulate.load_node(
+        simulate.node_path(named, str(request.mode) if request.mode else None)
+    )
+    hardware = node.raw["hardware"]
+    mode = Mode.parse(hardware.get("mode", "none"))
+    if request.mode not in (None, mode):
+        raise MachineError(
+            f"the simulated node {node.name} is in mode {mode}, not {request.mode}",
+            hint=f"say --mode {mode}, or simulate another node.",
+        )
+    seating = simulated_seating(request, node)
+    measured = replace(library.stand_in(), version=f"RCCL {release_played(request, node)}")
+    words = None
+    checked = _CHECKED_NBYTES // seating.n_started
+    if request.librccl is not None:
+        measured, words, checked = *_over(request.librccl, node, seating), 0
+    fingerprint = Fingerprint(
+        product=hardware.get("product"),
+        arch=hardware.get("arch"),
+        cu_count=hardware.get("compute_units"),
+        mode=mode,
+        hosts=(f"simulated {node.name}",),
+        benchmark_sha256=session.sha256_of(measured.file),
+        ranks_per_process=1,
+        simulated=True,
+        runner=words,
+    )
+    launcher = _launcher(request)
+    site = _site(request, measured, launcher, seating, fingerprint)
+    said = f"{words}; kernels are launched and not run: no result is checked"
+    site = replace(
+        site,
+        node=node,
+        hosts=hosts_of(request.hostfile, launcher, seating.n_started),
+        environment=(
+            *site.environment,
+            ("RCCLTUNE_SIM_SEED", str(request.seed)),
+            ("RCCLTUNE_SIM_NODE", str(folder.resolve() / session.NODE_FILE)),
+        ),
+        remarks=(*site.remarks, *([said] if words else [])),
+        is_rcclx=node.library == "rcclx",
+    )
+    return Instrument(site=site, ground=_ground(site, measured), checked_up_to=checked)
+
+
+def _over(named: Path, node: simulate.SimulatedNode, seating: Seating) -> tuple[Measured, str]:
+    """The real library, and how everything made with it names it.
+
+    Raises:
+        MachineError: it is not there, or memory is short.
+    """
+    if node.library == "rcclx":
+        raise MachineError(
+            "the real library runs on simulated nodes with AMD's RCCL alone",
+            hint="simulate such a node, or leave --librccl out.",
+        )
+    measured = library.real(named, os.environ)
+    free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
+    scale = seating.place.scale
+    machine.check_real_memory(scale.n_ranks, scale.n_nodes, one_process=False, free_mib=free)
+    version, words = machine.real_words(measured.file)
+    return replace(measured, version=version), words
+
+
+def check_collectives(collectives: tuple[Collective, ...]) -> None:
+    """Stop where the rank program has no call for what is to be measured.
+
+    Raises:
+        CommandLineError: it has none.
+    """
+    for one in collectives:
+        if one not in plan.COLLECTIVES:
+            raise CommandLineError(
+                f"rccltune-perf has no {one.value}",
+                hint="say --runner rccl-tests with it.",
+            )
+
+
+def same_runner(folder: Path, *, is_perf: bool) -> None:
+    """Stop where a session was measured by another runner: its times are not to be mixed.
+
+    Args:
+        folder: the session.
+        is_perf: the rank program is to go on with it.
+
+    Raises:
+        SessionError: it was.
+    """
+    has_runs = bool(runs.numbers(folder))
+    hint = "say --runner {}, or choose another session with -o."
+    if has_runs and not is_perf:
+        raise SessionError(
+            "this session was measured by rccltune-perf, and goes on with it alone",
+            where=str(folder),
+            hint=hint.format(PERF),
+        )
+    if is_perf and not has_runs and any(one.argv for one, _ in session.read_launches(folder)):
+        raise SessionError(
+            "this session was measured by a benchmark (rccl-tests or PyTorch), and goes on with "
+            "that alone",
+            where=str(folder),
+            hint=hint.format(defaults.RUNNER),
+        )

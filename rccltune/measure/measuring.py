@@ -1,0 +1,423 @@
+"""A sweep by the rank program: what a user asked for, held against what its session has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import __version__, launch, model, session, simulate
+from rccltune.measure import sweep_file, variants
+from rccltune.measure.hosts import same_hosts
+from rccltune.measure.instrument import (
+    Instrument,
+    check_collectives,
+    find_instrument,
+    same_runner,
+)
+from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.options import PERF, declared
+from rccltune.measure.preparation import same_machine
+from rccltune.measure.request import Request, site_keys
+from rccltune.model import (
+    DEFAULT_VARIANT,
+    KNOWN_VARIANTS,
+    LL128_FORCED,
+    TREE_SIMPLE_NEEDS_NODES,
+    Algorithm,
+    Collective,
+    CommandLineError,
+    LaunchError,
+    MachineError,
+    Protocol,
+    Quarantine,
+    Range,
+    Reporter,
+    Role,
+    SessionError,
+    Setting,
+    Sweep,
+    Variant,
+    defaults,
+)
+from rccltune.perf import passes, plan, ranks, runs
+from rccltune.perf.passes import Wanted
+from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, strayed
+from rccltune.session import NODE_FILE, PLACE_FILE, SWEEP_FILE, Session
+
+# Words of types that rccl-tests spells in two ways.
+_TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
+_GATED: Final = ("gfx94", "gfx95")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToMeasure:
+    """A sweep by the rank program that could start now.
+
+    Attributes:
+        sweep: as resolved, for the session's sweep.yaml.
+        refused: variants that cannot be measured here, each with the reason.
+        left_out: sizes that are not measured, in words.
+        cleared: variables of the site that no rank sees where our plugin answers.
+        kept: those of them that the baseline has, since it is the site as it is.
+        passed: variables of the site that every rank sees.
+    """
+
+    folder: Path
+    sweep: Sweep
+    instrument: Instrument
+    measuring: Measuring
+    refused: tuple[str, ...]
+    left_out: tuple[str, ...]
+    cleared: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...]
+    keys: Mapping[str, Any]
+
+    @property
+    def units(self) -> list[passes.Unit]:
+        """Starts of all ranks; those of the second pass are a guess before the first is done."""
+        wanted, table = self.measuring.wanted, self.measuring.table()
+        rough = [*passes.rough_units(wanted, table), *passes.loop_units(wanted, table)]
+        guess = any(self.measuring.left(one) for one in rough)
+        return [*rough, *passes.fine_units(wanted, table, guess=guess)]
+
+    @property
+    def left(self) -> list[passes.Unit]:
+        """Those of which something is left."""
+        return [one for one in self.units if self.measuring.left(one)]
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds that they roughly take."""
+        n_ranks = self.instrument.ground.n_ranks
+        found = (self.measuring.left(one) for one in self.units)
+        return sum(passes.expected_s(left, n_ranks) for left in found)
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "runner": PERF,
+            "runs": [
+                {
+                    "what": one.what,
+                    "purpose": one.purpose,
+                    "variant": one.variant.name,
+                    "plugin": one.plugin,
+                    "communicators": len(one.communicators),
+                    "steps": sum(map(len, self.measuring.left(one).values())),
+                }
+                for one in self.left
+            ],
+            "library": str(self.instrument.ground.library.file),
+            "refused": list(self.refused),
+            "left_out": list(self.left_out),
+            "cleared": dict(self.cleared),
+            "passed": dict(self.passed),
+            "estimate_s": round(self.expected_s, 1),
+            "simulated": self.instrument.site.node is not None,
+        }
+
+
+def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToMeasure:
+    """Find out what is there, what was asked for, and what of it the session already has.
+
+    Nothing is started or written.
+
+    Args:
+        request: all of it.
+        folder: the session.
+        reporter: told what is worth telling while it is measured.
+
+    Raises:
+        CommandLineError: what was said does not fit together.
+        InputFileError: mistakes in the user's file of variants, all at once.
+        MachineError: there is no library, or no GPU.
+        SessionError: the session is of another machine, or of another runner.
+        OutputError: a run of the session cannot be read.
+    """
+    instrument = find_instrument(request.site, folder, request.timeout_s)
+    site = instrument.site
+    check_collectives(request.sweep.collectives)
+    same_runner(folder, is_perf=True)
+    same_machine(folder, site)
+    session.same_place(folder, site.seating)
+    sweep, refused = variants.with_variants(request, site)
+    named, more = _variants(request, sweep)
+    left_out: tuple[str, ...] = ()
+    if request.workload is not None:
+        sweep, left_out = variants.with_sizes(
+            sweep, request.workload, site.scale, named_collectives=request.named_collectives
+        )
+    mode = site.fingerprint.mode
+    if not request.named_sizes and mode is not None and mode.compute == "CPX":
+        sweep = replace(sweep, max_nbytes=defaults.PERF_MAX_NBYTES_CPX)
+    sweep = replace(
+        sweep, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,)
+    )
+    wanted = _wanted(request, sweep, instrument)
+    seen = launch.environment(
+        os.environ, site.environment, clear=site.cleared, keep=launch.CHANNELS
+    )
+    measuring = Measuring(
+        ground=instrument.ground,
+        wanted=wanted,
+        session=folder,
+        reporter=reporter,
+        budget_s=request.budget_s,
+    )
+    measuring.read()
+    return ToMeasure(
+        folder=folder,
+        sweep=sweep,
+        instrument=instrument,
+        measuring=measuring,
+        refused=(*refused, *more),
+        left_out=left_out,
+        cleared=seen.cleared,
+        passed=seen.passed,
+        keys={
+            **site_keys(request.site, folder),
+            "communicators": request.communicators,
+            "timing": request.timing,
+        },
+    )
+
+
+def _variants(request: Request, sweep: Sweep) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+    """The site as it is and the variants that were named; why others cannot be measured so."""
+    named, refused = [], []
+    for one in sweep.variants:
+        if one.name == LL128_FORCED.name and one.name not in request.variants:
+            continue
+        if one.options:
+            refused.append(f"{one.name}: it is an option of rccl-tests (--runner rccl-tests)")
+        elif one.library_sha256 is not None:
+            refused.append(f"{one.name}: sweep its library into a session of its own (--librccl)")
+        else:
+            named.append(one)
+    return tuple(named), tuple(refused)
+
+
+def _wanted(request: Request, sweep: Sweep, instrument: Instrument) -> Wanted:
+    """What is measured, as the rank program takes it.
+
+    Raises:
+        CommandLineError: nothing of it can be called, or a setting is not complete.
+    """
+    for setting in sweep.settings:
+        if setting.role is not Role.FORCED or not setting.is_complete:
+            raise CommandLineError(
+                f"'{setting}' cannot be measured: a setting names an algorithm and a protocol",
+                hint="write ring/ll128 or ring/ll128/16; baseline and idle are measured anyway.",
+            )
+    n_ranks = instrument.site.scale.n_ranks
+    every = Range(
+        min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=sweep.factor
+    ).sizes
+    own = dict(sweep.wanted)
+    sizes = {
+        one: plan.sizes_for(own.get(one, () if own else every), one, n_ranks)
+        for one in sweep.collectives
+    }
+    sizes = {one: found for one, found in sizes.items() if found}
+    if not sizes:
+        raise CommandLineError(
+            f"nothing of what was asked for can be called by {n_ranks} ranks",
+            hint="ask for larger sizes (--max-bytes).",
+        )
+    dtype = sweep.dtypes[0]
+    return Wanted(
+        sizes=sizes,
+        placements=sweep.placements,
+        dtype=_TYPES.get(dtype, dtype),
+        op="sum" if sweep.redop == "none" else sweep.redop,
+        settings=sweep.settings,
+        counts=sweep.counts,
+        variants=sweep.variants,
+        timing=request.timing,
+        n_communicators=request.communicators,
+        checked_up_to=instrument.checked_up_to,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """How a sweep by the rank program ended.
+
+    Attributes:
+        aside: settings that are measured no more, each with the reason.
+        not_offered: settings that the library lets be chosen nowhere, in words.
+        remarks: what else of the times should be known.
+        is_over: the budget ended it.
+        seconds: of all runs of the session.
+    """
+
+    session: Session
+    n_runs: int
+    n_samples: int
+    aside: tuple[Quarantine, ...]
+    not_offered: tuple[str, ...]
+    remarks: tuple[str, ...]
+    is_over: bool
+    seconds: float
+    library: str
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "session": str(self.session.path),
+            "runner": PERF,
+            "simulated": self.session.simulated,
+            "library": self.library,
+            "runs": self.n_runs,
+            "samples": self.n_samples,
+            "set_aside": [{**model.to_plain(one), "reason": one.reason} for one in self.aside],
+            "not_offered": list(self.not_offered),
+            "remarks": list(self.remarks),
+            "budget_spent": self.is_over,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def measure_with_perf(
+    prepared: ToMeasure, *, reporter: Reporter, command: str, force: bool, lifts: bool = False
+) -> Measured:
+    """Measure what is left, and make the session's samples of all that is there.
+
+    Args:
+        prepared: what is to be measured.
+        reporter: told what goes on.
+        command: as typed, for the session.
+        force: go on though several hosts are not alike.
+        lifts: try settings again that hung or crashed.
+
+    Raises:
+        CommandLineError: the budget allows nothing.
+        LaunchError: the library as it is fails.
+        MachineError: library, devices, hosts or a configuration file stand against it.
+        SessionError: another writer, or the disk refuses.
+        OutputError: ranks were answered differently.
+        KeyboardInterrupt: after all that was started is gone and the session is whole.
+    """
+    measuring, folder, site = prepared.measuring, prepared.folder, prepared.instrument.site
+    measuring.reporter = reporter
+    with session.writing(folder, reporter), launch.interruptible():
+        _begin(prepared, command)
+        end_leftovers(folder, reporter)
+        same_hosts(site, folder, reporter=reporter, force=force)
+        # Read again: another rccltune may have gone on with it before we held it.
+        measuring.read()
+        if lifts:
+            _lift(measuring)
+        try:
+            measuring.sweep()
+        finally:
+            opened, n_samples = _finish(folder)
+        if changed := site.changed():
+            raise MachineError(
+                f"the machine changed while it was measured: {'; '.join(changed)}",
+                where=str(folder),
+                hint="measure again into another session with -o.",
+            )
+    if not n_samples and measuring.is_over:
+        raise CommandLineError(
+            "the budget allows no timing at all", hint="give more with --budget."
+        )
+    if not n_samples:
+        raise LaunchError("no run gave a time", where=str(folder / runs.FOLDER))
+    table = measuring.table()
+    return Measured(
+        session=opened,
+        n_runs=len(measuring.runs),
+        n_samples=n_samples,
+        aside=measuring.aside(),
+        not_offered=tuple(_not_offered(prepared, table)),
+        remarks=(*strayed(table), *clocks_differ(table)),
+        is_over=measuring.is_over,
+        seconds=sum(one.ended.duration_s for one in measuring.runs if one.ended),
+        library=prepared.instrument.ground.library.version or "unknown",
+    )
+
+
+def _begin(prepared: ToMeasure, command: str) -> None:
+    folder, site = prepared.folder, prepared.instrument.site
+    own = [one for one in prepared.sweep.variants if one != KNOWN_VARIANTS.get(one.name)]
+    made = Session(
+        path=folder,
+        command=command,
+        tool=f"rccltune {__version__}",
+        fingerprint=site.fingerprint,
+        variants=tuple(own),
+    )
+    if (folder / "session.json").exists():
+        there = session.open_session(folder)
+        known = {one.name: one for one in there.variants}
+        for one in own:
+            if known.get(one.name, one).environment != one.environment:
+                raise SessionError(
+                    f"variant '{one.name}' was measured with other variables before",
+                    where=str(folder),
+                    hint="measure it into a session of its own with -o DIR.",
+                )
+        added = tuple(one for one in own if one.name not in known)
+        made = replace(there, variants=(*there.variants, *added))
+    session.write_header(made)
+    session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
+    session.write_atomically(folder / SWEEP_FILE, _sweep_text(prepared))
+    session.remember(folder)
+    if site.node is not None:
+        session.write_atomically(folder / NODE_FILE, simulate.written(site.node))
+
+
+def _sweep_text(prepared: ToMeasure) -> str:
+    """The session's sweep.yaml: what the rank program understands."""
+    import yaml
+
+    said = {**sweep_file.options_of(prepared.sweep), **_said(prepared.keys)}
+    known = {
+        name: value
+        for name, value in said.items()
+        if PERF in (declared()[name].option.runners or (PERF,))
+    }
+    text: str = yaml.safe_dump(sweep_file.to_plain(known), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _said(keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in keys.items() if value is not None}
+
+
+def _lift(measuring: Measuring) -> None:
+    for one in measuring.runs:
+        if one.ended is not None and one.ended.failure is not None:
+            ranks.lift(one)
+    measuring.read()
+
+
+def _finish(folder: Path) -> tuple[Session, int]:
+    """Make samples.csv of all that is there."""
+    opened = session.open_session(folder)
+    samples = session.samples_from_logs(opened)
+    usable = sum(one.doubt is None for one in samples)
+    return session.commit(opened, [], samples), usable
+
+
+def _not_offered(prepared: ToMeasure, table: Any) -> Iterator[str]:  # noqa: ANN401 - a table of pandas, which is loaded late
+    """A sentence for each setting that could not be chosen, and what would let it be."""
+    site = prepared.instrument.site
+    gated = (site.fingerprint.arch or "").startswith(_GATED) and site.scale.n_nodes == 1
+    found: dict[tuple[str, Setting], list[Collective]] = {}
+    for variant, collective, setting in not_offered(table):
+        found.setdefault((variant, setting), []).append(collective)
+    for (variant, setting), collectives in found.items():
+        why = ""
+        if gated and setting.protocol is Protocol.LL128 and variant == DEFAULT_VARIANT.name:
+            why = f"; with {'='.join(LL128_FORCED.environment[0])} it does (--variant ll128-forced)"
+        is_tree = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
+        if gated and is_tree and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES:
+            why = "; this RCCL leaves Tree with Simple out on one node"
+        where = "" if variant == DEFAULT_VARIANT.name else f" in {variant}"
+        named = ", ".join(one.value for one in collectives)
+        yield f"{named} {setting}{where}: the library does not let it be chosen{why}"

@@ -1,0 +1,297 @@
+"""Runs of the rank program as they lie in a session: what was started, its rows, how it ended.
+
+A run's folder has the plan (plan.txt), what was started (run.json) and with which variables
+(environment.json), a file of each rank's rows (rank-0.csv …), what all said (log.txt) and how it
+ended (ending.json). One without the last is of a run that was interrupted, or is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune.launch import CHANNELS, chooses
+from rccltune.model import (
+    Collective,
+    Failure,
+    Integer,
+    Line,
+    Number,
+    OutputError,
+    Setting,
+    Text,
+    Variable,
+    Whole,
+    Word,
+    read_json,
+    reason_of,
+)
+from rccltune.perf import plan
+from rccltune.perf.plan import Placed
+
+FOLDER: Final = "runs"
+PLAN_FILE: Final = "plan.txt"
+RUN_FILE: Final = "run.json"
+ENVIRONMENT_FILE: Final = "environment.json"
+END_FILE: Final = "ending.json"
+LOG_FILE: Final = "log.txt"
+# What a run is for: every setting once, or what could win with care.
+ROUGH: Final = "rough"
+FINE: Final = "fine"
+COLUMNS: Final = (
+    "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,"
+    "selectable,ran,checked,wrong,note"
+)
+ANEW: Final = "delete this run's folder; the same command then measures it again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFile:
+    """run.json: what was started.
+
+    Attributes:
+        process: random word by which the processes of this run are told from others.
+        number_of: which of several processes that measure the same, from 0.
+        communicators: which of its communicators were planned, from 0, in the order of the plan.
+        plugin: whether our plugin was loaded; without it the site is as it is.
+        said: whether the library's log was read for what ran.
+        added: variables that rccltune set.
+    """
+
+    format: int = 1
+    process: Word
+    purpose: Word
+    variant: Word
+    number_of: Whole
+    communicators: tuple[Whole, ...]
+    plugin: bool
+    said: bool
+    n_nodes: Whole
+    n_ranks: Whole
+    rank_placement: Word
+    library: Line
+    library_version: Line | None
+    runtime: Line | None
+    argv: tuple[Line, ...]
+    added: tuple[Variable, ...]
+    started: Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFile:
+    """ending.json: how it ended, written last.
+
+    Attributes:
+        failure: None where it came to its end, or was ended for a reason of ours.
+        line: of the plan, of the step that was under way.
+        collective: of that step.
+        setting: that was in force, and is set aside for this collective; None where nobody is
+            to blame.
+        words: what the program or the library said.
+        lifted: the user forgave it, and the setting is tried again.
+    """
+
+    exit_code: Integer | None
+    signal: Integer | None
+    duration_s: Number
+    failure: Failure | None = None
+    line: Whole | None = None
+    collective: Collective | None = None
+    setting: Setting | None = None
+    words: Text = ""
+    lifted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remarks:
+    """What the program says beside its rows.
+
+    Attributes:
+        failed: (rank, line of the plan, words) of steps that failed.
+        variables: of the library, as it sees them itself.
+        free_nbytes: of device memory, before anything was allocated.
+    """
+
+    version: str | None = None
+    simulated: str | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    failed: tuple[tuple[int, int, str], ...] = ()
+    free_nbytes: int | None = None
+    unbound: str | None = None
+    n_done: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One start of all ranks, and what is there of it.
+
+    Attributes:
+        ended: None where it is under way, or was interrupted.
+        steps: of its plan.
+        ranks: raw rows of each rank, as (line of its file, text), torn ones left out.
+    """
+
+    number: int
+    folder: Path
+    file: RunFile
+    ended: EndFile | None
+    steps: tuple[Placed, ...]
+    ranks: tuple[tuple[tuple[int, str], ...], ...]
+    remarks: Remarks
+
+    @property
+    def n_done(self) -> int:
+        """Steps that every rank has a row of; they are done in the plan's order."""
+        return min((len(rows) for rows in self.ranks), default=0)
+
+    @property
+    def hidden_choices(self) -> tuple[tuple[str, str], ...]:
+        """Variables that choose though they were cleared: a file of the library's own has them.
+
+        Where there are any, nothing in this run is what it was to be. Without our plugin nothing
+        was cleared, and what the site chooses is its own.
+        """
+        if not self.file.plugin:
+            return ()
+        ours = {*self.file.added, ("NCCL_TUNER_PLUGIN", _after("--plugin", self.file.argv))}
+        return tuple(
+            pair
+            for pair in self.remarks.variables
+            if pair not in ours and chooses(pair[0], keep=(*CHANNELS, "RCCLTUNE_*"))
+        )
+
+    @property
+    def in_flight(self) -> Placed | None:
+        """The first step that some rank has no row of."""
+        return self.steps[self.n_done] if self.n_done < len(self.steps) else None
+
+
+def _after(option: str, argv: Sequence[str]) -> str:
+    return argv[argv.index(option) + 1] if option in argv else ""
+
+
+def numbers(session: Path) -> tuple[int, ...]:
+    """Numbers of the runs of a session, rising."""
+    found = (session / FOLDER).glob(f"*/{RUN_FILE}")
+    return tuple(sorted(int(path.parent.name) for path in found if path.parent.name.isdigit()))
+
+
+def read_runs(session: Path, most_ranks: int | None = None) -> tuple[Run, ...]:
+    """All runs of a session.
+
+    Args:
+        session: the folder.
+        most_ranks: of so many the rows are read; None for those of all.
+
+    Raises:
+        OutputError: a file that is none of ours, with its place.
+    """
+    folders = (session / FOLDER / str(number) for number in numbers(session))
+    return tuple(read_run(folder, most_ranks) for folder in folders)
+
+
+def read_run(folder: Path, most_ranks: int | None = None) -> Run:
+    """One run.
+
+    Args:
+        folder: of the run.
+        most_ranks: of so many the rows are read; None for those of all.
+
+    Raises:
+        OutputError: a file that is none of ours, with its place.
+    """
+    file = _record(folder / RUN_FILE, RunFile)
+    end = folder / END_FILE
+    ended = _record(end, EndFile) if end.exists() else None
+    steps = plan.read(_text(folder / PLAN_FILE), str(folder / PLAN_FILE))
+    ranks, remarks = [], Remarks()
+    n_ranks = file.n_ranks if most_ranks is None else min(most_ranks, file.n_ranks)
+    for rank in range(n_ranks):
+        rows, said = _rank(folder / f"rank-{rank}.csv", rank)
+        ranks.append(rows)
+        remarks = _joined(remarks, said)
+    return Run(
+        number=int(folder.name),
+        folder=folder,
+        file=file,
+        ended=ended,
+        steps=steps,
+        ranks=tuple(ranks),
+        remarks=remarks,
+    )
+
+
+def _record(path: Path, kind: type[Any]) -> Any:  # noqa: ANN401 - the record of that kind
+    return read_json(kind, _text(path).encode(), str(path), ANEW, fails=OutputError)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OutputError(
+            f"it cannot be read: {reason_of(error)}", where=str(path), hint=ANEW
+        ) from error
+
+
+def _rank(path: Path, rank: int) -> tuple[tuple[tuple[int, str], ...], Remarks]:
+    """Rows and remarks of one rank; none where it did not come so far."""
+    if not path.exists():
+        return (), Remarks()
+    # A letter of several bytes may be cut, too.
+    lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+    # What stands behind the last line break was being written when its writer was killed.
+    lines.pop()
+    rows: list[tuple[int, str]] = []
+    said: dict[str, Any] = {"variables": [], "failed": []}
+    headed = False
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("#"):
+            _remark(line[1:].strip(), rank, said)
+        elif line == COLUMNS:
+            headed = True
+        elif not headed:
+            raise strange(path, number, "its columns are not those of this version")
+        elif line:
+            rows.append((number, line))
+    said["variables"], said["failed"] = tuple(said["variables"]), tuple(said["failed"])
+    return tuple(rows), Remarks(**said)
+
+
+def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
+    word, _, rest = text.partition(" ")
+    if word == "variable":
+        name, _, value = rest.partition("=")
+        said["variables"].append((name, value))
+    elif word == "failed":
+        line, _, words = rest.partition(" ")
+        said["failed"].append((rank, int(line) if line.isdigit() else 0, words))
+    elif word in ("version", "simulated"):
+        said[word] = rest
+    elif word == "free" and rest.split(" ")[0].isdigit():
+        said["free_nbytes"] = int(rest.split(" ")[0])
+    elif word == "numa" and rest.startswith("unbound"):
+        said["unbound"] = rest.partition(": ")[2]
+    elif word == "done":
+        said["n_done"] = 1
+
+
+def _joined(one: Remarks, other: Remarks) -> Remarks:
+    """Remarks of several ranks: what all say is the first one's."""
+    free = [said for said in (one.free_nbytes, other.free_nbytes) if said is not None]
+    return Remarks(
+        version=one.version or other.version,
+        simulated=one.simulated or other.simulated,
+        variables=one.variables or other.variables,
+        failed=(*one.failed, *other.failed),
+        free_nbytes=min(free, default=None),
+        unbound=one.unbound or other.unbound,
+        n_done=one.n_done + other.n_done,
+    )
+
+
+def strange(path: Path, line: int, why: str) -> OutputError:
+    """Say that a row cannot be read, where and why."""
+    return OutputError(f"this is no row of rccltune-perf: {why}", where=f"{path}:{line}", hint=ANEW)
