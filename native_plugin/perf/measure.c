@@ -10,7 +10,7 @@
 
 /* Three calls make connections and tell nothing (of tree/ll on four GPUs the first three were 1.3 ms
  * slower); two more say how long one takes, eight where that is hardly more than the wait. */
-enum { WARM_CALLS = 3, FIRST_CALLS = 2, MORE_CALLS = 8, MOST_CAPTURED = 20, LEAST_CALLS = 2 };
+enum { WARM_CALLS = 3, FIRST_CALLS = 2, MORE_CALLS = 8, MOST_CAPTURED = 20 };
 static const double short_us = 200;
 
 static void name_cell(int algorithm, int protocol, char *text, size_t size)
@@ -84,6 +84,12 @@ static double estimate(const struct call *call, struct row *row)
     return is_short ? time_calls(call, MORE_CALLS, row) : each;
 }
 
+/* What a step that is in a hurry makes all the same: one call where it asks for one. */
+static long fewest(const struct step *step)
+{
+    return step->least_calls > 1 ? 2 : 1;
+}
+
 /* How many calls are timed.  Rank 0 says it: all must make the same number. */
 static long calls_for(const struct step *step, double each_us)
 {
@@ -93,7 +99,7 @@ static long calls_for(const struct step *step, double each_us)
         calls = (double)step->least_calls;
     if (step->most_us > 0 && calls * each > step->most_us)
         calls = floor(step->most_us / each);
-    long agreed = calls < LEAST_CALLS ? LEAST_CALLS : (long)calls;
+    long agreed = calls < (double)fewest(step) ? fewest(step) : (long)calls;
     meet_share(&agreed, sizeof agreed);
     return agreed;
 }
@@ -169,7 +175,7 @@ void measure_graph(const struct call *call, struct row *row)
     row->made = 0;
     double each = estimate(call, row);
     long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
-    n = n < LEAST_CALLS ? LEAST_CALLS : n > MOST_CAPTURED ? MOST_CAPTURED : n;
+    n = n < fewest(call->step) ? fewest(call->step) : n > MOST_CAPTURED ? MOST_CAPTURED : n;
     meet_share(&n, sizeof n);
     communicator.has_graph = true;
     const char *failed = capture(call, n, &graph, row);

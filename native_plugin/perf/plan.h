@@ -33,7 +33,7 @@ struct step {
     size_t n_bytes;
     int root; /* ANY_ROOT: another one for each call */
     /* A measurement takes at least so long and so many calls, but ends when it would take more than
-     * most_us (never under two calls). */
+     * most_us (two calls at least, or the one that it asks for). */
     double least_us, most_us;
     long least_calls;
 };
