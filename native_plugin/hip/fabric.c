@@ -135,6 +135,16 @@ int rccltune_fabric_nodes(const struct fabric *f)
     return f->n_nodes;
 }
 
+int rccltune_fabric_ranks(const struct fabric *f)
+{
+    return f->n_ranks;
+}
+
+int rccltune_fabric_rank(const struct fabric *f)
+{
+    return f->rank;
+}
+
 void *rccltune_fabric_data(struct fabric *f, int rank)
 {
     return ((struct slot *)meeting_slot(&f->meeting, rank))->data;

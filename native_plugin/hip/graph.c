@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "hip.h"
+#include "launched.h"
 #include "stream.h"
 
 /* What the host pays on the simulated clock.  Both are less than any kernel of a collective takes,
@@ -133,6 +134,7 @@ EXPORT int hipStreamEndCapture(void *stream, void **made)
     if (!hip_is_captured(stream) || ((struct hip_stream *)stream)->graph->origin != stream)
         return hip_fail(HIP_CAPTURE_UNMATCHED);
     struct hip_graph *graph = ((struct hip_stream *)stream)->graph, **at = &capturing;
+    launched_captured();
     pthread_mutex_lock(&lock);
     while (*at != graph)
         at = &(*at)->next;
@@ -275,6 +277,7 @@ EXPORT int hipGraphLaunch(struct hip_graph *graph, void *stream)
     if (hip_is_captured(stream))
         return hip_unmade("graph inside a graph");
     int result = HIP_OK;
+    hip_settle();
     for (size_t i = 0; i < graph->n_works && result == HIP_OK; i++)
         result = hip_do(stream, &graph->works[i], true);
     hip_host_pass(graph_launch_us);

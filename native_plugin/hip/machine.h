@@ -38,6 +38,8 @@ EXPORT int rccltune_fabric_join(struct fabric *fabric, const char *key);
 EXPORT void rccltune_fabric_close(struct fabric *fabric, bool aborted);
 EXPORT int rccltune_fabric_placement(const struct fabric *fabric);
 EXPORT int rccltune_fabric_nodes(const struct fabric *fabric);
+EXPORT int rccltune_fabric_ranks(const struct fabric *fabric);
+EXPORT int rccltune_fabric_rank(const struct fabric *fabric);
 /* Put a kernel on a stream: a HIP error. */
 EXPORT int rccltune_fabric_put(struct fabric *fabric, const struct fabric_call *call, void *stream);
 /* Barrier of its ranks; what each wrote is read until the turn. */

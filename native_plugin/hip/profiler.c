@@ -5,29 +5,49 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "interfaces.h"
+#include "launched.h"
 
-static int start(void **context, int *mask, const char *name, uint64_t id, int nodes, int ranks,
+/* One rank of a communicator: where nobody said the devices its kernels take the node file's time,
+ * and its ranks meet (machine.h); else what ran is kept until somebody asks (ran.c). */
+struct context {
+    int device;
+    struct fabric *fabric;
+};
+
+static int start(void **made, int *mask, const char *name, uint64_t id, int nodes, int ranks,
                  int rank, void *logger)
 {
-    (void)name, (void)id, (void)nodes, (void)ranks, (void)rank, (void)logger;
-    int *device = malloc(sizeof *device);
-    if (device == NULL)
+    (void)name, (void)nodes, (void)logger;
+    struct context *context = calloc(1, sizeof *context);
+    if (context == NULL)
         return 2; /* ncclSystemError */
-    *device = hip_current();
-    *context = device;
-    *mask = EVENT_COLLECTIVE | EVENT_POINT_TO_POINT;
+    context->device = hip_current();
+    if (rccltune_machine_node() != NULL) {
+        char key[32];
+        snprintf(key, sizeof key, "real-%016llx", (unsigned long long)id);
+        context->fabric = rccltune_fabric_prepare(ranks, rank);
+        rccltune_fabric_join(context->fabric, key);
+    }
+    *made = context;
+    *mask = EVENT_COLLECTIVE | EVENT_POINT_TO_POINT; /* groups come with either */
     return 0;
 }
 
-static int start_event(void *context, void **event, struct descriptor *descriptor)
+static int start_event(void *given, void **event, struct descriptor *descriptor)
 {
-    int device = *(int *)context;
+    struct context *context = given;
     *event = context; /* without one the library tells nothing of what lies inside it */
+    if (context->fabric != NULL) {
+        if (descriptor->type == EVENT_GROUP)
+            *event = launched_begin(context->fabric);
+        else
+            launched_tell(descriptor->parent, descriptor);
+        return 0;
+    }
     if (descriptor->type == EVENT_POINT_TO_POINT)
-        hip_note_point_to_point(device);
+        hip_note_point_to_point(context->device);
     if (descriptor->type == EVENT_COLLECTIVE)
-        hip_note_collective(device, descriptor->of.collective.algorithm,
+        hip_note_collective(context->device, descriptor->of.collective.algorithm,
                             descriptor->of.collective.protocol, descriptor->of.collective.channels);
     return 0;
 }
@@ -44,8 +64,11 @@ static int record_state(void *event, int state, void *arguments)
     return 0;
 }
 
-static int finalize(void *context)
+static int finalize(void *given)
 {
+    struct context *context = given;
+    if (context->fabric != NULL)
+        rccltune_fabric_close(context->fabric, true); /* the library waits for graphs by itself */
     free(context);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../include/rccltune_simulated.h"
+#include "launched.h"
 #include "stream.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a library's threads launch, too */
@@ -144,6 +145,7 @@ EXPORT int hipStreamSynchronize(void *stream)
 {
     if (hip_is_captured(stream))
         return hip_fail(HIP_CAPTURE_UNSUPPORTED);
+    hip_settle();
     fabric_wait(stream, false);
     do_waiting(stream_of(stream));
     catch_up(stream_of(stream));
@@ -152,6 +154,7 @@ EXPORT int hipStreamSynchronize(void *stream)
 
 EXPORT int hipDeviceSynchronize(void)
 {
+    hip_settle();
     fabric_wait(NULL, true);
     do_waiting(&null_stream);
     catch_up(&null_stream);
@@ -312,6 +315,33 @@ static const char *kernel_name(const void *function)
     return "";
 }
 
+/* The last kernel that was launched outside of a graph. */
+static struct {
+    void *stream;
+    struct hip_work work;
+} held;
+
+void hip_settle(void)
+{
+    struct launched *launched = held.work.kernel.launched;
+    held.work.kernel.launched = NULL;
+    if (launched == NULL)
+        return;
+    launched_run(launched, kernel_name(held.work.kernel.function), held.stream, false);
+    launched_end(launched);
+}
+
+static void run_launched(void *stream, const struct hip_work *work, bool captured)
+{
+    struct launched *launched = work->kernel.launched;
+    if (captured) {
+        launched_run(launched, kernel_name(work->kernel.function), stream, true);
+        return;
+    }
+    held.stream = stream;
+    held.work = *work;
+}
+
 int hip_do(void *stream, const struct hip_work *work, bool captured)
 {
     switch (work->kind) {
@@ -326,6 +356,10 @@ int hip_do(void *stream, const struct hip_work *work, bool captured)
     case WORK_DEFERRED:
         return defer(stream_of(stream), work->deferred);
     case WORK_KERNEL:
+        if (work->kernel.launched != NULL) {
+            run_launched(stream, work, captured);
+            return HIP_OK;
+        }
         hip_note_kernel(work->kernel.device, kernel_name(work->kernel.function), work->kernel.grid);
         hip_busy(stream, unknown_us);
     }
@@ -346,12 +380,17 @@ void hip_drop(const struct hip_work *work)
         fabric_keep(work->collective.fabric, -1);
     if (work->kind == WORK_DEFERRED)
         release(work->deferred);
+    if (work->kind == WORK_KERNEL)
+        launched_end(work->kernel.launched);
 }
 
 static int launch(void *stream, const void *function, struct hip_dim3 grid)
 {
-    return hip_put(stream, &(struct hip_work){.kind = WORK_KERNEL,
-                                              .kernel = {function, grid.x, hip_current()}});
+    struct hip_work work = {.kind = WORK_KERNEL, .kernel = {function, grid.x, hip_current(), NULL}};
+    hip_settle();
+    if (rccltune_machine_node() != NULL)
+        work.kernel.launched = launched_kernel();
+    return hip_put(stream, &work);
 }
 
 EXPORT int hipLaunchKernel(const void *function, struct hip_dim3 grid, struct hip_dim3 block,

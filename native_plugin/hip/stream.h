@@ -33,6 +33,7 @@ struct hip_work {
             const void *function;
             unsigned grid;
             int device;
+            struct launched *launched; /* NULL where it takes no time of a node file's */
         } kernel;
         struct hip_host_work host;
         void *event;
@@ -46,6 +47,8 @@ struct hip_work {
 
 /* Do it now; `captured` where a graph's launch does it. */
 int hip_do(void *stream, const struct hip_work *work, bool captured);
+/* A library's kernel is told of behind its launch; it runs before anything else does. */
+void hip_settle(void);
 /* What a work holds, once it is kept in a graph, and when that goes. */
 void hip_keep(const struct hip_work *work);
 void hip_drop(const struct hip_work *work);

@@ -135,6 +135,7 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
 int wanted_channels(const struct comm *comm, const struct call *call, int algorithm, int protocol,
                     int most);
 int busy_channels(const struct comm *comm, const struct call *call, int protocol, int channels);
+int usual_channels(const struct comm *comm, const struct call *call, int algorithm, int protocol);
 
 struct situation comm_situation(const struct comm *comm, const struct call *call,
                                 const struct decision *decision);

@@ -195,15 +195,6 @@ static int issue(const struct comm *comm, int local, const struct call *call)
     }
 }
 
-/* Channels that the node's default count would shrink to; fewer ran only where fewer were asked
- * for, or where the library has fewer than the node file believes. */
-static int usual_channels(const struct comm *comm, const struct call *call, int algorithm,
-                          int protocol)
-{
-    int usual = wanted_channels(comm, call, algorithm, protocol, comm->library->node->channels);
-    return busy_channels(comm, call, protocol, usual);
-}
-
 static struct decision decision_of(const struct comm *comm, const struct call *call,
                                    const struct hip_ran *ran)
 {
