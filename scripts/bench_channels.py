@@ -162,7 +162,16 @@ def swept(folder: Path, name: str, options: argparse.Namespace, more: Sequence[s
         for word in ("--setting", setting)
     ]
     arguments = [
-        *("sweep", "--collective", options.collective, "--placement", "out", *SIZES),
+        *(
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            "--collective",
+            options.collective,
+            "--placement",
+            "out",
+            *SIZES,
+        ),
         *(SIMULATED if options.simulate else ()),
         *(*settings, "--repeats", str(options.repeats), "--seed", str(options.seed)),
         *(("--method", "one-launch") if options.search else options_of("one-launch")),

@@ -162,7 +162,7 @@ def rules_of(part: Part) -> Path:
         sizes = ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "16M"]
         limits = ["--budget", f"{SWEEP_S}s", "--timeout", f"{RUN_S}s", "-o", str(session)]
         sweep = [*RCCLTUNE, "sweep", "--mode", "none", *how, *sizes, *limits]
-        part.run("sweep", sweep, SWEEP_LIMIT_S)
+        part.run("sweep", "--runner", "rccl-tests", sweep, SWEEP_LIMIT_S)
         # A sweep that was ended has samples too.
         emit = [*RCCLTUNE, "emit-config", str(session), "-o", str(rules)]
         if part.run("emit", emit, EMIT_S) or not rules.exists():

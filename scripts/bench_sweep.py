@@ -58,7 +58,17 @@ def measure(folder: Path, wish: list[str], seed: int) -> dict[str, tuple[float, 
     folder.mkdir(exist_ok=True)
     for method in METHODS if seed % 2 else METHODS[::-1]:
         session = folder / f"{method}-{seed}"
-        arguments = ["sweep", *wish, *options_of(method), "--seed", str(seed), "-o", str(session)]
+        arguments = [
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            *wish,
+            *options_of(method),
+            "--seed",
+            str(seed),
+            "-o",
+            str(session),
+        ]
         seconds, _ = timed(arguments, folder)
         samples = samples_of(session)
         if method == "one-launch":
@@ -189,7 +199,16 @@ def recovered(folder: Path, wish: Sequence[str], repeats: int, seed: int) -> Rec
     node.write_text(yaml.safe_dump(document), encoding="utf-8")
     session = folder / f"faults-{seed}"
     arguments = [
-        *("sweep", *MODE, "--simulate", str(node), *SIZES, *SETTING_OPTIONS),
+        *(
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            *MODE,
+            "--simulate",
+            str(node),
+            *SIZES,
+            *SETTING_OPTIONS,
+        ),
         *(*options_of("one-launch"), "--repeats", str(repeats), "--seed", str(seed)),
         *("-o", str(session), *wish),
     ]

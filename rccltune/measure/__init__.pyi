@@ -1,6 +1,11 @@
+from .all_options import declared as declared
+from .all_options import given as given
+from .all_options import orders as orders
 from .crosscheck import Beside as Beside
 from .crosscheck import cross_check as cross_check
 from .crosscheck import prepare_beside as prepare_beside
+from .declaration import LAUNCHERS as LAUNCHERS
+from .declaration import PERF as PERF
 from .declaration import PRESETS as PRESETS
 from .declaration import Declared as Declared
 from .declaration import parse_duration as parse_duration
@@ -15,11 +20,6 @@ from .measuring import Measured as Measured
 from .measuring import ToMeasure as ToMeasure
 from .measuring import measure_with_perf as measure_with_perf
 from .measuring import prepare_measuring as prepare_measuring
-from .options import LAUNCHERS as LAUNCHERS
-from .options import PERF as PERF
-from .options import declared as declared
-from .options import given as given
-from .options import orders as orders
 from .preparation import Prepared as Prepared
 from .preparation import completed as completed
 from .preparation import ground_of as ground_of

@@ -118,6 +118,15 @@ class Option:
     pinned: bool = False
 
 
+LAUNCHERS: Final = ("auto", "local", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
+PERF: Final = "perf"
+RUNNERS: Final = (PERF, "rccl-tests", "torch")
+# What drives a benchmark that others wrote.
+BENCHMARKS: Final = RUNNERS[1:]
+TIMINGS: Final = ("auto", "graph", "loop")
+PLACEMENTS: Final = ("out", "in", "both")
+METHODS: Final = ("auto", "one-launch", "per-setting")
+
 MODE: Final = Parsed(Mode.parse_option, what="mode", write=str)
 SETTING: Final = Parsed(Setting.parse, what="setting", write=str)
 COLLECTIVE: Final = Parsed(Collective.parse, what="collective", write=lambda one: one.value)

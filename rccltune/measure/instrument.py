@@ -11,8 +11,8 @@ from rccltune import launch, machine, session, simulate
 from rccltune.launch import Launcher
 from rccltune.machine import Seating
 from rccltune.measure import benchmarks
+from rccltune.measure.declaration import PERF
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of
-from rccltune.measure.options import PERF
 from rccltune.measure.site import (
     RCCLX_SWITCH,
     Site,
@@ -22,6 +22,7 @@ from rccltune.measure.site import (
     release_played,
     remarks_of,
     seen_by,
+    simulated_node,
     simulated_seating,
     system_here,
     vendor_here,
@@ -31,7 +32,6 @@ from rccltune.model import (
     CommandLineError,
     Fingerprint,
     MachineError,
-    Mode,
     RankPlacement,
     SessionError,
     defaults,
@@ -209,17 +209,8 @@ def _ground(site: Site, measured: Measured) -> Ground:
 
 
 def _simulated(request: SiteRequest, folder: Path) -> Instrument:
-    named = str(request.simulate)
-    node = simulate.load_node(
-        simulate.node_path(named, str(request.mode) if request.mode else None)
-    )
+    node, mode = simulated_node(request)
     hardware = node.raw["hardware"]
-    mode = Mode.parse(hardware.get("mode", "none"))
-    if request.mode not in (None, mode):
-        raise MachineError(
-            f"the simulated node {node.name} is in mode {mode}, not {request.mode}",
-            hint=f"say --mode {mode}, or simulate another node.",
-        )
     seating = simulated_seating(request, node)
     measured = replace(library.stand_in(), version=f"RCCL {release_played(request, node)}")
     words = None

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from rccltune import __version__, launch, model, session, simulate
 from rccltune.measure import sweep_file, variants
+from rccltune.measure.all_options import declared
+from rccltune.measure.declaration import PERF
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import (
     Instrument,
@@ -18,7 +20,6 @@ from rccltune.measure.instrument import (
     same_runner,
 )
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.options import PERF, declared
 from rccltune.measure.preparation import same_machine
 from rccltune.measure.request import Request, site_keys
 from rccltune.model import (

@@ -5,28 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated
 
 from rccltune.measure.declaration import (
+    BENCHMARKS,
     COLLECTIVE,
     COUNT,
     COUNT_OR_NONE,
     FILE,
+    LAUNCHERS,
     LINE,
+    METHODS,
     MODE,
     PAIRS,
+    PERF,
+    PLACEMENTS,
     PRESETS,
+    RUNNERS,
     SCALE,
     SETTING,
     SIZE,
     SIZED,
     TIME,
+    TIMINGS,
     YES_OR_NO,
-    Declared,
     Option,
     Pairs,
     parse_channels,
@@ -49,14 +54,7 @@ from rccltune.model import (
     parse_scales,
 )
 
-LAUNCHERS: Final = ("auto", "local", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
-PERF: Final = "perf"
-RUNNERS: Final = (PERF, "rccl-tests", "torch")
-# What drives a benchmark that others wrote.
-_BENCHMARKS: Final = RUNNERS[1:]
-TIMINGS: Final = ("auto", "graph", "loop")
-PLACEMENTS: Final = ("out", "in", "both")
-METHODS: Final = ("auto", "one-launch", "per-setting")
+_of_calls = partial(Option, group="Running", metavar="N", pinned=True, runners=BENCHMARKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +91,7 @@ class SweepOptions:
             is_usual=True,
             metavar="DIR",
             is_order=True,
-            runners=_BENCHMARKS,
+            runners=BENCHMARKS,
         ),
     ] = None
     runner: Annotated[
@@ -277,7 +275,7 @@ class SweepOptions:
             "Bytes from one size to the next, instead of a factor.",
             "Sizes",
             is_range=True,
-            runners=_BENCHMARKS,
+            runners=BENCHMARKS,
         ),
     ] = None
     sizes: Annotated[tuple[Annotated[tuple[Collective, int], SIZED], ...], Listed(), Option()] = ()
@@ -319,35 +317,17 @@ class SweepOptions:
     iters: Annotated[
         int,
         COUNT,
-        Option(
-            "Timed calls in each measurement. [default: {default}]",
-            "Running",
-            metavar="N",
-            pinned=True,
-            runners=_BENCHMARKS,
-        ),
+        _of_calls("Timed calls in each measurement. [default: {default}]"),
     ] = defaults.ITERATIONS
     warmup: Annotated[
         int,
         COUNT_OR_NONE,
-        Option(
-            "Untimed calls before each measurement. [default: {default}]",
-            "Running",
-            metavar="N",
-            pinned=True,
-            runners=_BENCHMARKS,
-        ),
+        _of_calls("Untimed calls before each measurement. [default: {default}]"),
     ] = defaults.WARMUP
     graph: Annotated[
         int,
         COUNT_OR_NONE,
-        Option(
-            "Replay calls from a graph N times (-G).",
-            "Running",
-            metavar="N",
-            pinned=True,
-            runners=_BENCHMARKS,
-        ),
+        _of_calls("Replay calls from a graph N times (-G)."),
     ] = 0
     check: Annotated[
         bool,
@@ -357,7 +337,7 @@ class SweepOptions:
             "Running",
             words=("0", "1"),
             pinned=True,
-            runners=_BENCHMARKS,
+            runners=BENCHMARKS,
         ),
     ] = True
     communicators: Annotated[
@@ -382,20 +362,14 @@ class SweepOptions:
     repeats: Annotated[
         int,
         COUNT,
-        Option(
-            "Launches for each measurement. [default: {default}]",
-            "Running",
-            metavar="N",
-            pinned=True,
-            runners=_BENCHMARKS,
-        ),
+        _of_calls("Launches for each measurement. [default: {default}]"),
     ] = defaults.REPEATS
     method: Annotated[
         str,
         Parsed(OneOf(METHODS)),
         Option(
             "Measure many settings in each launch, or one. [default: what the benchmark can]",
-            runners=_BENCHMARKS,
+            runners=BENCHMARKS,
         ),
     ] = defaults.METHOD
     exhaustive: Annotated[
@@ -404,7 +378,7 @@ class SweepOptions:
         Option(
             "Measure every setting at every size, instead of searching.",
             is_flag=True,
-            runners=_BENCHMARKS,
+            runners=BENCHMARKS,
         ),
     ] = False
     no_environment: Annotated[
@@ -413,7 +387,7 @@ class SweepOptions:
         Option(
             "Try no more channels than the library takes by itself.",
             is_flag=True,
-            runners=_BENCHMARKS,
+            runners=BENCHMARKS,
         ),
     ] = False
     force_tree_simple: Annotated[
@@ -433,7 +407,7 @@ class SweepOptions:
     longest: Annotated[
         float,
         TIME,
-        Option("Plan no launch that takes longer. [default: {default}]", runners=_BENCHMARKS),
+        Option("Plan no launch that takes longer. [default: {default}]", runners=BENCHMARKS),
     ] = defaults.LONGEST_S
     timeout: Annotated[
         float | None,
@@ -470,27 +444,3 @@ class SweepOptions:
         COUNT_OR_NONE,
         Option("Seed of the order of launches, and of simulated noise.", metavar="N", pinned=True),
     ] = 0
-
-
-@cache
-def declared() -> Mapping[str, Declared]:
-    """All options by name, in the order of the help."""
-    hints = get_type_hints(SweepOptions, include_extras=True)
-    return {
-        one.name: Declared.of(one.name, one.default, hints[one.name])
-        for one in fields(SweepOptions)
-    }
-
-
-def orders() -> frozenset[str]:
-    """Options that name programs, files and variables."""
-    return frozenset(name for name, one in declared().items() if one.option.is_order)
-
-
-def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a command line that were given; click has None and () for the others."""
-    said = {name: value for name, value in values.items() if value is not None and value != ()}
-    return {
-        name: (value,) if declared()[name].is_list and not isinstance(value, tuple) else value
-        for name, value in said.items()
-    }

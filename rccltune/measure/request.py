@@ -11,9 +11,10 @@ from typing import Any, Final
 from rccltune import session
 from rccltune.machine import real_library
 from rccltune.measure import benchmarks, sweep_file
-from rccltune.measure.declaration import PRESETS, Declared
-from rccltune.measure.options import PERF, SweepOptions, declared, given
-from rccltune.measure.options import orders as options_orders
+from rccltune.measure.all_options import declared, given
+from rccltune.measure.all_options import orders as options_orders
+from rccltune.measure.declaration import PERF, PRESETS, Declared
+from rccltune.measure.options import SweepOptions
 from rccltune.measure.site import SiteRequest
 from rccltune.model import (
     Collective,

@@ -346,16 +346,8 @@ def vendor_here() -> str | None:
 
 def _simulated(request: SiteRequest) -> Site:
     folder = plugin.native_folder() / "sim"
-    node = simulate.load_node(
-        simulate.node_path(str(request.simulate), str(request.mode) if request.mode else None)
-    )
+    node, mode = simulated_node(request)
     hardware = node.raw["hardware"]
-    mode = Mode.parse(hardware.get("mode", "none"))
-    if request.mode not in (None, mode):
-        raise MachineError(
-            f"the simulated node {node.name} is in mode {mode}, not {request.mode}",
-            hint=f"say --mode {mode}, or simulate another node.",
-        )
     programs = benchmarks.programs_in(folder)
     one_process = request.launcher == "none"
     launcher = launcher_of(request.launcher, None)
@@ -395,6 +387,25 @@ def _simulated(request: SiteRequest) -> Site:
         is_rcclx=node.library == "rcclx",
     )
     return played if request.librccl is None else over_real(played, request.librccl, one_process)
+
+
+def simulated_node(request: SiteRequest) -> tuple[simulate.SimulatedNode, Mode]:
+    """Load the node that is simulated, and its mode.
+
+    Raises:
+        MachineError: it is in another mode than was asked for.
+    """
+    named = str(request.simulate)
+    node = simulate.load_node(
+        simulate.node_path(named, str(request.mode) if request.mode else None)
+    )
+    mode = Mode.parse(node.raw["hardware"].get("mode", "none"))
+    if request.mode not in (None, mode):
+        raise MachineError(
+            f"the simulated node {node.name} is in mode {mode}, not {request.mode}",
+            hint=f"say --mode {mode}, or simulate another node.",
+        )
+    return node, mode
 
 
 def simulated_seating(request: SiteRequest, node: simulate.SimulatedNode) -> Seating:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rccltune.measure.options import SweepOptions, declared
+from rccltune.measure.all_options import declared
+from rccltune.measure.options import SweepOptions
 from rccltune.model import (
     TUNABLE,
     Collective,

@@ -22,6 +22,7 @@ from rccltune.model import (
     Role,
     Setting,
     Variant,
+    defaults,
 )
 from rccltune.perf import plan, rows, runs, samples
 from rccltune.perf.plan import FINE, GRAPH, LOOP, ROUGH, Call, Step
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TIMINGS: Final = ("auto", GRAPH, LOOP)
-N_COMMUNICATORS: Final = 4
 _IN_ONE_PROCESS: Final = 2
 # So many settings could win, before anything is known.
 _FEW: Final = 3
@@ -60,8 +60,8 @@ class Wanted:
     settings: tuple[Setting, ...] = ()
     counts: tuple[int, ...] = ()
     variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
-    timing: str = "auto"
-    n_communicators: int = N_COMMUNICATORS
+    timing: str = defaults.TIMING
+    n_communicators: int = defaults.COMMUNICATORS
     checked_up_to: int | None = None
 
     def settings_of(self, collective: Collective, variant: Variant) -> tuple[Setting, ...]:

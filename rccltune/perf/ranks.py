@@ -42,6 +42,8 @@ _ALL_RANKS: Final = "RCCLTUNE_PERF_TOKEN"
 # The first would join two sessions of one host by its port; the others are ours to say.
 _NEVER: Final = ("NCCL_COMM_ID", "RCCLTUNE_SIM_*", "RCCLTUNE_PERF_*")
 _SAID: Final = re.compile(rf"{PROGRAM}: (?:rank \d+: )?(.*)")
+# A rank that only says that another one is gone.
+_ECHO: Final = re.compile(r"is gone|other ranks")
 _SIGKILL: Final = 9
 _SHORTEST_S: Final = 1.0
 
@@ -367,14 +369,9 @@ def _words(made: Run) -> str:
     except OSError:
         log = ""
     said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
-    own = [words for words in said if not _is_echo(words)]
+    own = [words for words in said if not _ECHO.search(words)]
     last = [line.strip() for line in log.splitlines() if line.strip()][-1:]
     return next(iter([*own, *said, *last]), "")[:400]
-
-
-def _is_echo(words: str) -> bool:
-    """Whether a rank only says that another one is gone."""
-    return "is gone" in words or "other ranks" in words
 
 
 def _made(session: Path, number: int) -> Path:

@@ -14,7 +14,7 @@ folder = Path()
 
 
 def sweep_once(words: Sequence[str], session: Path) -> int:
-    """The exit code of ``run(["sweep", *words, "-o", session])``, which says nothing where it is copied.
+    """The exit code of ``run(["sweep", "--runner", "rccl-tests", *words, "-o", session])``, which says nothing where it is copied.
 
     Args:
         words: of the command line. A file among them counts by what it says, not by its name.
@@ -22,11 +22,20 @@ def sweep_once(words: Sequence[str], session: Path) -> int:
     """
     said = tuple(Path(word).read_text() if Path(word).is_file() else word for word in words)
     if session.exists():
-        return run(["sweep", *words, "-o", str(session)])
+        return run(["sweep", "--runner", "rccl-tests", *words, "-o", str(session)])
     if said not in _made:
         kept = folder / str(len(_made))
         # A session goes on with the file that it was made with, and a test may write over its own.
-        code = run(["sweep", *(_of_its_own(word, kept) for word in words), "-o", str(kept)])
+        code = run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *(_of_its_own(word, kept) for word in words),
+                "-o",
+                str(kept),
+            ]
+        )
         if code:
             return code
         _made[said] = kept

@@ -39,7 +39,9 @@ def node(
 def sweep(path: Path, *more: str) -> int:
     """One simulated sweep in the working directory."""
     where = ["--simulate", str(path), "--mode", "cpx-nps4", "--launcher", "none"]
-    return run(["sweep", *where, *SMALL, "--iters", "4", "--warmup", "1", *more])
+    return run(
+        ["sweep", "--runner", "rccl-tests", *where, *SMALL, "--iters", "4", "--warmup", "1", *more]
+    )
 
 
 def with_table(here: Path) -> tuple[Path, list[str]]:

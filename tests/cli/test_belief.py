@@ -66,7 +66,22 @@ def sweep(
     words += ["--iters", "4", "--warmup", "1"]
     session = where / method
     words += ["--exhaustive"] if method == "one-launch" else []
-    assert run(["sweep", *words, "--method", method, "-o", str(session), "-q"]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *words,
+                "--method",
+                method,
+                "-o",
+                str(session),
+                "-q",
+            ]
+        )
+        == 0
+    )
     return session
 
 

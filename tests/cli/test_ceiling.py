@@ -251,7 +251,9 @@ class TestTheStandIn:
     def sweep(self, *more: str, mode: str = "spx-nps1", node: str = "mi300x") -> int:
         """One process plays all ranks."""
         where = ["--mode", mode, "--simulate", node, "--launcher", "none"]
-        return run(["sweep", *where, *self.SIZES, "--repeats", "1", *more])
+        return run(
+            ["sweep", "--runner", "rccl-tests", *where, *self.SIZES, "--repeats", "1", *more]
+        )
 
     def quiet(self, here: Path) -> str:
         """The shipped node without noise."""

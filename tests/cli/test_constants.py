@@ -25,7 +25,7 @@ def swept(release: str) -> None:
     words = ["--mode", "cpx-nps4", "--simulate", str(path.resolve()), "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16M"]
     words += ["--factor", "4", "--repeats", "1", "--method", "one-launch", "--exhaustive"]
-    assert run(["sweep", *words, "-q"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *words, "-q"]) == 0
 
 
 def test_a_release_that_reads_no_constants_gets_none(capsys: pytest.CaptureFixture[str]) -> None:

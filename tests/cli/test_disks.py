@@ -44,7 +44,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> None:
 def command(folder: Path | str, *more: str) -> list[str]:
     """A sweep of a simulated node in one process."""
     where = ["--simulate", NODE[0], "--mode", "cpx-nps4", "--launcher", "none"]
-    return ["sweep", *where, *SMALL, "-o", str(folder), *more]
+    return ["sweep", "--runner", "rccl-tests", *where, *SMALL, "-o", str(folder), *more]
 
 
 def samples(folder: Path | str) -> pd.DataFrame:

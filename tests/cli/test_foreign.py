@@ -53,7 +53,7 @@ def made(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
     words += ["--setting", "ring/ll", "--exhaustive", "-q"]
-    assert run(["sweep", *words, "-o", str(folder)]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *words, "-o", str(folder)]) == 0
     return folder
 
 
@@ -161,7 +161,10 @@ def test_the_node_in_a_session_is_data_for_our_own_benchmark(
     assert run([*VERIFY, "--launcher", "none"]) == 2
     assert str(bad) in capsys.readouterr().err
     words = ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M", "--plan"]
-    assert run(["sweep", "--mode", "spx-nps1", "--launcher", "none", *words]) == 0
+    assert (
+        run(["sweep", "--runner", "rccl-tests", "--mode", "spx-nps1", "--launcher", "none", *words])
+        == 0
+    )
     assert lacks(capsys.readouterr().err, "SIMULATED") == []
     assert not Path("ran").exists()
 
@@ -183,7 +186,10 @@ def test_a_session_stays_ones_own_when_a_copy_of_it_is_swept_again(
     shutil.copy(repository / "examples/nodes/smallest.yaml", "other.yaml")
     words = ["--simulate", "other.yaml", "--launcher", "none", "--collective", "all_reduce"]
     words += ["--mode", "spx-nps1", "--exhaustive", "--min-bytes", "8K", "--max-bytes", "1M"]
-    assert run(["sweep", "-o", "copy", *words, "--setting", "ring/ll", "-q"]) == 0
+    assert (
+        run(["sweep", "--runner", "rccl-tests", "-o", "copy", *words, "--setting", "ring/ll", "-q"])
+        == 0
+    )
     assert Path("copy/sweep.yaml").read_bytes() != (swept / "sweep.yaml").read_bytes()
     assert goes_on([VERIFY[0], "copy", *VERIFY[1:]], capsys)
     assert goes_on([*VERIFY], capsys)
@@ -201,7 +207,7 @@ def test_without_a_home_a_sweep_works_and_trusts_nobody(
     node = repository / "examples/nodes/smallest.yaml"
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none", "--exhaustive"]
     words += ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "1M"]
-    assert run(["sweep", *words, "--setting", "ring/ll", "-q"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *words, "--setting", "ring/ll", "-q"]) == 0
     assert not session.is_ours(SESSION)
 
 
@@ -211,7 +217,7 @@ def test_modules_of_the_current_folder_are_not_imported(here: Path, capsys: Capt
     for name in ("torch", "json", "runpy"):
         Path(f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\n", encoding="utf-8")
     words = ["--runner", "torch", "--python", sys.executable, "--backend", "gloo", "--plan"]
-    assert run(["sweep", *words, "--collective", "all_gather"]) in (0, 4)
+    assert run(["sweep", "--runner", "rccl-tests", *words, "--collective", "all_gather"]) in (0, 4)
     for started in (
         launch_program(sys.executable, "import json; print(json.dumps(1))"),
         module(sys.executable, "json.tool"),

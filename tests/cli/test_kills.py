@@ -46,7 +46,17 @@ class Ground:
         where = ["--simulate", str(self.folder / "node.yaml"), "--mode", "cpx-nps4"]
         limits = ["--timeout", "30", "--env", "RCCLTUNE_SIM_STARTUP_S=0.2"]
         output = ["-o", str(self.folder / session)]
-        return ["sweep", *where, "--launcher", launcher, *limits, *SMALL, *output]
+        return [
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            *where,
+            "--launcher",
+            launcher,
+            *limits,
+            *SMALL,
+            *output,
+        ]
 
     def start(self, session: str) -> subprocess.Popen[bytes]:
         """rccltune in a process of its own, with usual signals and a mark."""

@@ -123,7 +123,16 @@ def test_walks_that_were_cut_off_change_nothing_of_what_is_planned(
     """Not even where their times say the opposite; rounds and launches are those of the others."""
     monkeypatch.chdir(tmp_path)
     folder = Path("rccltune-session")
-    words = ["sweep", "--simulate", "mi300x-cpx-nps4", "--launcher", "none", "--force"]
+    words = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--simulate",
+        "mi300x-cpx-nps4",
+        "--launcher",
+        "none",
+        "--force",
+    ]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K"]
     assert run([*words, "--setting", "tree/ll", "--setting", "ring/ll"]) == 0
     expected = prepared(folder)

@@ -295,7 +295,17 @@ def test_a_sweep_and_a_link_map_share_a_session(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In either order; samples of pairs never come among those of the node."""
-    sweep = ["sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
+    sweep = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--simulate",
+        "mi300x",
+        "--mode",
+        "cpx-nps4",
+        "--launcher",
+        "none",
+    ]
     sizes = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4K"]
     assert links("mi300x-cpx-nps4", "--pairs", "1", "--repeats", "1") == 0
     assert run([*sweep, *sizes, "--repeats", "1"]) == 0

@@ -69,7 +69,9 @@ def with_npkit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 def sweep(*more: str, collective: str = "all_reduce") -> int:
     """Few settings at few sizes."""
-    return run(["sweep", *NODE, "--collective", collective, *SIZES, *more])
+    return run(
+        ["sweep", "--runner", "rccl-tests", *NODE, "--collective", collective, *SIZES, *more]
+    )
 
 
 def events(path: Path) -> list[tuple[int, int, int]]:

@@ -33,7 +33,7 @@ def sweep(node: Path | str, *more: str, launcher: str = "none") -> int:
     """One simulated sweep in the working directory."""
     where = ["--simulate", str(node), "--launcher", launcher]
     where += ["--iters", "4", "--warmup", "1"]
-    return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
+    return run(["sweep", "--runner", "rccl-tests", "--mode", "cpx-nps4", *where, *SMALL, *more])
 
 
 def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
@@ -173,7 +173,20 @@ def test_what_cannot_walk_says_why(
 ) -> None:
     """And names the way out; nothing is started."""
     wish = [word for word in SMALL if "--collective" not in more or word not in SMALL[:2]]
-    code = run(["sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", *wish, *WALK, *more])
+    code = run(
+        [
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            "--simulate",
+            "mi300x",
+            "--mode",
+            "cpx-nps4",
+            *wish,
+            *WALK,
+            *more,
+        ]
+    )
     said = capsys.readouterr().err
     assert code == 4
     assert why in said

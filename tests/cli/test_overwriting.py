@@ -46,7 +46,7 @@ def sweep(folder: Path, rccl: str, benchmark: str, nodes: int = 2) -> int:
     path.write_text(yamls.dumped(raw), encoding="utf-8")
     settings = ["--setting", "ring/ll", "--setting", "ring/simple"]
     wish = ["--mode", "cpx-nps4", "--simulate", str(path), "-o", "session"]
-    return run(["sweep", *wish, *settings, *SMALL])
+    return run(["sweep", "--runner", "rccl-tests", *wish, *settings, *SMALL])
 
 
 def doubts(setting: str) -> set[str]:

@@ -78,7 +78,7 @@ def node(folder: Path) -> Path:
 def sweep(path: Path | str, session: str, *more: str) -> int:
     """One simulated sweep, all ranks in one process."""
     where = ["--simulate", str(path), "--launcher", "none", "-o", session]
-    return run(["sweep", *where, *QUICK, *SETTINGS, *more])
+    return run(["sweep", "--runner", "rccl-tests", *where, *QUICK, *SETTINGS, *more])
 
 
 def measured(path: Path, session: str, placement: str) -> None:
@@ -465,7 +465,7 @@ def test_presets_are_the_documents_commands(here: Path) -> None:
     both = merge_request(file, {"iters": 9})
     assert (both.sweep.warmup, both.sweep.iterations, both.sweep.graph) == (7, 9, 2)
     file.write_text("preset: cpx-one-oan\nplacement_of_ranks: two-oams\n")
-    assert run(["sweep", "-c", str(file), "--simulate", "mi300x"]) == 3
+    assert run(["sweep", "--runner", "rccl-tests", "-c", str(file), "--simulate", "mi300x"]) == 3
 
 
 def test_a_preset_sweeps(here: Path) -> None:

@@ -43,7 +43,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def sweep(node: Path, *more: str) -> int:
     """One process plays all ranks."""
     where = ["--simulate", str(node), "--launcher", "none", "--mode", "cpx-nps4"]
-    return run(["sweep", *where, *SMALL, *TWO, *more])
+    return run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *TWO, *more])
 
 
 def outcomes() -> dict[str, list[dict[str, object]]]:
@@ -239,7 +239,7 @@ def test_an_output_that_was_cut_off_is_no_measurement(
     """A benchmark does not look whether its lines could be written, and exits with 0."""
     wish = benchmark(node, '$REAL "$@" | grep -v "^# \\(Avg\\|Out of\\)"')
 
-    assert run(["sweep", *wish]) == 5
+    assert run(["sweep", "--runner", "rccl-tests", *wish]) == 5
     assert lacks(capsys.readouterr().err, "the benchmark's") == []
 
 
@@ -254,7 +254,17 @@ def test_a_machine_that_stops_working_condemns_no_setting(
     rule = "grep -q ,tree,ll, $NCCL_TUNER_CONFIG_FILE 2>/dev/null"
     wedge = f"[ -e {bench}/broken ] && {rule} && touch {bench}/wedged"
     script = f'{wedge}\n[ -e {bench}/wedged ] && exit 3\nexec $REAL "$@"'
-    wish = ["sweep", *benchmark(node, script), *TWO, "--setting", "ring/simple", "--repeats", "1"]
+    wish = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        *benchmark(node, script),
+        *TWO,
+        "--setting",
+        "ring/simple",
+        "--repeats",
+        "1",
+    ]
 
     assert run(wish) == 5
     said = capsys.readouterr().err
@@ -308,7 +318,7 @@ def test_what_fails_in_two_environments_is_named_once(
     wrong = node({"kind": "wrong", "setting": "ring/simple", "elements": 3})
     settings = [f"--setting=ring/{protocol}" for protocol in ("simple", "ll", "ll128")]
     where = ["--simulate", str(wrong), "--launcher", "none", "--mode", "cpx-nps4"]
-    assert run(["sweep", *where, *SMALL[:-2], *settings]) == 5
+    assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL[:-2], *settings]) == 5
     said = capsys.readouterr().err
     assert said.count("all_reduce ring/simple: it gave wrong results") == 1
     assert "quarantined: 1;" in said

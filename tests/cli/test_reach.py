@@ -109,7 +109,22 @@ def swept_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Pat
     node = written(raw_node(), folder.parent / "node.yaml")
     words = ["--mode", "cpx-nps4", "--simulate", str(node), *QUICK, "--min-bytes", "1K"]
     words += ["--max-bytes", "256K", "--setting", "tree/ll", "--setting", "ring/simple"]
-    assert run(["sweep", *words, "--setting", "tree/ll128", "-o", str(folder), "-q"]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *words,
+                "--setting",
+                "tree/ll128",
+                "-o",
+                str(folder),
+                "-q",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
@@ -224,7 +239,10 @@ def two_scales_fixture(repository: Path, here: Path) -> Path:
     words += ["--simulate", str(repository / "examples" / "nodes" / "two-hosts.yaml")]
     # Without ring/simple, which is as fast, it is LL128 that wins from 32 to 128 KiB on one host.
     words += ["--setting", "ring/ll", "--setting", "ring/ll128", "--max-bytes", "4M"]
-    assert run(["sweep", *words, "--scales", "1x4,2x8", "-o", "few", "-q"]) == 0
+    assert (
+        run(["sweep", "--runner", "rccl-tests", *words, "--scales", "1x4,2x8", "-o", "few", "-q"])
+        == 0
+    )
     return here / "few"
 
 

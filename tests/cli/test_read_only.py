@@ -25,7 +25,17 @@ pytestmark = pytest.mark.usefixtures("here")
 _DROP: Final = 24
 _OVERRIDES: Final = (1, 2)
 SWEEP: Final = [
-    *("sweep", "--simulate", "NODE.YAML", "--mode", "cpx-nps4", "--launcher", "none"),
+    *(
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--simulate",
+        "NODE.YAML",
+        "--mode",
+        "cpx-nps4",
+        "--launcher",
+        "none",
+    ),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "2"),
     *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
     *("--iters", "4", "--warmup", "1"),

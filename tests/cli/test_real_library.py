@@ -36,7 +36,7 @@ def test_nothing_fetched_says_how(
 ) -> None:
     """Exit code 4 and the command, before anything is started."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(here))
-    assert run(["sweep", *SMALL]) == 4
+    assert run(["sweep", "--runner", "rccl-tests", *SMALL]) == 4
     said = capsys.readouterr().err
     assert "scripts/fetch-rccl" in said
     assert not (here / "rccltune-session").exists()
@@ -83,7 +83,7 @@ def test_a_library_that_does_not_load_is_said_before_anything_is_measured(
     """Exit code 4, the file and the loader's own words."""
     file = here / "librccl.so.1"
     file.write_bytes(b"RCCL version 2.27.7")
-    assert run(["sweep", *SMALL, "--librccl", str(file), "-o", "s"]) == 4
+    assert run(["sweep", "--runner", "rccl-tests", *SMALL, "--librccl", str(file), "-o", "s"]) == 4
     said = capsys.readouterr().err
     assert str(file) in said
     assert "file too short" in said
@@ -95,11 +95,13 @@ def test_registered_buffers_and_alltoall_are_swept(fetched: Path, here: Path) ->
     asked = (*REAL, "--np", "2", "--min-bytes", "1K", "--max-bytes", "64K", "--factor", "8")
     asked = (*asked, "--repeats", "1")
     variant = ("--collective", "all_reduce", "--variant", "registered", "--setting", "tree/ll")
-    assert run(["sweep", *asked, *variant, "-o", "s"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *asked, *variant, "-o", "s"]) == 0
     samples = [s for s in load_samples(open_session(here / "s"), Reporter()) if s.doubt is None]
     found = {s.key.variant.name for s in samples if str(s.executed) == "tree/ll"}
     assert "registered" in found
-    assert run(["sweep", *asked, "--collective", "alltoall", "-o", "t"]) == 0
+    assert (
+        run(["sweep", "--runner", "rccl-tests", *asked, "--collective", "alltoall", "-o", "t"]) == 0
+    )
     alone = load_samples(open_session(here / "t"), Reporter())
     assert {s.key.setting.role for s in alone if s.doubt is None} == {Role.BASELINE}
 
@@ -109,7 +111,21 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
 ) -> None:
     """session.json, the samples' proof, and a second sweep over the imitation that is refused."""
     assert (
-        run(["sweep", *SMALL, "--setting", "tree/ll", "--setting", "ring/simple/2", "-o", "s"]) == 0
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *SMALL,
+                "--setting",
+                "tree/ll",
+                "--setting",
+                "ring/simple/2",
+                "-o",
+                "s",
+            ]
+        )
+        == 0
     )
     assert "times simulated" in capsys.readouterr().err
     header = json.loads((here / "s/session.json").read_text())
@@ -122,7 +138,7 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
     assert {one.n_wrong for one in samples} == {None}
     assert run(["emit-config", "s", "-o", "-", "--min-gain", "0"]) == 0
     assert "over RCCL 2.27.7, real" in capsys.readouterr().out
-    assert run(["sweep", *SMALL[:4], *SMALL[6:], "-o", "s"]) == 7
+    assert run(["sweep", "--runner", "rccl-tests", *SMALL[:4], *SMALL[6:], "-o", "s"]) == 7
 
 
 @pytest.mark.long
@@ -166,7 +182,7 @@ def test_what_is_forced_is_shown_and_in_no_rule(
 ) -> None:
     """Also where it is the fastest; over the imitation, and other releases, it is refused."""
     forced = (*SMALL, "--setting", "tree/simple", "--force-tree-simple")
-    assert run(["sweep", *forced, "-o", "s"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *forced, "-o", "s"]) == 0
     samples = load_samples(open_session(here / "s"), Reporter())
     seen = {s.key.variant.name for s in samples if str(s.executed) == "tree/simple"}
     assert seen == {"tree-simple-forced"}
@@ -177,13 +193,27 @@ def test_what_is_forced_is_shown_and_in_no_rule(
     assert run(["report", "s"]) == 0
     assert "tree/simple [forced]" in (here / "s/report.html").read_text()
     imitated = [word for word in forced if word not in ("--librccl", "real")]
-    assert run(["sweep", *imitated, "-o", "t"]) == 4
+    assert run(["sweep", "--runner", "rccl-tests", *imitated, "-o", "t"]) == 4
     assert "--force-tree-simple" in capsys.readouterr().err
 
 
 def test_what_is_forced_is_checked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A cell that the library closed may be closed for its results; without a GPU N/A is all that comes."""
-    assert run(["sweep", "--mode", "none", "--force-tree-simple", "--check", "0"]) == 2
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                "--mode",
+                "none",
+                "--force-tree-simple",
+                "--check",
+                "0",
+            ]
+        )
+        == 2
+    )
     assert "--check 0" in capsys.readouterr().err
 
 
@@ -192,7 +222,7 @@ def test_how_tree_with_simple_can_be_measured_is_said(
 ) -> None:
     """By an option with this release; no build of the user's own is asked for."""
     asked = (*SMALL, "--setting", "tree/simple", "--setting", "tree/ll", "--plan")
-    assert run(["sweep", *asked, "-o", "s"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *asked, "-o", "s"]) == 0
     said = capsys.readouterr()
     assert "--force-tree-simple" in said.out + said.err
     assert "scripts/enable-tree-simple" not in said.out + said.err
@@ -212,7 +242,7 @@ def test_graphs_are_swept(fetched: Path, here: Path) -> None:
         "--setting",
         "ring/simple",
     )
-    assert run(["sweep", *SMALL, *graphs, "-o", "s"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *SMALL, *graphs, "-o", "s"]) == 0
     samples = load_samples(open_session(here / "s"), Reporter())
     good = [one for one in samples if one.doubt is None and one.key.setting.role is Role.FORCED]
     assert {str(one.executed) for one in good} == {"tree/ll", "ring/simple"}
@@ -220,7 +250,19 @@ def test_graphs_are_swept(fetched: Path, here: Path) -> None:
     assert {one.n_wrong for one in good} == {None}
 
 
-TWO = ("sweep", "--simulate", str(TWO_HOSTS), "--librccl", "real", "-o", "s", "--repeats", "1")
+TWO = (
+    "sweep",
+    "--runner",
+    "rccl-tests",
+    "--simulate",
+    str(TWO_HOSTS),
+    "--librccl",
+    "real",
+    "-o",
+    "s",
+    "--repeats",
+    "1",
+)
 
 
 def test_two_hosts_want_processes(

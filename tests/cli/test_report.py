@@ -535,7 +535,18 @@ def test_rules_for_a_scale_that_nobody_measured_are_marked(stand_ins: None, tmp_
     node.write_text(node_file(Links()), encoding="utf-8")
     folders = [tmp_path / f"ranks-{n}" for n in (8, 16, 32)]
     for folder in folders:
-        words = ["sweep", "--mode", "cpx-nps4", "--simulate", str(node), "--launcher", "none", "-q"]
+        words = [
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            "--mode",
+            "cpx-nps4",
+            "--simulate",
+            str(node),
+            "--launcher",
+            "none",
+            "-q",
+        ]
         words += ["--np", folder.name.partition("-")[2], "--collective", "all_reduce"]
         words += ["--exhaustive", "--min-bytes", "1K", "--max-bytes", "256M"]
         assert run([*words, "-o", str(folder)]) == 0

@@ -28,7 +28,7 @@ EMIT = (["fit", SESSION], ["emit-config", SESSION])
 def words(node: Path, verb: str = "sweep", launcher: str = "none") -> list[str]:
     """A small search on eight ranks."""
     where = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", launcher]
-    return [verb, *where, *SMALL, "-o", SESSION]
+    return [verb, "--runner", "rccl-tests", *where, *SMALL, "-o", SESSION]
 
 
 def said(folder: Path) -> str:

@@ -38,7 +38,17 @@ def sessions(stand_ins: None, node: Path) -> list[str]:
 def swept(node: Path, n_ranks: int) -> str:
     """A session of so many ranks, all in one process."""
     folder = node.parent / f"ranks-{n_ranks}"
-    command = ["sweep", "--mode", "cpx-nps4", "--simulate", str(node), "--launcher", "none"]
+    command = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--mode",
+        "cpx-nps4",
+        "--simulate",
+        str(node),
+        "--launcher",
+        "none",
+    ]
     command += ["--np", str(n_ranks), "-o", str(folder), "--collective", "all_reduce"]
     command += ["--exhaustive", "--min-bytes", "1K", "--max-bytes", "256M"]
     assert run(command) == 0

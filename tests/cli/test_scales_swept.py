@@ -48,7 +48,21 @@ def _quick(curve: dict[str, Any], n_ranks: int, placement: str) -> dict[str, Any
 
 def sweep(node: Path, *more: str) -> int:
     """With a folder for all of them."""
-    return run(["sweep", "--mode", "cpx-nps4", "--simulate", str(node), "-o", "all", *SMALL, *more])
+    return run(
+        [
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            "--mode",
+            "cpx-nps4",
+            "--simulate",
+            str(node),
+            "-o",
+            "all",
+            *SMALL,
+            *more,
+        ]
+    )
 
 
 def scales_of(folder: Path) -> set[tuple[int, int]]:
@@ -87,7 +101,17 @@ def test_a_session_goes_on_without_being_told_its_scale_again(
     assert {path.name for path in Path("all/1x2/launches").iterdir()} == first
     capsys.readouterr()
 
-    said = ["sweep", "-c", "all/1x2/sweep.yaml", "-o", "all/1x2", "--plan", "--json"]
+    said = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "-c",
+        "all/1x2/sweep.yaml",
+        "-o",
+        "all/1x2",
+        "--plan",
+        "--json",
+    ]
     assert run(said) == 0
     assert json.loads(capsys.readouterr().out)["launches"] == []
 
@@ -152,7 +176,7 @@ def test_several_nodes_of_a_real_machine_need_hosts(
 ) -> None:
     """Found before any benchmark is looked for."""
     del node
-    assert run(["sweep", "--scales", "1x8,2x16", "-o", "all"]) == 2
+    assert run(["sweep", "--runner", "rccl-tests", "--scales", "1x8,2x16", "-o", "all"]) == 2
     said = capsys.readouterr().err
     assert "--scales 2x16 needs 2 hosts" in said
     assert "--hostfile" in said

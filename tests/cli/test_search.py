@@ -42,7 +42,21 @@ def search(node: Path | str, *more: str, session: Path = SESSION) -> int:
     """One simulated sweep; one process plays all ranks."""
     wish = more if "--collective" in more else (*SMALL, *more)
     where = ["--simulate", str(node), "--launcher", "none", "--mode", "cpx-nps4"]
-    return run(["sweep", *where, "--iters", "4", "--warmup", "1", *wish, "-o", str(session)])
+    return run(
+        [
+            "sweep",
+            "--runner",
+            "rccl-tests",
+            *where,
+            "--iters",
+            "4",
+            "--warmup",
+            "1",
+            *wish,
+            "-o",
+            str(session),
+        ]
+    )
 
 
 def decided(session: Path = SESSION) -> dict[str, Any]:
@@ -249,7 +263,12 @@ def test_budget_and_exhaustive_can_stand_in_sweep_yaml(capsys: pytest.CaptureFix
     assert search("node.yaml", *TWO, "--exhaustive", "--repeats", "1") == 0
     where = ["--simulate", "node.yaml", "--launcher", "none", "-o", str(SESSION)]
     capsys.readouterr()
-    assert run(["sweep", "-c", str(SESSION / "sweep.yaml"), *where, "--plan"]) == 0
+    assert (
+        run(
+            ["sweep", "--runner", "rccl-tests", "-c", str(SESSION / "sweep.yaml"), *where, "--plan"]
+        )
+        == 0
+    )
     assert "\n0 launches" in capsys.readouterr().out
 
 
@@ -560,7 +579,7 @@ def test_more_channels_are_tried_where_the_site_leaves_them_open(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     where = ["--simulate", "mi300x", "--mode", "spx-nps1", "--np", "4", "--launcher", "none"]
-    assert run(["sweep", *where, *SMALL, *TWO, *more]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *TWO, *more]) == 0
     found = samples()
     assert ("channels-32" in set(found.variant)) is tried
     if tried:
@@ -570,7 +589,7 @@ def test_more_channels_are_tried_where_the_site_leaves_them_open(
         assert {one.name for one in open_session(SESSION).variants} >= {"channels-32"}
         # The same command again makes nothing, and what is derived can be read.
         made = launches()
-        assert run(["sweep", *where, *SMALL, *TWO]) == 0
+        assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *TWO]) == 0
         assert launches() == made
 
 
@@ -588,7 +607,7 @@ def test_more_channels_are_tried_though_the_first_launch_was_killed_once() -> No
     )
     program.chmod(0o755)
     where = ["--rccl-tests", str(program.parent), "--np", "4", "--launcher", "none"]
-    assert run(["sweep", *where, *SMALL, *TWO]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *TWO]) == 0
     assert Path("killed").exists()
     assert "channels-32" in set(samples().variant)
 

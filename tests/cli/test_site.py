@@ -216,7 +216,7 @@ def test_where_the_number_of_ranks_is_not_known_nothing_is_made(
     monkeypatch.chdir(empty)
 
     words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none"]
-    assert run([verb, *words]) == code
+    assert run([verb, "--runner", "rccl-tests", *words]) == code
     assert said in capsys.readouterr().err
     assert list(empty.iterdir()) == []
 
@@ -235,7 +235,7 @@ def test_a_plan_on_nvidias_gpus_needs_no_number_of_ranks(
     gpus(2)
     monkeypatch.chdir(tmp_path)
     words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none", "--plan"]
-    assert run([verb, *words]) == 0
+    assert run([verb, "--runner", "rccl-tests", *words]) == 0
     assert "all_reduce_perf -b 8" in capsys.readouterr().out
     assert not (tmp_path / "rccltune-session").exists()
 
@@ -289,7 +289,7 @@ def test_tree_simple_is_measured_and_shown_and_never_emitted(
     settings = ["--setting", "tree/simple", "--setting", "ring/simple", "--repeats", "3"]
     where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
 
-    assert run(["sweep", *where, *sizes, *settings]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *where, *sizes, *settings]) == 0
     assert [run(["fit"]), run(["plot", "--format", "svg"])] == [0, 0]
     session = tmp_path / "rccltune-session"
     curves = json.loads((session / "fit.json").read_text())["curves"]

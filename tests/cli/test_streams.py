@@ -83,7 +83,7 @@ def undisturbed(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("undisturbed")
     for verb in ("sweep", "tune"):
         (folder / verb).mkdir()
-        assert program([verb, *NODE], where=folder / verb) == 0
+        assert program([verb, "--runner", "rccl-tests", *NODE], where=folder / verb) == 0
     assert len(derived(folder / "tune" / "s")) > len(derived(folder / "sweep" / "s")) > 2
     return folder
 
@@ -97,7 +97,7 @@ def undisturbed(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Pa
 )
 def test_a_sweep_that_nobody_hears_measures_to_its_end(undisturbed: Path, streams: str) -> None:
     """Exit code 0, the same samples, and nothing of what was said in any file."""
-    assert program(["sweep", *NODE], TALK_GONE[streams]) == 0
+    assert program(["sweep", "--runner", "rccl-tests", *NODE], TALK_GONE[streams]) == 0
     assert derived(Path("s")) == derived(undisturbed / "sweep" / "s")
     assert holds_talk(Path("s")) == []
 
@@ -112,7 +112,7 @@ def test_a_tune_that_nobody_hears_proves_the_same_rules(undisturbed: Path, strea
 
 def test_a_result_that_could_not_be_written_is_an_error_at_the_end(undisturbed: Path) -> None:
     """Somebody waits for it: exit code 7, when all is measured."""
-    assert program(["sweep", *NODE, "--json"], ">/dev/full 2>&1") == 7
+    assert program(["sweep", "--runner", "rccl-tests", *NODE, "--json"], ">/dev/full 2>&1") == 7
     assert derived(Path("s")) == derived(undisturbed / "sweep" / "s")
     assert program(["variants"], "1</dev/null") == 7
 
@@ -157,7 +157,7 @@ def in_use() -> list[list[str]]:
     return [
         ["detect"],
         ["doctor"],
-        ["sweep", *NODE, "--plan"],
+        ["sweep", "--runner", "rccl-tests", *NODE, "--plan"],
         ["tune", *NODE, "--scales", "1x8"],
         ["import", "other.csv", "-o", "new"],
         ["fit", "s"],

@@ -57,7 +57,7 @@ def node(tmp_path: Path) -> Node:
 def sweep(node: Path | str, *more: str, launcher: str = "none") -> int:
     """One simulated sweep in the working directory."""
     where = ["--simulate", str(node), "--launcher", launcher]
-    return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
+    return run(["sweep", "--runner", "rccl-tests", "--mode", "cpx-nps4", *where, *SMALL, *more])
 
 
 def eight() -> str:
@@ -130,7 +130,9 @@ def test_64_processes_and_one_give_the_same_samples(here: Path) -> None:
 
 def again(*more: str, verb: str = "sweep") -> int:
     """What a user types in the folder of a session, with no word of a node."""
-    return run([verb, "--mode", "cpx-nps4", "--launcher", "none", *SMALL, *more])
+    return run(
+        [verb, "--runner", "rccl-tests", "--mode", "cpx-nps4", "--launcher", "none", *SMALL, *more]
+    )
 
 
 def test_a_simulated_session_goes_on_with_the_node_that_it_keeps(
@@ -250,7 +252,20 @@ def test_safety_variables_reach_every_rank_of_every_arm(
     monkeypatch.setenv("NCCL_TUNER_PLUGIN", "/somebody/else.so")
     wish = ["--rccl-tests", str(bench), "--np", "8", "--launcher", "openmpi", "--repeats", "1"]
 
-    assert run(["sweep", *wish, *SMALL, "--env", f"RCCLTUNE_SIM_NODE={compiled}"]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *wish,
+                *SMALL,
+                "--env",
+                f"RCCLTUNE_SIM_NODE={compiled}",
+            ]
+        )
+        == 0
+    )
 
     seen = [path.read_text().splitlines() for path in here.glob("env.*")]
     # 3 untouched launches and ring and tree with two protocols each (on no AMD GPU nothing is
@@ -361,7 +376,9 @@ def test_a_bypass_is_found(here: Path) -> None:
     """all_gather up to 4 MiB never asks a tuner in this release; nothing is claimed for it."""
     where = ["--simulate", "mi300x", "--launcher", "none", "--mode", "cpx-nps4"]
     sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1", "--method", "per-setting"]
-    assert run(["sweep", *where, *sizes, "--collective", "all_gather"]) == 0
+    assert (
+        run(["sweep", "--runner", "rccl-tests", *where, *sizes, "--collective", "all_gather"]) == 0
+    )
 
     table = samples()
     forced = table[table["setting"] != "baseline"]
@@ -462,7 +479,7 @@ def test_another_machine_is_shown_with_its_difference(
     assert sweep("mi300x", "--repeats", "1", "--setting", "ring/ll") == 0
     where = ["--simulate", "mi300x", "--mode", "spx-nps1", "--launcher", "none"]
 
-    assert run(["sweep", *where, *SMALL]) == 7
+    assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL]) == 7
     assert "mode: cpx-nps4" in capsys.readouterr().err
 
 
@@ -488,7 +505,7 @@ def test_mistakes_are_named_before_anything_starts(
     """What is wrong and what to write instead; no session is made."""
     (here / "s.yaml").write_text("repeat: 3\n")
 
-    assert run(["sweep", *arguments]) == code
+    assert run(["sweep", "--runner", "rccl-tests", *arguments]) == code
     assert said in capsys.readouterr().err
     assert not (here / "rccltune-session").exists()
 
@@ -499,7 +516,7 @@ def test_stand_ins_are_refused_as_real_benchmarks(
     """Law 4: nothing simulated is ever presented as a measurement."""
     folder = plugin.native_folder() / "sim"
 
-    assert run(["sweep", "--rccl-tests", str(folder), "--np", "8"]) == 4
+    assert run(["sweep", "--runner", "rccl-tests", "--rccl-tests", str(folder), "--np", "8"]) == 4
     assert "stand-in" in capsys.readouterr().err
 
 
@@ -536,7 +553,17 @@ def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
 def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
     """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
     assert sweep(eight(), "--repeats", "2", "-o", "whole") == 0
-    command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", *SMALL]
+    command = [
+        sys.executable,
+        "-m",
+        "rccltune",
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--mode",
+        "cpx-nps4",
+        *SMALL,
+    ]
     # A start-up that is really waited for leaves time to strike, however busy the machine is.
     slow = ["--env", "RCCLTUNE_SIM_STARTUP_S=0.2"]
     command += ["--simulate", eight(), "--launcher", "none", "--repeats", "2", "-o", "part", *slow]
@@ -600,7 +627,7 @@ def test_a_benchmark_that_refuses_an_option_is_no_measurement(
     script.chmod(0o755)
     wish = ["--rccl-tests", str(bench), "--np", "8", "--launcher", "none", *SMALL]
 
-    assert run(["sweep", *wish]) == 5
+    assert run(["sweep", "--runner", "rccl-tests", *wish]) == 5
     said = capsys.readouterr().err
     assert lacks(said, "the benchmark") == []
     assert "invalid option" in said
@@ -620,7 +647,10 @@ def test_missing_sizes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) 
     wish = ["--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL]
     wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
 
-    assert run(["sweep", *wish, "--setting", "ring/ll", "--repeats", "1"]) == 0
+    assert (
+        run(["sweep", "--runner", "rccl-tests", *wish, "--setting", "ring/ll", "--repeats", "1"])
+        == 0
+    )
     assert "rows are missing" in capsys.readouterr().err
 
 
@@ -632,7 +662,22 @@ def test_a_machine_in_another_mode_is_not_measured(
         pytest.skip("this machine may be in that mode")
     bench = recorders(here)
 
-    assert run(["sweep", "--mode", "cpx-nps4", "--rccl-tests", str(bench), "--np", "8"]) == 4
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                "--mode",
+                "cpx-nps4",
+                "--rccl-tests",
+                str(bench),
+                "--np",
+                "8",
+            ]
+        )
+        == 4
+    )
     said = capsys.readouterr().err
     assert "--mode cpx-nps4 was asked for" in said
     assert "none" in said

@@ -31,7 +31,7 @@ def old_node(folder: Path, *, benchmark: str = "rt24", **changes: object) -> Pat
 def sweep(node: Path, *more: str, launcher: str = "none") -> int:
     """One simulated sweep in the working directory."""
     where = ["--simulate", str(node), "--launcher", launcher]
-    return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
+    return run(["sweep", "--runner", "rccl-tests", "--mode", "cpx-nps4", *where, *SMALL, *more])
 
 
 def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
@@ -286,7 +286,18 @@ def bench(here: Path) -> list[str]:
     script.chmod(0o755)
     compiled = here / "x.node"
     compiled.write_bytes(simulate.compile_node(old_node(here)))
-    wish = ["sweep", "--rccl-tests", str(folder), "--np", "64", "--launcher", "none", *SMALL]
+    wish = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--rccl-tests",
+        str(folder),
+        "--np",
+        "64",
+        "--launcher",
+        "none",
+        *SMALL,
+    ]
     for pair in (f"RCCLTUNE_SIM_NODE={compiled}", "RCCLTUNE_SIM_RANKS=64"):
         wish += ["--env", pair]
     return [*wish, "--method", "per-setting"]

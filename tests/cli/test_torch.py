@@ -129,7 +129,7 @@ def test_what_does_not_go_together_is_refused(
     more: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is looked at; exit code 2."""
-    assert run(["sweep", "--np", "2", *more]) == 2
+    assert run(["sweep", "--runner", "rccl-tests", "--np", "2", *more]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -75,7 +75,7 @@ def test_a_plan_says_what_proving_adds_and_makes_nothing(
     """Beside the sweep's own plan; a launch of this node takes a second to start."""
     words = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none", "--plan"]
     words += [word for one in collectives for word in ("--collective", one)]
-    assert run(["sweep", *words]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *words]) == 0
     swept = capsys.readouterr().out
     assert run(["tune", *words]) == 0
     said = capsys.readouterr()
@@ -94,7 +94,7 @@ def test_only_a_plan_foretells_how_long_the_whole_takes(
     """Launches of a second each: the coarse pass, another round like it, and the proof."""
     words = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
     words += ["--collective", "all_reduce", "--budget", "1s"]
-    assert run(["sweep", *words, "--plan", "--json"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *words, "--plan", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
     n = len(planned["launches"])
     assert (planned["estimate_s"], planned["most_s"]) == (n, 2 * n)

@@ -33,7 +33,9 @@ def node_of(name: str, mode: str) -> Path:
 def sweep(name: str, mode: str, *more: str) -> int:
     """Every setting at every size, in one process."""
     words = ["--simulate", name, "--mode", mode, "--launcher", "none", "--exhaustive"]
-    return run(["sweep", *words, "--iters", "4", "--warmup", "1", *more, "-q"])
+    return run(
+        ["sweep", "--runner", "rccl-tests", *words, "--iters", "4", "--warmup", "1", *more, "-q"]
+    )
 
 
 def emit(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, dict[str, object]]:
@@ -351,7 +353,7 @@ def test_where_a_path_takes_every_size_that_is_the_finding(
     """MSCCL from 1 KiB to 16 MiB, measured up to 8: no launch failed, and no rule would do anything."""
     words = ["--simulate", "mi300x-msccl", "--mode", "spx-nps1", "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8M"]
-    assert run(["sweep", *words, "-q"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *words, "-q"]) == 0
     capsys.readouterr()
     assert run(["emit-config"]) == 8
     said = capsys.readouterr().err

@@ -75,7 +75,7 @@ def sweep(path: Path, *more: str) -> int:
         "--warmup",
         "1",
     ]
-    return run(["sweep", *words, "--variants", "own.yaml", *more, "-q"])
+    return run(["sweep", "--runner", "rccl-tests", *words, "--variants", "own.yaml", *more, "-q"])
 
 
 def samples() -> pd.DataFrame:
@@ -232,7 +232,21 @@ def test_variants_that_are_not_to_be_had_are_named(
 ) -> None:
     """With the releases that have them; the rest is measured."""
     words = ["--variant", "mscclpp", "--variant", "channels-32", "--plan"]
-    assert run(["sweep", "--simulate", "mi300x", "--mode", "cpx-nps4", *words]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                "--simulate",
+                "mi300x",
+                "--mode",
+                "cpx-nps4",
+                *words,
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert lacks(said, "RCCL", "2.28.3", "MSCCL++") == []
     assert "ROCm 6.3" in said

@@ -54,7 +54,7 @@ def swept(repository: Path, text: str, *more: str) -> int:
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
     words += ["--setting", "ring/ll", "--setting", "ring/ll128", "--variants", "own.yaml"]
-    return run(["sweep", *words, *more, "-q"])
+    return run(["sweep", "--runner", "rccl-tests", *words, *more, "-q"])
 
 
 def rules_and_exports(*more: str) -> tuple[RuleFile, list[str]]:

@@ -59,7 +59,7 @@ def fault(kind: str, setting: str, **more: object) -> dict[str, object]:
 def sweep(path: Path, *more: str, session: Path = SESSION) -> int:
     """One process plays all ranks."""
     where = ["--simulate", str(path), "--launcher", "none", "--mode", "cpx-nps4"]
-    return run(["sweep", *where, *SMALL, *more, "-o", str(session)])
+    return run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *more, "-o", str(session)])
 
 
 def wish(*settings: str) -> list[str]:
@@ -179,7 +179,19 @@ def test_a_sweep_that_is_killed_again_and_again_has_the_same_samples(here: Path)
         return table.sort_values(columns).reset_index(drop=True)
 
     where = ["--simulate", str(path), "--launcher", "none", "--mode", "cpx-nps4", "--json"]
-    command = [sys.executable, "-m", "rccltune", "sweep", *where, *SMALL, *wish(*ALL), "-o", "part"]
+    command = [
+        sys.executable,
+        "-m",
+        "rccltune",
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        *where,
+        *SMALL,
+        *wish(*ALL),
+        "-o",
+        "part",
+    ]
     n_killed = 0
     for _ in range(30):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
@@ -229,7 +241,7 @@ def test_a_rank_that_hangs_or_crashes_under_mpirun_names_its_setting(
     good = ["tree/ll/2", "ring/ll/2", "ring/ll/4"]
     where = ["--simulate", str(path), "--launcher", "openmpi", "--mode", "cpx-nps4"]
     wanted = [*wish("ring/ll/2", "ring/simple/4", "tree/ll/2", "tree/ll/8", "ring/ll/4"), "--json"]
-    assert run(["sweep", *where, *SMALL, "--timeout", "6", *wanted]) == 5
+    assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL, "--timeout", "6", *wanted]) == 5
     assert quarantined() == {"ring/simple/4": ["hang"] * 2, "tree/ll/8": ["crash"] * 2}
     walks = [e["failure"] for e in events(capsys) if e["setting"].endswith("settings")]
     assert walks == ["hang", "crash", None]
@@ -309,7 +321,7 @@ def benchmark(script: str, *faults: dict[str, object]) -> list[str]:
     program.write_text(f"#!/bin/bash\n{names}{script}\n")
     program.chmod(0o755)
     where = ["--rccl-tests", str(program.parent), "--np", str(RANKS), "--launcher", "none", *SMALL]
-    return ["sweep", *where, *TWO, "--json"]
+    return ["sweep", "--runner", "rccl-tests", *where, *TWO, "--json"]
 
 
 # Steps: silent; silent, tree/ll, ring/ll; tree/ll, ring/ll, silent; tree/ll, … The walk ends in

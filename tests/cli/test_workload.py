@@ -68,7 +68,7 @@ def test_a_job_is_recorded_and_its_sizes_are_swept(
     assert by_name["all_reduce", 65536]["calls"] % 64 == 0
     assert merged["calls"] == shown["calls"] == sum(c["calls"] for c in shown["counts"])
 
-    assert run(["sweep", *SIMULATED, "--workload", "w.csv"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv"]) == 0
     samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
     assert set(samples["collective"]) == {"all_reduce", "all_gather"}
     # Those sizes, and the smaller one beside each that shows where a step ends.
@@ -97,7 +97,9 @@ def test_sweep_measures_just_the_workloads_sizes(
     (here / "w.csv").write_text(HEADER + rows)
     capsys.readouterr()
 
-    assert run(["sweep", *SIMULATED, "--workload", "w.csv", "--plan"]) == 0
+    assert (
+        run(["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv", "--plan"]) == 0
+    )
 
     text = capsys.readouterr().out
     lines = {
@@ -132,7 +134,7 @@ def test_sizes_that_no_benchmark_calls_are_left_out_and_said(
     (here / "w.csv").write_text(HEADER + rows + "reduce,8,64,1,40\n")
     few = ["--np", "8", "--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "1"]
 
-    assert run(["sweep", *SIMULATED, *few, "--workload", "w.csv"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *few, "--workload", "w.csv"]) == 0
 
     said = capsys.readouterr().err
     (line,) = [one for one in said.splitlines() if one.startswith("Left out of the workload: ")]
@@ -155,7 +157,9 @@ def test_the_limit_of_sizes_is_said(here: Path, capsys: pytest.CaptureFixture[st
     (here / "w.csv").write_text(HEADER + rows)
     capsys.readouterr()
 
-    plain = result(capsys, ["sweep", *SIMULATED, "--workload", "w.csv", "--plan"])
+    plain = result(
+        capsys, ["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv", "--plan"]
+    )
 
     left, moved = plain["left_out"]
     total = sum(sizes) + 900001
@@ -183,7 +187,7 @@ def test_where_nothing_can_be_called_nothing_starts(
     (here / "w.csv").write_text(HEADER + "allgather,8,64,1,9\n")
     (here / "sweep.yaml").write_text("sizes: [all_gather/8]\n")
 
-    assert run(["sweep", *SIMULATED, *words]) == 2
+    assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *words]) == 2
     assert text in capsys.readouterr().err
     assert not Path("rccltune-session").exists()
 
@@ -193,13 +197,15 @@ def test_what_can_be_called_is_measured_without_the_rest(
 ) -> None:
     """A sweep file's sizes and a range alike: what is left out is said, the rest is planned."""
     (here / "sweep.yaml").write_text("sizes: [all_gather/8, all_gather/64K, reduce/48K]\n")
-    found = result(capsys, ["sweep", "-c", "sweep.yaml", *SIMULATED, "--plan"])
+    found = result(
+        capsys, ["sweep", "--runner", "rccl-tests", "-c", "sweep.yaml", *SIMULATED, "--plan"]
+    )
     (said,) = found["left_out"]
     assert said.startswith("Not measured: all_gather at 8 B: ")
     assert any("65536" in one["argv"] for one in found["launches"])
 
     small = ["--collective", "all_gather", "--collective", "broadcast", "--max-bytes", "512"]
-    found = result(capsys, ["sweep", *SIMULATED, *small, "--plan"])
+    found = result(capsys, ["sweep", "--runner", "rccl-tests", *SIMULATED, *small, "--plan"])
     programs = {Path(word).name for one in found["launches"] for word in one["argv"]}
     assert "broadcast_perf" in programs
     assert "all_gather_perf" not in programs
@@ -212,7 +218,7 @@ def test_channels_are_measured_at_a_workloads_sizes_too(
     (here / "w.csv").write_text(HEADER + "reduce,65536,64,1,9\n")
     words = ["--workload", "w.csv", "--channels", "8,16", "--method", "per-setting", "--plan"]
 
-    assert run(["sweep", *SIMULATED, *words]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *words]) == 0
 
     text = capsys.readouterr().out
     assert "ring/ll/8 " in text
@@ -224,7 +230,7 @@ def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFix
     (here / "w.csv").write_text(HEADER + "allgather,99968,8,1,9\n")
     few = ["--np", "8", "--setting", "ring/ll", "--repeats", "1"]
 
-    assert run(["sweep", *SIMULATED, *few, "--workload", "w.csv"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *few, "--workload", "w.csv"]) == 0
     samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
     assert set(samples[samples["setting"] == "ring/ll"]["doubt"]) == {"bypassed"}
     assert "failed" not in capsys.readouterr().err
@@ -234,19 +240,46 @@ def test_a_session_remembers_its_sizes(here: Path) -> None:
     """sweep.yaml has them, so that the same session goes on and is verified without the file."""
     (here / "w.csv").write_text(HEADER + "allreduce,1536,64,1,9\nallreduce,6144,64,1,9\n")
     few = ["--setting", "ring/ll", "--repeats", "1", "--method", "per-setting"]
-    assert run(["sweep", *SIMULATED, "--workload", "w.csv", *few]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv", *few]) == 0
 
     text = Path("rccltune-session/sweep.yaml").read_text()
     assert "sizes:\n- all_reduce/1536\n- all_reduce/6144\n" in text
     made = len(list(Path("rccltune-session/launches").iterdir()))
-    assert run(["sweep", "-c", "rccltune-session/sweep.yaml", "--launcher", "none"]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                "-c",
+                "rccltune-session/sweep.yaml",
+                "--launcher",
+                "none",
+            ]
+        )
+        == 0
+    )
     assert len(list(Path("rccltune-session/launches").iterdir())) == made
 
 
 def test_the_saving_is_a_closed_form(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two ranks, 30 calls at 64 KiB: 15 each, at what the session measured of either setting."""
     few = ["--collective", "all_reduce", "--min-bytes", "32K", "--max-bytes", "128K"]
-    assert run(["sweep", *SIMULATED, *few, "--exhaustive", "--method", "per-setting"]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *SIMULATED,
+                *few,
+                "--exhaustive",
+                "--method",
+                "per-setting",
+            ]
+        )
+        == 0
+    )
     comm = "#@ comm id=1 host=n pid={} context=0 since=1 nRanks=64 nNodes=1 calls=15 state=whole\n"
     rows = "allreduce,65536,64,1,30\n"
     (here / "w.csv").write_text(comm.format(1) + comm.format(2) + HEADER + rows)
@@ -330,13 +363,35 @@ def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[s
         (["workload", "show", "w.csv", "--session", "none"], 7, "none"),
         (["workload", "merge", "w.csv", "-o", "w.csv"], 2, "there already"),
         (
-            ["sweep", *SIMULATED, "--workload", "w.csv", "--min-bytes", "8"],
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *SIMULATED,
+                "--workload",
+                "w.csv",
+                "--min-bytes",
+                "8",
+            ],
             2,
             "so does --min-bytes",
         ),
-        (["sweep", *SIMULATED, "--workload", "w.csv", "--np", "8"], 2, "64 ranks on 1 node"),
         (
-            ["sweep", *SIMULATED, "--workload", "w.csv", "--collective", "reduce"],
+            ["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv", "--np", "8"],
+            2,
+            "64 ranks on 1 node",
+        ),
+        (
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *SIMULATED,
+                "--workload",
+                "w.csv",
+                "--collective",
+                "reduce",
+            ],
             2,
             "no call of these collectives",
         ),
@@ -356,9 +411,9 @@ def test_mistakes_are_said(
 def test_a_sweep_file_names_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By hand too; a mistake has its line."""
     (here / "sweep.yaml").write_text("sizes:\n  - reduce/48K\n  - reduce\n")
-    assert run(["sweep", "-c", "sweep.yaml", *SIMULATED, "--plan"]) == 3
+    assert run(["sweep", "--runner", "rccl-tests", "-c", "sweep.yaml", *SIMULATED, "--plan"]) == 3
     assert "sweep.yaml:3:5" in capsys.readouterr().err
 
     (here / "sweep.yaml").write_text("sizes: [reduce/48K]\n")
-    assert run(["sweep", "-c", "sweep.yaml", *SIMULATED, "--plan"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", "-c", "sweep.yaml", *SIMULATED, "--plan"]) == 0
     assert "reduce_perf -b 3072 -e 49152 -f 16" in capsys.readouterr().out

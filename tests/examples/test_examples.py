@@ -99,7 +99,7 @@ def test_a_sweep_file_is_planned(
     values = read_sweep_file(path.read_text(encoding="utf-8"), path.name)
     mode = "cpx-nps4" if "cpx" in path.stem else "spx-nps1"
     site = ["--simulate", "mi300x", "--mode", mode, "--launcher", "none"]
-    assert run(["sweep", "-c", str(path), *site, "--plan"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", "-c", str(path), *site, "--plan"]) == 0
 
     planned = [line for line in capsys.readouterr().out.splitlines() if "_perf -b " in line]
     wanted = [c.value for c in values.get("collective", ())]
@@ -131,7 +131,15 @@ def test_a_node_file_is_a_node(path: Path) -> None:
 
 def sweep(name: str, *more: str) -> int:
     """The all_reduce of an example node, at few sizes."""
-    words = ["sweep", "--simulate", str(EXAMPLES / f"nodes/{name}.yaml"), "--mode", "spx-nps1"]
+    words = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--simulate",
+        str(EXAMPLES / f"nodes/{name}.yaml"),
+        "--mode",
+        "spx-nps1",
+    ]
     words += ["--launcher", "none", "--collective", "all_reduce", "--factor", "4", "-q"]
     return run([*words, "--min-bytes", "4K", "--max-bytes", "4M", *more])
 

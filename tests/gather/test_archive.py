@@ -72,7 +72,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept") / "rccltune-session"
     words = "--simulate mi300x --mode cpx-nps4 --launcher none --collective all_reduce"
     words += " --min-bytes 1K --max-bytes 64K --exhaustive --repeats 1"
-    assert run(["sweep", *words.split(), "-o", str(folder), "-q"]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *words.split(), "-o", str(folder), "-q"]) == 0
     assert run(["emit-config", str(folder), "-q"]) == 0
     return folder
 

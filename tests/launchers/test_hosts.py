@@ -111,7 +111,7 @@ def sweep(
     hosts: TwoHosts, tmp_path: Path, *more: str, launcher: str = "openmpi", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """One sweep, started on the first host."""
-    command = ["sweep", "-o", "session", *wish(tmp_path, launcher), *more]
+    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path, launcher), *more]
     return hosts.run("hosta", [*rccltune(launcher), *command], **variables)
 
 
@@ -179,7 +179,17 @@ def test_several_scales_on_the_first_hosts(hosts: TwoHosts, tmp_path: Path) -> N
     """One host, then both: each a session with its part of the host file, and one rule file."""
     wanted = wish(tmp_path)
     at = wanted.index("--np")
-    command = ["sweep", "-o", "all", *wanted[:at], "--scales", "1x2,2x4", *wanted[at + 2 :]]
+    command = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "-o",
+        "all",
+        *wanted[:at],
+        "--scales",
+        "1x2,2x4",
+        *wanted[at + 2 :],
+    ]
     done = hosts.run("hosta", [*rccltune("openmpi"), *command])
     assert done.returncode == 0, done.stderr
     assert Path("all/1x2.hosts").read_text() == "hosta slots=2\n"
@@ -249,7 +259,16 @@ def test_files_and_variables_that_differ_are_in_one_table(hosts: TwoHosts, tmp_p
     login.parent.mkdir()
     login.write_text("NCCL_NET=Socket\n")
 
-    command = ["sweep", "-o", "session", "--librccl", str(library), *wanted]
+    command = [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "-o",
+        "session",
+        "--librccl",
+        str(library),
+        *wanted,
+    ]
     said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
     rows = [line.split() for line in said.splitlines()]
     assert ["library", "RCCL", "2.28.3+hip7.11"] in [row[:3] for row in rows]
@@ -279,7 +298,7 @@ def test_rules_that_differ_stop_the_verification(hosts: TwoHosts, tmp_path: Path
 @LONG
 def test_hosts_with_unequal_ranks_stop_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """Three and one are no two nodes of two."""
-    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
     Path("hostfile").write_text("hosta slots=3\nhostb slots=1\n")
     said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
     rows = [line.split() for line in said.splitlines()]
@@ -290,7 +309,7 @@ def test_hosts_with_unequal_ranks_stop_the_sweep(hosts: TwoHosts, tmp_path: Path
 @LONG
 def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
     """The library would count one node, and the rules would be for two."""
-    command = ["sweep", "-o", "session", *wish(tmp_path, "mpich")]
+    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path, "mpich")]
     Path("hostfile").write_text(f"hostb:2\n{ADDRESSES['hostb']}:2\n")
     said = refused(hosts.run("hosta", [*rccltune("mpich"), *command]))
     assert lacks(said, "names 2 hosts", "1 (hostb", "ranks") == []
@@ -300,7 +319,7 @@ def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
 def test_hosts_that_a_launcher_takes_by_itself_are_named(hosts: TwoHosts, tmp_path: Path) -> None:
     """A site's own host file, or an allocation: nobody told the sweep that there are two."""
     rest = [part for part in wish(tmp_path, "mpich") if part not in ("--hostfile", "hostfile")]
-    command = [*rccltune("mpich"), "sweep", "-o", "session", *rest]
+    command = [*rccltune("mpich"), "sweep", "--runner", "rccl-tests", "-o", "session", *rest]
     done = hosts.run("hosta", command, HYDRA_HOST_FILE=str(Path("hostfile").resolve()))
     assert lacks(refused(done), "2 hosts", "the ranks") == []
 
@@ -308,7 +327,7 @@ def test_hosts_that_a_launcher_takes_by_itself_are_named(hosts: TwoHosts, tmp_pa
 @LONG
 def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """In the launcher's own words, at once."""
-    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
     Path("hostfile").write_text("hosta slots=2\nnowhere slots=2\n")
     said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
     assert lacks(said, "openmpi 5", "4 ranks", "not start") == []
@@ -321,7 +340,7 @@ def test_a_folder_that_is_not_shared_is_named_and_not_waited_for(
     hosts: TwoHosts, tmp_path: Path, launcher: str
 ) -> None:
     """Each host has a folder of this name, and they are not the same."""
-    command = ["sweep", "-o", "local/session", *wish(tmp_path, launcher)]
+    command = ["sweep", "--runner", "rccl-tests", "-o", "local/session", *wish(tmp_path, launcher)]
     Path("local").mkdir()
     hosts.hide("hostb", tmp_path / "local")
     start = time.monotonic()
@@ -340,7 +359,7 @@ def test_what_another_host_lacks_is_named(
     hosts: TwoHosts, tmp_path: Path, hidden: Path, said: str
 ) -> None:
     """rccltune is not installed there, or the benchmark."""
-    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
     hosts.hide("hostb", tmp_path / hidden)
     assert f"hostb: {said}" in refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
 
@@ -348,7 +367,7 @@ def test_what_another_host_lacks_is_named(
 @LONG
 def test_without_mpi4py_on_a_host_all_answer_by_themselves(hosts: TwoHosts, tmp_path: Path) -> None:
     """Nobody waits in MPI for a host that cannot come; the sweep goes on, and it is said."""
-    command = ["sweep", "-o", "session", *wish(tmp_path)]
+    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
     hosts.hide("hostb", Path(mpi4py.__file__).parent)
     done = hosts.run("hosta", [*rccltune("openmpi"), *command])
     assert done.returncode == 0, done.stderr
@@ -362,7 +381,9 @@ def test_a_stand_in_waits_for_no_other_host(hosts: TwoHosts, tmp_path: Path) -> 
     wanted = wish(tmp_path)
     at = wanted.index("RCCLTUNE_SIM_SHM_DIR=/dev/shm")
     rest = [*wanted[: at - 1], *wanted[at + 1 :]]
-    done = hosts.run("hosta", [*rccltune("openmpi"), "sweep", "-o", "session", *rest])
+    done = hosts.run(
+        "hosta", [*rccltune("openmpi"), "sweep", "--runner", "rccl-tests", "-o", "session", *rest]
+    )
     assert done.returncode == 5, done.stderr
     logs = [path.read_text() for path in Path("session").glob("launches/*/std*.log")]
     assert any(lacks(log, "a simulated") == [] for log in logs)

@@ -56,7 +56,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
 def sweep(node: Path, launcher: str, *more: str) -> int:
     """One simulated sweep into a session named like its launcher."""
     where = ["--simulate", str(node), "--launcher", launcher, "-o", launcher]
-    return run(["sweep", "--mode", "cpx-nps4", *where, *SMALL, *more])
+    return run(["sweep", "--runner", "rccl-tests", "--mode", "cpx-nps4", *where, *SMALL, *more])
 
 
 def samples(launcher: str) -> pd.DataFrame:
@@ -167,7 +167,18 @@ def test_no_rank_outlives_a_killed_sweep(
     path = node(faults=[{"kind": "hang", "setting": "tree/ll"}])
     found = real(name)
     flavour = found.flavour
-    command = [sys.executable, "-m", "rccltune", "sweep", "--mode", "cpx-nps4", "-o", flavour]
+    command = [
+        sys.executable,
+        "-m",
+        "rccltune",
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        "--mode",
+        "cpx-nps4",
+        "-o",
+        flavour,
+    ]
     command += SMALL
     command += ["--simulate", str(path), "--launcher", flavour, "--setting", "tree/ll"]
     started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -211,7 +222,7 @@ def test_a_real_benchmark_is_bound_or_the_user_is_told(
     wish = ["--rccl-tests", str(bench.parent), "--np", "4", "--launcher", "openmpi", "-o", "real"]
     wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--setting", "ring/ll"]
 
-    assert run(["sweep", *wish, *SMALL]) == 0
+    assert run(["sweep", "--runner", "rccl-tests", *wish, *SMALL]) == 0
     launches = [json.loads(p.read_text()) for p in Path("real").glob("launches/*/launch.json")]
     assert {one["argv"][one["argv"].index("--bind-to") + 1] for one in launches} == {bound}
     told = "Ranks are not bound to their NUMA sets" in capsys.readouterr().err

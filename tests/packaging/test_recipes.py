@@ -68,8 +68,8 @@ def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_pat
 
 
 def test_no_launcher_is_asked_for_that_is_none() -> None:
-    """The words of --launcher are the launchers, and auto."""
-    assert set(measure.LAUNCHERS) == {"auto", *launch.LAUNCHERS}
+    """The words of --launcher are the launchers, auto, and local: the rank program itself."""
+    assert set(measure.LAUNCHERS) == {"auto", "local", *launch.LAUNCHERS}
 
 
 @pytest.mark.parametrize(

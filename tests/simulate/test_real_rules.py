@@ -138,7 +138,22 @@ def test_rules_emitted_from_a_sweep(
     monkeypatch.chdir(tmp_path)
     collectives = ("--collective", "all_reduce", "--collective", "reduce_scatter")
     sizes = ("--min-bytes", "1K", "--max-bytes", "16M", "--factor", "4")
-    assert run(["sweep", "-o", "s", "--simulate", *node, *collectives, *sizes]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                "-o",
+                "s",
+                "--simulate",
+                *node,
+                *collectives,
+                *sizes,
+            ]
+        )
+        == 0
+    )
     assert run(["emit-config", "s", "-o", "rules.csv", "--min-gain", "0"]) == 0
     ((*_, n_sizes, ran, closed, wrong),) = asked("--place", place, tmp_path / "rules.csv")
     assert int(ran) > 0

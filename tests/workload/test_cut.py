@@ -150,5 +150,19 @@ def test_a_sweep_of_a_cut_workload_says_it(
     path = put("record.csv", real[:-30])
     node = repository / "examples" / "nodes" / "smallest.yaml"
     options = ["--simulate", str(node), "--mode", "spx-nps1", "--np", "2", "--plan"]
-    assert run(["sweep", *options, "--workload", str(path), "-o", str(tmp_path / "s")]) == 0
+    assert (
+        run(
+            [
+                "sweep",
+                "--runner",
+                "rccl-tests",
+                *options,
+                "--workload",
+                str(path),
+                "-o",
+                str(tmp_path / "s"),
+            ]
+        )
+        == 0
+    )
     assert "the file was cut here; left out: " in "".join(capsys.readouterr())
