@@ -46,6 +46,8 @@ def spread(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
                     call = f"{collective} float sum out {nbytes}"
                     steps += [f"answer {setting}", measure(call, GRAPH)]
     table = run(ground, steps)
+    if options.rows:
+        table.to_csv(options.rows, index=False)
     table = table[(table["step"] == "measure") & table["time_us"].notna()]
     forced = table["asked_for"] != "nothing"
     table = table[~forced | (table["answer"] == table["asked_for"])]
@@ -164,8 +166,6 @@ def main() -> None:
         f"{options.ranks} ranks, {machine()}, {ground.measured.file.name} {ground.measured.version}"
     )
     table = spread(ground, options)
-    if options.rows:
-        table.to_csv(options.rows)
     shown = table.pivot_table(
         index=["collective", "asked_for"], columns="nbytes", values="sd"
     ).round(2)
