@@ -292,9 +292,9 @@ void barrier(void)
 {
     struct rccltune_asked kept;
     apply(&nothing);
-    check_nccl(nccl.all_reduce(single, single, 1, FLOAT, SUM, communicator.comm,
-                               communicator.stream),
-               "a barrier (ncclAllReduce)");
+    check_nccl(
+        nccl.all_reduce(single, single, 1, FLOAT, SUM, communicator.comm, communicator.stream),
+        "a barrier (ncclAllReduce)");
     check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
     if (plugin.asked != NULL)
         plugin.asked(&kept, 1);

@@ -85,8 +85,7 @@ static void find_library(void *handle, const char *file)
     *(void **)(&nccl.member) = need(handle, file, #symbol);
     NCCL_FUNCTIONS(FIND)
 #undef FIND
-#define FIND(result, member, symbol, arguments)                                                    \
-    *(void **)(&nccl.member) = dlsym(handle, #symbol);
+#define FIND(result, member, symbol, arguments) *(void **)(&nccl.member) = dlsym(handle, #symbol);
     NCCL_PERHAPS(FIND)
 #undef FIND
     *(void **)(&nccl.all_to_all) = dlsym(handle, "ncclAllToAll");

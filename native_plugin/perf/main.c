@@ -1,6 +1,7 @@
 /*
  * rccltune-perf --folder DIR --plan FILE --library FILE [--runtime FILE] [--plugin FILE] [--said]
- *     [--start N [--per-host M] | --rank R --ranks N --local-rank L] [--devices 0,8,16] [--bind none]
+ *     [--start N [--per-host M] | --rank R --ranks N --local-rank L] [--devices 0,8,16] [--bind
+ * none]
  *
  * RCCLTUNE_PERF_TOKEN is what ranks know each other by.  docs/perf.md has the plan's words, the
  * columns of rank-<r>.csv and the exit codes.
@@ -139,7 +140,7 @@ static void set_variables(const struct options *o)
 /* As the library sees them: a file of its own may have set what the environment lacked. */
 static void tell_variables(void)
 {
-    static const char *const prefixes[] = {"NCCL_", "RCCL_", "MSCCL", "NVSHMEM_", "TORCH_SYMM_",
+    static const char *const prefixes[] = {"NCCL_", "RCCL_", "MSCCL", "NVSHMEM_",    "TORCH_SYMM_",
                                            "HSA_",  "HIP_",  "ROCR_", "CUDA_VISIBLE"};
     for (char **one = environ; *one != NULL; one++) {
         for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {

@@ -8,15 +8,15 @@
 #include "meet.h"
 #include "rccltune_answer.h"
 
-/* Three calls make connections and tell nothing (of tree/ll on four GPUs the first three were 1.3 ms
- * slower); two more say how long one takes, eight where that is hardly more than the wait. */
+/* Three calls make connections and tell nothing (of tree/ll on four GPUs the first three were 1.3
+ * ms slower); two more say how long one takes, eight where that is hardly more than the wait. */
 enum { WARM_CALLS = 3, FIRST_CALLS = 2, MORE_CALLS = 8, MOST_CAPTURED = 20, PARTS = 3 };
 static const double short_us = 200;
 
 static void name_cell(int algorithm, int protocol, char *text, size_t size)
 {
-    bool known = algorithm >= 0 && algorithm < N_ALGORITHMS && protocol >= 0 &&
-                 protocol < N_PROTOCOLS;
+    bool known =
+        algorithm >= 0 && algorithm < N_ALGORITHMS && protocol >= 0 && protocol < N_PROTOCOLS;
     if (known)
         snprintf(text, size, "%s/%s", algorithm_names[algorithm], protocol_names[protocol]);
     else if (algorithm >= 0)
@@ -72,8 +72,8 @@ static double time_calls(const struct call *call, long n, struct row *row)
     return (now_us() - began) / (double)n;
 }
 
-/* About how long a call takes.  Whatever a rank's own clock says, all must make the same calls: rank
- * 0 decides. */
+/* About how long a call takes.  Whatever a rank's own clock says, all must make the same calls:
+ * rank 0 decides. */
 static double estimate(const struct call *call, struct row *row)
 {
     issue(call, WARM_CALLS, row);
@@ -173,9 +173,9 @@ static double middle(double a, double b, double c)
     return c < low ? low : c > high ? high : c;
 }
 
-/* Three parts, of which the middle one counts: a machine that stops for a millisecond once in a while
- * (2 % of timings on a virtual one) spoils one of them.  A graph ends before its communicator:
- * ncclCommDestroy would wait for it for ever. */
+/* Three parts, of which the middle one counts: a machine that stops for a millisecond once in a
+ * while (2 % of timings on a virtual one) spoils one of them.  A graph ends before its
+ * communicator: ncclCommDestroy would wait for it for ever. */
 void measure_graph(const struct call *call, struct row *row)
 {
     static char note[200];

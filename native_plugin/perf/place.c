@@ -34,8 +34,9 @@ struct ranks ranks_of_launcher(void)
         if (rank >= 0 && rank < n && (only == NULL || getenv(only) != NULL))
             return (struct ranks){rank, n, number_of(launchers[i].local_rank, rank)};
     }
-    fail(EXIT_USAGE, "which rank this is, nothing says: start it with --start N, by mpirun, srun or "
-                     "torchrun, or say --rank, --ranks and --local-rank");
+    fail(EXIT_USAGE,
+         "which rank this is, nothing says: start it with --start N, by mpirun, srun or "
+         "torchrun, or say --rank, --ranks and --local-rank");
 }
 
 /* The device with this number of "0,8,16"; -1 where the list is shorter. */
@@ -104,7 +105,8 @@ struct place {
     char host[160], bus[32];
 };
 
-/* Two ranks on one device share it, which no job does; two slices of one card look the same here. */
+/* Two ranks on one device share it, which no job does; two slices of one card look the same here.
+ */
 static void check_twice(const struct ranks *ranks, const struct place *mine)
 {
     struct place *all = calloc((size_t)ranks->n_ranks, sizeof *all);
@@ -135,8 +137,9 @@ void place_take(const struct ranks *ranks, const char *devices, bool binds)
     int n = 0;
     (void)gethostname(host, sizeof host - 1);
     if (visible != NULL && strstr(visible, "MIG") != NULL)
-        fail(EXIT_DEVICES, "CUDA_VISIBLE_DEVICES names slices of a card (%s), which are not "
-                           "measured: name whole cards",
+        fail(EXIT_DEVICES,
+             "CUDA_VISIBLE_DEVICES names slices of a card (%s), which are not "
+             "measured: name whole cards",
              visible);
     int result = runtime.count_devices(&n);
     if (result != 0 || n == 0)
@@ -146,9 +149,8 @@ void place_take(const struct ranks *ranks, const char *devices, bool binds)
     if (n == 1 && devices == NULL)
         device = 0; /* the launcher shows each rank its own */
     if (device < 0 || device >= n)
-        fail(EXIT_DEVICES, "rank %d of this host has no GPU: %d are visible%s%s",
-             ranks->local_rank, n, devices != NULL ? ", and the list is " : "",
-             devices != NULL ? devices : "");
+        fail(EXIT_DEVICES, "rank %d of this host has no GPU: %d are visible%s%s", ranks->local_rank,
+             n, devices != NULL ? ", and the list is " : "", devices != NULL ? devices : "");
     device_use(device);
     check_runtime(runtime.bus_id(mine.bus, sizeof mine.bus, device), "DeviceGetPCIBusId");
     for (char *c = mine.bus; *c != '\0'; c++)

@@ -201,8 +201,8 @@ void plan_read(const char *path, struct plan *plan)
         if (words.n == 0 || *words.at[0] == '#')
             continue;
         if (!has_head) {
-            has_head = words.n == 2 && strcmp(words.at[0], "plan") == 0 &&
-                       strcmp(words.at[1], "1") == 0;
+            has_head =
+                words.n == 2 && strcmp(words.at[0], "plan") == 0 && strcmp(words.at[1], "1") == 0;
             if (!has_head)
                 refuse(path, line, "a plan begins with 'plan 1'", NULL);
             continue;

@@ -55,7 +55,8 @@ static bool read_line(const char *line, char *setting, size_t size)
     if (at == NULL)
         return false;
     bool is_long = strncmp(at, "Bytes -> Algorithm", 18) == 0;
-    int algorithm = word_behind(at, is_long ? "Algorithm " : "Algo ", algorithm_names, N_ALGORITHMS);
+    int algorithm =
+        word_behind(at, is_long ? "Algorithm " : "Algo ", algorithm_names, N_ALGORITHMS);
     int protocol = word_behind(at, is_long ? "protocol " : "proto ", protocol_names, N_PROTOCOLS);
     int low = 0, high = -1;
     const char *channels = strstr(at, channels_key);

@@ -38,9 +38,9 @@ static bool is_integer(enum type type)
 static double exact_limit(enum type type)
 {
     static const double limits[N_TYPES] = {
-        [INT8] = 127,       [UINT8] = 255,     [INT32] = 1 << 30, [UINT32] = 1 << 30,
-        [INT64] = 1 << 30,  [UINT64] = 1 << 30, [HALF] = 2048,    [FLOAT] = 1 << 24,
-        [DOUBLE] = 1 << 30, [BFLOAT16] = 256,  [FP8_E4M3] = 16,   [FP8_E5M2] = 8,
+        [INT8] = 127,       [UINT8] = 255,      [INT32] = 1 << 30, [UINT32] = 1 << 30,
+        [INT64] = 1 << 30,  [UINT64] = 1 << 30, [HALF] = 2048,     [FLOAT] = 1 << 24,
+        [DOUBLE] = 1 << 30, [BFLOAT16] = 256,   [FP8_E4M3] = 16,   [FP8_E5M2] = 8,
     };
     return limits[type];
 }
@@ -79,8 +79,8 @@ void encode(enum type type, bool fnuz, double value, void *to)
         int biased = exponent - 1 + f.bias;
         double scale = ldexp(1, f.fraction_bits);
         if (biased > 0)
-            bits = (unsigned)biased << f.fraction_bits |
-                   (unsigned)lrint((2 * fraction - 1) * scale);
+            bits =
+                (unsigned)biased << f.fraction_bits | (unsigned)lrint((2 * fraction - 1) * scale);
         else /* below the smallest normal number */
             bits = (unsigned)lrint(ldexp(value, f.bias - 1) * scale);
     }
@@ -120,14 +120,14 @@ double decode(enum type type, bool fnuz, const void *from)
     unsigned top = (1u << f.exponent_bits) - 1, fraction = rest & ((1u << f.fraction_bits) - 1);
     unsigned biased = rest >> f.fraction_bits;
     bool fp8 = !wide;
-    bool is_nan = fp8 && fnuz                ? sign == 1 && rest == 0
-                  : type == FP8_E4M3         ? rest == all
-                                             : biased == top;
+    bool is_nan = fp8 && fnuz        ? sign == 1 && rest == 0
+                  : type == FP8_E4M3 ? rest == all
+                                     : biased == top;
     if (is_nan)
         return NAN; /* infinities too: neither is ever right here */
-    double value = biased == 0 ? ldexp((double)fraction, 1 - f.bias - f.fraction_bits)
-                               : ldexp(1 + ldexp((double)fraction, -f.fraction_bits),
-                                       (int)biased - f.bias);
+    double value = biased == 0
+                       ? ldexp((double)fraction, 1 - f.bias - f.fraction_bits)
+                       : ldexp(1 + ldexp((double)fraction, -f.fraction_bits), (int)biased - f.bias);
     return sign != 0 ? -value : value;
 }
 
@@ -190,7 +190,8 @@ double result_of(const struct step *step, int n_ranks, unsigned pattern, size_t 
     return result;
 }
 
-/* A mean over a number of ranks that is no power of two is rounded, in an order that nobody says. */
+/* A mean over a number of ranks that is no power of two is rounded, in an order that nobody says.
+ */
 static double tolerance_of(const struct step *step, int n_ranks)
 {
     bool rounds = is_reduction(step->collective) && step->op == AVG && !is_integer(step->type) &&

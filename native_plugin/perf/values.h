@@ -12,7 +12,8 @@
 #include "collective.h"
 
 struct checked {
-    int64_t compared, wrong; /* elements of this rank's output; -1 where there is nothing to check */
+    int64_t compared,
+        wrong; /* elements of this rank's output; -1 where there is nothing to check */
 };
 
 /* Fills the input anew, poisons the output, makes the call and compares what came: all of it up to

@@ -318,7 +318,8 @@ static const struct candidate *decide_by_schedule(struct plugin *plugin,
 }
 
 /* What a rank program says, where the host lets it be chosen. */
-static const struct candidate *decide_by_program(struct plugin *plugin, const struct plugin_call *call)
+static const struct candidate *decide_by_program(struct plugin *plugin,
+                                                 const struct plugin_call *call)
 {
     const struct rule_table *table = plugin->step_rules;
     const struct candidate *chosen = NULL;

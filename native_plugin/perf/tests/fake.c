@@ -1,8 +1,8 @@
 /*
  * A library and a runtime in one file, that do nothing: enough for ranks to start, meet, call and
  * end.  What goes wrong comes from the environment: FAKE_FAULT is exit, kill, hang, error or
- * capture, and strikes rank FAKE_RANK at its call number FAKE_CALL.  FAKE_FREE_MIB is device memory,
- * FAKE_DEVICES how many devices there are, FAKE_SAME_DEVICE=1 gives all the same address.
+ * capture, and strikes rank FAKE_RANK at its call number FAKE_CALL.  FAKE_FREE_MIB is device
+ * memory, FAKE_DEVICES how many devices there are, FAKE_SAME_DEVICE=1 gives all the same address.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -200,7 +200,7 @@ const char *ncclGetLastError(void *comm)
     EXPORT int name(__VA_ARGS__);                                                                  \
     int name(__VA_ARGS__)                                                                          \
     {                                                                                              \
-        return call(n);                                                                             \
+        return call(n);                                                                            \
     }
 CALL(ncclAllReduce, const void *s, void *r, size_t n, int t, int o, void *c, void *st)
 CALL(ncclAllGather, const void *s, void *r, size_t n, int t, void *c, void *st)

@@ -71,9 +71,9 @@ static void check_refused(const char *text, const char *line, const char *mistak
     CHECK(strstr(said, mistake) != NULL);
 }
 
-#define HEAD "plan 1\ncommunicator\n"
+#define HEAD  "plan 1\ncommunicator\n"
 #define GRAPH "measure all_reduce float sum out 1024 graph 2000 20 0\n"
-#define LOOP "measure all_reduce float sum out 1024 loop 2000 20 0\n"
+#define LOOP  "measure all_reduce float sum out 1024 loop 2000 20 0\n"
 
 int main(void)
 {
@@ -97,8 +97,8 @@ int main(void)
     check_refused(HEAD "check alltoall float sum in 4096 -\n", "line 3:", "out of place");
     check_refused(HEAD "check all_reduce float sum out 4096 x\n", "line 3:", "the root");
     check_refused(HEAD "measure all_reduce float sum out 1024 loop 2000 20\n", "line 3:", "nine");
-    check_refused(HEAD "measure all_reduce float sum out 1024 sand 2000 20 0\n", "line 3:",
-                  "loop or graph");
+    check_refused(HEAD "measure all_reduce float sum out 1024 sand 2000 20 0\n",
+                  "line 3:", "loop or graph");
     check_refused(HEAD GRAPH LOOP, "line 4:", "come before its first graph");
     check_refused(HEAD "communicator", "line 3:", "cut");
     struct plan plan = read_plan(HEAD GRAPH "communicator\n" LOOP); /* a new one begins anew */

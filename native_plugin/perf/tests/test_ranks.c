@@ -164,7 +164,8 @@ static void check_environment(void)
 static void check_refused(void)
 {
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_DEVICES=2", NULL);
-    CHECK(run(PLAN, "3", NULL) == 4 && has("said", "rank 2 of this host has no GPU: 2 are visible"));
+    CHECK(run(PLAN, "3", NULL) == 4 &&
+          has("said", "rank 2 of this host has no GPU: 2 are visible"));
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_DEVICES=1", NULL); /* each rank is shown its own */
     CHECK(run(PLAN, "2", NULL) == 4 && has("said", "both have the device"));
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_SAME_DEVICE=1", NULL);

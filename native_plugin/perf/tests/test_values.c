@@ -7,32 +7,23 @@
 #include "check.h"
 #include "values.h"
 
-/* Sources: OCP 8-bit Floating Point Specification 1.0, table 1; IEEE 754 half; bfloat16 as the upper
- * half of a float; FNUZ as LLVM's APFloat documents Float8E4M3FNUZ and Float8E5M2FNUZ. */
+/* Sources: OCP 8-bit Floating Point Specification 1.0, table 1; IEEE 754 half; bfloat16 as the
+ * upper half of a float; FNUZ as LLVM's APFloat documents Float8E4M3FNUZ and Float8E5M2FNUZ. */
 static const struct {
     enum type type;
     bool fnuz;
     uint16_t bits;
     double value;
 } known[] = {
-    {HALF, false, 0x3c00, 1},
-    {HALF, false, 0x6800, 2048},
-    {HALF, false, 0x0001, 0x1p-24},
-    {BFLOAT16, false, 0x3f80, 1},
-    {BFLOAT16, false, 0x4380, 256},
-    {FP8_E4M3, false, 0x38, 1},
-    {FP8_E4M3, false, 0x58, 16},
-    {FP8_E4M3, false, 0x7e, 448},
-    {FP8_E4M3, false, 0x08, 0x1p-6},
-    {FP8_E4M3, false, 0x01, 0x1p-9},
-    {FP8_E5M2, false, 0x3c, 1},
-    {FP8_E5M2, false, 0x7b, 57344},
-    {FP8_E5M2, false, 0x01, 0x1p-16},
-    {FP8_E4M3, true, 0x40, 1},
-    {FP8_E4M3, true, 0x7f, 240},
-    {FP8_E4M3, true, 0x01, 0x1p-10},
-    {FP8_E5M2, true, 0x40, 1},
-    {FP8_E5M2, true, 0x7f, 57344},
+    {HALF, false, 0x3c00, 1},         {HALF, false, 0x6800, 2048},
+    {HALF, false, 0x0001, 0x1p-24},   {BFLOAT16, false, 0x3f80, 1},
+    {BFLOAT16, false, 0x4380, 256},   {FP8_E4M3, false, 0x38, 1},
+    {FP8_E4M3, false, 0x58, 16},      {FP8_E4M3, false, 0x7e, 448},
+    {FP8_E4M3, false, 0x08, 0x1p-6},  {FP8_E4M3, false, 0x01, 0x1p-9},
+    {FP8_E5M2, false, 0x3c, 1},       {FP8_E5M2, false, 0x7b, 57344},
+    {FP8_E5M2, false, 0x01, 0x1p-16}, {FP8_E4M3, true, 0x40, 1},
+    {FP8_E4M3, true, 0x7f, 240},      {FP8_E4M3, true, 0x01, 0x1p-10},
+    {FP8_E5M2, true, 0x40, 1},        {FP8_E5M2, true, 0x7f, 57344},
     {FP8_E5M2, true, 0x01, 0x1p-17},
 };
 
