@@ -46,6 +46,8 @@ _SHOWN: Final = (
     "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all of it "
     "without a GPU."
 )
+# Of a simulated machine that does not say its own name.
+_HOST: Final = "simnode"
 # Simulated ranks share this machine's memory; beyond that many bytes in all nothing is checked.
 _CHECKED_NBYTES: Final = 64 << 20
 
@@ -243,7 +245,18 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
         remarks=(*site.remarks, *([said] if words else [])),
         is_rcclx=node.library == "rcclx",
     )
-    return Instrument(site=site, ground=_ground(site, measured), checked_up_to=checked)
+    ground = _ground(site, measured)
+    if words is not None and site.scale.n_nodes > 1:
+        each = site.scale.n_ranks // site.scale.n_nodes
+        host = hardware.get("host", _HOST)
+        hosts = tuple(f"{host}{rank // each}" for rank in range(site.scale.n_ranks))
+        ground = replace(ground, host_ids=hosts, library=_over_network(measured))
+    return Instrument(site=site, ground=ground, checked_up_to=checked)
+
+
+def _over_network(measured: Measured) -> Measured:
+    """The library with the simulated machine's own network."""
+    return replace(measured, needs=(*measured.needs, ("NCCL_NET_PLUGIN", str(measured.runtime))))
 
 
 def _over(named: Path, node: simulate.SimulatedNode, seating: Seating) -> tuple[Measured, str]:

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -236,8 +237,22 @@ def real(named: Path, variables: Mapping[str, str]) -> Measured:
     Raises:
         MachineError: nothing was downloaded, or there is no such file.
     """
-    file = machine.real_library(named, variables)
-    return _measured(file, _native(HIP), "the real RCCL")
+    file, runtime = machine.real_library(named, variables), _native(HIP)
+    own = file.parent / "ld-linux-x86-64.so.2"
+    loader = own if own.exists() else Path("/lib64") / own.name
+    preloaded = _native("hip/zero_pages.so")
+    starts = (
+        *(str(loader), "--library-path", f"{runtime.parent}:{file.parent}"),
+        *("--preload", str(preloaded)),
+    )
+    needs = (
+        # Tells the machine what each kernel does.
+        ("NCCL_PROFILER_PLUGIN", str(runtime)),
+        ("NCCL_TOPO_FILE", "/simulated/topology.xml"),
+        ("RCCL_USE_ROCM_SMI_LIB", "1"),
+    )
+    found = _measured(file, runtime, "the real RCCL")
+    return replace(found, starts=starts, needs=needs)
 
 
 def _native(name: str) -> Path:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -44,6 +46,8 @@ _NEVER: Final = ("NCCL_COMM_ID", "RCCLTUNE_SIM_*", "RCCLTUNE_PERF_*")
 _SAID: Final = re.compile(rf"{PROGRAM}: (?:rank \d+: )?(.*)")
 # A rank that only says that another one is gone.
 _ECHO: Final = re.compile(r"is gone|other ranks")
+# What the program ends with where a rank was ended by a signal.
+_BY_SIGNAL: Final = 128
 _SIGKILL: Final = 9
 _SHORTEST_S: Final = 1.0
 
@@ -56,12 +60,16 @@ class Measured:
         runtime: None where the library brings its own.
         version: ``RCCL 2.27.7``, None where the file does not say.
         what: where it was found, for people.
+        starts: what stands before the rank program on its command line: the library's own loader.
+        needs: variables without which it does not run.
     """
 
     file: Path
     runtime: Path | None = None
     version: str | None = None
     what: str = ""
+    starts: tuple[str, ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +84,7 @@ class Ground:
         simulated: noise and times are a node file's.
         bind: whether ranks bind themselves to their GPU's NUMA node.
         stalled_s: how long no rank may finish a step.
+        host_ids: of each rank, where one host plays several; empty otherwise.
     """
 
     library: Measured
@@ -87,6 +96,7 @@ class Ground:
     simulated: bool = False
     bind: bool = True
     stalled_s: float = STALLED_S
+    host_ids: tuple[str, ...] = ()
 
     @property
     def n_ranks(self) -> int:
@@ -142,7 +152,7 @@ def environment_of(
         site: the environment of rccltune itself.
         token: by which ranks of this run know each other.
     """
-    added = [*ground.added, *order.variant.environment, (_ALL_RANKS, token)]
+    added = [*ground.library.needs, *ground.added, *order.variant.environment, (_ALL_RANKS, token)]
     if ground.simulated:
         named = (order.purpose, order.variant.name, "plugin" if order.plugin else "site")
         added.append(("RCCLTUNE_SIM_LAUNCH", f"{' '.join(named)} {order.number_of}"))
@@ -167,7 +177,8 @@ def argv_of(
     """
     n_ranks = ground.n_ranks
     here = ground.launcher.program is None
-    words = [str(program()), *(("--start", str(n_ranks)) if here else ())]
+    words = [*ground.library.starts, str(program())]
+    words += ["--start", str(n_ranks)] if here and not ground.host_ids else []
     words += ["--folder", str(folder), "--plan", str(folder / runs.PLAN_FILE)]
     words += ["--library", str(ground.library.file)]
     if ground.library.runtime is not None:
@@ -176,6 +187,10 @@ def argv_of(
         words += ["--plugin", str(plugin.library())]
     words += ["--said"] * order.said
     words += [] if ground.bind else ["--bind", "none"]
+    if ground.host_ids:
+        script = folder / "start.sh"
+        _write(script, _one_by_one(words, ground.host_ids))
+        return ("/bin/sh", str(script)), seen.variables
     if here:
         return tuple(words), seen.variables
     names = {name for name, _ in (*seen.added, *seen.passed)}
@@ -184,6 +199,19 @@ def argv_of(
     )
     argv = ground.launcher.argv(n_ranks, tuple(words), bind="none", hostfile=ground.hostfile)
     return (argv[0], *options, *argv[1:]), variables
+
+
+def _one_by_one(words: Sequence[str], host_ids: Sequence[str]) -> str:
+    """A script that starts each rank with the host that it plays on, and fails where one does."""
+    lines = ["ranks="]
+    locals_: Counter[str] = Counter()
+    for rank, host in enumerate(host_ids):
+        own = (*words, "--rank", str(rank), "--ranks", str(len(host_ids)))
+        command = shlex.join((*own, "--local-rank", str(locals_[host])))
+        lines.append(f'NCCL_HOSTID={shlex.quote(host)} {command} & ranks="$ranks $!"')
+        locals_[host] += 1
+    lines.append("code=0; for rank in $ranks; do wait $rank || code=$?; done; exit $code")
+    return "\n".join([*lines, ""])
 
 
 def run(
@@ -352,7 +380,8 @@ def _judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
 def _failure(ending: Ending, *, stalled: bool) -> Failure:
     if stalled:
         return Failure.HANG
-    return Failure.KILLED if ending.signal == _SIGKILL else Failure.CRASH
+    killed = ending.signal == _SIGKILL or ending.exit_code == _BY_SIGNAL + _SIGKILL
+    return Failure.KILLED if killed else Failure.CRASH
 
 
 def _failed_at(made: Run) -> Placed | None:

@@ -1,0 +1,182 @@
+"""Plans: every step a line, read back as it was written, and nothing in them that nobody named."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from made_runs import call, step
+
+from rccltune.model import (
+    BASELINE,
+    LL128_FORCED,
+    SILENT,
+    Algorithm,
+    Collective,
+    OutputError,
+    Placement,
+    Setting,
+    Variant,
+)
+from rccltune.perf import passes, plan, rows
+from rccltune.perf.passes import Wanted
+from rccltune.perf.plan import Step
+
+MIB = 1 << 20
+
+
+def wanted(**more: object) -> Wanted:
+    """An all_reduce and an all_gather at three sizes, of which 4 MiB is timed by both clocks."""
+    sizes = (1024, 4 * MIB, 16 * MIB)
+    known = {
+        "sizes": {Collective.ALL_REDUCE: sizes, Collective.ALL_GATHER: sizes},
+        "placements": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
+        "dtype": "float",
+        "op": "sum",
+    }
+    return Wanted(**{**known, **more})  # type: ignore[arg-type]  # whatever a test varies
+
+
+def steps_of(units: list[passes.Unit]) -> list[Step]:
+    """Of all communicators."""
+    return [one for unit in units for steps in unit.communicators for one in steps]
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    """An answer stands once before the steps that it is for; lines count from 1."""
+    first = [
+        step("check", "silent"),
+        step("check", "ring/ll128"),
+        step("measure", "ring/ll128", clock="loop"),
+    ]
+    second = [step("measure", "tree/simple/16", 2 * MIB, "graph")]
+    text = plan.written([first, second])
+    assert text.splitlines() == [
+        "plan 1",
+        "communicator",
+        "answer nothing",
+        "check all_reduce float sum out 1024 -",
+        "answer ring/ll128",
+        "check all_reduce float sum out 1024 -",
+        "measure all_reduce float sum out 1024 loop 2000 20 300000",
+        "communicator",
+        "answer tree/simple/16",
+        "measure all_reduce float sum out 2097152 graph 2000 20 300000",
+    ]
+    read = plan.read(text, "plan.txt")
+    assert [one.line for one in read] == [2, 4, 6, 7, 8, 10]
+    assert [one.step for one in read if one.step] == [*first, *second]
+    assert [one.communicator for one in read] == [0, 0, 0, 0, 1, 1]
+
+
+def test_the_baseline_answers_nothing() -> None:
+    """Its processes have no plugin, which would refuse to be told."""
+    assert "answer" not in plan.written([[step("measure", "baseline", clock="loop")]])
+
+
+@pytest.mark.parametrize(
+    "line", ["measure all_reduce", "jump 3", "answer ring", "check x float sum out 8 -"]
+)
+def test_a_plan_that_is_none_is_told_with_its_line(line: str) -> None:
+    """As a session that came by mail may have."""
+    with pytest.raises(OutputError) as caught:
+        plan.read(f"plan 1\ncommunicator\n{line}\n", "p")
+    assert caught.value.where == "p:3"
+
+
+def test_nvls_and_collnet_are_never_planned_by_us() -> None:
+    """Where NVLS is switched off, trying it does harm; a user may name it."""
+    assert {setting.algorithm for one in Collective for setting in plan.usual_settings(one)} == {
+        Algorithm.RING,
+        Algorithm.TREE,
+        Algorithm.PAT,
+    }
+    every = wanted(
+        sizes=dict.fromkeys(plan.COLLECTIVES, (1024,)),
+        counts=(2, 8),
+        variants=(Variant(), LL128_FORCED),
+    )
+    table = rows.table([])
+    units = [
+        *passes.rough_units(every, table),
+        *passes.loop_units(every, table),
+        *passes.fine_units(every, table, guess=True),
+    ]
+    text = plan.written([steps for unit in units for steps in unit.communicators])
+    assert "ring/ll128/8" in text
+    assert "pat/simple" in text
+    assert "nvls" not in text
+    assert "collnet" not in text
+
+    named = wanted(settings=(Setting.parse("nvls/simple"),))
+    assert "answer nvls/simple" in plan.written(passes.rough_units(named, table)[0].communicators)
+
+
+def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() -> None:
+    """One communicator with our plugin; what is idle first at each size."""
+    (unit,) = passes.rough_units(wanted(), rows.table([]))
+    ((*steps,),) = unit.communicators
+    kinds = [one.kind if one.clock == "" else one.clock for one in steps]
+    assert [kind for kind, _ in itertools.groupby(kinds)] == ["check", "loop", "graph"]
+    assert unit.plugin
+    assert {one.setting for one in steps[: len(steps) // 3]} >= {SILENT}
+    first = next(one for one in steps if one.clock == "loop")
+    assert (first.setting, first.call.nbytes) == (SILENT, 4 * MIB)
+    clocks = {(one.call.nbytes, one.clock) for one in steps if one.clock}
+    assert clocks == {
+        (1024, "graph"),
+        (4 * MIB, "graph"),
+        (4 * MIB, "loop"),
+        (16 * MIB, "loop"),
+    }
+    trees = {one.call.collective for one in steps if one.setting.algorithm is Algorithm.TREE}
+    assert trees == {Collective.ALL_REDUCE}
+
+
+@pytest.mark.parametrize(("most", "checked"), [(None, 3), (4 * MIB, 2), (0, 0)])
+def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> None:
+    """Simulated ranks share a memory, and the real library's kernels do not run there."""
+    (unit,) = passes.rough_units(wanted(checked_up_to=most), rows.table([]))
+    kinds = {one.call.nbytes: one.kind for one in unit.communicators[0] if not one.clock}
+    assert list(kinds.values()) == ["check"] * checked + ["call"] * (3 - checked)
+
+
+@pytest.mark.parametrize("timing", ["loop", "graph"])
+def test_one_clock_for_all_where_it_is_said(timing: str) -> None:
+    """Each size once."""
+    (unit,) = passes.rough_units(wanted(timing=timing), rows.table([]))
+    assert {one.clock for one in unit.communicators[0] if one.clock} == {timing}
+
+
+@pytest.mark.parametrize(("n", "shape"), [(4, [2, 2]), (1, [1]), (5, [2, 2, 1])])
+def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
+    """The library as it is and with our plugin alternate; so many communicators of each."""
+    units = passes.fine_units(wanted(n_communicators=n), rows.table([]), guess=True)
+    assert [one.plugin for one in units] == [False, True] * len(shape)
+    assert [len(one.communicators) for one in units if one.plugin] == shape
+    assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
+    for unit in units:
+        for steps in unit.communicators:
+            clocks = [one.clock for one in steps]
+            assert clocks == sorted(clocks, reverse=True)
+
+
+def test_collectives_that_no_tuner_is_asked_for_have_no_settings() -> None:
+    """They are measured as they are, out of place."""
+    units = passes.rough_units(wanted(sizes={Collective.ALLTOALL: (1024,)}), rows.table([]))
+    assert {(one.setting, one.call.placement) for one in steps_of(units)} == {
+        (SILENT, Placement.OUT_OF_PLACE)
+    }
+
+
+def test_sizes_are_multiples_of_what_can_be_called() -> None:
+    """16 bytes, for each rank where each has a share; those that come to one count once."""
+    assert plan.sizes_for((8, 16, 100, 100_000), Collective.ALL_REDUCE, 8) == (16, 96, 100_000)
+    assert plan.sizes_for((64, 1024, 1500, 1024), Collective.ALL_GATHER, 64) == (1024,)
+
+
+def test_steps_are_equal_whatever_effort_they_take() -> None:
+    """So that a session goes on where another release would measure longer."""
+    rough = Step("measure", SILENT, call(), "loop", plan.ROUGH)
+    assert rough == Step("measure", SILENT, call(), "loop", plan.FINE)
+    assert rough.line != Step("measure", SILENT, call(), "loop", plan.FINE).line

@@ -1,0 +1,191 @@
+"""How runs are started: which variables every rank has, and by which command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import make, step
+
+from rccltune import launch
+from rccltune.launch import LAUNCHERS, Launcher
+from rccltune.model import (
+    Failure,
+    LaunchError,
+    MachineError,
+    Place,
+    RccltuneError,
+    Scale,
+    SessionError,
+    Variant,
+)
+from rccltune.perf import ranks, runs
+from rccltune.perf.ranks import Ground, Measured, Order
+
+# What the lent machines and their jobs have (law 11), and what chooses.
+SITE = {
+    "PATH": "/usr/bin",
+    "NCCL_NVLS_ENABLE": "0",
+    "NCCL_SOCKET_IFNAME": "ib0",
+    "NCCL_IB_HCA": "=mlx5_0",
+    "NCCL_NET": "Socket",
+    "NCCL_DEBUG": "WARN",
+    "NCCL_MIN_NCHANNELS": "16",
+    "NCCL_NTHREADS": "256",
+    "LD_LIBRARY_PATH": "/opt/rocm/lib",
+}
+CHOOSING = {
+    "NCCL_ALGO": "Ring",
+    "NCCL_PROTO": "LL",
+    "NCCL_TUNER_PLUGIN": "/site.so",
+    "NCCL_TUNER_CONFIG_FILE": "/site.csv",
+    "RCCL_OVERRIDE_ALGO": "allreduce:tree",
+    "RCCL_LL128_FORCE_ENABLE": "1",
+    "RCCL_MSCCL_ENABLE": "1",
+    "RCCLTUNE_CONFIG_DIR": "/rules",
+}
+PLACE = Place(name="node", scale=Scale(n_nodes=1, n_ranks=8))
+LIBRARY = Measured(file=Path("/opt/rocm/lib/librccl.so.1"))
+GROUND = Ground(library=LIBRARY, place=PLACE, launcher=Launcher())
+
+
+def order(*, plugin: bool, variant: Variant | None = None) -> Order:
+    """One communicator."""
+    return Order(
+        purpose=runs.ROUGH,
+        variant=variant or Variant(),
+        number_of=0,
+        communicators=(0,),
+        plugin=plugin,
+        said=plugin,
+    )
+
+
+def seen(
+    *, plugin: bool, ground: Ground = GROUND, variant: Variant | None = None
+) -> dict[str, str]:
+    """What every rank sees."""
+    site = {**SITE, **CHOOSING, "NCCL_COMM_ID": "127.0.0.1:9999"}
+    made = ranks.environment_of(ground, order(plugin=plugin, variant=variant), site, "word")
+    return dict(made.variables)
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_what_belongs_to_the_site_reaches_every_rank(*, plugin: bool) -> None:
+    """Interfaces, transports, NVLS off, channels and threads: in every run, baseline included."""
+    found = seen(plugin=plugin)
+    assert SITE.items() <= found.items()
+    assert found[ranks._ALL_RANKS] == "word"
+    assert "NCCL_COMM_ID" not in found
+
+
+def test_what_chooses_is_cleared_with_our_plugin_and_kept_in_the_baseline() -> None:
+    """The baseline is the site as it is."""
+    assert CHOOSING.keys().isdisjoint(seen(plugin=True))
+    assert CHOOSING.items() <= seen(plugin=False).items()
+
+
+def test_a_variant_is_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own variables win over what is cleared; --env and --clear do, too."""
+    variant = Variant(name="v", environment=(("RCCL_LL128_FORCE_ENABLE", "1"),))
+    ground = replace(GROUND, added=(("NCCL_ALGO", "Tree"),), cleared=("NCCL_DEBUG",))
+    for plugin in (True, False):
+        found = seen(plugin=plugin, ground=ground, variant=variant)
+        assert found["RCCL_LL128_FORCE_ENABLE"] == "1"
+        assert found["NCCL_ALGO"] == "Tree"
+        assert "NCCL_DEBUG" not in found
+
+
+def command(ground: Ground, *, plugin: bool = True) -> list[str]:
+    """The command line."""
+    made = ranks.environment_of(ground, order(plugin=plugin), SITE, "word")
+    try:
+        return list(ranks.argv_of(ground, order(plugin=plugin), Path("/s/runs/1"), made)[0])
+    except MachineError as error:
+        pytest.skip(str(error))
+
+
+def test_on_one_node_the_program_starts_its_ranks() -> None:
+    """With the plugin and the library's log, or without both."""
+    words = command(GROUND)
+    assert words[1:3] == ["--start", "8"]
+    assert "--plugin" in words
+    assert "--said" in words
+    assert "--runtime" not in words
+    bare = command(GROUND, plugin=False)
+    assert {"--plugin", "--said"}.isdisjoint(bare)
+
+
+def test_a_launcher_takes_every_variable_along() -> None:
+    """Also to other hosts: Open MPI takes those alone that it is told by name."""
+    launcher = LAUNCHERS["openmpi"](program=Path("/usr/bin/mpirun"))
+    words = command(replace(GROUND, launcher=launcher, hostfile=Path("/hosts")))
+    named = {words[at + 1] for at, word in enumerate(words) if word == "-x"}
+    assert {"NCCL_NVLS_ENABLE", "RCCLTUNE_PERF_TOKEN", launch.TAG, "LD_LIBRARY_PATH"} <= named
+    assert words[words.index("-np") + 1] == "8"
+    assert "--start" not in words
+
+
+def test_a_host_that_plays_several_tells_each_rank_which(tmp_path: Path) -> None:
+    """The real library tells simulated hosts apart by a variable of each rank."""
+    ground = replace(GROUND, host_ids=("a", "a", "b", "b"))
+    made = ranks.environment_of(ground, order(plugin=False), SITE, "word")
+    argv, _ = ranks.argv_of(ground, order(plugin=False), tmp_path, made)
+    lines = (tmp_path / "start.sh").read_text().splitlines()
+    assert argv == ("/bin/sh", str(tmp_path / "start.sh"))
+    assert [line.split()[0] for line in lines[1:5]] == ["NCCL_HOSTID=a"] * 2 + ["NCCL_HOSTID=b"] * 2
+    assert "--rank 3 --ranks 4 --local-rank 1" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "said"),
+    [
+        (2, LaunchError, "refused its plan"),
+        (3, MachineError, "--librccl"),
+        (4, MachineError, "--np"),
+        (5, MachineError, "--max-bytes"),
+        (8, SessionError, "free space"),
+        (64, MachineError, "another node"),
+    ],
+)
+def test_what_no_setting_is_to_blame_for_stops(
+    tmp_path: Path, code: int, error: type[RccltuneError], said: str
+) -> None:
+    """In the program's own words."""
+    end = {"exit_code": code, "failure": "crash", "words": "its own words"}
+    make(tmp_path, [step("check", "ring/ll")], done=[1, 1], ending=end)
+    with pytest.raises(error, match="its own words") as caught:
+        ranks.stop_if_hopeless(runs.read_runs(tmp_path)[0])
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ending", "stalled", "failure"),
+    [
+        ({"exit_code": 6}, False, Failure.CRASH),
+        ({"exit_code": 137}, False, Failure.KILLED),
+        ({"exit_code": None, "signal": 9}, False, Failure.KILLED),
+        ({"exit_code": None, "timed_out": True}, True, Failure.HANG),
+        ({"exit_code": None, "timed_out": True}, False, None),
+        ({"exit_code": 0}, False, Failure.CRASH),
+    ],
+)
+def test_the_step_in_flight_is_to_blame(
+    tmp_path: Path, ending: dict[str, Any], failure: Failure | None, *, stalled: bool
+) -> None:
+    """Its setting, for its collective; nobody is where the time was over."""
+    steps = [step("check", "silent"), step("check", "ring/ll"), step("check", "tree/ll")]
+    remarks = ["failed 6 ncclAllReduce: unhandled error"]
+    own = make(tmp_path, steps, done=[3, 2], remarks=remarks if ending["exit_code"] else [])
+    (own / "log.txt").write_text("rccltune-perf: rank 1: rank 0 is gone\nsomething\n")
+    usual = {"exit_code": None, "signal": None, "timed_out": False, "lingered": False}
+    ended = launch.Ending(**{**usual, **ending}, duration_s=1.0)
+    end = ranks._judged(runs.read_run(own), ended, stalled=stalled)
+    assert end.failure is failure
+    assert end.line == 6
+    if failure is not None:
+        assert (str(end.setting), str(end.collective)) == ("ring/ll", "Collective.ALL_REDUCE")
+    if ending["exit_code"]:
+        assert end.words == "ncclAllReduce: unhandled error"

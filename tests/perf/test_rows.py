@@ -1,0 +1,190 @@
+"""Rows of runs: joined over ranks, strict but for what kill -9 cuts, and what a time counts as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import HEAD, as_asked, make, step
+
+from rccltune.model import OutputError
+from rccltune.perf import rows, runs
+from rccltune.perf.plan import Step
+
+STEPS = [
+    *(step("check", name) for name in ("silent", "ring/ll", "tree/simple/4")),
+    *(step("measure", name, clock="graph") for name in ("silent", "ring/ll", "tree/simple/4")),
+]
+
+
+def answering(**fields: Any) -> Any:  # noqa: ANN401 - what made_runs.make takes
+    """What ranks say where ring/ll is in force."""
+
+    def told(one: Step, rank: int) -> Mapping[str, Any]:
+        usual = {**as_asked(one, rank)}
+        if str(one.setting) == "tree/simple/4" and usual.get("ran"):
+            usual["ran"] = "tree/simple/4"
+        return {**usual, **fields} if str(one.setting) == "ring/ll" else usual
+
+    return told
+
+
+def states(session: Path) -> dict[str, str]:
+    """State of each measure, by setting."""
+    table = rows.table(runs.read_runs(session))
+    timed = table[table["step"] == "measure"]
+    return dict(zip(timed["setting"], timed["state"], strict=True))
+
+
+def test_ranks_are_joined(tmp_path: Path) -> None:
+    """The mean and the slowest; elements compared are added; what one rank tells is told."""
+    make(tmp_path, STEPS, told=answering())
+    table = rows.table(runs.read_runs(tmp_path))
+    assert list(table["step"]) == ["communicator", *["check"] * 3, *["measure"] * 3]
+    last = table.iloc[-1]
+    assert (last["time_us"], last["slowest_us"], last["calls"]) == (11.0, 12.0, 10)
+    assert (last["setting"], last["clock"], last["nbytes"]) == ("tree/simple/4", "graph", 1024)
+    assert (last["run"], last["purpose"], last["variant"]) == (1, "rough", "default")
+    check = table.iloc[2]
+    assert (check["checked"], check["wrong"], check["ran"]) == (512, 0, "ring/ll/8")
+    assert states(tmp_path) == dict.fromkeys(("silent", "ring/ll", "tree/simple/4"), "good")
+    assert table["counts"].sum() == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ({"asked": 0, "answer": "", "told_bytes": "", "ran": "?"}, "bypassed"),
+        ({"asked": 3}, "bypassed"),
+        ({"answer": "none"}, "not-offered"),
+        ({"answer": "tree/ll"}, "overridden"),
+        ({"ran": "ring/simple/8"}, "overridden"),
+        ({"ran": "?"}, "unknown"),
+        ({"ran": ""}, "unknown"),
+        ({"time_us": "", "note": "graph: not permitted"}, "untimed"),
+        ({"answer": "ring/ll/0"}, "good"),
+    ],
+)
+def test_a_time_counts_where_the_setting_ran(
+    tmp_path: Path, said: Mapping[str, Any], state: str
+) -> None:
+    """What was asked for is not yet what ran; the others' times stay their own."""
+    make(tmp_path, STEPS, told=answering(**said))
+    assert states(tmp_path) == {"silent": "good", "ring/ll": state, "tree/simple/4": "good"}
+
+
+def test_channels_that_were_asked_for_must_have_run(tmp_path: Path) -> None:
+    """Fewer is another setting."""
+    make(
+        tmp_path,
+        STEPS,
+        told=lambda one, rank: (
+            as_asked(one, rank)
+            | (
+                {"ran": "tree/simple/2"}
+                if one.kind == "check" and "tree" in str(one.setting) and not rank
+                else {}
+            )
+        ),
+    )
+    assert states(tmp_path)["tree/simple/4"] == "overridden"
+
+
+def test_what_ran_may_be_told_by_another_run(tmp_path: Path) -> None:
+    """The log is on in the first pass alone."""
+    make(tmp_path, STEPS[:3], told=answering(), ending={})
+    make(tmp_path, STEPS[3:], number=2, told=answering(), ending={}, purpose=runs.FINE)
+    assert set(states(tmp_path).values()) == {"good"}
+
+
+def test_a_step_counts_where_every_rank_has_its_row(tmp_path: Path) -> None:
+    """The one under way is the first that some rank lacks."""
+    make(tmp_path, STEPS, done=[5, 4])
+    (run,) = runs.read_runs(tmp_path)
+    assert run.n_done == 4
+    assert run.in_flight is not None
+    assert run.in_flight.step == STEPS[3]
+    assert len(rows.table([run])) == 4
+
+
+def test_a_rank_that_wrote_nothing_yet_leaves_nothing(tmp_path: Path) -> None:
+    """Its file may be missing, too."""
+    own = make(tmp_path, STEPS)
+    (own / "rank-1.csv").unlink()
+    (run,) = runs.read_runs(tmp_path)
+    assert (run.n_done, len(rows.table([run]))) == (0, 0)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20, 60])
+def test_a_last_line_that_was_cut_is_left_out(tmp_path: Path, cut: int) -> None:
+    """Kill -9 strikes anywhere."""
+    own = make(tmp_path, STEPS)
+    path = own / "rank-1.csv"
+    path.write_bytes(path.read_bytes()[:-cut])
+    (run,) = runs.read_runs(tmp_path)
+    assert run.n_done in (5, 6)
+    assert len(rows.table([run])) == run.n_done
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (HEAD, "size,time", 2),
+        ("4,0,check,1024,0", "4,0,check,lots,0", 4),
+        ("8,0,check,1024,0,", "8,0,check,", 6),
+        ("\n10,0,measure", "\n11,0,measure", 7),
+    ],
+)
+def test_a_file_that_was_changed_is_told_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int
+) -> None:
+    """Everything but the last line is as it was written, or nothing is believed."""
+    own = make(tmp_path, STEPS)
+    path = own / "rank-0.csv"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(OutputError) as caught:
+        rows.table(runs.read_runs(tmp_path))
+    assert str(caught.value.where).startswith(f"{path}:{line}")
+
+
+@pytest.mark.parametrize("field", ["answer", "told_bytes", "asked"])
+def test_ranks_that_differ_are_an_error_with_its_place(tmp_path: Path, field: str) -> None:
+    """They hang, or compute rubbish."""
+    make(
+        tmp_path,
+        STEPS,
+        told=lambda one, rank: (
+            as_asked(one, rank) | ({field: 7} if rank and one == STEPS[4] else {})
+        ),
+    )
+    with pytest.raises(OutputError) as caught:
+        rows.table(runs.read_runs(tmp_path))
+    assert caught.value.where == f"{tmp_path}/runs/1/rank-1.csv:8"
+    assert field in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("variable", "file", "hidden"),
+    [
+        ("NCCL_ALGO=Ring", {}, True),
+        ("RCCL_LL128_FORCE_ENABLE=1", {}, True),
+        ("RCCL_LL128_FORCE_ENABLE=1", {"added": [["RCCL_LL128_FORCE_ENABLE", "1"]]}, False),
+        ("NCCL_TUNER_PLUGIN=/opt/plugin.so", {}, False),
+        ("NCCL_TUNER_PLUGIN=/other.so", {}, True),
+        ("NCCL_MIN_NCHANNELS=32", {}, False),
+        ("NCCL_NVLS_ENABLE=0", {}, False),
+        ("NCCL_ALGO=Ring", {"plugin": False}, False),
+    ],
+)
+def test_a_choice_that_comes_back_is_seen(
+    tmp_path: Path, variable: str, file: Mapping[str, Any], *, hidden: bool
+) -> None:
+    """A conf file of the library refills what was cleared; nothing of such a run counts."""
+    make(tmp_path, STEPS, remarks=[f"variable {variable}"], **file)
+    (run,) = runs.read_runs(tmp_path)
+    assert bool(run.hidden_choices) is hidden
+    assert rows.table([run]).empty is hidden

@@ -1,0 +1,243 @@
+"""Runs as samples: which times count, what they are called, and which settings are out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from made_runs import as_asked, make, step
+
+from rccltune import session
+from rccltune.model import (
+    BASELINE,
+    SILENT,
+    Doubt,
+    Failure,
+    Fingerprint,
+    Reporter,
+    Sample,
+    Setting,
+    Variant,
+    to_plain,
+)
+from rccltune.perf import passes, rows, runs, samples
+from rccltune.perf.plan import Step
+from rccltune.session import Session
+
+MIB = 1 << 20
+RING = Setting.parse("ring/ll")
+
+
+def read(folder: Path, *variants: Variant) -> tuple[Sample, ...]:
+    """Samples of a session's runs."""
+    found = runs.read_runs(folder)
+    return samples.samples_of(found, rows.table(found), {one.name: one for one in variants})
+
+
+def timed(setting: str, nbytes: int, *clocks: str) -> list[Step]:
+    """A check, and a time by each clock."""
+    return [
+        step("check", setting, nbytes),
+        *(step("measure", setting, nbytes, clock) for clock in clocks),
+    ]
+
+
+def test_a_communicator_is_what_is_repeated(tmp_path: Path) -> None:
+    """Its samples are those of a launch of its own; the plan's line says which step it was."""
+    make(tmp_path, timed("ring/ll", 1024, "graph"), number=3)
+    (sample,) = read(tmp_path)
+    assert (sample.launch, sample.line, sample.cycle) == ("run-3:0", 5, 0)
+    assert (sample.key.setting, sample.executed) == (RING, Setting.parse("ring/ll/8"))
+    assert (sample.time_us, sample.n_wrong, sample.doubt) == (11.0, 0, None)
+    assert (sample.key.dtype, sample.key.redop, sample.key.graph) == ("float", "sum", True)
+
+
+def test_of_two_clocks_one_counts(tmp_path: Path) -> None:
+    """Graphs up to 4 MiB, loops above; and a curve of both is of neither alone."""
+    steps = [
+        *timed("ring/ll", 1024, "graph"),
+        *timed("ring/ll", 4 * MIB, "loop", "graph"),
+        *timed("ring/ll", 8 * MIB, "loop"),
+    ]
+    steps.sort(key=lambda one: one.clock == "graph")
+    make(tmp_path, steps)
+    found = read(tmp_path)
+    assert [one.nbytes for one in found] == [8 * MIB, 1024, 4 * MIB]
+    assert {one.key.graph for one in found} == {None}
+
+
+def test_loops_count_where_nothing_can_be_captured(tmp_path: Path) -> None:
+    """Their graphs have no time."""
+    make(
+        tmp_path,
+        timed("ring/ll", 1024, "loop", "graph"),
+        told=lambda one, rank: (
+            as_asked(one, rank)
+            | ({"time_us": "", "note": "graph: no"} if one.clock == "graph" else {})
+        ),
+    )
+    (sample,) = read(tmp_path)
+    assert sample.key.graph is False
+
+
+def test_care_counts_where_there_is_any(tmp_path: Path) -> None:
+    """A rough time of a setting that was measured again with care is left out, at that size."""
+    make(tmp_path, [*timed("ring/ll", 1024, "graph"), *timed("ring/ll", 2048, "graph")])
+    fine = [step("measure", "ring/ll", 1024, "graph")] * 2
+    make(tmp_path, fine, number=2, purpose=runs.FINE)
+    found = read(tmp_path)
+    assert [(one.launch, one.cycle, one.nbytes) for one in found] == [
+        ("run-1:0", 0, 2048),
+        ("run-2:0", 0, 1024),
+        ("run-2:0", 1, 1024),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "doubt"),
+    [
+        ({"asked": 0, "answer": ""}, Doubt.BYPASSED),
+        ({"answer": "none"}, Doubt.INELIGIBLE),
+        ({"answer": "tree/ll"}, Doubt.SUBSTITUTED),
+        ({"ran": "?"}, Doubt.UNPROVEN),
+    ],
+)
+def test_a_time_of_something_else_is_doubted(
+    tmp_path: Path, said: dict[str, Any], doubt: Doubt
+) -> None:
+    """Kept, and used for nothing."""
+    make(
+        tmp_path,
+        timed("ring/ll", 1024, "graph"),
+        told=lambda one, rank: as_asked(one, rank) | said,
+    )
+    assert [one.doubt for one in read(tmp_path)] == [doubt]
+
+
+def test_wrong_results_disqualify_a_setting(tmp_path: Path) -> None:
+    """At every size; where they were seen, with their number over all ranks."""
+    steps = [*timed("ring/ll", 1024, "graph"), *timed("ring/ll", 2048, "graph")]
+    steps += timed("tree/ll", 1024, "graph")
+    make(
+        tmp_path,
+        sorted(steps, key=lambda one: one.kind == "measure"),
+        told=lambda one, rank: (
+            as_asked(one, rank) | ({"wrong": 3} if one == step("check", "ring/ll", 1024) else {})
+        ),
+    )
+    found = {(str(one.key.setting), one.nbytes): one for one in read(tmp_path)}
+    assert (found["ring/ll", 1024].doubt, found["ring/ll", 1024].n_wrong) == (Doubt.WRONG, 6)
+    assert found["ring/ll", 2048].doubt is Doubt.QUARANTINED
+    assert found["tree/ll", 1024].doubt is None
+
+
+def test_a_setting_that_hung_is_out_until_it_is_forgiven(tmp_path: Path) -> None:
+    """What it measured before is used for nothing; idle is never out."""
+    ending = {"failure": "hang", "collective": "all_reduce", "line": 9}
+    make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
+    assert [one.doubt for one in read(tmp_path)] == [Doubt.QUARANTINED]
+    found = runs.read_runs(tmp_path)
+    (out,) = samples.set_aside(found, rows.table(found), {"default": Variant()})
+    assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
+
+    make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
+    lifted = ending | {"setting": to_plain(RING), "lifted": True}
+    make(tmp_path / "lifted", timed("ring/ll", 1024, "graph"), ending=lifted)
+    assert len(samples.set_aside(runs.read_runs(tmp_path), rows.table([]), {})) == 1
+    assert [one.doubt for one in read(tmp_path / "lifted")] == [None]
+
+
+def test_baseline_and_idle_are_what_the_library_does(tmp_path: Path) -> None:
+    """Also where no tuner is asked."""
+    unasked = {"asked": 0, "answer": "", "told_bytes": ""}
+    make(
+        tmp_path,
+        timed("silent", 1024, "graph"),
+        told=lambda one, rank: as_asked(one, rank) | unasked,
+    )
+    steps = [step("measure", "baseline", 1024, "graph")]
+    make(tmp_path, steps, number=2, plugin=False, purpose=runs.FINE)
+    assert [(one.key.setting, one.doubt) for one in read(tmp_path)] == [
+        (SILENT, None),
+        (BASELINE, None),
+    ]
+
+
+def test_samples_name_their_variant(tmp_path: Path) -> None:
+    """With its variables, as the session has them; of one that it has not, the name alone."""
+    make(tmp_path, timed("ring/ll", 1024, "graph"), variant="own")
+    own = Variant(name="own", environment=(("A", "1"),))
+    assert [one.key.variant for one in read(tmp_path, own)] == [own]
+    assert [one.key.variant for one in read(tmp_path)] == [Variant(name="own")]
+
+
+def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
+    """Where samples.csv is lost, older than a run, or of a run that was forgiven since."""
+    folder = tmp_path / "s"
+    own = make(folder, timed("ring/ll", 1024, "graph"), ending={})
+    header = Session(path=folder, command="x", tool="x", fingerprint=Fingerprint(arch="gfx942"))
+    session.write_header(header)
+    found = session.load_samples(session.open_session(folder), Reporter())
+    assert [one.launch for one in found] == ["run-1:0"]
+    opened = session.open_session(folder)
+    assert session.has_current_samples(opened)
+    assert session.load_samples(opened, Reporter()) == found
+
+    with (own / "rank-0.csv").open("a") as stream:
+        stream.write("# done\n")
+    assert not session.has_current_samples(opened)
+    ((launch, outcome),) = session.read_made(opened)
+    assert (launch.id, outcome.library_version) == ("run-1", "RCCL 2.27.7")
+    assert session.raw_log(folder, "run-1:0") == own / "log.txt"
+
+
+def fine_of(table: pd.DataFrame, nbytes: int) -> Sequence[Setting]:
+    """What is measured with care at a size."""
+    cells = passes.could_win(table, Variant())
+    return cells.get(("all_reduce", "float", "out", nbytes), ())
+
+
+def test_what_could_win_is_measured_with_care(tmp_path: Path) -> None:
+    """Within 25 % of the best or of the library's choice somewhere, or chosen by the library."""
+    times = {
+        ("silent", 1024): 10.0,
+        ("ring/ll", 1024): 40.0,
+        ("tree/ll", 1024): 12.0,
+        ("ring/simple", 1024): 13.0,
+        ("silent", 2048): 10.0,
+        ("ring/ll", 2048): 30.0,
+        ("tree/ll", 2048): 5.0,
+        ("ring/simple", 2048): 20.0,
+    }
+    steps = [one for name, nbytes in times for one in timed(name, nbytes, "graph")]
+    steps.sort(key=lambda one: one.kind == "measure")
+
+    def told(one: Step, rank: int) -> dict[str, Any]:
+        usual = as_asked(one, rank)
+        time = times[str(one.setting), one.call.nbytes]
+        # The library itself would take ring/ll, which is slow.
+        return usual | ({"time_us": time} if one.clock else {})
+
+    make(tmp_path, steps, told=told)
+    table = rows.table(runs.read_runs(tmp_path))
+    names = [[str(one) for one in fine_of(table, nbytes)] for nbytes in (1024, 2048)]
+    assert names == [["ring/ll", "tree/ll"]] * 2
+
+
+def test_no_setting_is_measured_with_care_where_it_did_not_run(tmp_path: Path) -> None:
+    """It may win at another size."""
+    steps = [*timed("silent", 1024, "graph"), *timed("ring/ll", 1024, "graph")]
+    steps += [*timed("silent", 2048, "graph"), *timed("ring/ll", 2048, "graph")]
+    steps.sort(key=lambda one: one.kind == "measure")
+    make(
+        tmp_path,
+        steps,
+        told=lambda one, rank: (
+            as_asked(one, rank) | ({"answer": "none"} if one.call.nbytes == 1024 else {})
+        ),
+    )
+    table = rows.table(runs.read_runs(tmp_path))
+    assert (list(fine_of(table, 1024)), list(fine_of(table, 2048))) == ([], [RING])
