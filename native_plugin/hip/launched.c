@@ -17,9 +17,9 @@ struct launched {
     bool sends_one, in_place;   /* the same to everybody; from where it receives */
 };
 
-/* A kernel that nobody told of yet, and what was told of one that is to come.  One thread launches
- * and is told. */
-static struct launched *untold, *unlaunched;
+/* A kernel that nobody told of yet, and what was told of one that is to come; the thread that
+ * launches is the one that is told. */
+static _Thread_local struct launched *untold, *unlaunched;
 
 static struct launched *make(void)
 {

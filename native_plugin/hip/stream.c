@@ -15,7 +15,9 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a library's threads launch, too */
 static double host_us;
-static struct hip_stream null_stream;
+static struct hip_stream null_stream; /* and behind it all others of this process */
+/* When the kernel at hand was launched, where that was before now; below zero: now. */
+static _Thread_local double launched_us = -1;
 
 /* Kernels of which nobody knows what they do, and waiting for a stream that is idle. */
 static const double unknown_us = 1, wait_us = 0.1;
@@ -51,7 +53,8 @@ void hip_busy(void *stream, double us)
 {
     struct hip_stream *s = stream_of(stream);
     pthread_mutex_lock(&lock);
-    s->busy_until_us = (s->busy_until_us > host_us ? s->busy_until_us : host_us) + us;
+    double from = launched_us >= 0 ? launched_us : host_us;
+    s->busy_until_us = (s->busy_until_us > from ? s->busy_until_us : from) + us;
     pthread_mutex_unlock(&lock);
 }
 
@@ -60,7 +63,6 @@ EXPORT double rccltune_simulated_clock_v1(void)
     return hip_host_us();
 }
 
-/* The host waits until a stream is idle, or for all there are in turn. */
 static void catch_up(const struct hip_stream *s)
 {
     pthread_mutex_lock(&lock);
@@ -124,19 +126,32 @@ int rccltune_machine_defer(void *stream, void (*run)(void *), void (*end)(void *
 
 EXPORT int hipStreamCreateWithFlags(void **stream, unsigned flags)
 {
+    struct hip_stream *made = calloc(1, sizeof *made);
     (void)flags;
-    *stream = calloc(1, sizeof(struct hip_stream));
-    return *stream != NULL ? HIP_OK : hip_fail(HIP_OUT_OF_MEMORY);
+    *stream = made;
+    if (made == NULL)
+        return hip_fail(HIP_OUT_OF_MEMORY);
+    pthread_mutex_lock(&lock);
+    made->others = null_stream.others;
+    null_stream.others = made;
+    pthread_mutex_unlock(&lock);
+    return HIP_OK;
 }
 
 EXPORT int hipStreamDestroy(void *stream)
 {
-    struct hip_stream *s = stream;
+    struct hip_stream *s = stream, *before = &null_stream;
+    if (s == NULL)
+        return hip_fail(HIP_INVALID_VALUE);
     hip_leave_capture(stream);
-    for (size_t i = 0; s != NULL && i < s->waiting.n; i++)
+    pthread_mutex_lock(&lock);
+    while (before->others != s)
+        before = before->others;
+    before->others = s->others;
+    pthread_mutex_unlock(&lock);
+    for (size_t i = 0; i < s->waiting.n; i++)
         release(s->waiting.at[i]);
-    if (s != NULL)
-        free(s->waiting.at);
+    free(s->waiting.at);
     free(s);
     return HIP_OK;
 }
@@ -156,8 +171,10 @@ EXPORT int hipDeviceSynchronize(void)
 {
     hip_settle();
     fabric_wait(NULL, true);
-    do_waiting(&null_stream);
-    catch_up(&null_stream);
+    for (struct hip_stream *s = &null_stream; s != NULL; s = s->others) {
+        do_waiting(s);
+        catch_up(s);
+    }
     return HIP_OK;
 }
 
@@ -315,9 +332,10 @@ static const char *kernel_name(const void *function)
     return "";
 }
 
-/* The last kernel that was launched outside of a graph. */
-static struct {
+/* The last kernel that a thread launched outside of a graph. */
+static _Thread_local struct {
     void *stream;
+    double at_us;
     struct hip_work work;
 } held;
 
@@ -327,7 +345,9 @@ void hip_settle(void)
     held.work.kernel.launched = NULL;
     if (launched == NULL)
         return;
+    launched_us = held.at_us;
     launched_run(launched, kernel_name(held.work.kernel.function), held.stream, false);
+    launched_us = -1;
     launched_end(launched);
 }
 
@@ -339,6 +359,7 @@ static void run_launched(void *stream, const struct hip_work *work, bool capture
         return;
     }
     held.stream = stream;
+    held.at_us = hip_host_us();
     held.work = *work;
 }
 

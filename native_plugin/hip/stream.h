@@ -6,11 +6,12 @@
 
 struct hip_deferred;
 struct hip_stream {
-    struct hip_graph *graph; /* that it is captured into, NULL where it is not */
-    struct hip_stream *next; /* of the same graph */
-    void *last;              /* its last node in there */
-    double busy_until_us;    /* on the simulated clock */
-    struct waiting {         /* what is done when the stream is waited for */
+    struct hip_graph *graph;   /* that it is captured into, NULL where it is not */
+    struct hip_stream *next;   /* of the same graph */
+    void *last;                /* its last node in there */
+    struct hip_stream *others; /* of this process */
+    double busy_until_us;      /* on the simulated clock */
+    struct waiting {           /* what is done when the stream is waited for */
         struct hip_deferred **at;
         size_t n, room;
     } waiting;
