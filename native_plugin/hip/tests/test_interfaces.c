@@ -5,7 +5,14 @@
 
 #include "check.h"
 #include "interfaces.h"
+#include "machine.h"
 
+int hipDeviceSynchronize(void);
+int hipStreamSynchronize(void *);
+int hipStreamDestroy(void *);
+int hipStreamCreateWithFlags(void **, unsigned);
+int hipMemGetInfo(size_t *, size_t *);
+int hipFree(void *);
 int hipGetDevice(int *);
 int hipSetDevice(int);
 int hipDeviceGet(int *, int);
@@ -211,8 +218,60 @@ static void test_memory(void)
     CHECK(hipPointerGetAttribute(&device, POINTER_DEVICE, &device) == HIP_INVALID_VALUE);
 }
 
+static char *moved; /* by what is deferred */
+
+static void move(void *data)
+{
+    memcpy(moved, data, 4);
+}
+
+static void end(void *data)
+{
+    ((char *)data)[4]++;
+}
+
+/* What moves data is done when its stream is waited for, and what comes behind it then, too. */
+static void test_deferred(void)
+{
+    char words[] = "abc\0\0", host[4] = "xyz", seen[4] = "", *plain = NULL;
+    void *stream = NULL, *large = NULL;
+    size_t available = 0, after = 0, total = 0;
+    set_node(8, 1);
+    hipSetDevice(1);
+    CHECK(hipMalloc((void **)&plain, 64) == HIP_OK);
+    CHECK(hipMemGetInfo(&available, &total) == HIP_OK && total == (size_t)192 << 30);
+    CHECK(hipMalloc(&large, total) == HIP_OUT_OF_MEMORY);
+    CHECK(hipMalloc(&large, (size_t)100 << 30) == HIP_OK);
+    CHECK(hipMemGetInfo(&after, &total) == HIP_OK && available - after == (size_t)100 << 30);
+    CHECK(hipFree(large) == HIP_OK);
+    CHECK(hipStreamCreateWithFlags(&stream, 1) == HIP_OK);
+    moved = plain;
+    CHECK(rccltune_machine_defer(stream, move, end, words) == HIP_OK);
+    CHECK(hipMemcpyAsync(seen, plain, 4, 2, stream) == HIP_OK);
+    CHECK(hipMemcpyAsync(plain + 8, host, 4, 1, stream) == HIP_OK);
+    CHECK(hipMemsetAsync(plain, 7, 4, stream) == HIP_OK);
+    host[0] = 'n'; /* too late */
+    CHECK(plain[0] == 0 && seen[0] == '\0' && words[4] == 0);
+    CHECK(hipStreamSynchronize(stream) == HIP_OK);
+    CHECK(strcmp(seen, "abc") == 0 && strcmp(plain + 8, "xyz") == 0 && plain[0] == 7);
+    CHECK(words[4] == 1);
+    CHECK(rccltune_machine_defer(stream, move, end, words) == HIP_OK);
+    CHECK(hipDeviceSynchronize() == HIP_OK && words[4] == 2);
+    CHECK(rccltune_machine_defer(stream, move, end, words) == HIP_OK);
+    plain[0] = 0;
+    CHECK(hipStreamDestroy(stream) == HIP_OK && words[4] == 3 && plain[0] == 0);
+    int file = -1;
+    size_t at = 0;
+    CHECK(rccltune_machine_memory(plain + 8, 8, &file, &at) && file >= 0);
+    CHECK(!rccltune_machine_memory(plain, 128, &file, &at) &&
+          !rccltune_machine_memory(host, 4, &file, &at));
+    rccltune_machine_clear(plain, 64);
+    CHECK(plain[8] == 0);
+}
+
 int main(void)
 {
+    test_deferred();
     test_devices();
     test_links();
     test_nics();
