@@ -574,8 +574,66 @@ static void test_history(void)
     CHECK(world_run(N, 20, history_rank, NULL) == 0);
 }
 
+static void other_answer_rank(struct world *w, void *argument)
+{
+    void *send, *receive;
+    (void)argument;
+    use_plugin(w->rank);
+    setenv("TESTPLUGIN_ANSWER", "tree/ll", 1);
+    begin(w, &send, &receive, 4096);
+    world_shared[w->rank] = 1;
+    loop_us(w, 1024, send, receive);
+    world_shared[w->rank] = 2;
+}
+
+/* A rank without the plugin is not asked and decides for itself. */
+static void test_no_plugin(void)
+{
+    char path[96];
+    made_node("", "fault no-plugin - - - - - - - - 0 100 1 1 0 0 segv - -\n");
+    CHECK(world_run(N, 0.5, other_answer_rank, NULL) == -1);
+    for (int rank = 0; rank < N; rank++) {
+        snprintf(path, sizeof path, "%s/asked-%d", made_folder(), rank);
+        CHECK(world_shared[rank] == 1 && lines_with(path, "init v5") == (rank != 1));
+    }
+}
+
+/* Two communicators at a time, of which each has its own calls, history and noise. */
+static void two_rank(struct world *w, void *argument)
+{
+    void *send, *receive;
+    (void)argument;
+    begin(w, &send, &receive, 65536);
+    void *first = w->comm;
+    CHECK(world_communicator(w) == 0);
+    double before = w->rccltune_simulated_clock_v1();
+    CHECK(w->ncclAllReduce(send, receive, 256, FLOAT, SUM, first, w->stream) == 0);
+    CHECK(w->ncclAllGather(send, receive, 256, FLOAT, w->comm, w->stream) == 0);
+    CHECK(w->hipStreamSynchronize(w->stream) == 0);
+    CHECK_NEAR(w->rccltune_simulated_clock_v1() - before,
+               made_us("ring/ll", 1024) + made_us("ring/ll", 4096), 1e-6);
+    /* Equal calls of a group are one question about their sum. */
+    before = w->rccltune_simulated_clock_v1();
+    CHECK(w->ncclGroupStart() == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(w->ncclAllReduce(send, receive, 256, FLOAT, SUM, first, w->stream) == 0);
+    CHECK(w->ncclGroupEnd() == 0);
+    CHECK(w->hipStreamSynchronize(w->stream) == 0);
+    CHECK_NEAR(w->rccltune_simulated_clock_v1() - before, made_us("ring/ll", 4096), 1e-6);
+    CHECK(w->ncclCommDestroy(first) == 0);
+    end(w);
+}
+
+static void test_two(void)
+{
+    made_node("", "");
+    CHECK(world_run(N, 20, two_rank, NULL) == 0);
+}
+
 int main(void)
 {
+    test_no_plugin();
+    test_two();
     test_clock();
     test_noise();
     test_tuner();
