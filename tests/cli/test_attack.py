@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from pathlib import Path
 
-import attacks
-import injections
 import pytest
 
 from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 Capture = pytest.CaptureFixture[str]
-RULES = "rccl_tuner_gfx942_spx-nps1.csv"
 
 
 @pytest.fixture(scope="module")
@@ -109,21 +105,3 @@ def test_what_no_session_can_hold_is_told_at_import(
     if code:
         assert not list(here.glob("rccltune-session/launches/*"))
     assert not (here.parent / "x").exists()
-
-
-def test_hostile_values_get_through_nowhere(tuned: Path, tmp_path: Path, repository: Path) -> None:
-    """A few fields of each kind of file; ``scripts/bench attack`` has all of them."""
-    generator = random.Random(7)
-    named = injections.inputs(tmp_path / "inputs", tuned, repository / "examples")
-    # Figures, the page and the verification take longest; the bench has them.
-    slow = ("plot", "report", "verify")
-    quick = [words for words in attacks.verbs(RULES) if words[0] not in slow]
-    every = [(tuned, one, quick) for one in injections.targets(tuned)]
-    every += [(named, one, attacks.verbs_of(one)[:3]) for one in injections.targets(named)]
-    found = [
-        str(finding)
-        for whole, target, verbs in generator.sample(every, 16)
-        for value in injections.values(target, generator, 1)
-        for finding in attacks.attack(whole, tmp_path / "attacked", target, value, verbs)
-    ]
-    assert found == []

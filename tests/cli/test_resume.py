@@ -1,7 +1,4 @@
-"""Killed and resumed, however often and wherever: the same files as if nobody had killed anything.
-
-``scripts/bench kill`` is the long test with more of everything, and says what it found.
-"""
+"""Killed and resumed, however often and wherever: the same files as if nobody had killed anything."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import bench_kill
 import pytest
 from killing import NODES, SESSION, command, differences, rows, torment, write_node
 from wording import lacks
@@ -121,15 +117,3 @@ def kept_rules(folder: Path) -> list[str]:
     """Rows of the only rule file of a folder's session."""
     (path,) = (folder / SESSION).glob("rccl_tuner_*.csv")
     return [line for line in path.read_text().splitlines() if line[:1].isalpha()]
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("node", [pytest.param("mpirun", marks=pytest.mark.mpi), *bench_kill.ALONE])
-@pytest.mark.parametrize("seed", [11, 12])
-def test_whatever_is_killed_at_random_tuning_ends_in_the_same_files(
-    tmp_path: Path, node: str, seed: int
-) -> None:
-    """Sweep and verification, with real ranks, with faults, with 64 ranks; six kills each."""
-    found = bench_kill.session(node, seed, 6, tmp_path)
-    assert found.is_same, f"{found}\n{said(tmp_path / 'killed')}"

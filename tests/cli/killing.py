@@ -7,7 +7,6 @@ a kill changes is seen in them. What a moment is, dying.py says.
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from typing import Final
 import yaml
 
 HERE: Final = Path(__file__).resolve().parent
-NODES: Final = HERE.parent / "examples" / "nodes"
+NODES: Final = HERE.parents[1] / "examples" / "nodes"
 SESSION: Final = "s"
 # Their bytes are compared: whatever else is there is derived from the same, or says when. Not
 # quarantine.json: where faults are drawn by chance, a killed session may meet one more of them.
@@ -47,9 +46,9 @@ _PATIENCE_S: Final = 60.0
 _LONGEST_S: Final = 900.0
 
 
-def write_node(path: Path, source: Path, noise: object = None) -> Path:
-    """A node file with bursts and drift, or with other noise."""
-    raw = yaml.safe_load(source.read_text(encoding="utf-8")) | {"noise": noise or RESTLESS}
+def write_node(path: Path, source: Path) -> Path:
+    """A node file with bursts and drift."""
+    raw = yaml.safe_load(source.read_text(encoding="utf-8")) | {"noise": RESTLESS}
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
     return path
 
@@ -106,25 +105,6 @@ def torment(folder: Path, words: Sequence[str], moments: Iterable[str]) -> tuple
     for moment in moments:
         n_killed += command(folder, words, moment) == -signal.SIGKILL
     return command(folder, words), n_killed
-
-
-def drawn(rng: random.Random, n: int, most: int) -> list[str]:
-    """Moments at random.
-
-    Args:
-        rng: draws.
-        n: how many.
-        most: launches that one is let make before it is killed.
-    """
-    kinds = ("start {n}", "bytes {n} {m}", "cut {n} {share}", "cut {n} {share}", "outcome {n}")
-    others = ("samples", "round {round}", "rules")
-    found = []
-    for _ in range(n):
-        kind = rng.choice(kinds) if rng.random() < 0.8 else rng.choice(others)
-        share, number = f"{rng.uniform(0.1, 1):.2f}", rng.randint(1, most)
-        m, made = rng.randint(1, 9000), rng.randint(2, 4)
-        found.append(kind.format(n=number, m=m, share=share, round=made))
-    return found
 
 
 def ended_in(folder: Path) -> dict[str, str]:
