@@ -1,7 +1,7 @@
 """Step times of a PyTorch job, and rules for it: ``import rccltune.torch``.
 
-Works without the rest of rccltune, as one copied file under another name; ``rccltune deploy`` puts
-it beside the plugin as ``rccltune_torch.py``. Needs nothing but torch.
+Works without the rest of rccltune, as one file that is copied under another name, say
+``rccltune_torch.py``: one named ``torch.py`` would hide torch itself. Needs nothing but torch.
 
     with rccltune.torch.step():
         loss = train(batch)
@@ -316,13 +316,16 @@ def enable(place: str | os.PathLike[str]) -> None:
 def _rule_file(place: Path) -> Path:
     if place.is_file():
         return place.resolve()
-    for folder in (place / "current", place):
-        found = sorted(folder.glob("rccl_tuner*.csv"))
-        if len(found) > 1:
-            named = ", ".join(path.name for path in found)
-            raise ValueError(f"{folder} has several rule files, name one of them: {named}")
-        if found:
-            return found[0].resolve()
+    found = sorted(place.glob("rccl_tuner*.csv"))
+    if len(found) > 1:
+        named = ", ".join(path.name for path in found)
+        raise ValueError(f"{place} has several rule files, name one of them: {named}")
+    if found:
+        return found[0].resolve()
+    if (place / "current").is_symlink():
+        raise FileNotFoundError(
+            f"{place} was made by rccltune 0.1.0: name {place}/current, or deploy again"
+        )
     raise FileNotFoundError(f"{place} has no rule file (rccl_tuner*.csv)")
 
 

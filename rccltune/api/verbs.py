@@ -270,29 +270,22 @@ def workload(
     )
 
 
-def deploy(
-    folder: Place, directory: Place, *, force: bool = False, environment: str | None = None
-) -> Deployed:
-    """Make a folder that a site can put before its jobs, or a new version in it.
+def deploy(directory: Place, folder: Place, *, unproven: bool = False) -> Deployed:
+    """Make a folder with plugin, rules, env.sh and README that a site's jobs can use.
 
     Args:
+        directory: a new one, or one that was made so before.
         folder: the session.
-        directory: of the delivery.
-        force: put it into a folder with other things in it; replace a version that was changed.
-        environment: whose pair of files, ``channels-32``; None is the site's.
+        unproven: rules whose gain nothing proves may go out.
 
     Raises:
-        CommandLineError: the folder holds other things.
+        CommandLineError: the folder is something else's; rules that nothing proves, unasked.
         InputFileError: a rule file has mistakes.
-        SessionError: no session, or no rule file in it.
+        SessionError: no session, or no rule in it.
+        VerificationError: verification refused the rules.
     """
     return delivering.deploy_session(
-        Path(folder),
-        Path(directory),
-        force=force,
-        reporter=Logging(),
-        allowed=frozenset(),
-        environment=environment,
+        Path(directory), Path(folder), unproven=unproven, reporter=Logging()
     )
 
 

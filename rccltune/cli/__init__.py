@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from rccltune import __version__
+from rccltune.cli import gone
 from rccltune.cli.console import put, take_over, talk
 from rccltune.model import RccltuneError, SessionError, lay
 
@@ -80,6 +81,8 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb; one that is nearly right is named."""
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            if (went := gone.sentence(args[0])) is not None:
+                raise click.UsageError(went)
             near = difflib.get_close_matches(args[0], _VERBS, n=2, cutoff=0.5)
             asks = f" Did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"There is no command '{args[0]}'.{asks}", ctx)
@@ -155,6 +158,9 @@ def _explain(error: Exception) -> int:
             lines = error.format_message().split("\n")
             talk(*lines)
             return error.exit_code
+        case click.NoSuchOption() if (went := _went(error)) is not None:
+            talk(f"Error: {went}")
+            return error.exit_code
         case click.ClickException():
             talk(*_usage(error), f"Error: {error.format_message()}")
             return error.exit_code
@@ -167,6 +173,12 @@ def _explain(error: Exception) -> int:
         case _:
             talk(f"Error: rccltune has a bug; {_ISSUES}: {_keep_traceback()}")
             return 1
+
+
+def _went(error: click.NoSuchOption) -> str | None:
+    """What to use instead of an option that went."""
+    verb = error.ctx.info_name if error.ctx is not None else None
+    return gone.sentence(verb or "", error.option_name)
 
 
 def _usage(error: click.ClickException) -> list[str]:

@@ -202,7 +202,7 @@ def _step_lines(folder: Path) -> list[dict[str, Any]]:
 
 def _parsed(text: str, path: Path) -> dict[str, Any]:
     """A line of rccltune.torch, whatever a launcher puts in front of it."""
-    hint = "another rccltune.torch may have written it; take this one's (rccltune deploy)."
+    hint = "another rccltune.torch may have written it; take this one's (rccltune/torch.py)."
     try:
         return _checked(json.loads(text[text.index("{") :]))
     except (ValueError, KeyError, TypeError) as error:

@@ -175,7 +175,7 @@ def _different(job: Job, where: Where) -> Iterator[Reason]:
         yield Reason(
             Kind.OTHER_FILE,
             f"some ranks have rules and others none ({silent})",
-            "set the same variables on every rank, and compare with rccltune deploy's check",
+            "set the same variables on every rank: source the same env.sh in the job's script",
         )
 
 

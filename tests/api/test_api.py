@@ -313,7 +313,7 @@ def test_tune_goes_on_with_what_is_there(
     assert done.verified
     assert done.report.path.exists()
     assert done.emitted.zones
-    placed = api.deploy(folder, tmp_path / "site")
+    placed = api.deploy(tmp_path / "site", folder)
     assert (tmp_path / "site" / "env.sh").exists()
     assert placed.as_plain()
     assert capfd.readouterr().out == ""

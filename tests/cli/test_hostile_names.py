@@ -92,6 +92,8 @@ ON_SESSION: Final = (
 
 def on(session: Path, command: list[str]) -> list[str]:
     """The command line for a session."""
+    if command[0] == "deploy":
+        return [*command, str(session)]
     return [command[0], str(session), *command[1:]]
 
 
@@ -246,7 +248,7 @@ IN_OPTIONS: Final = {
     "explain": [[NAME], [NAME, "--collective", NAME]],
     "why": [[NAME], [NAME, "--rules", NAME]],
     "variants": [[NAME], ["--variants", NAME], ["--library", NAME]],
-    "deploy": [[NAME], [NAME, NAME], ["--rollback", NAME]],
+    "deploy": [[NAME], ["site", NAME], [NAME, NAME]],
     "job": [
         [NAME, "--", "true"],
         ["--rules", NAME, "--", "true"],

@@ -171,7 +171,7 @@ def in_use() -> list[list[str]]:
         ["seal", "rules.csv"],
         ["gather", "s", "-o", "sent.tar.gz", "--yes", "--force"],
         ["variants"],
-        ["deploy", "s", "site"],
+        ["deploy", "site", "s"],
         ["job", "s", "--", "/proc/nonexistent/train"],
         ["plugin", "--check"],
     ]

@@ -35,10 +35,9 @@ STANDS_FOR: Final = {
     r"\bSESSION\b": "rccltune-session",
     r"\bPID\b": "$$",
 }
-# Without a GPU a sweep cannot run, there is no version before the first, and a shell is no job.
+# Without a GPU a sweep cannot run, and a shell is no job.
 MAY_END_WITH: Final = {
     r"^rccltune doctor": 4,
-    r"^rccltune deploy --rollback": 7,
     r"--check --pid": 4,
     # Nobody is there to be asked, or there is no such log.
     r"^rccltune gather": 2,

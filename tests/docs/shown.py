@@ -18,7 +18,7 @@ TYPED = {
     *("(", ")"),
     *("srun", "sbatch", "salloc", "scontrol", "cmake", "python3", "torchrun", "./TransferBench"),
 }
-_TYPED_PATH = re.compile(r'(?:scripts|deployed|\.venv/bin)/\S+|"\$.*')
+_TYPED_PATH = re.compile(r'(?:scripts|\.venv/bin)/\S+|"\$.*')
 _END = re.compile(r"[;&|()<>]+")
 
 

@@ -161,7 +161,7 @@ def test_deploy_names_the_lines(
         file.write("  # allreduce,8,16,tree,ll,-1,1,64,-1,-1\n")
     n_lines = len(path.read_text().splitlines())
     capsys.readouterr()
-    assert run(["deploy", "one", "site", "--unproven", "--json"]) == 0
+    assert run(["deploy", "site", "one", "--unproven", "--json"]) == 0
     (lines,) = json.loads(capsys.readouterr().out)["read_otherwise"].values()
     assert [one.partition(":")[0] for one in lines] == [f"line {n_lines}"]
 

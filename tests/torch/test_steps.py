@@ -154,11 +154,10 @@ CPX = "rccl_tuner_gfx942_cpx-nps4.csv"
 
 def place(folder: Path, needs: str = "", name: str = CPX) -> Path:
     """A folder as rccltune deploy leaves it."""
-    current = folder / "current"
-    current.mkdir(parents=True)
-    (current / "librccl-tuner-rccltune.so").write_bytes(b"")
+    folder.mkdir(parents=True)
+    (folder / "librccl-tuner-rccltune.so").write_bytes(b"")
     rows = f"{needs}allreduce,0,4096,tree,ll,-1,1,8,-1,-1\n"
-    (current / name).write_text(rows)
+    (folder / name).write_text(rows)
     return folder
 
 
@@ -173,7 +172,7 @@ for name in ("NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE", "NCCL_MIN_NCHANNELS"
 @pytest.mark.parametrize("name", [CPX, "rccl_tuner.csv"])
 def test_enable_sets_plugin_rules_and_needs(run: Run, tmp_path: Path, name: str) -> None:
     """All three, by absolute paths, from a delivered folder; an NVIDIA machine's file has no mode."""
-    folder = place(tmp_path / "place", "#@ needs NCCL_MIN_NCHANNELS=32\n", name) / "current"
+    folder = place(tmp_path / "place", "#@ needs NCCL_MIN_NCHANNELS=32\n", name)
     done = run(SHOW)
     assert done.stdout.splitlines() == [
         f"NCCL_TUNER_PLUGIN {folder}/librccl-tuner-rccltune.so",
@@ -182,7 +181,7 @@ def test_enable_sets_plugin_rules_and_needs(run: Run, tmp_path: Path, name: str)
     ], done.stderr
 
 
-OTHER = "place/current/rccl_tuner_gfx942_spx-nps1.csv"
+OTHER = "place/rccl_tuner_gfx942_spx-nps1.csv"
 MEETS = """import torch.distributed as d
 meet = 'file://' + os.getcwd() + '/meet'
 d.init_process_group('gloo', init_method=meet, rank=0, world_size=1)
@@ -195,8 +194,13 @@ d.init_process_group('gloo', init_method=meet, rank=0, world_size=1)
         ("#@ needs NCCL_NET_PLUGIN=evil\n", "", "needs NCCL_NET_PLUGIN=evil, which may load code"),
         ("#@ needs RCCL_DDA_ENABLE=/tmp/x\n", "", "which may load code"),
         ("", MEETS, "comes too late"),
-        ("", "import shutil; shutil.rmtree('place/current')\n", "has no rule file"),
-        ("", "import glob; os.remove(glob.glob('place/current/*.so')[0])\n", "has no librccl"),
+        ("", "import shutil; shutil.rmtree('place')\n", "has no rule file"),
+        (
+            "",
+            "import glob; os.remove(glob.glob('place/*.csv')[0]); os.symlink('v', 'place/current')\n",
+            "rccltune 0.1.0",
+        ),
+        ("", "import glob; os.remove(glob.glob('place/*.so')[0])\n", "has no librccl"),
         ("", f"open({OTHER!r}, 'w').close()\n", "several rule files"),
     ],
 )

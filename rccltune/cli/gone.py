@@ -1,0 +1,39 @@
+"""Verbs and options that went, each with the sentence that says what to use instead.
+
+Before 1.0 nothing is kept for compatibility alone; whoever types what went exits with 2 and reads
+its sentence. A word that is no option (``merge`` of ``workload merge``) is what was the verb's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# Verb -> sentence, of verbs that went as a whole.
+VERBS: Final[Mapping[str, str]] = {}
+
+_ENVIRONMENT: Final = (
+    "deploy hands over the site's rules alone; for another environment name its rule file in "
+    "NCCL_TUNER_CONFIG_FILE and export what its line '#@ needs' says."
+)
+# Verb -> option or word -> sentence.
+OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "deploy": {
+        "--rollback": "deploy keeps no versions: deploy the session of before again, or keep the "
+        "folder in git.",
+        "--force": "deploy replaces a folder that it made and no other: name a new one.",
+        "--environment": _ENVIRONMENT,
+        "--allow-need": "deploy gives jobs no variable that may load code: export it in the job "
+        "yourself, and take it out of the rule file's line '#@ needs'.",
+    },
+}
+
+
+def sentence(verb: str, word: str | None = None) -> str | None:
+    """What to use instead of a verb, or of an option or word of one; None where nothing went.
+
+    Args:
+        verb: as it is typed.
+        word: of it, ``--rollback``; None for the verb itself.
+    """
+    return VERBS.get(verb) if word is None else OPTIONS.get(verb, {}).get(word)
