@@ -1,9 +1,8 @@
-"""Rule files before and after verification, on simulated nodes with traps, and the vendors' method.
+"""Rule files before and after verification, on simulated nodes with traps.
 
-Each seed: a sweep (one process plays 64 ranks), the rules of `tune`, `rccltune verify` as its users call
-it, and the vendors' row-winner file of the same measurements. All three files are compared with the
-node file's truth at 16 sizes an octave: how much slower than the untouched library the worst size
-is, and how much of the gain that is to be had they keep.
+Each seed: a sweep (one process plays 64 ranks), the rules of `tune`, and `rccltune verify` as its users
+call it. Both files are compared with the node file's truth at 16 sizes an octave: how much slower than
+the untouched library the worst size is, and how much of the gain that is to be had they keep.
 """
 
 from __future__ import annotations
@@ -16,22 +15,18 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from functools import cache
 from pathlib import Path
 
 import verify_null
-from bench_search import MOST_LINES, read_nodes_anew, read_nodes_once
-from choosers import times_of, vendor_rows
 from machine import machine
-from search_nodes import MODE, PAIRS
-from verify_nodes import NODES, TrapNode, spoil, write_node
+from verify_nodes import MODE, NODES, PAIRS, TrapNode, spoil, write_node
 from verify_truth import PER_OCTAVE, Yardstick, judge, yardstick
 from verify_verdicts import (
     KEPT_SHARE,
-    VENDORS_VERIFIED,
     WORST_LOSS,
     Run,
     Summary,
@@ -41,7 +36,6 @@ from verify_verdicts import (
 )
 
 from rccltune.cli import main as rccltune_main
-from rccltune.fit import fit_session
 from rccltune.measure import (
     Prepared,
     find_site,
@@ -53,7 +47,6 @@ from rccltune.measure import (
 )
 from rccltune.model import (
     Collective,
-    Curve,
     RccltuneError,
     Reporter,
     Rule,
@@ -61,13 +54,16 @@ from rccltune.model import (
     format_size,
     parse_size,
 )
-from rccltune.rules import EmitRequest, emit_rules, read_rules, render_rules
+from rccltune.rules import EmitRequest, emit_rules, read_rules
+from rccltune.simulate import sources as simnode
 from rccltune.tune import reaching
 from rccltune.zones import ChoiceOptions
 
 # Share of tables without any gain that may keep a rule.
 MOST_KEEPING = 0.01
 LAST_WORDS = 300
+MOST_LINES = 10
+LOAD_NODE = simnode.load_node
 FORKING = multiprocessing.get_context("fork")
 
 
@@ -77,7 +73,6 @@ class Wish:
 
     Attributes:
         verifies: whether ``rccltune verify`` is wanted.
-        vendors: verify the vendors' file too.
         options: further ones of verify.
         timeout_s: after which a verification counts as hung.
     """
@@ -85,7 +80,6 @@ class Wish:
     min_bytes: int
     max_bytes: int
     verifies: bool
-    vendors: bool
     options: tuple[str, ...]
     timeout_s: float
 
@@ -109,7 +103,7 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
     read_nodes_once()
     path, session = write_node(node, own), own / "session"
     swept = measure(node, session, path, seed, wish)
-    texts = {"vendors": vendors_file(session), "unverified": emitted(swept)}
+    texts = {"unverified": emitted(swept)}
     done = None
     if wish.verifies:
         read_nodes_anew()
@@ -117,9 +111,6 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
         done = verify(session, wish)
         left = file_of(session)
         texts |= {} if left is None else {"verified": left}
-        if wish.vendors:
-            left = verify_vendors(session, texts["vendors"], wish, own)
-            texts |= {} if left is None else {VENDORS_VERIFIED: left}
     judged = {arm: judge(known, text) for arm, text in texts.items()}
     shutil.rmtree(own)
     if done is None:
@@ -133,6 +124,19 @@ def run_once(name: str, seed: int, known: Yardstick, wish: Wish, folder: Path) -
         n_narrowed=narrowed,
         **asdict(done),
     )
+
+
+def read_nodes_once() -> None:
+    """Node files have thousands of points and are read three times a sweep; here few change.
+
+    In a process of this bench only: elsewhere a file may change under its name at any time.
+    """
+    vars(simnode)["load_node"] = cache(LOAD_NODE)
+
+
+def read_nodes_anew() -> None:
+    """Once a node file was written again, and in a process that stands for a user's."""
+    vars(simnode)["load_node"] = LOAD_NODE
 
 
 def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) -> Prepared:
@@ -169,52 +173,11 @@ def emitted(swept: Prepared) -> str:
     return emit_rules(wish, reporter=Reporter()).text
 
 
-def vendors_file(session: Path) -> str:
-    """The fastest row of each measured size, ends half-way between sizes, as a rule file."""
-    fitted = fit_session(session, reporter=Reporter()).curves
-    forced = [one for one in fitted if one.key.setting.algorithm is not None]
-    made = [
-        rule
-        for collective in dict.fromkeys(one.key.collective for one in forced)
-        for rule in vendors_rules(
-            collective, [one for one in forced if one.key.collective is collective]
-        )
-    ]
-    needed = "".join(f"#@ needs {name}={value}\n" for name, value in needs(forced, made))
-    return render_rules("the vendors' method: fastest row of each size", made) + needed
-
-
-def vendors_rules(collective: Collective, curves: Sequence[Curve]) -> Iterator[Rule]:
-    """Of one collective; what wins at neighbouring sizes is one rule, as that method writes it."""
-    low = 0
-    winners = vendor_rows(times_of(curves))
-    for (high, name), after in zip_longest(winners, winners[1:]):
-        if after is None or after[1] != name:
-            setting = Setting.parse(name)
-            yield Rule(collective=collective, min_nbytes=low, max_nbytes=high, setting=setting)
-            low = high + 1
-
-
-def needs(curves: Sequence[Curve], made: Sequence[Rule]) -> list[tuple[str, str]]:
-    """The environment in which the settings of rules were measured."""
-    chosen = {rule.setting for rule in made}
-    used = (one.key.variant for one in curves if one.key.setting in chosen)
-    return sorted({pair for variant in used for pair in variant.environment})
-
-
-def verify_vendors(session: Path, text: str, wish: Wish, folder: Path) -> str | None:
-    """``rccltune verify SESSION --rules FILE``; None where it leaves no file."""
-    given, left = folder / "vendors.csv", folder / "left.csv"
-    given.write_text(text, encoding="utf-8")
-    verify(session, wish, "--rules", str(given), "-o", str(left))
-    return left.read_text(encoding="utf-8") if left.exists() else None
-
-
-def verify(session: Path, wish: Wish, *more: str) -> Verified:
+def verify(session: Path, wish: Wish) -> Verified:
     """``rccltune verify SESSION``; one that hangs has no exit code of its own and gets -1."""
     before, clock = n_launches(session), read_clock(session)
     start = time.perf_counter()
-    code, said = as_a_user(["verify", str(session), "-q", *wish.options, *more], wish.timeout_s)
+    code, said = as_a_user(["verify", str(session), "-q", *wish.options], wish.timeout_s)
     return Verified(
         exit_code=code,
         n_launches=n_launches(session) - before,
@@ -280,7 +243,6 @@ def main() -> int:
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
         verifies=verifies,
-        vendors=options.vendors,
         options=tuple(options.verify.split()),
         timeout_s=options.timeout,
     )
@@ -318,7 +280,6 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--min-bytes", type=parse_size, default=parse_size("8"))
     parser.add_argument("--max-bytes", type=parse_size, default=parse_size("128M"))
     parser.add_argument("--unverified", action="store_true", help="do not verify")
-    parser.add_argument("--vendors", action="store_true", help="verify the vendors' file too")
     parser.add_argument("--verify", default="", metavar="OPTIONS", help="further ones of verify")
     parser.add_argument(
         "--timeout", type=float, default=1800.0, help="seconds until a verification counts as hung"
@@ -389,7 +350,7 @@ def show(verdicts: Sequence[Verdict], wish: Wish) -> None:
     for v in verdicts:
         print(f"  {v.node}: {v.trap}")
         for arm, one in v.arms.items():
-            print(f"    {arm:>17}: {summary_text(one)}")
+            print(f"    {arm:>10}: {summary_text(one)}")
         if v.exit_codes:
             codes = ", ".join(f"{code} ({n} times)" for code, n in v.exit_codes.items())
             print(

@@ -1,25 +1,46 @@
 """Simulated nodes with a trap each, on which verification is judged.
 
-All are characters of the search's bench (``search_nodes``): the shipped CPX node with made-up times,
-so that the library's own choice is ring/LL up to ``TURN`` and ring/simple above (reduce_scatter: up
-to 16 MiB and from 32 MiB on). Three settings beat it, one after the other, with steep edges: where
-one of them is a trap, no other setting beats the library, so what a verified file must keep is known
-without asking it.
+All are the shipped CPX node with made-up times: one common curve times a factor of each setting, 1
+where it is the best one. The library's own choice is ring/LL up to 350 KiB and ring/simple above
+(reduce_scatter: up to 16 MiB and from 32 MiB on). Three settings beat it, one after the other, with
+steep edges: where one of them is a trap, no other setting beats the library, so what a verified file
+must keep is known without asking it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import search_nodes
 import yaml
-from search_nodes import PAIRS, Factor, always, winner
 
 from rccltune import simulate
 from rccltune.model import MAX_NBYTES, parse_size
+
+MODE: Final = "cpx-nps4"
+PAIRS: Final = ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128", "ring/simple")
+_SIZES: Final = tuple(round(2.0 ** (quarter / 4)) for quarter in range(3 * 4, 31 * 4))
+Factor = Callable[[float], float]
+
+
+def always(factor: float) -> Factor:
+    """The same at every size."""
+    return lambda _: factor
+
+
+def winner(low: str | None, high: str | None, slope: float, best: float = 1.0) -> Factor:
+    """The best from ``low`` to ``high``; outside it falls behind with a power of the size."""
+    first = 1.0 if low is None else float(parse_size(low))
+    last = 2.0**40 if high is None else float(parse_size(high))
+
+    def factor(nbytes: float) -> float:
+        outside = max(first / nbytes, nbytes / last, 1.0)
+        return float(min(best * outside**slope, 4.0))
+
+    return factor
+
 
 ALL_REDUCE: Final = "all_reduce"
 REDUCE_SCATTER: Final = "reduce_scatter"
@@ -80,7 +101,7 @@ class TrapNode:
 
     Attributes:
         trap: in words.
-        factors: of the settings in all_reduce, see ``search_nodes``.
+        factors: of the settings in all_reduce.
         others: of the settings in other collectives.
         noise: what replaces keys of the shipped noise.
         parts: entries added to the lists of the node file, by key.
@@ -106,10 +127,16 @@ class TrapNode:
 
     def document(self) -> dict[str, Any]:
         """The node file as the sweep finds it."""
-        character = search_nodes.Character(name=self.name, factors=self.factors, noise=self.noise)
-        raw = search_nodes.document(character)
+        text = simulate.node_path("mi300x", MODE).read_text(encoding="utf-8")
+        raw: dict[str, Any] = yaml.safe_load(text)
         # Nobody waits for a start-up here, and the simulated clock shall count collectives alone.
         raw["start"] |= {"startup_s": 0}
+        raw |= {"name": self.name, "description": f"made up: {self.name}", "effects": []}
+        raw["curves"] = _curves(ALL_REDUCE, self.factors)
+        raw["noise"] |= self.noise
+        # The library turns at the graph that the file assumes, with its channels.
+        del raw["fill"], raw["library"]["graph"]["linked"]
+        raw["library"]["channels"] = 32
         for collective, factors in self.others.items():
             raw["curves"] += _curves(collective, factors)
         for key, entries in self.parts.items():
@@ -127,11 +154,17 @@ def settings_of(collective: str) -> tuple[str, ...]:
 
 
 def _curves(collective: str, factors: Mapping[str, Factor]) -> list[dict[str, Any]]:
-    """As those of all_reduce are made."""
-    character = search_nodes.Character(name=collective, factors=factors)
-    made = search_nodes.document(character)["curves"]
-    wanted = settings_of(collective)
-    return [one | {"collective": collective} for one in made if one["setting"] in wanted]
+    """70 us and 12 GB/s for what is large, times each setting's factor."""
+    return [
+        {
+            "collective": collective,
+            "setting": name,
+            "kind": "modelled",
+            "source": "made up",
+            "points": [[n, round((70 + n / 12_000) * factors[name](n), 4)] for n in _SIZES],
+        }
+        for name in settings_of(collective)
+    ]
 
 
 # Up in half a minute of collectives and down again: about what a sweep takes, and then verification.

@@ -17,9 +17,7 @@ from math import log
 from pathlib import Path
 from typing import NamedTuple
 
-from search_nodes import MODE
-from search_verdicts import distinct
-from verify_nodes import TrapNode, settings_of, without_faults, write_node
+from verify_nodes import MODE, TrapNode, settings_of, without_faults, write_node
 
 from rccltune import plugin, simulate
 from rccltune.model import Rule
@@ -191,6 +189,16 @@ def _kept(losses: Mapping[Key, float], available: Mapping[Key, float]) -> float 
         return None
     gained = sum(min(-log(1 + losses[key]), most) for key, most in available.items())
     return gained / sum(available.values())
+
+
+def distinct(rules: Iterable[Rule]) -> int:
+    """Rules that choose first; what stands behind another for the same sizes is a fallback."""
+    reached, ends = 0, set()
+    for rule in rules:
+        if rule.min_nbytes not in ends:
+            ends.add(rule.min_nbytes)
+            reached += 1
+    return reached
 
 
 def _decides(rule: Rule, tuned: Mapping[Key, Ran]) -> bool:

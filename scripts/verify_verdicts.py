@@ -14,9 +14,7 @@ from rccltune.model import Rule, format_size
 
 # The goals: no size above this much slower, and this share of the gain within tolerance kept.
 WORST_LOSS, KEPT_SHARE = 0.01, 0.95
-# With --vendors the vendors' file goes through verification as well.
-VENDORS_VERIFIED = "vendors, verified"
-ARMS = ("vendors", VENDORS_VERIFIED, "unverified", "verified")
+ARMS = ("unverified", "verified")
 # "At most 1 %" is met by 1 %, whatever its floating point says.
 _EXACT = 1e-6
 

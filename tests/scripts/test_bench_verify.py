@@ -300,13 +300,6 @@ def test_changes_are_counted_by_rule() -> None:
     assert verdicts.changes(before, []) == (5, 0)
 
 
-def test_the_vendors_file_has_the_fastest_row_of_each_size(bench: ModuleType) -> None:
-    """Half-way between sizes, to the end of all sizes; a size that was not measured is left out."""
-    times = {"ring/ll": {8: 1.0, 16: 5.0, 64: 2.0}, "tree/ll": {8: 2.0, 16: 4.0}}
-    rows = bench.vendor_rows(times)
-    assert rows == [(12, "ring/ll"), (40, "tree/ll"), (MAX_NBYTES, "ring/ll")]
-
-
 def run(
     code: int | None,
     *,
@@ -320,7 +313,7 @@ def run(
     words = {"worst_choice": "ring/ll", "worst_collective": "all_reduce"}
     bad = truth.Judged(worst_loss=0.6, kept=0.5, **words, **(figures | {"n_wrong": 2}))
     good = truth.Judged(worst_loss=loss, kept=kept, **words, **figures)
-    arms = {"vendors": bad, "unverified": bad}
+    arms = {"unverified": bad}
     if code is not None:
         arms["verified"] = good
     return verdicts.Run(node="n", seed=3, judged=arms, exit_code=code, said="words")
@@ -363,9 +356,7 @@ def test_a_job_with_one_rank_without_never_passes(code: int, missed: Sequence[st
 
 def test_a_verification_sees_what_begins_after_the_sweep(bench: ModuleType, tmp_path: Path) -> None:
     """The bench reads node files once, and this one is written again."""
-    wish = bench.Wish(
-        min_bytes=8, max_bytes=MIB, verifies=True, vendors=False, options=(), timeout_s=120.0
-    )
+    wish = bench.Wish(min_bytes=8, max_bytes=MIB, verifies=True, options=(), timeout_s=120.0)
     node = named("one-rank-no-file")
     known = truth.yardstick(node, tmp_path, (8, MIB))
     assert bench.run_once(node.name, 0, known, wish, tmp_path).exit_code == 9
@@ -400,9 +391,7 @@ def test_gain_is_the_share_of_logarithms_beyond_the_tolerance(
 @pytest.fixture
 def wish(bench: ModuleType) -> Wish:
     """A small run."""
-    return bench.Wish(
-        min_bytes=8, max_bytes=MIB, verifies=True, vendors=True, options=(), timeout_s=600.0
-    )
+    return bench.Wish(min_bytes=8, max_bytes=MIB, verifies=True, options=(), timeout_s=600.0)
 
 
 def test_one_seed_from_the_sweep_to_the_verdict(
@@ -413,25 +402,20 @@ def test_one_seed_from_the_sweep_to_the_verdict(
 ) -> None:
     """With a verification that knows the trap: the file before it loses and the one after does not."""
 
-    def knowing(session: Path, _: Wish, *more: str) -> Verified:
-        # Of another's file a copy is left: --rules FILE -o COPY.
-        [own] = session.glob("rccl_tuner_*.csv")
-        path, left = (Path(more[1]), Path(more[3])) if more else (own, own)
+    def knowing(session: Path, _: Wish) -> Verified:
+        [path] = session.glob("rccl_tuner_*.csv")
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         # What says how many rows there are goes with the rows.
         gone = (",tree,ll128,", "#@ rules ", "#@ end ")
         kept = [line for line in lines if not any(one in line for one in gone)]
-        left.write_text("".join(kept), encoding="utf-8")
+        path.write_text("".join(kept), encoding="utf-8")
         return bench.Verified(exit_code=0, n_launches=4, wall_s=1.0, clock_s=2.0, said="")
 
     monkeypatch.setattr(bench, "verify", knowing)
     known = truth.yardstick(named("between"), tmp_path, (wish.min_bytes, wish.max_bytes))
     found = bench.run_once("between", 0, known, wish, tmp_path)
     assert found.judged["unverified"].worst_loss > 0.5
-    assert found.judged["vendors"].worst_loss > 0.5
     assert found.judged["verified"].worst_loss <= 0.01
-    # What is left of the vendors' file is their half-way boundary, a few percent beside the best.
-    assert found.judged[verdicts.VENDORS_VERIFIED].worst_loss < 0.05
     assert (found.exit_code, found.n_dropped, found.n_launches) == (0, 1, 4)
     assert verdicts.verdict(named("between"), [found]).missed == []
     assert list(tmp_path.glob("between-*")) == []
