@@ -1,6 +1,6 @@
-"""Measure what choosing is worth: AMD's published table, public sweeps, a null knob, bursts, speed.
+"""Measure what choosing is worth: AMD's published table, public sweeps, a null knob, bursts.
 
-Usage: python scripts/bench_choose.py [--data DIR] [--json] [--quick] [--only PART]
+Usage: python scripts/bench_choose.py [--data DIR] [--json] [--only PART]
 
 Every figure is computed in this run, the vendors' method (``optimize_config.py``: fastest row at
 each size, boundary at the arithmetic midpoint) and AMD's published rules included, both written
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby, product
-from math import sqrt
+from math import exp, sqrt
 from pathlib import Path
 from statistics import fmean
 
@@ -25,13 +25,13 @@ import equal_tables
 import single_runs
 from choosers import amd_rule, linear_rule, regrets, times_of, vendor_rule, zone_rule
 from machine import machine
-from made_up_sweeps import TRUTH, noisy, synthetic
 from public_sweeps import (
     NULL_COLLECTIVES,
     SEED_TABLE,
     channel_sweep,
     find_data,
     gpu107,
+    key_of,
     null_sweep,
     rccl_tests_csv,
     seed_samples,
@@ -45,6 +45,7 @@ from rccltune.model import (
     Curve,
     Placement,
     Sample,
+    Scale,
     Setting,
     Zone,
     format_size,
@@ -56,6 +57,13 @@ _SMALL = 512 * KIB
 _SLOWEST = 0.98
 # Of rules that nothing proves three in twenty may be luck.
 _LUCK = 0.15
+# Times in µs that three settings really take; each has six channel counts that change nothing.
+TRUTH: dict[str, Callable[[int], float]] = {
+    "tree/ll": lambda n: 20 + n / 5e3,
+    "ring/ll": lambda n: 30 + n / 1e4,
+    "ring/simple": lambda n: 60 + n / 5e4,
+}
+CHANNELS = ("", "/8", "/16", "/24", "/32", "/48")
 
 
 def line(part: str, what: str, values: Sequence[float], **more: object) -> Row:
@@ -327,6 +335,25 @@ def _ranges(curves: Sequence[Curve]) -> list[tuple[int, int, str]]:
     return [(zone.min_nbytes, zone.max_nbytes, str(zone.setting)) for zone in chosen]
 
 
+def noisy(sizes: Sequence[int], n_launches: int, seed: int) -> list[Sample]:
+    """Samples of :data:`TRUTH`, with noise of 2 % a size and 1 % a launch."""
+    noise = random.Random(seed)
+    made: list[Sample] = []
+    for (name, time_us), channels, launch in product(TRUTH.items(), CHANNELS, range(n_launches)):
+        key = key_of(Setting.parse(name + channels), scale=Scale(n_nodes=1, n_ranks=8))
+        mood = noise.gauss(0, 0.01)
+        made += [
+            Sample(
+                key=key,
+                launch=str(launch),
+                nbytes=n,
+                time_us=time_us(n) * exp(mood + noise.gauss(0, 0.02)),
+            )
+            for n in sizes
+        ]
+    return made
+
+
 def bench_known(seeds: int = 10) -> list[Row]:
     """Rules where three zones are true; noise of 2 % a size and 1 % a launch."""
     rows: list[Row] = []
@@ -344,29 +371,6 @@ def bench_known(seeds: int = 10) -> list[Row]:
         what = f"{per_octave} sizes an octave, {n_launches} launches"
         reached = counts[len(counts) // 2] == 3 and counts[-1] <= 4 and max(losses) <= 0.08
         rows.append(line("3 zones", what, losses, ok=reached, rules=f"{counts[0]}-{counts[-1]}"))
-    return rows
-
-
-def bench_speed(n_samples: int) -> list[Row]:
-    """Fit and choose many samples: 3 repeats, then one (three times as many curves)."""
-    rows: list[Row] = []
-    for repeats in (3, 1):
-        samples = synthetic(n_samples, repeats)
-        start = time.perf_counter()
-        fitted = fit.curves(samples)
-        middle = time.perf_counter()
-        zones.choose(fitted.curves)
-        end = time.perf_counter()
-        rows.append(
-            {
-                "part": "speed",
-                "what": f"{len(samples)} samples, {repeats} repeats, {len(fitted.curves)} curves",
-                "fit s": round(middle - start, 2),
-                "choose s": round(end - middle, 2),
-            }
-            # One repeat makes three times as many curves: shown, and no part of the goal.
-            | ({"ok": end - start < 8} if repeats > 1 else {})
-        )
     return rows
 
 
@@ -393,7 +397,6 @@ PARTS: dict[str, Callable[..., list[Row]]] = {
     "alternate": bench_alternate,
     "null": bench_null,
     "bursts": bench_bursts,
-    "speed": bench_speed,
 }
 _PUBLIC = ("held-out", "alternate", "null", "bursts")
 
@@ -403,7 +406,6 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--data", type=Path, help="folder with sweeps/ (default: ../shared/data)")
     options.add_argument("--json", action="store_true", help="print one JSON object")
-    options.add_argument("--quick", action="store_true", help="a tenth of the samples for speed")
     options.add_argument("--only", choices=sorted(PARTS), help="one part")
     asked = options.parse_args()
     data = find_data(asked.data)
@@ -415,8 +417,6 @@ def main() -> int:
             skipped = f"{', '.join(_PUBLIC)}: the public sweeps are not on this machine (--data)"
         elif name in _PUBLIC:
             rows += make(data)
-        elif name == "speed":
-            rows += bench_speed(20_000 if asked.quick else 200_000)
         else:
             rows += make()
     if asked.json:
