@@ -14,6 +14,16 @@ struct context {
     struct fabric *fabric;
 };
 
+/* Faults that a library would have to play itself. */
+static void check_faults(const struct node *node)
+{
+    for (int i = 0; i < node->n_faults; i++) {
+        int kind = node->faults[i].kind;
+        if (kind == FAULT_NO_PLUGIN || kind == FAULT_NO_FILE || kind == FAULT_SUBSTITUTE)
+            sim_fail("the node's faults would change what the real library does");
+    }
+}
+
 static int start(void **made, int *mask, const char *name, uint64_t id, int nodes, int ranks,
                  int rank, void *logger)
 {
@@ -24,6 +34,7 @@ static int start(void **made, int *mask, const char *name, uint64_t id, int node
     context->device = hip_current();
     if (rccltune_machine_node() != NULL) {
         char key[32];
+        check_faults(rccltune_machine_node());
         snprintf(key, sizeof key, "real-%016llx", (unsigned long long)id);
         context->fabric = rccltune_fabric_prepare(ranks, rank);
         rccltune_fabric_join(context->fabric, key);

@@ -281,5 +281,7 @@ int main(void)
     setenv("RCCLTUNE_SIM_STARTUP_S", "2", 1);
     setenv("ROCR_VISIBLE_DEVICES", "3,2,1,0", 1);
     CHECK(as_ranks(nothing) == 0);
+    made_node("", "fault no-file - - - - - - - - 0 100 1 1 0 0 segv - -\n");
+    CHECK(as_ranks(nothing) == EXIT_SIM_SETUP);
     return check_failures != 0;
 }
