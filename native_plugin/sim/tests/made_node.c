@@ -16,7 +16,8 @@ static const struct {
 enum { N_SETTINGS = sizeof settings / sizeof *settings, N_COLLECTIVES = 7 };
 
 static int n_ranks = 4, n_nodes = 1;
-static char arch[16] = "gfx942", noise[256] = "noise 0 0 1 0 0 1\n", parts[2][1024];
+static char arch[16] = "gfx942", product[64] = "Made%20up", noise[256] = "noise 0 0 1 0 0 1\n",
+            parts[2][1024];
 
 const char *made_folder(void)
 {
@@ -37,9 +38,9 @@ static void write_node(void)
     if (file == NULL)
         abort();
     fprintf(file,
-            "rccltune-node 3\nname made-node\nhardware Made%%20up %s spx-nps1 made-host 304 "
+            "rccltune-node 3\nname made-node\nhardware %s %s spx-nps1 made-host 304 "
             "1024\nscale %d %d 1 0\nrelease 2.28.3 rtnew rccl\nlibrary 5 1 1 1 0 0 32 56 0\n",
-            arch, n_ranks, n_nodes);
+            product, arch, n_ranks, n_nodes);
     fprintf(file, "ring 16 3 0 0\ntree 16 3 0 0\nstart 0 0 0\n%s%s", noise, parts[0]);
     for (int c = 0; c < N_COLLECTIVES; c++) {
         for (int s = 0; s < N_SETTINGS; s++)
@@ -69,6 +70,13 @@ void made_scale(int ranks, int nodes)
 void made_arch(const char *name)
 {
     snprintf(arch, sizeof arch, "%s", name);
+}
+
+void made_product(const char *name)
+{
+    size_t n = 0;
+    for (; *name != '\0' && n + 4 < sizeof product; name++)
+        n += (size_t)snprintf(product + n, sizeof product - n, *name == ' ' ? "%%20" : "%c", *name);
 }
 
 void made_noise(const char *records)

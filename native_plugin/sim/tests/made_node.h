@@ -9,6 +9,7 @@ void made_node(const char *before, const char *behind);
 /* Of the node after the next made_node(), or of the file that there is, its noise replaced. */
 void made_scale(int ranks, int nodes);
 void made_arch(const char *arch);
+void made_product(const char *name);
 void made_noise(const char *records);
 
 /* Microseconds of a setting there. */
