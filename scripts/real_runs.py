@@ -18,8 +18,6 @@ COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "broadcast",
 RELEASE: Final = "2.27.7"
 # Of xGMI between two devices, as the topology that the real library is given says (native_plugin/hip).
 LINK_GBS: Final = 48.0
-# MSCCL's files are not in the package that was asked; with them the real library takes all_reduce of 8 ranks.
-WITHOUT: Final = {"RCCL_MSCCL_ENABLE": "0"}
 _ONE_HOST: Final = ("ring/ll", "ring/simple")
 _IN_CPX: Final = {8: 28, 16: 28, 32: 38, 64: 38}
 _HOSTS: Final = str(Path(__file__).parents[1] / "examples/nodes/two-mi300x.yaml")
@@ -79,19 +77,15 @@ def run(
     collective: str,
     options: Sequence[str],
     variables: Mapping[str, str],
-    *,
-    link_gbs: float = LINK_GBS,
 ) -> list[RealCall]:
-    """One launch at a place; without a library the imitation of the same release is asked.
-
-    Its links may be others than those that the real library is told of (``link_gbs``).
+    """One launch at a place; without a library the stand-in of the same release is asked.
 
     Raises:
         LaunchError: it failed.
     """
     return real_calls(
         library,
-        timeless(load_node(node_path(place.node)), RELEASE, link_gbs),
+        timeless(load_node(node_path(place.node)), RELEASE, LINK_GBS),
         Scale(n_nodes=place.nodes, n_ranks=place.ranks),
         collective,
         options,
@@ -107,14 +101,6 @@ def calls(rows: Sequence[RealCall]) -> Iterator[list[RealCall]]:
         ranks.setdefault(row.rank, []).append(row)
     for of_all in zip(*(ranks[rank] for rank in sorted(ranks)), strict=True):
         yield list(of_all)
-
-
-def differing(rows: Sequence[RealCall]) -> int:
-    """Calls of which not all ranks say the same."""
-    return sum(
-        len({(row.nbytes, row.setting, row.channels, row.blocks) for row in call}) > 1
-        for call in calls(rows)
-    )
 
 
 def collective_in_rules(collective: str) -> str:

@@ -1,6 +1,6 @@
 /*
  * How many channels a call runs through: enqueue.cc's steps after the choice, as RCCL 2.27.7 takes
- * them (scripts/bench conform).
+ * them (tests/simulate/test_conformance.py).
  */
 #include "rccl.h"
 

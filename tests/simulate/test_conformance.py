@@ -1,22 +1,30 @@
-"""The simulated library chooses as the real RCCL 2.27.7 did, where both get the same topology.
+"""The stand-in chooses as the real RCCL 2.27.7 did, where both get the same topology.
 
-Expected choices are recordings of the real library (examples/mi300x-*/rccl-2.27.7-choices.csv,
-scripts/bench conform --live --save).
+What is expected are recordings of the real library; where it was fetched, it is held against them, too.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
-import bench_conform
+import recordings
 from real_runs import COLLECTIVES, PLACES
 
+from rccltune.machine import real_library
+from rccltune.model import MachineError
+
 QUICK = ("spx-8", "cpx-8", "cpx-64", "two-hosts")
+
+
+@pytest.fixture
+def real() -> Path:
+    """The library that scripts/fetch-rccl downloaded."""
+    try:
+        return real_library(Path("real"), os.environ)
+    except MachineError as error:
+        pytest.skip(f"{error}: scripts/fetch-rccl fetches it")
 
 
 @pytest.mark.parametrize(
@@ -26,11 +34,9 @@ QUICK = ("spx-8", "cpx-8", "cpx-64", "two-hosts")
 def test_choices_and_channels_are_the_real_ones(place: str) -> None:
     """At every power of two from 8 B to 1 GiB, in all five collectives."""
     for collective in COLLECTIVES:
-        real = bench_conform.recorded(PLACES[place], collective)
-        ours = bench_conform.asked(None, PLACES[place], collective, [bench_conform.POWERS])
-        assert len(real) > 20
-        assert ours.keys() == real.keys()
-        assert ours == real, (place, collective)
+        expected = recordings.recorded_choices(PLACES[place], collective)
+        assert len(expected) > 20
+        assert recordings.choices(None, PLACES[place], collective) == expected, collective
 
 
 @pytest.mark.parametrize(
@@ -38,44 +44,74 @@ def test_choices_and_channels_are_the_real_ones(place: str) -> None:
 )
 def test_what_is_asked_for_runs_as_it_does_in_the_real_one(place: str) -> None:
     """Every setting with every number of channels, offered or closed."""
-    path = bench_conform.RECORDED / f"rccl-2.27.7-{place}.csv"
-    real = bench_conform.executed(path.read_text(encoding="utf-8").splitlines()[2:])
-    assert len(real) > 1000
-    assert bench_conform.imitated(place) == real
+    expected = recordings.recorded_asked(place)
+    assert len(expected) > 1000
+    assert recordings.asked(None, place) == expected
 
 
 @pytest.mark.parametrize(
     ("mode", "place"),
     [
         pytest.param(mode, place, marks=[pytest.mark.long] * (place != "spx-8"))
-        for mode in bench_conform.CASES
-        for place in bench_conform.CASE_PLACES[mode]
+        for mode in recordings.CASES
+        for place in recordings.CASE_PLACES[mode]
     ],
 )
 def test_variables_and_groups_do_what_they_do_in_the_real_one(mode: str, place: str) -> None:
     """Variables that choose; calls in a group, which are one question."""
-    for case in bench_conform.CASES[mode]:
-        real = bench_conform.recorded_case(mode, case, place)
-        assert len(real) > 60
-        assert bench_conform.in_case(None, mode, case, place) == real, case
+    for case in recordings.CASES[mode]:
+        expected = recordings.recorded_case(mode, case, place)
+        assert len(expected) > 60
+        assert recordings.in_case(None, mode, case, place) == expected, case
 
 
 def test_lines_of_the_log_that_are_read_are_the_real_ones() -> None:
     """Start, channels, tuner and choices; addresses and counts of point to point aside."""
-    real = bench_conform.recorded_log()
-    assert len(real) > 8
-    assert bench_conform.log_lines(None) == real
+    expected = recordings.recorded_log()
+    assert len(expected) > 8
+    assert recordings.log_lines(None) == expected
+
+
+def same_questions(library: Path | None, of: str) -> bool:
+    """Arguments of init and of each question, and the cost table's times to 0.1 ns."""
+    expected, found = recordings.recorded_questions(of), recordings.questions(library, of)
+    assert len(expected) > (100 if of in recordings.COST_PLACES else 20)
+    return len(expected) == len(found) and all(map(recordings.alike, expected, found))
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "of",
     [
         pytest.param(name, marks=[pytest.mark.long] * (not name.startswith("spx-8")))
-        for name in bench_conform.ASKED
+        for name in recordings.QUESTIONS
     ],
 )
-def test_a_tuner_is_asked_the_same_with_the_same_costs(asked: str) -> None:
-    """Arguments of init and of each question, and the cost table's times to 0.1 ns."""
-    real, ours = bench_conform.recorded_questions(asked), bench_conform.questions(None, asked)
-    assert len(real) == len(ours) > (100 if asked in bench_conform.COST_PLACES else 20)
-    assert [pair for pair in zip(real, ours, strict=True) if not bench_conform.alike(*pair)] == []
+def test_a_tuner_is_asked_the_same_with_the_same_costs(of: str) -> None:
+    """At places, in groups, and with buffers that are registered."""
+    assert same_questions(None, of)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(p, marks=[pytest.mark.long] * (p != "spx-8"))
+        for p in ("spx-8", "cpx-64", "two-hosts")
+    ],
+)
+def test_the_real_library_still_does_what_was_recorded(real: Path, place: str) -> None:
+    """By itself, asked for everything, under variables that choose, and in the cost tables that it hands out."""
+    for collective in COLLECTIVES:
+        expected = recordings.recorded_choices(PLACES[place], collective)
+        assert recordings.choices(real, PLACES[place], collective) == expected
+    assert recordings.asked(real, place) == recordings.recorded_asked(place)
+    for mode in ("env", "group"):
+        for case in recordings.CASES[mode] if place in recordings.CASE_PLACES[mode] else ():
+            expected = recordings.recorded_case(mode, case, place)
+            assert recordings.in_case(real, mode, case, place) == expected
+    assert same_questions(real, place)
+
+
+def test_the_real_library_still_logs_what_was_recorded(real: Path) -> None:
+    """The lines that are read."""
+    assert recordings.log_lines(real) == recordings.recorded_log()

@@ -1,4 +1,4 @@
-"""Rule files of vendors, of users and of ours, asked of the real RCCL on all ranks (scripts/bench rules).
+"""Rule files of vendors, of users and of ours, asked of the real RCCL on all ranks (scripts/bench real).
 
 What a row says is read there by a reader of its own; a size without a row has to run as without the plugin.
 """
@@ -17,7 +17,7 @@ from rccltune.machine import real_library
 from rccltune.model import MachineError
 
 ROOT = Path(__file__).parents[2]
-BENCH = ROOT / "scripts/bench_rules.py"
+BENCH = ROOT / "scripts/bench_real.py"
 ON_ONE_HOST = (
     "amd_test_valid_config_with_wildcards.conf",
     "amd_test_singlenode_config.conf",

@@ -133,7 +133,7 @@ def test_a_job_that_chooses_itself_is_seen(run: Run) -> None:
 def test_a_mark_costs_at_most_one_percent_of_two_milliseconds(run: Run) -> None:
     """20 µs of processor time, by the fastest of some blocks of 1000 marks.
 
-    Events of a GPU cost more than this clock; ``scripts/bench job --part overhead`` measures those.
+    Events of a GPU cost more than this clock; docs/job.md says what they cost.
     """
     done = run(
         "import time, rccltune_torch as mark\n"

@@ -1,6 +1,6 @@
 """The order of what a measurement does on a device, with a stand-in that writes it down.
 
-No GPU is here; what a real one makes of it is scripts/bench torch.
+No GPU is here; what a real one made of it, docs/torch.md says.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /*
  * A tuner that answers nothing and writes down what it was asked, cost table and all: to hold the
- * simulated library's questions against the real one's (scripts/bench conform --costs).
+ * simulated library's questions against the real one's (tests/simulate/test_conformance.py).
  */
 #include <stdio.h>
 #include <stdlib.h>
