@@ -139,6 +139,15 @@ check_hip() {
         cmake --build "$folder" -j "$jobs" && (cd "$folder" && ctest --output-on-failure)
 }
 
+# So is the stand-in library, which has the runtime below it: check_sim NAME [CMAKE OPTION…]. No comma in the
+# folder's name: it becomes a search path of the linker.
+check_sim() {
+    local folder=$build_root/sim-$1
+    shift
+    cmake -S "$source_dir/sim" -B "$folder" "${generator[@]}" "$@" &&
+        cmake --build "$folder" -j "$jobs" && (cd "$folder" && ctest --output-on-failure)
+}
+
 if ! have cmake; then
     skip "everything" "cmake is not installed"
     exit 0
@@ -158,6 +167,7 @@ fi
 if [ -n "$long" ]; then
     step "dev: strict warnings, ctest" build_and_test dev
     step "stand-in HIP runtime" check_hip plain
+    step "stand-in library" check_sim plain
     if have clang; then
         step "dev-clang: strict warnings, ctest" build_and_test dev-clang
     else
@@ -177,10 +187,13 @@ if clang_links address,undefined 'int main(void){return 0;}'; then
     step "asan: address and undefined behaviour" build_and_test asan ${fuzzer:+-DRCCLTUNE_FUZZ=ON}
     step "stand-in HIP runtime: asan" check_hip asan -DCMAKE_C_COMPILER=clang \
         -DRCCLTUNE_HIP_SANITIZE=address,undefined
+    step "stand-in library: asan" check_sim asan -DCMAKE_C_COMPILER=clang \
+        -DRCCLTUNE_SIM_SANITIZE=address,undefined
 else
     fuzzer=
     skip "asan" "clang or its sanitizer runtime is not installed"
     [ -n "$long" ] || step "stand-in HIP runtime" check_hip plain
+    step "stand-in library" check_sim plain
 fi
 if [ -n "$fuzzer" ]; then
     for reader in rules schedule detector; do

@@ -128,7 +128,10 @@ void communicator_end(void)
     if (communicator.comm == NULL)
         return;
     check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
-    check_nccl(nccl.destroy(communicator.comm), "ncclCommDestroy");
+    /* Between hosts the end of a communicator waits for data that kernels which do not run never
+     * send. */
+    bool aborts = !kernels_run() && nccl.abort != NULL;
+    check_nccl((aborts ? nccl.abort : nccl.destroy)(communicator.comm), "the communicator's end");
     communicator.comm = NULL;
     for (int i = 0; i < 2; i++)
         check_runtime(runtime.release(buffers[i]), "Free");

@@ -152,6 +152,11 @@ void device_use(int device)
                        strncmp(arch, "gfx942", 6) == 0;
 }
 
+bool kernels_run(void)
+{
+    return runtime.clock == NULL || nccl.moves != NULL;
+}
+
 void check_nccl(int result, const char *what)
 {
     if (result == 0)

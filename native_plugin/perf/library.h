@@ -38,6 +38,7 @@ enum { CAPTURE_THREAD_LOCAL = 1, STREAM_NON_BLOCKING = 1, SCALAR_ON_HOST = 1 };
 /* NULL where the library lacks them. */
 #define NCCL_PERHAPS(X) \
     X(const char *, last_error, ncclGetLastError, (void *)) \
+    X(int, abort, ncclCommAbort, (void *)) \
     X(int, make_mulsum, ncclRedOpCreatePreMulSum, (int *, void *, int, int, void *)) \
     X(int, destroy_op, ncclRedOpDestroy, (int, void *)) \
     X(void, moves, rccltune_simulated_moves_v1, (int))
@@ -80,6 +81,10 @@ extern struct runtime {
     double (*clock)(void);
     const char *(*words)(void);
 } runtime;
+
+/* Whether kernels run at all: over a simulated machine only the stand-in library's do, the real
+ * one's are noted and no more. */
+bool kernels_run(void);
 
 /* Opens the library and the runtime (NULL: the one that the library brings, else the system's) and
  * says in the rows which they are, or ends the program saying what was looked for. */

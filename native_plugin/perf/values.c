@@ -6,7 +6,7 @@
 
 #include "library.h"
 
-enum { PERIOD = 4093, WHOLE = 4 << 20, PIECE = 64 << 10, POISON = 0xff };
+enum { PERIOD = 1021, WHOLE = 4 << 20, PIECE = 64 << 10, POISON = 0xff };
 enum { MOST_TWOS = 6, MOST_VALUE = 100 };
 
 /* Floating-point formats: bits of exponent and fraction, and the exponent's bias.  FNUZ has one NaN
@@ -146,22 +146,27 @@ static bool is_reduction(enum collective collective)
     return collective == ALL_REDUCE || collective == REDUCE_SCATTER || collective == REDUCE;
 }
 
+/* Where a rank stands in the window of those that send something but the neutral element, which
+ * begins anywhere. */
+static int place_of(int n_ranks, unsigned pattern, int rank, uint32_t i)
+{
+    return (int)(((uint32_t)rank + hash(pattern, i, 0xffffffffu)) % (uint32_t)n_ranks);
+}
+
 double value_of(const struct step *step, int n_ranks, unsigned pattern, int rank, size_t index)
 {
     uint32_t i = (uint32_t)(index % PERIOD);
-    uint32_t own = hash(pattern, i, (uint32_t)rank), common = hash(pattern, i, 0xffffffffu);
+    uint32_t own = hash(pattern, i, (uint32_t)rank);
     double limit = exact_limit(step->type) / (step->op == MULSUM ? 2 : 1);
-    /* The ranks that send something but the neutral element here: a window that begins anywhere. */
-    int place = (int)(((uint32_t)rank + common) % (uint32_t)n_ranks);
     double most = limit < MOST_VALUE ? limit : MOST_VALUE;
     if (is_reduction(step->collective) && step->op == PROD)
-        return place < MOST_TWOS && own % 2 == 0 ? 2 : 1;
+        return own % 2 == 0 && place_of(n_ranks, pattern, rank, i) < MOST_TWOS ? 2 : 1;
     if (!is_reduction(step->collective) || step->op == MAX || step->op == MIN)
         return (double)(own % ((uint32_t)most + 1));
     double each = floor(limit / n_ranks);
     if (each >= 1)
         return (double)(own % ((uint32_t)(each < most ? each : most) + 1));
-    return place < (int)limit ? (double)(own % 2) : 0;
+    return place_of(n_ranks, pattern, rank, i) < (int)limit ? (double)(own % 2) : 0;
 }
 
 double result_of(const struct step *step, int n_ranks, unsigned pattern, size_t index)

@@ -53,7 +53,7 @@ static void check_poison(void)
     memset(poison, 0xff, sizeof poison);
     for (int type = 0; type < N_TYPES; type++) {
         struct step step = {.collective = ALL_REDUCE, .type = (enum type)type, .op = SUM};
-        for (size_t i = 0; i < 4093; i++) {
+        for (size_t i = 0; i < 1021; i++) {
             unsigned char right[8] = {0};
             encode(step.type, false, result_of(&step, 64, 1, i), right);
             CHECK(memcmp(right, poison, type_bytes[type]) != 0);
@@ -142,14 +142,14 @@ static void check_that_patterns_differ(void)
 {
     struct step step = {.collective = ALL_GATHER, .type = UINT8, .op = SUM};
     int same_rank = 0, same_pattern = 0, same_shift = 0;
-    for (size_t i = 0; i < 4093; i++) {
+    for (size_t i = 0; i < 1021; i++) {
         double value = value_of(&step, 64, 5, 3, i);
         same_rank += value == value_of(&step, 64, 5, 4, i);
         same_pattern += value == value_of(&step, 64, 6, 3, i);
         same_shift += value == value_of(&step, 64, 5, 3, i + 4096);
     }
-    CHECK(same_rank < 400 && same_pattern < 400 && same_shift < 400);
-    CHECK(value_of(&step, 64, 5, 3, 9) == value_of(&step, 64, 5, 3, 9 + 4093));
+    CHECK(same_rank < 100 && same_pattern < 100 && same_shift < 100);
+    CHECK(value_of(&step, 64, 5, 3, 9) == value_of(&step, 64, 5, 3, 9 + 1021));
 }
 
 int main(void)
