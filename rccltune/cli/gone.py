@@ -16,6 +16,9 @@ _ENVIRONMENT: Final = (
     "deploy hands over the site's rules alone; for another environment name its rule file in "
     "NCCL_TUNER_CONFIG_FILE and export what its line '#@ needs' says."
 )
+_ASKS_NOTHING: Final = (
+    "gather asks nothing: it lists what is in the archive and writes it; nothing is sent."
+)
 # Verb -> option or word -> sentence.
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "deploy": {
@@ -25,6 +28,12 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--environment": _ENVIRONMENT,
         "--allow-need": "deploy gives jobs no variable that may load code: export it in the job "
         "yourself, and take it out of the rule file's line '#@ needs'.",
+    },
+    "gather": {
+        "--machine": "gather makes an archive of one thing: rccltune gather machine.",
+        "-y": _ASKS_NOTHING,
+        "--yes": _ASKS_NOTHING,
+        "--force": "gather writes over nothing: name another file with -o.",
     },
 }
 

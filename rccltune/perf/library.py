@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import launch, machine, plugin
-from rccltune.model import MachineError, lay
+from rccltune.model import MachineError
 from rccltune.perf.ranks import Measured
 
 TORCH: Final = "torch"
@@ -86,15 +86,8 @@ def find(named: Path | None, variables: Mapping[str, str]) -> Measured:
     if found is not None:
         return found
     looked.append(f"torch of {sys.executable}")
-    raise MachineError(
-        lay(
-            [
-                "no librccl or libnccl was found; looked at:",
-                *(f"  {place}" for place in dict.fromkeys(looked)),
-            ]
-        ),
-        hint=_HINT,
-    )
+    places = ", ".join(dict.fromkeys(looked))
+    raise MachineError(f"no librccl or libnccl was found in {places}", hint=_HINT)
 
 
 def _measured(file: Path, runtime: Path | None, what: str) -> Measured:

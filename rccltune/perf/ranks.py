@@ -49,7 +49,7 @@ _ECHO: Final = re.compile(r"is gone|other ranks")
 # What the program ends with where a rank was ended by a signal.
 _BY_SIGNAL: Final = 128
 _SIGKILL: Final = 9
-_SHORTEST_S: Final = 1.0
+_SHORTEST_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,7 +373,7 @@ def _judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
         line=at.line if at else None,
         collective=step.call.collective if step else None,
         setting=step.setting if step and step.setting.role is Role.FORCED else None,
-        words=words or ("" if stalled else f"it ended with {ending.how}"),
+        words=words or ("" if stalled else f"it ended with {ending.how}; {_last(made)}"),
     )
 
 
@@ -385,8 +385,8 @@ def _failure(ending: Ending, *, stalled: bool) -> Failure:
 
 
 def _failed_at(made: Run) -> Placed | None:
-    """The step that the program itself says to have failed."""
-    lines = {line for _, line, _ in made.remarks.failed}
+    """The step that a rank itself says to have failed at, not only that another one is gone."""
+    lines = {line for _, line, words in made.remarks.failed if not _ECHO.search(words)}
     return next((one for one in made.steps[made.n_done :] if one.line in lines), None)
 
 
@@ -399,8 +399,16 @@ def _words(made: Run) -> str:
         log = ""
     said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
     own = [words for words in said if not _ECHO.search(words)]
-    last = [line.strip() for line in log.splitlines() if line.strip()][-1:]
-    return next(iter([*own, *said, *last]), "")[:400]
+    return next(iter([*own, *said]), "")[:400]
+
+
+def _last(made: Run) -> str:
+    """The last line that anybody wrote."""
+    log = made.folder / runs.LOG_FILE
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")[
+        :200
+    ]
 
 
 def _made(session: Path, number: int) -> Path:

@@ -1,7 +1,3 @@
-from .archive import Archive as Archive
-from .archive import gathered as gathered
-from .archive import taken as taken
-from .archive import write as write
 from .derived import PLACE_FILE as PLACE_FILE
 from .derived import ChoicesFrom as ChoicesFrom
 from .derived import same_place as same_place

@@ -267,7 +267,7 @@ def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
             caution=Caution.QUARANTINED,
             message=f"{one} is quarantined and not measured: {one.reason}",
             remedy="look into its log; rccltune sweep … --lift-quarantine tries it again.",
-            where=", ".join(f"launches/{name}/" for name in one.launches),
+            where=", ".join(f"{store.launch_folder(Path(), name)}/" for name in one.launches),
         )
         for one in found
     )
