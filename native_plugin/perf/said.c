@@ -10,15 +10,46 @@
 
 static char path[PATH_MAX];
 static long passed; /* bytes of the log */
-static bool tells;
+static bool is_on, tells;
+/* Ours while the log is on, and what the site had before (NULL: not set). */
+static struct {
+    const char *name, *ours;
+    char *before;
+} variables[] = {
+    {"NCCL_DEBUG", "INFO", NULL},
+    {"NCCL_DEBUG_SUBSYS", "INIT,ENV,TUNING", NULL},
+    {"NCCL_DEBUG_FILE", path, NULL},
+};
+enum { N_VARIABLES = sizeof variables / sizeof *variables };
 
 void said_start(const char *folder, int rank)
 {
     snprintf(path, sizeof path, "%s/log-%d.txt", folder, rank);
-    setenv("NCCL_DEBUG", "INFO", 1);
-    setenv("NCCL_DEBUG_SUBSYS", "INIT,ENV,TUNING", 1);
-    setenv("NCCL_DEBUG_FILE", path, 1);
+    for (int i = 0; i < N_VARIABLES; i++) {
+        const char *before = getenv(variables[i].name);
+        variables[i].before = before != NULL ? strdup(before) : NULL;
+        setenv(variables[i].name, variables[i].ours, 1);
+    }
+    is_on = true;
     tells = rank == 0;
+}
+
+bool said_stop(void (*reset)(void))
+{
+    if (!is_on)
+        return true;
+    if (reset == NULL)
+        return false;
+    for (int i = 0; i < N_VARIABLES; i++) {
+        if (variables[i].before != NULL)
+            setenv(variables[i].name, variables[i].before, 1);
+        else
+            unsetenv(variables[i].name);
+    }
+    reset();
+    is_on = false;
+    tells = false;
+    return true;
 }
 
 void said_skip(void)

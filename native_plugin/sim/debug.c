@@ -84,6 +84,15 @@ void debug_start(const char *host, int device, int info_level)
         setvbuf(debug.out, NULL, _IOLBF, 1 << 16);
 }
 
+void debug_restart(void)
+{
+    if (debug.host == NULL) /* not yet started: it will read the environment then */
+        return;
+    if (debug.out != stdout)
+        fclose(debug.out);
+    debug_start(debug.host, debug.device, debug.info_level);
+}
+
 bool debug_at(int level)
 {
     return debug.level >= level;

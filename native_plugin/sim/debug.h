@@ -17,6 +17,7 @@ enum { LEVEL_NONE, LEVEL_ERROR, LEVEL_VERSION, LEVEL_WARN, LEVEL_INFO, LEVEL_ABO
  * is the number of INFO in this release, which says how a plugin's own numbers are to be read (3
  * before RCCL 2.28.3, 4 since). */
 void debug_start(const char *host, int device, int info_level);
+void debug_restart(void); /* with the environment as it is now */
 bool debug_at(int level);
 
 void debug_info(unsigned long subsystems, const char *format, ...)

@@ -77,6 +77,11 @@ EXPORT int ncclGetVersion(int *code)
     return NCCL_SUCCESS;
 }
 
+EXPORT void ncclResetDebugInit(void)
+{
+    debug_restart();
+}
+
 EXPORT int ncclGetUniqueId(struct unique_id *id)
 {
     read_environment();

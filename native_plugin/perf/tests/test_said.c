@@ -26,9 +26,19 @@ static void check_line(const char *line, const char *setting)
     CHECK(strcmp(read, setting) == 0);
 }
 
+static int n_resets;
+
+static void count_resets(void)
+{
+    n_resets++;
+}
+
 int main(void)
 {
     char read[48];
+    setenv("NCCL_DEBUG", "WARN", 1);
+    unsetenv("NCCL_DEBUG_SUBSYS");
+    unsetenv("NCCL_DEBUG_FILE");
     CHECK(mkdtemp(folder) != NULL);
     snprintf(log_path, sizeof log_path, "%s/log-0.txt", folder);
     said_read(read, sizeof read);
@@ -56,6 +66,14 @@ int main(void)
     said_skip();
     said_read(read, sizeof read);
     CHECK(strcmp(read, "?") == 0); /* of the call before */
+    CHECK(!said_stop(NULL)); /* a library that cannot: it goes on */
+    CHECK(strcmp(getenv("NCCL_DEBUG"), "INFO") == 0);
+    CHECK(said_stop(count_resets) && n_resets == 1);
+    CHECK(strcmp(getenv("NCCL_DEBUG"), "WARN") == 0); /* as the site had it */
+    CHECK(getenv("NCCL_DEBUG_SUBSYS") == NULL && getenv("NCCL_DEBUG_FILE") == NULL);
+    said_read(read, sizeof read);
+    CHECK(*read == '\0');
+    CHECK(said_stop(count_resets) && n_resets == 1); /* once */
     said_start(folder, 3);
     said_read(read, sizeof read);
     CHECK(*read == '\0'); /* rank 0 alone tells */
