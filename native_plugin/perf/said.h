@@ -11,8 +11,8 @@
 /* Switches the log on, into FOLDER/log-<rank>.txt.  Before the library is opened. */
 void said_start(const char *folder, int rank);
 
-/* Switches it off again, to what the site had, where the library can: ncclResetDebugInit, which NCCL
- * and RCCL export though their headers call it deprecated.  False where it stays on. */
+/* Switches it off again, to what the site had, where the library can: ncclResetDebugInit, which
+ * NCCL and RCCL export though their headers call it deprecated.  False where it stays on. */
 bool said_stop(void (*reset)(void));
 
 /* Passes over what was said so far. */

@@ -66,7 +66,7 @@ int main(void)
     said_skip();
     said_read(read, sizeof read);
     CHECK(strcmp(read, "?") == 0); /* of the call before */
-    CHECK(!said_stop(NULL)); /* a library that cannot: it goes on */
+    CHECK(!said_stop(NULL));       /* a library that cannot: it goes on */
     CHECK(strcmp(getenv("NCCL_DEBUG"), "INFO") == 0);
     CHECK(said_stop(count_resets) && n_resets == 1);
     CHECK(strcmp(getenv("NCCL_DEBUG"), "WARN") == 0); /* as the site had it */
