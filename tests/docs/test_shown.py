@@ -118,11 +118,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert not anchor or anchor in anchors(aim), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_bench_that_is_named_is_there(page: Path) -> None:
-    """A figure without its command cannot be made again."""
-    names = re.findall(r"scripts/bench (\w+)", page.read_text(encoding="utf-8"))
-    assert [name for name in names if not (ROOT / f"scripts/bench_{name}.py").exists()] == []
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_every_script_that_is_named_is_there(page: Path) -> None:
+    """Or what it made says at which commit it was: a figure without its command cannot be made again."""
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    text = re.sub(r"[Mm]ade at [0-9a-f]{8} by `scripts/bench \w+`", "", text)
+    benches = [f"bench_{name}.py" for name in re.findall(r"scripts/bench (\w+)", text)]
+    others = re.findall(r"(?<![\w/])scripts/([\w.-]*\w)", text)
+    missing = [name for name in (*benches, *others) if not (ROOT / "scripts" / name).exists()]
+    assert missing == []
 
 
 def test_every_page_is_in_the_list() -> None:
