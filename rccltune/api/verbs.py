@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune import deploy as delivering
 from rccltune import fit as fitting
 from rccltune import job, machine, rules, session
 from rccltune import report as reporting
 from rccltune import why as reasons
 from rccltune.api.arguments import Logging, Place, choosing, path_of, paths_of
+from rccltune.deploy.session import deploy_session
 from rccltune.model import Collective, Mode, Reporter, Stated, defaults
 
 if TYPE_CHECKING:
-    from rccltune.deploy import Deployed
+    from rccltune.deploy.folder import Deployed
     from rccltune.fit import FitDone
     from rccltune.job import Answer, Request, Shown
     from rccltune.machine import Finding, System
@@ -284,9 +284,7 @@ def deploy(directory: Place, folder: Place, *, unproven: bool = False) -> Deploy
         SessionError: no session, or no rule in it.
         VerificationError: verification refused the rules.
     """
-    return delivering.deploy_session(
-        Path(directory), Path(folder), unproven=unproven, reporter=Logging()
-    )
+    return deploy_session(Path(directory), Path(folder), unproven=unproven, reporter=Logging())
 
 
 def try_job(request: Request, *, reporter: Reporter | None = None) -> Answer:

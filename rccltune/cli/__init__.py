@@ -55,7 +55,7 @@ _VERBS: Final = {
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),
     "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),
-    "gather": ("rccltune.cli.gather", "gather", "Make an archive to send, without names."),
+    "gather": ("rccltune.cli.gather", "gather", "Make an archive to send, from a list."),
 }
 
 

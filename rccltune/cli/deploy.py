@@ -14,7 +14,7 @@ from rccltune.cli.options import FOLDER, session_argument
 from rccltune.model import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.deploy import Deployed
+    from rccltune.deploy.folder import Deployed
 
 
 @verb("deploy")
@@ -38,7 +38,7 @@ def deploy(*, console: Console, directory: Path, session: Path, unproven: bool) 
     has mistakes, 4 no plugin, 7 no session, no rule, or a full disk, 9 verification refused the
     rules.
     """
-    from rccltune.deploy import deploy_session
+    from rccltune.deploy.session import deploy_session
 
     console.say(f"Session: {session}")
     done = deploy_session(directory, session, unproven=unproven, reporter=console)
@@ -46,7 +46,7 @@ def deploy(*, console: Console, directory: Path, session: Path, unproven: bool) 
 
 
 def _text(done: Deployed) -> Laid:
-    from rccltune.deploy import SIMULATED
+    from rccltune.deploy.folder import SIMULATED
 
     lines = [SIMULATED, ""] if done.simulated else []
     lines.append(f"{done.directory}: {'replaced' if done.replaced else 'made'}, loaded and asked")

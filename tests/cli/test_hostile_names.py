@@ -240,7 +240,7 @@ IN_OPTIONS: Final = {
     "fit": [[NAME], ["--x" + NAME]],
     "emit-config": [[NAME], ["--baseline", NAME], ["--base", NAME], ["--format", NAME]],
     "seal": [[NAME]],
-    "gather": [[NAME], [NAME, "-o", NAME], ["-o", NAME, "--yes", "--machine", "x" + NAME]],
+    "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
     "verify": [[NAME], ["--rules", NAME], ["--beside", NAME]],
     "plot": [[NAME], ["--format", NAME]],
     "report": [[NAME], ["-o", NAME]],

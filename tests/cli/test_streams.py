@@ -169,7 +169,7 @@ def in_use() -> list[list[str]]:
         ["explain", "rules.csv"],
         ["why", "job.log"],
         ["seal", "rules.csv"],
-        ["gather", "s", "-o", "sent.tar.gz", "--yes", "--force"],
+        ["gather", "none"],
         ["variants"],
         ["deploy", "site", "s"],
         ["job", "s", "--", "/proc/nonexistent/train"],

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import deploy, plugin
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.deploy import Deployed, deploy_session
+from rccltune.deploy import folder as deploy
+from rccltune.deploy.folder import Deployed
+from rccltune.deploy.session import deploy_session
 from rccltune.model import (
     CommandLineError,
     InputFileError,

@@ -23,7 +23,7 @@ NOT_RUN: Final = {
     r"--runner torch|torchrun|--check --python": "PyTorch; tests/cli/test_torch.py runs it",
     r"enable-tree-simple": "a checkout of RCCL; tests/scripts runs it on excerpts",
     r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
-    r"gather-system|gathered|-m gather": "starts in a checkout; tests/machine/test_gathered.py runs it",
+    r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",
     r"\./app": "a program of the reader's; tests/job runs others",
     r"\| jq": "jq is not everywhere; docs/detect.md has the command without it",
     r"ranks-8 ranks-16": "sessions of several scales; docs/scales.md has them",
@@ -39,7 +39,7 @@ STANDS_FOR: Final = {
 MAY_END_WITH: Final = {
     r"^rccltune doctor": 4,
     r"--check --pid": 4,
-    # Nobody is there to be asked, or there is no such log.
+    # The archive of the line before is there.
     r"^rccltune gather": 2,
 }
 # A real machine is played by the simulated one, through the environment: the line stays as shown.

@@ -1,4 +1,4 @@
-"""A machine made again of what scripts/gather-system wrote about it.
+"""A machine made again of what rccltune gather wrote about it: machine/gathered-system.txt.
 
     python tests/machine/gathered.py FILE DIR && rccltune detect --root DIR
 

@@ -1,4 +1,4 @@
-"""scripts/gather-system: what a user sends makes the same machine again, and names nobody."""
+"""rccltune gather machine: what a user sends makes the same machine again, and names nobody."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,26 +15,28 @@ from gathered import FORMAT, Gathered, unpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import Machine, all_machines
-from trees import MI325X, NODES, add, add_links, named, put, seen, write
+from trees import MI325X, add, add_links, named, put, seen, write
 
-from rccltune.gather import machine as gather_machine
-from rccltune.gather.machine import Block
-from rccltune.gather.scrub import Scrubber
+from rccltune import gather
+from rccltune.gather import Block, Hashed
 from rccltune.machine import Circumstances, as_plain, doctor, situations
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gather-system"
-ROOM = Path(gather_machine.__file__).parent
+SCRIPT = Path(gather.__file__)
+KEY = b"the user's own"
 CASES = sorted((Path(__file__).parent / "gathered").glob("*.txt"))
 MACHINES = (*all_machines(), MI325X)
 BOOT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 
 
+def text_of(root: Path) -> str:
+    """What is gathered of the machine below a root."""
+    (data,) = gather.machine(KEY, root).files.values()
+    return data.decode()
+
+
 def gathered(root: Path, folder: Path) -> Gathered:
-    """The machine below a root, through the script's own file."""
-    target = folder / "gathered-system.txt"
-    command = [sys.executable, str(SCRIPT), "--root", str(root), "-o", str(target)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return unpack(target.read_text(encoding="utf-8"), folder / "again")
+    """The machine below a root, made again."""
+    return unpack(text_of(root), folder / "again")
 
 
 def without_names(value: object, table: dict[str, str]) -> object:
@@ -135,108 +138,89 @@ def test_nobody_is_named(tmp_path: Path) -> None:
     """Hosts, serial numbers, UUIDs, passwords, other programs: none is in the file."""
     root = busy(tmp_path / "original")
     put(root, "etc/rccl.conf", "NCCL_ALGO=Tree\nNCCL_API_KEY=hush\nPROXY=http://me:hush@proxy")
-    gathered(root, tmp_path)
-    text = (tmp_path / "gathered-system.txt").read_text(encoding="utf-8")
+    text = text_of(root)
 
     for secret in (
         "frontier", "example.org", BOOT, "hush", "very-secret", "692251001124", "deadbeef",
         "7777777777777777777", "what a job left", "32771", "PROXY", "quiet",
     ):  # fmt: skip
         assert secret not in text
-    assert "unique_id 1\n" in text
+    assert "NCCL_ALGO=Tree\n" in text
 
 
-def test_equal_identities_stay_equal() -> None:
-    """Of two identities one number each, in KFD's decimal and amd-smi's hexadecimal form."""
-    names = Scrubber()
-    names.know_host("node17")
-    assert names.number(0xE5C8A6B5D35F4D8C) == 1
-    assert names.number(5) == 2
-    assert names.number(0xE5C8A6B5D35F4D8C) == 1
-    assert names.text("ASIC_SERIAL: 0xE5C8A6B5D35F4D8C") == "ASIC_SERIAL: 0x0000000000000001"
-    said = names.text(f"node17 node170 GPU-{BOOT} {BOOT.upper()} PRODUCT_SERIAL: 692251001124")
-    uuid = "00000000-0000-0000-0000-000000000001"
-    assert said == f"host-1 node170 GPU-{uuid} {uuid} PRODUCT_SERIAL: serial-1"
-    assert names.text("10.1.2.3, 6.10.5.1") == "192.0.2.1, 192.0.2.2"
-    assert names.text("librccl.so.1.0.70200 of 6.10.5.1", addresses=False).endswith("6.10.5.1")
+def test_equal_identities_stay_equal_and_only_under_one_key() -> None:
+    """Hosts by their short name, identities of devices, UUIDs; no identity stays none."""
+    one, again, other = Hashed(KEY), Hashed(KEY), Hashed(b"another")
+    assert one.name("host", "node17.example.org") == again.name("host", "NODE17")
+    assert one.name("host", "node17") != one.name("host", "node18")
+    assert one.name("host", "node17") != other.name("host", "node17")
+    assert one.name("host", "") == ""
+    assert one.number(5) == again.number(5) != other.number(5)
+    assert (one.number(0), len(one.uuid(BOOT))) == (0, len(BOOT))
+    assert one.uuid(BOOT) == again.uuid(BOOT.upper()) != BOOT
 
 
 def test_of_a_running_machine(tmp_path: Path) -> None:
-    """Variables that matter and no others, launchers and limits; the machine is as it was."""
+    """By the one file where nothing else is: listed variables and lines alone; listed first."""
+    alone = tmp_path / "elsewhere" / "gather.py"
+    alone.parent.mkdir()
+    shutil.copy(SCRIPT, alone)
     program = tmp_path / "bin" / "amd-smi"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho UUID: {BOOT}\necho ASIC_SERIAL: 0xE5C8A6B5D35F4D8C\n")
+    program.write_text(
+        f"#!/bin/sh\necho '    UUID: {BOOT}'\necho 'GPU: 0'\necho ASIC_SERIAL: 0xE5C8A6B5D35F4D8C\n"
+    )
     program.chmod(0o755)
+    own = tmp_path / "ada's" / "librccl.so.1"
+    own.parent.mkdir()
+    own.write_bytes(b"RCCL version 2.27.7\0")
     variables = {
         "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "LD_LIBRARY_PATH": str(own.parent),
         "NCCL_SOCKET_IFNAME": "ens1",
+        "NCCL_TUNER_CONFIG_FILE": "/home/ada/project-x/mine.csv",
         "NCCL_IB_AUTH_TOKEN": "hush",
         "AWS_SECRET_ACCESS_KEY": "hush",
         "EDITOR": "vi",
     }
-    target = tmp_path / "here.txt"
+    target = tmp_path / "here.tar.gz"
+    command = [sys.executable, "-S", alone, "machine", "-o", target]
     done = subprocess.run(
-        [SCRIPT, "-o", target],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
+        command, env=variables, capture_output=True, text=True, check=True, timeout=120
     )
-    text = target.read_text(encoding="utf-8")
-    here = unpack(text, tmp_path / "again")
+    with tarfile.open(target) as archive:
+        names = [member.name for member in archive]
+        texts = [stream.read().decode() for name in names if (stream := archive.extractfile(name))]
+    here = unpack(texts[1], tmp_path / "again")
 
+    assert names == [
+        f"rccltune-gathered/{n}" for n in ("CONTENTS.txt", "machine/gathered-system.txt")
+    ]
+    assert "machine/gathered-system.txt" in done.stdout.splitlines()[1]
     assert "Nothing was sent" in done.stdout
-    assert here.variables == {"NCCL_SOCKET_IFNAME": "ens1"}
-    assert "0x0000000000000001" in here.told["amd-smi list"]
+    assert here.variables == {"NCCL_SOCKET_IFNAME": "ens1", "NCCL_TUNER_CONFIG_FILE": "left-out"}
+    assert here.told["amd-smi list"] == "GPU: 0"
     assert int(here.facts["cores"]) > 0
-    assert "hush" not in text
-    assert BOOT not in text
+    for secret in ("hush", BOOT, "E5C8", "ada", "project-x", os.uname().nodename + "\n"):
+        assert secret not in "".join(texts)
     assert seen(here.root).kernel == os.uname().release
-    assert seen(here.root).host == "host-1"
+    assert f"{seen(here.root).host} stands for {os.uname().nodename.split('.')[0]}" in done.stdout
+    assert "RCCL version 2.27.7" in texts[1]
+    assert (tmp_path / ".local/state/rccltune/gather.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_written_over_and_the_list_writes_nothing(tmp_path: Path) -> None:
-    """A file that is there stays; --list names each thing; a root that is none is an error."""
-    root = write("mi300x-cpx-nps4", tmp_path / "root")
-    before = sorted(str(path) for path in tmp_path.rglob("*"))
-    command = [sys.executable, str(SCRIPT), "--root", str(root)]
-    listed = subprocess.run(
-        [*command, "--list"], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert f"file {NODES}/2/properties" in listed.stdout.splitlines()
-    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
-
-    (tmp_path / "taken.txt").write_text("mine")
-    for wrong, said in (
-        (["-o", str(tmp_path / "taken.txt")], "File exists; name another with -o"),
-        (["--root", str(tmp_path / "taken.txt")], "is no folder"),
-    ):
-        done = subprocess.run([*command, *wrong], capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert said in done.stderr
-    assert (tmp_path / "taken.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("module", sorted(ROOM.glob("*.py")), ids=lambda path: path.stem)
-def test_it_runs_where_rccltune_does_not(module: Path) -> None:
-    """Python 3.8's grammar; only the standard library and the folder itself are imported."""
-    tree = ast.parse(module.read_text(encoding="utf-8"), feature_version=(3, 8))
+def test_it_runs_where_rccltune_does_not() -> None:
+    """Python 3.8's grammar; only the standard library is imported."""
+    tree = ast.parse(SCRIPT.read_text(encoding="utf-8"), feature_version=(3, 8))
     wanted = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             wanted |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level
             wanted.add((node.module or "").split(".")[0])
     assert wanted <= set(sys.stdlib_module_names)
-
-
-def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
-    """Copied to where nothing else is, as the page says."""
-    shutil.copytree(ROOM, tmp_path / "gather", ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-S", "-m", "gather", "--list"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "file proc/sys/kernel/osrelease" in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

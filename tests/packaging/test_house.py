@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 MOST_LINES = 450
+# Copied alone to where rccltune is not installed.
+ONE_FILE = "rccltune/gather.py"
 # Their own programs, in which other Pythons run, and what imports by module (design, section 3).
-FACELESS = ("cli", "gather", "torchbench", "perf")
+FACELESS = ("cli", "deploy", "torchbench", "perf")
 
 
 def packages(repository: Path) -> list[Path]:
@@ -115,6 +117,7 @@ def test_no_module_is_longer_than_can_be_read(repository: Path) -> None:
         for path in modules(repository)
         if (n := len(path.read_text(encoding="utf-8").splitlines())) > MOST_LINES
     }
+    long.pop(ONE_FILE)
     assert long == {}
 
 

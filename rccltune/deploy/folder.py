@@ -1,4 +1,4 @@
-"""A session's rules and the plugin as a folder that a site's jobs can use: whole, or not there."""
+"""The folder itself: what is in it, whether it may be replaced, and that the plugin works in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import errno
 import hashlib
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -17,36 +16,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, plugin, session, verify
+from rccltune import __version__, plugin
 from rccltune.model import (
     Algorithm,
     Collective,
     CommandLineError,
     Protocol,
-    Reporter,
     Rule,
     RuleCount,
     Scale,
-    SessionError,
     VerificationError,
-    grammar,
     lay,
     shown,
 )
-from rccltune.rules import (
-    UNPROVEN_MARK,
-    Host,
-    RuleFile,
-    accepted,
-    check_plugin,
-    content_of,
-    cost_table,
-    counted,
-    decisions,
-    is_harmless,
-    misread,
-)
-from rccltune.session import Session, disk_errors, sync_folder
+from rccltune.rules import Host, RuleFile, check_plugin, cost_table, decisions
+from rccltune.session import Session, sync_folder
 
 ENV_SH: Final = "env.sh"
 README: Final = "README"
@@ -58,13 +42,6 @@ NOT_VERIFIED: Final = "NOT VERIFIED on this machine (rccltune verify)"
 _MARK: Final = "Rules and tuner plugin for RCCL and NCCL, put here by rccltune deploy"
 # What rccltune 0.1.0 had in place of a README.
 _OF_0_1_0: Final = ("versions", "current", "MANIFEST")
-_VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
-_UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
-_SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
-# By these the plugin finds a file in a folder.
-_FOUND_BY_NAME: Final = re.compile(r"rccl_tuner_gfx[0-9a-f]+_[a-z]+-nps\d+(?:_([a-z0-9-]+))?\.csv")
-_SAFE: Final = re.compile(r"[\w.+-]+")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,67 +122,7 @@ class Deployed:
         }
 
 
-def deploy_session(
-    directory: Path, folder: Path, *, unproven: bool, reporter: Reporter
-) -> Deployed:
-    """Make a folder with the plugin, a session's rule files, env.sh and README.
-
-    Args:
-        directory: of a new folder, or of one that was made so before.
-        folder: the session.
-        unproven: rules whose gain nothing proves may go out.
-        reporter: told which lines others read otherwise.
-
-    Raises:
-        SessionError: no session, no rule in it, a full disk.
-        InputFileError: a rule file that the plugin would refuse.
-        CommandLineError: files that contradict each other; a variable that may load code; rules
-            that nothing proves, unasked; the folder is something else's.
-        VerificationError: verification refused the rules, or the plugin does not follow them.
-        MachineError: this install has no plugin, or it cannot be loaded.
-    """
-    target = _absolute(directory)
-    replaced = _is_ours(target)
-    made = session.open_session(folder)
-    rules = _rule_files(made.path)
-    odd = [f"{one.n_unproven} of {one.name}" for one in rules if one.n_unproven]
-    if odd and not unproven:
-        raise CommandLineError(
-            f"nothing proves the gain of some rules: {', '.join(odd)} are UNPROVEN",
-            where=str(folder),
-            hint="prove them with rccltune verify, leave them out with rccltune emit-config "
-            "--proven --force, or deploy them all the same with --unproven.",
-        )
-    for one in rules:
-        for line in one.misread:
-            reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {line}")
-    heads = [grammar.text_of(one.content) for one in rules]
-    done = Deployed(
-        directory=target,
-        replaced=replaced,
-        rules=rules,
-        environment=_environment(rules),
-        simulated=made.simulated or any(_SIMULATED.search(text) for text in heads),
-    )
-    with disk_errors(target):
-        _put(done, made)
-    return done
-
-
-def _absolute(directory: Path) -> Path:
-    """As the user names it: links in it are those that nodes see, too."""
-    # Path.absolute() leaves '..' in, and its parent may be a link.
-    path = Path(os.path.abspath(directory))  # noqa: PTH100 - see above
-    if not str(path).isprintable():
-        raise CommandLineError(
-            "a folder's path with a control character cannot be named in env.sh",
-            where=repr(str(path)),
-            hint="name another folder.",
-        )
-    return path
-
-
-def _is_ours(target: Path) -> bool:
+def is_ours(target: Path) -> bool:
     """Whether a folder is there that deploy made, so that it may be replaced.
 
     Raises:
@@ -253,103 +170,7 @@ def _has_mark(target: Path) -> bool:
         return False
 
 
-def _rule_files(folder: Path) -> tuple[Rules, ...]:
-    """The rule files of a session that have a rule, the one for any placement first."""
-    rules = [_rules(path) for path in verify.site_rule_paths(folder)]
-    for one in rules:
-        why = verify.refused(folder, one.content)
-        if why is not None:
-            raise VerificationError(
-                f"the verification of these rules failed: {why.message}",
-                where=str(folder / one.name),
-                hint="choose others with rccltune emit-config, and verify them before they go out.",
-            )
-    filled = [one for one in rules if one.count.rules]
-    if not filled:
-        raise SessionError(
-            "there is no rule in this session's rule files: nothing is faster than the library's "
-            "own choice, and a plugin without rules gains nothing"
-            if rules
-            else "there is no rule file in this session",
-            where=str(folder),
-            hint="measure more sizes, settings or variants."
-            if rules
-            else "make one with rccltune emit-config, prove it with rccltune verify, and deploy "
-            "again.",
-        )
-    filled.sort(key=lambda one: (one.placement is not None, one.name))
-    _check_names(folder, filled)
-    return tuple(filled)
-
-
-def _check_names(folder: Path, rules: Sequence[Rules]) -> None:
-    """Of several files the plugin finds the right one by its name."""
-    for_any = [one.name for one in rules if one.placement is None]
-    if len(for_any) > 1:
-        raise CommandLineError(
-            f"more than one rule file is for any placement: {', '.join(for_any)}",
-            where=str(folder),
-            hint="keep the one to deploy in the session, and move the others away.",
-        )
-    found = {one.name: _FOUND_BY_NAME.fullmatch(one.name) for one in rules}
-    odd = [one.name for one in rules if (m := found[one.name]) is None or m[1] != one.placement]
-    if len(rules) > 1 and odd:
-        raise CommandLineError(
-            f"these are {len(rules)} rule files, and the plugin finds them by arch, mode and "
-            f"placement in their names: {', '.join(odd)} does not say them",
-            where=str(folder),
-            hint="deploy them from sessions of their own, into folders of their own.",
-        )
-
-
-def _rules(path: Path) -> Rules:
-    content = content_of(path)
-    file = accepted(
-        content, path, "write it again with rccltune emit-config --force, or correct these lines."
-    )
-    if not _SAFE.fullmatch(path.name):
-        raise CommandLineError(
-            "the name of this rule file has letters that not every shell takes",
-            where=str(path),
-            hint="rename it.",
-        )
-    text = grammar.text_of(content)
-    verified = _VERIFIED.search(text)
-    return Rules(
-        name=path.name,
-        content=content,
-        file=file,
-        count=counted(file.rules),
-        verified=shown(verified[1]) if verified else None,
-        n_unproven=len(_UNPROVEN.findall(text)),
-        misread=tuple(map(str, misread(content, file))),
-    )
-
-
-def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
-    """What all files need, together; one job has one environment."""
-    values: dict[str, str] = {}
-    for one in rules:
-        for name, value in one.file.needs:
-            if not _VARIABLE.fullmatch(name) or not is_harmless(name, value):
-                raise CommandLineError(
-                    f"these rules need {name}={value}, and only variables of the shipped variants "
-                    "are handed to jobs: any other may load code or open files",
-                    where=one.name,
-                    hint="if you know what it does and who wrote the rules, export it in the job "
-                    "yourself, and take it out of the file's line '#@ needs'.",
-                )
-            if values.setdefault(name, value) != value:
-                raise CommandLineError(
-                    f"the rules need both {name}={values[name]} and {name}={value}: no job can "
-                    "have both",
-                    where=one.name,
-                    hint="emit the files together, or deploy them into folders of their own.",
-                )
-    return tuple(sorted(values.items()))
-
-
-def _put(done: Deployed, made: Session) -> None:
+def put(done: Deployed, made: Session) -> None:
     """Write all of it beside the folder, ask the plugin there, and give it the folder's name."""
     target = done.directory
     target.parent.mkdir(parents=True, exist_ok=True)

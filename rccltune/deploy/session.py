@@ -1,0 +1,194 @@
+"""A session's rules and the plugin as a folder that a site's jobs can use: what may go out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rccltune import session, verify
+from rccltune.deploy import folder as folders
+from rccltune.deploy.folder import Deployed, Rules
+from rccltune.model import (
+    CommandLineError,
+    Reporter,
+    SessionError,
+    VerificationError,
+    grammar,
+    shown,
+)
+from rccltune.rules import (
+    UNPROVEN_MARK,
+    accepted,
+    content_of,
+    counted,
+    is_harmless,
+    misread,
+)
+from rccltune.session import disk_errors
+
+_VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
+_UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
+_SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
+# By these the plugin finds a file in a folder.
+_FOUND_BY_NAME: Final = re.compile(r"rccl_tuner_gfx[0-9a-f]+_[a-z]+-nps\d+(?:_([a-z0-9-]+))?\.csv")
+_SAFE: Final = re.compile(r"[\w.+-]+")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def deploy_session(
+    directory: Path, folder: Path, *, unproven: bool, reporter: Reporter
+) -> Deployed:
+    """Make a folder with the plugin, a session's rule files, env.sh and README.
+
+    Args:
+        directory: of a new folder, or of one that was made so before.
+        folder: the session.
+        unproven: rules whose gain nothing proves may go out.
+        reporter: told which lines others read otherwise.
+
+    Raises:
+        SessionError: no session, no rule in it, a full disk.
+        InputFileError: a rule file that the plugin would refuse.
+        CommandLineError: files that contradict each other; a variable that may load code; rules
+            that nothing proves, unasked; the folder is something else's.
+        VerificationError: verification refused the rules, or the plugin does not follow them.
+        MachineError: this install has no plugin, or it cannot be loaded.
+    """
+    target = _absolute(directory)
+    replaced = folders.is_ours(target)
+    made = session.open_session(folder)
+    rules = _rule_files(made.path)
+    odd = [f"{one.n_unproven} of {one.name}" for one in rules if one.n_unproven]
+    if odd and not unproven:
+        raise CommandLineError(
+            f"nothing proves the gain of some rules: {', '.join(odd)} are UNPROVEN",
+            where=str(folder),
+            hint="prove them with rccltune verify, leave them out with rccltune emit-config "
+            "--proven --force, or deploy them all the same with --unproven.",
+        )
+    for one in rules:
+        for line in one.misread:
+            reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {line}")
+    heads = [grammar.text_of(one.content) for one in rules]
+    done = Deployed(
+        directory=target,
+        replaced=replaced,
+        rules=rules,
+        environment=_environment(rules),
+        simulated=made.simulated or any(_SIMULATED.search(text) for text in heads),
+    )
+    with disk_errors(target):
+        folders.put(done, made)
+    return done
+
+
+def _absolute(directory: Path) -> Path:
+    """As the user names it: links in it are those that nodes see, too."""
+    # Path.absolute() leaves '..' in, and its parent may be a link.
+    path = Path(os.path.abspath(directory))  # noqa: PTH100 - see above
+    if not str(path).isprintable():
+        raise CommandLineError(
+            "a folder's path with a control character cannot be named in env.sh",
+            where=repr(str(path)),
+            hint="name another folder.",
+        )
+    return path
+
+
+def _rule_files(folder: Path) -> tuple[Rules, ...]:
+    """The rule files of a session that have a rule, the one for any placement first."""
+    rules = [_rules(path) for path in verify.site_rule_paths(folder)]
+    for one in rules:
+        why = verify.refused(folder, one.content)
+        if why is not None:
+            raise VerificationError(
+                f"the verification of these rules failed: {why.message}",
+                where=str(folder / one.name),
+                hint="choose others with rccltune emit-config, and verify them before they go out.",
+            )
+    filled = [one for one in rules if one.count.rules]
+    if not filled:
+        raise SessionError(
+            "there is no rule in this session's rule files: nothing is faster than the library's "
+            "own choice, and a plugin without rules gains nothing"
+            if rules
+            else "there is no rule file in this session",
+            where=str(folder),
+            hint="measure more sizes, settings or variants."
+            if rules
+            else "make one with rccltune emit-config, prove it with rccltune verify, and deploy "
+            "again.",
+        )
+    filled.sort(key=lambda one: (one.placement is not None, one.name))
+    _check_names(folder, filled)
+    return tuple(filled)
+
+
+def _check_names(folder: Path, rules: Sequence[Rules]) -> None:
+    """Of several files the plugin finds the right one by its name."""
+    for_any = [one.name for one in rules if one.placement is None]
+    if len(for_any) > 1:
+        raise CommandLineError(
+            f"more than one rule file is for any placement: {', '.join(for_any)}",
+            where=str(folder),
+            hint="keep the one to deploy in the session, and move the others away.",
+        )
+    found = {one.name: _FOUND_BY_NAME.fullmatch(one.name) for one in rules}
+    odd = [one.name for one in rules if (m := found[one.name]) is None or m[1] != one.placement]
+    if len(rules) > 1 and odd:
+        raise CommandLineError(
+            f"these are {len(rules)} rule files, and the plugin finds them by arch, mode and "
+            f"placement in their names: {', '.join(odd)} does not say them",
+            where=str(folder),
+            hint="deploy them from sessions of their own, into folders of their own.",
+        )
+
+
+def _rules(path: Path) -> Rules:
+    content = content_of(path)
+    file = accepted(
+        content, path, "write it again with rccltune emit-config --force, or correct these lines."
+    )
+    if not _SAFE.fullmatch(path.name):
+        raise CommandLineError(
+            "the name of this rule file has letters that not every shell takes",
+            where=str(path),
+            hint="rename it.",
+        )
+    text = grammar.text_of(content)
+    verified = _VERIFIED.search(text)
+    return Rules(
+        name=path.name,
+        content=content,
+        file=file,
+        count=counted(file.rules),
+        verified=shown(verified[1]) if verified else None,
+        n_unproven=len(_UNPROVEN.findall(text)),
+        misread=tuple(map(str, misread(content, file))),
+    )
+
+
+def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
+    """What all files need, together; one job has one environment."""
+    values: dict[str, str] = {}
+    for one in rules:
+        for name, value in one.file.needs:
+            if not _VARIABLE.fullmatch(name) or not is_harmless(name, value):
+                raise CommandLineError(
+                    f"these rules need {name}={value}, and only variables of the shipped variants "
+                    "are handed to jobs: any other may load code or open files",
+                    where=one.name,
+                    hint="if you know what it does and who wrote the rules, export it in the job "
+                    "yourself, and take it out of the file's line '#@ needs'.",
+                )
+            if values.setdefault(name, value) != value:
+                raise CommandLineError(
+                    f"the rules need both {name}={values[name]} and {name}={value}: no job can "
+                    "have both",
+                    where=one.name,
+                    hint="emit the files together, or deploy them into folders of their own.",
+                )
+    return tuple(sorted(values.items()))

@@ -1,0 +1,239 @@
+"""What is taken of a session: what the lists name, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from rccltune import gather, model, verify
+from rccltune.cli import run
+from rccltune.gather import FIELDS, Gathered, GatherError
+from rccltune.perf.runs import EndFile, RunFile
+from rccltune.session import HeaderFile, dump_samples
+
+KEY = b"the user's own"
+SECRETS = ("node17", "ada", "project-x", "hush", "example.org", "10.1.2.3")
+RUN = {
+    "process": "42bcd09b1d96",
+    "library": "/home/ada/project-x/librccl.so.1",
+    "argv": ["mpirun", "-H", "node17", "--plugin", "/home/ada/librccl-tuner-rccltune.so"],
+    "added": [["NCCL_ALGO", "Tree"], ["MY_TOKEN", "hush"], ["RCCLTUNE_SIM_NODE", "/home/ada/x"]],
+    "communicators": [0, 1],
+    "owner": "ada",
+}
+RANK = """\
+# rccltune-perf 1
+# library /home/ada/project-x/librccl.so.1
+# plugin /home/ada/mine.so
+# host node17.example.org
+# device 0 0000:0c:00.0
+# greetings from ada
+# failed 7 ncclInternalError: node17 said no
+# variable NCCL_ALGO=Tree
+# variable NCCL_TUNER_CONFIG_FILE=/home/ada/rccl_tuner.csv
+# variable MY_TOKEN=hush
+line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,selectable,ran,checked,wrong,note
+4,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,
+5,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,graph: node17 said no
+6,0,measure,1024,300,@ada,33,0,,,tree/ll,,,?,,,
+"""
+RULES = """\
+#@ format 1
+# session: /home/ada/project-x, made by ada
+# verified: 2026-11-21, 1 rule better
+#@ needs NCCL_MIN_NCHANNELS=32 MY_TOKEN=hush
+allreduce,1024,4096,tree,ll,-1,1,64,-1,-1
+#@ hole 0 9 not measured
+#@ end 1
+"""
+
+
+def put(folder: Path, name: str, content: object) -> Path:
+    """A file, of JSON where it is no text."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """A session with everything that may be taken, and what may not beside it in each file."""
+    folder = tmp_path / "session"
+    fingerprint = {
+        "product": "AMD Instinct MI300X",
+        "hosts": ["node17.example.org"],
+        "cu_count": 38,
+    }
+    head = {"format": 1, "command": "rccltune sweep -o /home/ada", "fingerprint": fingerprint}
+    put(folder, "session.json", {**head, "tool": "rccltune, http://ada@10.1.2.3/x"})
+    put(folder, "samples.csv", "launch,owner,nbytes\nrun-1:0,ada,1024\n/home/ada,x,9\nrun-1:1\n")
+    put(folder, "runs/1/run.json", RUN)
+    put(folder, "runs/1/ending.json", {"exit_code": 0, "words": "node17 said no"})
+    put(folder, "runs/1/plan.txt", "plan 1\nanswer tree/ll128/16\nrules /home/ada/x.csv\n")
+    put(folder, "runs/1/rank-0.csv", RANK)
+    put(folder, "verdict.json", {"path": "/home/ada/x.csv", "needs": {"MY_TOKEN": "hush"}})
+    put(folder, "rccl_tuner_gfx942_cpx-nps4.csv", RULES)
+    for name in ("runs/1/log.txt", "runs/1/environment.json", "launches/a/stdout.log", "notes"):
+        put(folder, name, "hush, said ada on node17\n")
+    return folder
+
+
+def text(made: Gathered, name: str) -> str:
+    """A file of the archive."""
+    return made.files[f"session/{name}"].decode()
+
+
+def test_nothing_that_is_not_listed_is_in_it(session: Path) -> None:
+    """Neither files nor fields, lines, columns, cells, variables, paths; hosts are hashed."""
+    made = gather.session(session, KEY)
+    everything = "".join([*made.contents(), *map(bytes.decode, made.files.values())])
+    assert [secret for secret in SECRETS if secret in everything] == []
+    assert sorted(made.files) == [
+        "session/rccl_tuner_gfx942_cpx-nps4.csv",
+        *(f"session/runs/1/{n}" for n in ("ending.json", "plan.txt", "rank-0.csv", "run.json")),
+        *(f"session/{n}" for n in ("samples.csv", "session.json", "verdict.json")),
+    ]
+    assert [name for name, _ in made.hosts] == ["node17"]
+
+
+def test_what_is_listed_stays_as_it_is(session: Path) -> None:
+    """So that it can be read again: rows, plan, rules, what was started."""
+    made = gather.session(session, KEY)
+    host = made.hosts[0][1]
+    head = json.loads(text(made, "session.json"))
+    assert head["fingerprint"] == {
+        "product": "AMD Instinct MI300X",
+        "hosts": [host],
+        "cu_count": 38,
+    }
+    assert json.loads(text(made, "runs/1/run.json")) == {
+        "process": "42bcd09b1d96",
+        "library": "librccl.so.1",
+        "argv": ["--plugin", "librccl-tuner-rccltune.so"],
+        "added": [["NCCL_ALGO", "Tree"]],
+        "communicators": [0, 1],
+    }
+    assert json.loads(text(made, "runs/1/ending.json")) == {"exit_code": 0, "words": ""}
+    assert json.loads(text(made, "verdict.json")) == {"path": "left-out", "needs": {}}
+    assert text(made, "samples.csv") == "launch,nbytes\nrun-1:0,1024\n,9\n"
+    assert text(made, "runs/1/plan.txt") == "plan 1\nanswer tree/ll128/16\nrules left-out\n"
+    assert text(made, "rccl_tuner_gfx942_cpx-nps4.csv").splitlines() == [
+        "#@ format 1",
+        "# verified: 2026-11-21, 1 rule better",
+        "#@ needs NCCL_MIN_NCHANNELS=32",
+        "allreduce,1024,4096,tree,ll,-1,1,64,-1,-1",
+        "#@ hole 0 9 not measured",
+        "#@ end 1",
+    ]
+    assert text(made, "runs/1/rank-0.csv").splitlines() == [
+        "# rccltune-perf 1",
+        "# library librccl.so.1",
+        "# plugin left-out",
+        f"# host {host}",
+        "# device 0 0000:0c:00.0",
+        "# failed 7",
+        "# variable NCCL_ALGO=Tree",
+        "# variable NCCL_TUNER_CONFIG_FILE=rccl_tuner.csv",
+        RANK.splitlines()[10],
+        RANK.splitlines()[11],
+        "5" + RANK.splitlines()[11][1:] + "graph",
+    ]
+
+
+def test_the_owner_is_told_what_is_in_it_and_what_is_not(session: Path) -> None:
+    """Each kind of file with its size, what stands for a host, and what stays."""
+    said = "\n".join(gather.session(session, KEY).listing())
+    for part in ("runs/*/rank-*.csv", "stands for node17", "left out: notes", "2 files of runs/"):
+        assert part in said
+
+
+def test_links_pipes_and_broken_files_are_left_out(session: Path, tmp_path: Path) -> None:
+    """A link would bring a secret into it; whoever opens a pipe waits for ever."""
+    secret = put(tmp_path, "secret", "launch\nhush\n")
+    (session / "samples.csv").unlink()
+    (session / "samples.csv").symlink_to(secret)
+    (session / "verdict.json").unlink()
+    os.mkfifo(session / "verdict.json")
+    put(session, "runs/1/run.json", "{")
+    put(session, "runs/1/ending.json", "[" * 100_000)
+    names = gather.session(session, KEY).files
+    assert [name for name in names if name.endswith(("samples.csv", ".json"))] == [
+        "session/session.json"
+    ]
+
+
+def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None:
+    """Whoever adds one to a file of a session decides here whether it is sent."""
+    on_purpose = {"command"}
+    records = (HeaderFile, RunFile, EndFile, verify.VerdictFile, verify.StandingFile)
+    records += (verify.FactorFile, verify.ConditionFile, verify.EnvironmentGainFile)
+    records += (model.Fingerprint, model.Setting, model.Mode, model.Scale, model.Rule)
+    fields = {one.name for record in records for one in dataclasses.fields(record)}
+    assert fields - FIELDS == on_purpose
+    stream = io.BytesIO()
+    dump_samples([], stream)
+    assert set(stream.getvalue().decode().strip().split(",")) <= gather.COLUMNS
+
+
+def test_the_archive_is_its_owners_and_writes_over_nothing(session: Path, tmp_path: Path) -> None:
+    """Whole or not there; the list of its contents is in it."""
+    target = tmp_path / "sent.tar.gz"
+    made = gather.session(session, KEY)
+    assert gather.write(made, target) == target.stat().st_size
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    with tarfile.open(target) as archive:
+        names = archive.getnames()
+        stream = archive.extractfile(names[0])
+        assert stream is not None
+        assert stream.read().decode().splitlines() == made.contents()
+    assert names == [f"rccltune-gathered/{name}" for name in ("CONTENTS.txt", *made.files)]
+    with pytest.raises(GatherError, match="is there already"):
+        gather.write(made, target)
+    with pytest.raises(OSError, match="No such file"):
+        gather.write(made, tmp_path / "no" / "folder.tar.gz")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sent.tar.gz", "session"]
+
+
+def test_the_key_stays_and_a_home_that_cannot_be_written_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same key for the next archive; one for this archive alone where there is no place."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert gather.own_key() == gather.own_key()
+    (tmp_path / "rccltune" / "gather.key").write_text("no key\n")
+    assert len(gather.own_key()) == 32
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    assert gather.own_key() != gather.own_key()
+
+
+def test_a_session_that_was_sent_is_fitted_again(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same curves from the rows of the archive, through the command line."""
+    folder, node = tmp_path / "mine", repository / "examples/nodes/smallest.yaml"
+    sweep = ["sweep", "--simulate", str(node), "--mode", "spx-nps1", "--collective", "all_reduce"]
+    sweep += ["--min-bytes", "1K", "--max-bytes", "4K", "--setting", "ring/ll", "-q"]
+    assert run([*sweep, "-o", str(folder)]) == 0
+    target = tmp_path / "sent.tar.gz"
+    capsys.readouterr()
+    assert run(["gather", str(folder), "-o", str(target)]) == 0
+    said = capsys.readouterr()
+    assert "session/runs/*/plan.txt" in said.out
+    assert "Nothing was sent" in " ".join(said.err.split())
+    with tarfile.open(target) as archive:
+        archive.extractall(tmp_path, filter="data")
+    sent = tmp_path / "rccltune-gathered" / "session"
+    for one in (folder, sent):
+        assert run(["fit", str(one), "-q"]) == 0
+    assert (sent / "samples.csv").read_text() == (folder / "samples.csv").read_text()
+    capsys.readouterr()
+    assert run(["gather", str(folder), "-o", str(target)]) == 2
+    assert "is there already" in capsys.readouterr().err
