@@ -8,7 +8,6 @@ last how it ended (ending.json): a folder without one is of a run that was inter
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shlex
 import time
@@ -20,22 +19,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import launch, model, plugin
-from rccltune.launch import Ending, Launcher
+from rccltune.launch import Launcher
 from rccltune.model import (
-    Failure,
-    LaunchError,
     MachineError,
     Place,
-    Role,
     SessionError,
     Variant,
     reason_of,
 )
-from rccltune.perf import plan, runs
-from rccltune.perf.plan import Communicators, Placed
-from rccltune.perf.runs import EndFile, Run, RunFile
+from rccltune.perf import endings, plan, runs
+from rccltune.perf.plan import Communicators
+from rccltune.perf.runs import Run, RunFile
 
-PROGRAM: Final = "rccltune-perf"
 # Until the first row: libraries load and connections are made, slower with more ranks.
 _START_S: Final = 120.0
 _START_EACH_S: Final = 2.0
@@ -43,12 +38,6 @@ STALLED_S: Final = 60.0
 _ALL_RANKS: Final = "RCCLTUNE_PERF_TOKEN"
 # The first would join two sessions of one host by its port; the others are ours to say.
 _NEVER: Final = ("NCCL_COMM_ID", "RCCLTUNE_SIM_*", "RCCLTUNE_PERF_*")
-_SAID: Final = re.compile(rf"{PROGRAM}: (?:rank \d+: )?(.*)")
-# A rank that only says that another one is gone.
-_ECHO: Final = re.compile(r"is gone|other ranks")
-# What the program ends with where a rank was ended by a signal.
-_BY_SIGNAL: Final = 128
-_SIGKILL: Final = 9
 _SHORTEST_S: Final = 0.2
 
 
@@ -129,7 +118,7 @@ def program() -> Path:
     Raises:
         MachineError: it is not in this install.
     """
-    path = plugin.native_folder() / PROGRAM
+    path = plugin.native_folder() / runs.PROGRAM
     if not path.is_file():
         raise MachineError(
             "the rank program is missing", where=str(path), hint="install rccltune again."
@@ -281,7 +270,7 @@ def run(
         )
     )
     made = runs.read_run(folder)
-    end = _judged(made, ending, stalled=watch.stalled)
+    end = endings.judged(made, ending, stalled=watch.stalled)
     _write_json(folder / runs.END_FILE, model.to_plain(end))
     return replace(made, ended=end)
 
@@ -353,64 +342,6 @@ def _n_rows(path: Path) -> int:
     return sum(line[:1].isdigit() for line in text.split(b"\n")[:-1])
 
 
-def _judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
-    """How a run ended, and which setting is to blame where it failed."""
-    end = EndFile(
-        exit_code=ending.exit_code, signal=ending.signal, duration_s=round(ending.duration_s, 3)
-    )
-    flying = made.in_flight
-    if flying is None and ending.exit_code == 0:
-        return end
-    words = _words(made)
-    if ending.timed_out and not stalled:
-        # Its time was over: nobody is to blame.
-        return replace(end, line=flying.line if flying else None, words=words)
-    at = _failed_at(made) or flying
-    step = at.step if at else None
-    return replace(
-        end,
-        failure=_failure(ending, stalled=stalled),
-        line=at.line if at else None,
-        collective=step.call.collective if step else None,
-        setting=step.setting if step and step.setting.role is Role.FORCED else None,
-        words=words or ("" if stalled else f"it ended with {ending.how}; {_last(made)}"),
-    )
-
-
-def _failure(ending: Ending, *, stalled: bool) -> Failure:
-    if stalled:
-        return Failure.HANG
-    killed = ending.signal == _SIGKILL or ending.exit_code == _BY_SIGNAL + _SIGKILL
-    return Failure.KILLED if killed else Failure.CRASH
-
-
-def _failed_at(made: Run) -> Placed | None:
-    """The step that a rank itself says to have failed at, not only that another one is gone."""
-    lines = {line for _, line, words in made.remarks.failed if not _ECHO.search(words)}
-    return next((one for one in made.steps[made.n_done :] if one.line in lines), None)
-
-
-def _words(made: Run) -> str:
-    """What the program or the library said: the first rank's words that are about itself."""
-    said = [words for _, _, words in made.remarks.failed]
-    try:
-        log = (made.folder / runs.LOG_FILE).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        log = ""
-    said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
-    own = [words for words in said if not _ECHO.search(words)]
-    return next(iter([*own, *said]), "")[:400]
-
-
-def _last(made: Run) -> str:
-    """The last line that anybody wrote."""
-    log = made.folder / runs.LOG_FILE
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")[
-        :200
-    ]
-
-
 def _made(session: Path, number: int) -> Path:
     """A new folder; one that a run left before it said what it was is taken over."""
     folder = (session / runs.FOLDER / str(number)).resolve()
@@ -448,38 +379,3 @@ def _full(path: Path, error: OSError) -> SessionError:
         hint="free space or make the folder writable, then run the same command again; what was "
         "measured so far is kept.",
     )
-
-
-# Exit codes of the program that no setting is to blame for.
-_USAGE, _LIBRARY, _DEVICES, _MEMORY, _ROWS, _SIMULATION = 2, 3, 4, 5, 8, 64
-
-
-def stop_if_hopeless(made: Run) -> None:
-    """Raise what a run ended with, where trying again or without a setting cannot help.
-
-    Raises:
-        MachineError: no library, no devices, or too little device memory.
-        SessionError: no space left.
-        LaunchError: the program refused its own plan.
-    """
-    end = made.ended
-    if end is None or end.failure is None:
-        return
-    where = str(made.folder / runs.LOG_FILE)
-    hints = {
-        _LIBRARY: "name the library with --librccl FILE, and see that its runtime loads.",
-        _DEVICES: "say fewer ranks with --np; rccltune detect shows the devices.",
-        _MEMORY: "say a smaller --max-bytes; what was measured so far is kept.",
-        _SIMULATION: "simulate another node, or say fewer ranks with --np.",
-    }
-    code = end.exit_code
-    if code in hints:
-        raise MachineError(end.words, where=where, hint=hints[code])
-    if code == _ROWS:
-        raise SessionError(
-            end.words,
-            where=str(made.folder),
-            hint="free space, then run the same command again; what was measured so far is kept.",
-        )
-    if code == _USAGE:
-        raise LaunchError(f"the rank program refused its plan: {end.words}", where=where)

@@ -31,6 +31,7 @@ from rccltune.model import (
 from rccltune.perf import plan
 from rccltune.perf.plan import Placed
 
+PROGRAM: Final = "rccltune-perf"
 FOLDER: Final = "runs"
 PLAN_FILE: Final = "plan.txt"
 RUN_FILE: Final = "run.json"

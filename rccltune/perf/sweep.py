@@ -30,7 +30,7 @@ from rccltune.model import (
     Variant,
     format_size,
 )
-from rccltune.perf import passes, plan, ranks, rows, runs, samples
+from rccltune.perf import endings, passes, plan, ranks, rows, runs, samples
 from rccltune.perf.passes import Unit, Wanted
 from rccltune.perf.plan import GRAPH, LOOP, Step
 from rccltune.perf.ranks import Ground, Order
@@ -184,7 +184,7 @@ class Measuring:
     def _judge(self, unit: Unit, made: Run) -> None:
         """Go on, without a setting, or stop."""
         refuse_hidden_choices([made])
-        ranks.stop_if_hopeless(made)
+        endings.stop_if_hopeless(made)
         self._say_wrong(made)
         end = made.ended
         if end is None or end.failure is None:

@@ -21,7 +21,7 @@ from rccltune.model import (
     SessionError,
     Variant,
 )
-from rccltune.perf import ranks, runs
+from rccltune.perf import endings, ranks, runs
 from rccltune.perf.ranks import Ground, Measured, Order
 
 # What the lent machines and their jobs have (law 11), and what chooses.
@@ -157,7 +157,7 @@ def test_what_no_setting_is_to_blame_for_stops(
     end = {"exit_code": code, "failure": "crash", "words": "its own words"}
     make(tmp_path, [step("check", "ring/ll")], done=[1, 1], ending=end)
     with pytest.raises(error, match="its own words") as caught:
-        ranks.stop_if_hopeless(runs.read_runs(tmp_path)[0])
+        endings.stop_if_hopeless(runs.read_runs(tmp_path)[0])
     assert said in str(caught.value)
 
 
@@ -182,7 +182,7 @@ def test_the_step_in_flight_is_to_blame(
     (own / "log.txt").write_text("rccltune-perf: rank 1: rank 0 is gone\nsomething\n")
     usual = {"exit_code": None, "signal": None, "timed_out": False, "lingered": False}
     ended = launch.Ending(**{**usual, **ending}, duration_s=1.0)
-    end = ranks._judged(runs.read_run(own), ended, stalled=stalled)
+    end = endings.judged(runs.read_run(own), ended, stalled=stalled)
     assert end.failure is failure
     assert end.line == 6
     if failure is not None:
