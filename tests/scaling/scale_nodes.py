@@ -89,7 +89,7 @@ def node_file(links: Links, time_us: Callable[[Links, str, int, int], float] = t
     raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw |= {
         "name": "made-up-scales",
-        "description": "Links made up by scripts/scale_nodes.py.",
+        "description": "Links made up by tests/scaling/scale_nodes.py.",
     }
     raw["noise"] = {"sigma": 0.015, "launch_sigma": 0.01}
     raw.pop("fill", None)
@@ -113,6 +113,6 @@ def _curve(
         "ranks": n_ranks,
         "placement": where,
         "kind": "modelled",
-        "source": "made up: scripts/scale_nodes.py",
+        "source": "made up: tests/scaling/scale_nodes.py",
         "points": [[nbytes, round(time_us(nbytes), 3)] for nbytes in SIZES],
     }
