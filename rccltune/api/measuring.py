@@ -20,7 +20,7 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
-    from rccltune.measure import Prepared, Swept
+    from rccltune.measure import Measured, Prepared, Request, Swept
     from rccltune.tune import Tuned
     from rccltune.verify import Verified
 
@@ -32,8 +32,10 @@ def sweep(
     force: bool = False,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> Swept:
+) -> Swept | Measured:
     """Measure on this machine, or on a simulated node, and keep it in a session.
+
+    The rank program measures, unless ``runner`` names rccl-tests or torch.
 
     Args:
         folder: the session; one that is there is gone on with.
@@ -51,8 +53,13 @@ def sweep(
         SessionError: another machine's session, or one that somebody writes.
     """
     telling = reporter or Logging()
-    with _prepared(Path(folder), path_of(config), options, telling) as prepared:
-        return measure.sweep(prepared, reporter=telling, command="rccltune.api.sweep", force=force)
+    place, file, command = Path(folder), path_of(config), "rccltune.api.sweep"
+    request = measure.merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
+    if request.site.runner == measure.PERF:
+        wanted = measure.prepare_measuring(_of_one_scale(request, place), place, telling)
+        return measure.measure_with_perf(wanted, reporter=telling, command=command, force=force)
+    with _prepared(place, file, options, telling) as prepared:
+        return measure.sweep(prepared, reporter=telling, command=command, force=force)
 
 
 def verify(
@@ -149,17 +156,25 @@ def tune(
         )
 
 
+def _of_one_scale(request: Request, folder: Path) -> Request:
+    """The request, on the node that a simulated session keeps.
+
+    Raises:
+        CommandLineError: it names several scales.
+    """
+    if request.scales:
+        raise CommandLineError(
+            "a session is of one scale", hint="call it once for each scale, with np and hostfile."
+        )
+    return measure.gone_on(request, [folder])
+
+
 @contextmanager
 def _prepared(
     folder: Path, config: Path | None, options: Mapping[str, Any], reporter: Reporter
 ) -> Iterator[Prepared]:
     """What is to be measured, while the machine is in its mode."""
-    request = measure.merge_request(config, options_of(options))
-    if request.scales:
-        raise CommandLineError(
-            "a session is of one scale", hint="call it once for each scale, with np and hostfile."
-        )
-    request = measure.gone_on(request, [folder])
+    request = _of_one_scale(measure.merge_request(config, options_of(options)), folder)
     with measure.in_mode(request.sweep.mode, apply=False, reporter=reporter):
         site = measure.find_site(request.site)
         if site.node is not None:

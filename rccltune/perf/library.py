@@ -33,6 +33,7 @@ _USUAL: Final = (
     "/usr/local/cuda/lib64",
     "/usr/local/nccl/lib",
 )
+_ROCM: Final = "/opt"
 # From the folder that holds the wheel's packages.
 _TORCH_LIBRARIES: Final = (
     "torch/lib/librccl.so*",
@@ -99,7 +100,8 @@ def _installed(variables: Mapping[str, str], looked: list[str]) -> Iterator[tupl
     on_path = filter(None, variables.get("LD_LIBRARY_PATH", "").split(os.pathsep))
     yield from _in("LD_LIBRARY_PATH", map(Path, on_path), looked)
     named = [variables[name] for name in ("ROCM_PATH", "ROCM_HOME") if variables.get(name)]
-    rocm = [*map(Path, named), Path("/opt/rocm"), *sorted(Path("/opt").glob("rocm-*"))[::-1]]
+    opt = Path(_ROCM)
+    rocm = [*map(Path, named), opt / "rocm", *sorted(opt.glob("rocm-*"))[::-1]]
     yield from _in("ROCm's", (folder / "lib" for folder in rocm), looked)
     looked.append("ldconfig -p")
     yield from (("the system's", file) for file in _by_loader())

@@ -48,6 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         min_bytes="1K",
         max_bytes="256K",
         launcher="none",
+        runner="rccl-tests",
         repeats=2,
         no_environment=True,
     )
@@ -284,6 +285,7 @@ def test_a_sweep_tells_of_its_launches(tmp_path: Path, made: Path, repository: P
         min_bytes=1024,
         max_bytes=4096,
         setting=["ring/ll", "baseline"],
+        runner="rccl-tests",
         repeats=1,
         reporter=told,
     )

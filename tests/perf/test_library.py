@@ -1,0 +1,136 @@
+"""Which library is measured, found in made-up folders; nothing is loaded."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from rccltune.model import MachineError
+from rccltune.perf import library
+
+
+def touch(path: Path, text: str = "") -> Path:
+    """A file, with what a library says of its version."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path.resolve()
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without any library and a Python without torch."""
+    monkeypatch.setattr(library, "_USUAL", (str(tmp_path / "usr/lib"),))
+    monkeypatch.setattr(library, "_by_loader", list)
+    monkeypatch.setattr(library, "_ROCM", str(tmp_path / "opt"))
+    monkeypatch.setattr(library, "_origin", lambda: None)
+    monkeypatch.setattr(sys, "path", [])
+    return tmp_path
+
+
+def test_rocms_comes_before_the_systems(bare: Path) -> None:
+    """What LD_LIBRARY_PATH names before both, as for a job."""
+    system = touch(bare / "usr/lib/libnccl.so.2", "NCCL version 2.28.9+cuda13.0\0")
+    assert library.find(None, {}).file == system
+    rocm = touch(bare / "opt/rocm-7.2/lib/librccl.so.1")
+    assert library.find(None, {}).file == rocm
+    named = touch(bare / "own/lib/librccl.so.1")
+    assert library.find(None, {"ROCM_PATH": str(bare / "own")}).file == named
+    loaded = touch(bare / "module/libnccl.so.2")
+    assert library.find(None, {"LD_LIBRARY_PATH": str(bare / "module")}).file == loaded
+    assert library.find(bare / "usr/lib", {}).file == system
+
+
+def test_nothing_is_told_with_every_place(bare: Path) -> None:
+    """And how to point at one."""
+    with pytest.raises(MachineError) as caught:
+        library.find(None, {"ROCM_PATH": "/site/rocm"})
+    assert all(place in caught.value.message for place in ("/site/rocm/lib", "ldconfig", "usr/lib"))
+    assert "--librccl" in str(caught.value.hint)
+    assert "torch" in str(caught.value.hint)
+    with pytest.raises(MachineError, match="no such library"):
+        library.find(Path("nowhere"), {})
+
+
+def wheel(bare: Path, monkeypatch: pytest.MonkeyPatch, *files: str) -> dict[str, Path]:
+    """Packages with a torch, as wheels lay them out."""
+    home = bare / "site-packages"
+    made = {name: touch(home / name) for name in ("torch/__init__.py", *files)}
+    monkeypatch.setattr(library, "_origin", lambda: made["torch/__init__.py"])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("file", "runtime"),
+    [
+        ("torch/lib/librccl.so", "torch/lib/libamdhip64.so"),
+        ("nvidia/nccl/lib/libnccl.so.2", "nvidia/cuda_runtime/lib/libcudart.so.12"),
+        ("nvidia/nccl/lib/libnccl.so.2", "nvidia/cu13/lib/libcudart.so.13"),
+        (
+            "_rocm_sdk_libraries_gfx942/lib/librccl.so.1",
+            "_rocm_sdk_core/lib/libamdhip64.so.7",
+        ),
+    ],
+)
+def test_torchs_own_comes_with_its_runtime(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, file: str, runtime: str
+) -> None:
+    """Both belong together; where nothing else is there it is taken unnamed."""
+    made = wheel(bare, monkeypatch, file, runtime)
+    found = library.find(Path("torch"), {})
+    assert (found.file, found.runtime) == (made[file], made[runtime])
+    assert "PyTorch's" in found.what
+    assert library.find(None, {}) == found
+    touch(bare / "usr/lib/libnccl.so.2")
+    assert library.find(None, {}).runtime is None
+    assert library.find(Path("torch"), {}) == found
+
+
+def test_nvidias_wheels_may_lie_in_another_folder(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with --system-site-packages."""
+    wheel(bare, monkeypatch)
+    other = touch(bare / "other/nvidia/nccl/lib/libnccl.so.2")
+    monkeypatch.setattr(sys, "path", [str(bare / "other")])
+    assert library.of_torch().file == other
+
+
+def test_a_torch_for_the_cpu_is_told(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no library."""
+    wheel(bare, monkeypatch)
+    with pytest.raises(MachineError, match="for the CPU alone"):
+        library.of_torch()
+
+
+def test_torch_of_another_python_is_asked_for(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The python3 on PATH, where ours has none; it imports nothing of torch."""
+    package = touch(bare / "packages/torch/__init__.py", "raise SystemExit('it was imported')\n")
+    file = touch(bare / "packages/torch/lib/librccl.so")
+    python = bare / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={bare}/packages exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", str(python.parent))
+    assert package.exists()
+    assert library.of_torch().file == file
+    file.unlink()
+    package.unlink()
+    with pytest.raises(MachineError, match="no torch in"):
+        library.of_torch()
+
+
+def test_a_broken_torch_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What importlib stumbles over, and a namespace of that name, say nothing."""
+
+    def broken(_name: str) -> importlib.machinery.ModuleSpec:
+        raise ValueError("torch.__spec__ is None")
+
+    monkeypatch.setattr(importlib.util, "find_spec", broken)
+    assert library._origin() is None
+    empty = importlib.machinery.ModuleSpec("torch", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: empty)
+    assert library._origin() is None
