@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, log2, sqrt
-from random import Random
 from typing import Any
 
 import yaml
@@ -44,19 +43,6 @@ class Links:
         return 1e3 * self.across_gb_per_s * share / (1 + self.contention * log2(n_oams))
 
 
-def made_up(seed: int) -> Links:
-    """Links of a random node, within what an MI300X's successors and predecessors might have."""
-    random = Random(seed)
-    return Links(
-        inside_us=random.uniform(0.2, 1.2),
-        across_us=random.uniform(0.8, 4),
-        inside_gb_per_s=random.uniform(50, 200),
-        across_gb_per_s=random.uniform(20, 60),
-        sharpness=random.uniform(1.5, 5),
-        contention=random.uniform(0, 0.06),
-    )
-
-
 def true_us(links: Links, setting: str, n_ranks: int, nbytes: int) -> float:
     """Time in µs of an all_reduce over whole OAMs."""
     algorithm, protocol = setting.split("/")
@@ -84,7 +70,7 @@ def _softly(one: float, other: float, sharpness: float) -> float:
     return float((one**sharpness + other**sharpness) ** (1 / sharpness))
 
 
-def node_file(links: Links, time_us: Callable[[Links, str, int, int], float] = true_us) -> str:
+def node_file(links: Links) -> str:
     """A node file of 64 partitions on eight OAMs, with curves of 8, 16, 32 and 64 ranks."""
     raw = yaml.safe_load(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw |= {
@@ -97,7 +83,7 @@ def node_file(links: Links, time_us: Callable[[Links, str, int, int], float] = t
     raw["bypasses"] = []
     placed = {8: "one-oam", 16: "other", 32: "other", 64: "node"}
     raw["curves"] = [
-        _curve(setting, n_ranks, where, partial(time_us, links, setting, n_ranks))
+        _curve(setting, n_ranks, where, partial(true_us, links, setting, n_ranks))
         for n_ranks, where in placed.items()
         for setting in SETTINGS
     ]
