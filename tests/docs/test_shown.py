@@ -73,7 +73,7 @@ def test_mistakes_are_found(tmp_path: Path) -> None:
         "rccltune fit && rccltune sweep --factor 1",
         'eval "$(rccltune plugin --enf)"',
         "rccltune tuen",
-        "NAME=1 rccltune workload merge record-*.csv",
+        "NAME=1 rccltune workload record-*.csv",
     ]
     found = wrong([Shown(page=page, number=1, text=text) for text in lines])
     assert [re.search(r"plann|factor|enf|tuen|output", text) is not None for text in found] == [
