@@ -18,11 +18,13 @@ from rccltune import why as reasons
 from rccltune.api.arguments import Logging, Place, choosing, path_of, paths_of
 from rccltune.deploy.session import deploy_session
 from rccltune.model import Collective, Mode, Reporter, Stated, defaults
+from rccltune.workload.reader import read_all
+from rccltune.workload.told import Told, told
 
 if TYPE_CHECKING:
     from rccltune.deploy.folder import Deployed
     from rccltune.fit import FitDone
-    from rccltune.job import Answer, Request, Shown
+    from rccltune.job import Answer, Request
     from rccltune.machine import Finding, System
     from rccltune.report import Reported
     from rccltune.rules import Emitted, Explanation, Sealed
@@ -244,30 +246,17 @@ def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:
     return reasons.explain_job([Path(file) for file in files], path_of(rule_file))
 
 
-def workload(
-    files: Iterable[Place],
-    *,
-    rule_file: Place | None = None,
-    folder: Place | None = None,
-    steps: int | None = None,
-) -> Shown:
-    """Which collectives and sizes a job asks for, and what rules can do for it.
+def workload(files: Iterable[Place]) -> Told:
+    """Which collectives and sizes a job asks for.
 
     Args:
-        files: records of the plugin, Inspector's dumps, replay files, logs.
-        rule_file: what it covers is told.
-        folder: a session with the times; None tells none.
-        steps: that the job made while it was recorded.
+        files: records of the plugin, Inspector's dumps.
 
     Raises:
         OutputError: a file is no workload.
-        InputFileError: the rule file is refused.
-        SessionError: no session there.
+        CommandLineError: the same recording twice.
     """
-    whole = job.read_merged([Path(file) for file in files])
-    return job.show(
-        whole, rules=path_of(rule_file), folder=path_of(folder), steps=steps, reporter=Logging()
-    )
+    return told(read_all([Path(file) for file in files]))
 
 
 def deploy(directory: Place, folder: Place, *, unproven: bool = False) -> Deployed:

@@ -33,7 +33,7 @@ from rccltune.model import (
 if TYPE_CHECKING:
     from rccltune.model import Scale, Zone
     from rccltune.rules import Emitted
-    from rccltune.workload import Saving
+    from rccltune.workload.shares import Saving
 
 
 @verb("emit-config")

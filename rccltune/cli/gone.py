@@ -19,6 +19,15 @@ _ENVIRONMENT: Final = (
 _ASKS_NOTHING: Final = (
     "gather asks nothing: it lists what is in the archive and writes it; nothing is sent."
 )
+_CONCATENATED: Final = (
+    "workload adds up the files that it is given; for --workload put them into one: "
+    "cat record-*.csv > workload.csv."
+)
+_SAVES: Final = "emit-config --workload FILE says what its rules save of a job."
+_RECORD: Final = (
+    "workload reads no logs and no replay files: record the job with RCCLTUNE_RECORD, which says "
+    "collective, ranks and nodes."
+)
 # Verb -> option or word -> sentence.
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "deploy": {
@@ -34,6 +43,23 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "-y": _ASKS_NOTHING,
         "--yes": _ASKS_NOTHING,
         "--force": "gather writes over nothing: name another file with -o.",
+    },
+    "workload": {
+        "merge": _CONCATENATED,
+        "-o": _CONCATENATED,
+        "--output": _CONCATENATED,
+        "--force": _CONCATENATED,
+        "show": "workload has one form: rccltune workload FILE...",
+        "--all": "workload shows every size with -v.",
+        "--rules": "explain shows what rules do at each size, and emit-config --workload FILE what "
+        "they save.",
+        "--session": _SAVES,
+        "--steps": _SAVES,
+        "--scale-captured": "workload counts calls as they were recorded: multiply the counts of "
+        "captured graphs yourself.",
+        "--collective": _RECORD,
+        "--ranks": _RECORD,
+        "--nodes": _RECORD,
     },
 }
 

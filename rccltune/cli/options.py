@@ -98,7 +98,7 @@ class Choosing:
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What choosing zones needs; the baseline is looked up among what was measured."""
-        from rccltune.workload import read
+        from rccltune.workload.reader import read
         from rccltune.zones import ChoiceOptions, baseline_named
 
         if self.proven and self.extrapolate:

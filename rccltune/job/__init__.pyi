@@ -3,11 +3,6 @@ from .answer import Importance as Importance
 from .answer import compared_runs as compared_runs
 from .answer import draw as draw
 from .answer import job_figure as job_figure
-from .bound import Ceiling as Ceiling
-from .bound import Spared as Spared
-from .bound import Times as Times
-from .bound import ceiling_of as ceiling_of
-from .bound import ceiling_text as ceiling_text
 from .looks import HARM_LEVEL as HARM_LEVEL
 from .looks import LOOKS as LOOKS
 from .looks import MOST_ROUNDS as MOST_ROUNDS
@@ -24,15 +19,11 @@ from .runs import Answers as Answers
 from .runs import Arm as Arm
 from .runs import Outcome as Outcome
 from .runs import Run as Run
-from .savings import Shown as Shown
 from .savings import by_rules as by_rules
 from .savings import by_zones as by_zones
-from .savings import read_merged as read_merged
 from .savings import saving_in as saving_in
 from .savings import saving_plain as saving_plain
 from .savings import saving_text as saving_text
-from .savings import show as show
-from .savings import snapshots_beside as snapshots_beside
 from .trying import BUDGET_S as BUDGET_S
 from .trying import Request as Request
 from .trying import try_job as try_job

@@ -314,7 +314,7 @@ class _Trial:
             raise TooLittleDataError(
                 lay([f"the rules answered none of {last.answers.calls} calls", *self._why(last)]),
                 where=str(last.folder),
-                hint="rules for these sizes, ranks and nodes are needed: rccltune workload show "
+                hint="rules for these sizes, ranks and nodes are needed: rccltune workload "
                 f"{last.folder}/record-*.csv says what the job calls.",
             )
 

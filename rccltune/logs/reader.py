@@ -198,8 +198,7 @@ def _inspector(name: str) -> OutputError:
         "or protocol, so there is nothing to choose among, and a call's time holds what its rank "
         "waited for the others, so it is no measurement beside a benchmark's",
         where=name,
-        hint="it says which calls a job makes and how long it is in them: rccltune workload show "
-        f"{name}, and with --session what rules could save of that.",
+        hint=f"it says which calls a job makes: rccltune workload {name}",
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import machine, plan, session, variants, workload
+from rccltune import machine, plan, session, variants
 from rccltune.measure.request import Request
 from rccltune.measure.site import Site
 from rccltune.model import (
@@ -25,7 +25,9 @@ from rccltune.model import (
     lay,
 )
 from rccltune.variants import Acts, Catalog, VariantSpec, Where
-from rccltune.workload import Part, Sizes, Workload
+from rccltune.workload.reader import read
+from rccltune.workload.records import Workload
+from rccltune.workload.shares import Part, Sizes, heaviest
 
 # More sizes than any job has that was written by hand; a job with ragged messages has thousands.
 MOST_SIZES: Final = 64
@@ -49,8 +51,8 @@ def with_sizes(
     Raises:
         CommandLineError: no call of this scale, or of these collectives, that can be measured.
     """
-    whole = workload.read(path)
-    found = workload.heaviest(
+    whole = read(path)
+    found = heaviest(
         whole,
         scale,
         MOST_SIZES,

@@ -1,5 +1,1 @@
-"""What a job asked for, from whatever says so."""
-
-from rccltune.faces import face
-
-__getattr__, __dir__, __all__ = face(__name__, __file__)
+"""What a job asked for, by the plugin's records and by Inspector's dumps."""

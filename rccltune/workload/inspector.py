@@ -4,8 +4,8 @@ Fields relied on, as ``inspector_json.cc`` writes them (format ``v4.0``, NCCL 2.
 
     ``header``     ``id`` of the communicator, ``rank``, ``n_ranks``, ``nnodes``
     ``metadata``   ``inspector_output_format_version``, ``dump_timestamp_us``, ``hostname``, ``pid``
-    ``coll_perf``  ``coll`` (``AllReduce``), ``coll_sn``, ``coll_msg_size_bytes``,
-                   ``coll_exec_time_us``; ``p2p_perf`` has ``p2p`` (``Send``) instead
+    ``coll_perf``  ``coll`` (``AllReduce``), ``coll_sn``, ``coll_msg_size_bytes``; ``p2p_perf``
+                   has ``p2p`` (``Send``) instead
 
 The size is count times element, so a rank's own part of all_gather and reduce_scatter: its bus
 bandwidth multiplies it by the ranks (``inspectorComputeOpBw``). ``coll_sn`` counts the calls of one
@@ -33,19 +33,19 @@ class _Seen:
     """Calls of one rank in one communicator.
 
     Attributes:
-        by_size: calls and microseconds, by collective and size as a tuner sees it.
+        by_size: calls, by collective and size as a tuner sees it.
         numbers: of each function: least and largest sequence number, and how many.
     """
 
     scale: Scale
     since: str
-    by_size: dict[tuple[Collective, int], list[int]] = field(default_factory=dict)
+    by_size: dict[tuple[Collective, int], int] = field(default_factory=dict)
     numbers: dict[str, list[int]] = field(default_factory=dict)
     unknown: int = 0
 
 
 def read_dump(text: str, name: str) -> Workload:
-    """Count a dump's calls, with the time that they took in the job.
+    """Count a dump's calls.
 
     A last line without its end is left out: the plugin was still writing.
 
@@ -106,7 +106,7 @@ def _take(
 
 def _add(one: _Seen, call: dict[str, Any], aside: dict[str, int]) -> None:
     word = str(call["coll"])
-    nbytes, taken = _whole(call["coll_msg_size_bytes"]), _whole(call["coll_exec_time_us"])
+    nbytes = _whole(call["coll_msg_size_bytes"])
     number = _whole(call["coll_sn"])
     numbers = one.numbers.setdefault(word, [number, number, 0])
     numbers[:] = [min(numbers[0], number), max(numbers[1], number), numbers[2] + 1]
@@ -119,9 +119,7 @@ def _add(one: _Seen, call: dict[str, Any], aside: dict[str, int]) -> None:
         aside[word.lower()] = aside.get(word.lower(), 0) + 1
         return
     total = nbytes * (one.scale.n_ranks if collective.is_shared else 1)
-    sums = one.by_size.setdefault((collective, total), [0, 0])
-    sums[0] += 1
-    sums[1] += taken
+    one.by_size[collective, total] = one.by_size.get((collective, total), 0) + 1
 
 
 def _counts(one: _Seen) -> list[Count]:
@@ -134,7 +132,7 @@ def _counts(one: _Seen) -> list[Count]:
             calls=calls,
             total_nbytes=nbytes * calls,
         )
-        for (collective, nbytes), (calls, _) in one.by_size.items()
+        for (collective, nbytes), calls in one.by_size.items()
     ]
 
 
@@ -148,10 +146,9 @@ def _recorder(key: _Key, one: _Seen) -> Recorder:
         context=rank,
         since=one.since,
         scale=one.scale,
-        calls=sum(calls for calls, _ in one.by_size.values()),
+        calls=sum(one.by_size.values()),
         unknown=one.unknown,
         missing=sum(last - first + 1 - n for first, last, n in one.numbers.values()),
-        spent_us=sum(taken for _, taken in one.by_size.values()),
     )
 
 

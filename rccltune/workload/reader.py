@@ -1,29 +1,23 @@
-"""Any file that says what a job asked for."""
+"""Files that say what a job asked for."""
 
 from __future__ import annotations
 
+import glob
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from rccltune.logs import is_inspector
 from rccltune.model import OutputError, reason_of
 from rccltune.workload.inspector import read_dump
-from rccltune.workload.log import Stated, is_log, read_log
-from rccltune.workload.records import Workload
-from rccltune.workload.replay import is_replay, read_replay
+from rccltune.workload.records import Workload, added_up
 from rccltune.workload.table import is_table, read_table
 
-_NOTHING_STATED: Final = Stated()
 
-
-def read(path: Path, stated: Stated = _NOTHING_STATED) -> Workload:
-    """Read records, RCCL's replay file of either form, Inspector's dump, or a log.
-
-    The content decides.
+def read(path: Path) -> Workload:
+    """Read the plugin's record or Inspector's dump; the content decides.
 
     Raises:
         OutputError: it cannot be read, or is none of these, or one that was cut.
-        CommandLineError: a log that leaves open what only the user can say.
     """
     try:
         content = path.read_bytes()
@@ -35,28 +29,36 @@ def read(path: Path, stated: Stated = _NOTHING_STATED) -> Workload:
         raise OutputError(
             "the workload is empty", where=str(path), hint="record a job that communicates."
         )
-    if is_replay(content):
-        return read_replay(content, str(path), stated.n_nodes)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        text = content.decode("utf-8", "replace")
-        if not is_log(text):
-            raise _unknown(path) from None
+    text = content.decode("utf-8", "replace")
     if is_inspector(text):
         return read_dump(text, str(path))
-    if is_log(text):
-        return read_log(text, str(path), stated)
-    if not is_table(text):
-        raise _unknown(path)
+    if "\N{REPLACEMENT CHARACTER}" in text or not is_table(text):
+        raise OutputError(
+            "this is no workload that is known",
+            where=str(path),
+            hint="give what the plugin wrote under RCCLTUNE_RECORD, or what the Inspector plugin "
+            "wrote as JSON; rccltune 0.1.0 read replay files and TUNING logs too.",
+        )
     return read_table(text, str(path))
 
 
-def _unknown(path: Path) -> OutputError:
-    return OutputError(
-        "this is no workload that is known",
-        where=str(path),
-        hint="give what the plugin wrote under RCCLTUNE_RECORD, what RCCL wrote under "
-        "RCCL_REPLAY_FILE, what the Inspector plugin wrote as JSON, or a log with NCCL_DEBUG=INFO "
-        "and NCCL_DEBUG_SUBSYS=INIT,TUNING.",
+def read_all(paths: Sequence[Path]) -> Workload:
+    """All files as one workload.
+
+    Raises:
+        OutputError: one is no workload.
+        CommandLineError: the same recording is in two of them.
+    """
+    return added_up([read(path) for path in paths])
+
+
+def snapshots_beside(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Snapshots that killed ranks left beside these files, and that are not among them."""
+    given = {path.resolve() for path in paths}
+    beside = (
+        found
+        for path in sorted(given)
+        if path.is_file()
+        for found in path.parent.glob(f"{glob.escape(path.name)}.*.part")
     )
+    return tuple(dict.fromkeys(path for path in beside if path not in given))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from rccltune.model import Collective, CommandLineError, Scale
@@ -13,8 +13,6 @@ class Source(Enum):
     """Where calls were seen; each sees something else."""
 
     RECORD = "record"
-    REPLAY = "replay"
-    LOG = "log"
     INSPECTOR = "inspector"
 
 
@@ -68,14 +66,11 @@ class Recorder:
     Attributes:
         comm: the communicator, by a name that may be the process's own.
         since: what tells it from any other of the same host, process and context: when it began
-            (seconds since 1970), or a hash of the file where only that is known.
+            (seconds since 1970).
         scale: of the communicator; None where a source does not say.
-        calls: as they are in the counts, a factor for captured calls included.
         beyond: calls of which only the power of two of the size is known.
         unknown: calls of collectives that have no name here; they are in no count.
         missing: calls of its communicator that a source knows of and did not write down.
-        spent_us: that the calls took in the job, all added up; None where a source does not say.
-        captured_times: what the calls were multiplied by, 1 where by nothing.
     """
 
     source: Source
@@ -89,9 +84,7 @@ class Recorder:
     beyond: int = 0
     unknown: int = 0
     state: State = State.WHOLE
-    captured_times: int = 1
     missing: int = 0
-    spent_us: int | None = None
 
     @property
     def identity(self) -> tuple[str, str, int, str, int, str]:
@@ -106,8 +99,7 @@ class Workload:
     Attributes:
         counts: by collective, scale and size; no two of the same.
         recorders: by identity; empty where a file does not say who counted.
-        aside: calls that were seen and never ask a tuner, by name (``alltoall``, ``send``);
-            ``captured`` are calls at capture, which do not run.
+        aside: calls that were seen and never ask a tuner, by name (``alltoall``, ``send``).
         cuts: where a file was cut, and what of it is left out, one sentence each.
     """
 
@@ -176,11 +168,11 @@ def _order(one: Count) -> tuple[str, int, int, int, int]:
     return (one.collective.value, *where)
 
 
-def merge(parts: Sequence[Workload]) -> Workload:
+def added_up(parts: Sequence[Workload]) -> Workload:
     """All calls of all parts.
 
-    The order of the parts does not matter, nor does merging some of them first. A snapshot of a
-    recording that is also there whole is left out.
+    The order of the parts does not matter. A snapshot of a recording that is also there whole is
+    left out.
 
     Raises:
         CommandLineError: the same recording is in two of them.
@@ -198,8 +190,8 @@ def merge(parts: Sequence[Workload]) -> Workload:
             raise CommandLineError(
                 f"the calls of process {one.pid} on {one.host or 'an unnamed host'}, communicator "
                 f"{one.comm}, are in two of these files",
-                hint="give each file once, and no file together with what was merged from it, nor "
-                "a file that was cut together with its snapshot (*.part).",
+                hint="give each file once, and no file that was cut together with its snapshot "
+                "(*.part).",
             )
         recorders[one.identity] = one
     aside: dict[str, int] = {}
@@ -217,35 +209,4 @@ def merge(parts: Sequence[Workload]) -> Workload:
 def _is_superseded(part: Workload, whole: set[tuple[str, str, int, str, int, str]]) -> bool:
     return bool(part.recorders) and all(
         one.state is State.UNFINISHED and one.identity in whole for one in part.recorders
-    )
-
-
-def scaled(part: Workload, times: int) -> Workload:
-    """A workload whose calls were captured into graphs that ran so often.
-
-    A tuner is asked once, at capture. What RCCL's recorder wrote has its replays already, and is
-    left as it is.
-
-    Args:
-        part: as it was read.
-        times: replays of each captured call, 1 or more.
-    """
-    if times == 1 or any(one.source is Source.REPLAY for one in part.recorders):
-        return part
-    return replace(
-        part,
-        counts=tuple(
-            replace(one, calls=one.calls * times, total_nbytes=one.total_nbytes * times)
-            for one in part.counts
-        ),
-        recorders=tuple(
-            replace(
-                one,
-                calls=one.calls * times,
-                beyond=one.beyond * times,
-                spent_us=None if one.spent_us is None else one.spent_us * times,
-                captured_times=one.captured_times * times,
-            )
-            for one in part.recorders
-        ),
     )

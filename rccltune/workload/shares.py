@@ -1,17 +1,15 @@
-"""Which part of a workload matters, which rules cover, and what they save."""
+"""Which part of a workload matters, what to measure of it, and what rules save."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rccltune.model import Collective, Rule, Scale
+from rccltune.model import Collective, Scale
 from rccltune.workload.records import Count, Workload
 
-# Microseconds of one call of a collective at a scale and a size; None where nobody measured it.
-Times = Callable[[Collective, Scale, int], float | None]
 # What little a call costs however small, in bytes that take as long: 10 µs at 10 GB/s.
 _LATENCY_NBYTES: Final = 100_000
 _US: Final = 1e-6
@@ -24,58 +22,24 @@ class Share:
     Attributes:
         of_calls: from 0 to 1.
         of_bytes: the same.
-        of_time: the same, of what was measured; None where it was not.
-        time_us: of one call.
-        rule: that covers it; None where none does, or no rules were given.
     """
 
     count: Count
     of_calls: float
     of_bytes: float
-    of_time: float | None
-    time_us: float | None
-    rule: Rule | None
 
 
-def shares_of(
-    workload: Workload, times: Times | None = None, rules: Sequence[Rule] = ()
-) -> tuple[Share, ...]:
-    """What matters most comes first: by time where all is measured, by calls and bytes else.
-
-    Args:
-        workload: any number of counts.
-        times: of the library by itself.
-        rules: in file order.
-    """
-    spent = [
-        None if times is None else times(one.collective, one.scale, one.nbytes)
-        for one in workload.counts
-    ]
-    whole = sum(us * one.calls for one, us in zip(workload.counts, spent, strict=True) if us)
+def shares_of(workload: Workload) -> tuple[Share, ...]:
+    """What matters most comes first, by calls or by bytes."""
     found = [
         Share(
             count=one,
             of_calls=one.calls / (workload.calls or 1),
             of_bytes=one.total_nbytes / (workload.total_nbytes or 1),
-            of_time=None if us is None or not whole else us * one.calls / whole,
-            time_us=us,
-            rule=covering(one, rules),
         )
-        for one, us in zip(workload.counts, spent, strict=True)
+        for one in workload.counts
     ]
-    return tuple(sorted(found, key=lambda share: -_weight(share)))
-
-
-def _weight(share: Share) -> float:
-    return max(share.of_calls, share.of_bytes) if share.of_time is None else share.of_time
-
-
-def covering(count: Count, rules: Sequence[Rule]) -> Rule | None:
-    """The first rule for these calls; None where there is none for all of their sizes."""
-    for rule in rules:
-        if rule.matches(count.collective, count.min_nbytes, count.scale):
-            return rule if rule.max_nbytes >= count.max_nbytes else None
-    return None
+    return tuple(sorted(found, key=lambda share: -max(share.of_calls, share.of_bytes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

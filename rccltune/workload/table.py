@@ -1,4 +1,4 @@
-"""The file of records: CSV that the plugin writes and ``workload merge`` writes again.
+"""The file of records: CSV that the plugin writes, one file or several of them in one.
 
 Lines that begin with ``#@ comm`` say whose the calls are and how their recording ended; those of
 ``#@ aside`` what was seen that never asks a tuner. Of rows without such lines nobody says more
@@ -14,14 +14,9 @@ from typing import Final
 from rccltune.model import Collective, OutputError, Scale, grammar
 from rccltune.workload.records import Count, Recorder, Source, State, Workload, gathered
 
-HEADER: Final = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes"
 _WANTED: Final = ("collective", "nbytes", "nranks", "nnodes", "calls")
 _FORMAT: Final = "1"
 _BEGIN: Final = "#@ format"
-_BLIND: Final = (
-    "# Calls that asked a tuner, of all ranks together.  Not in here: replays of captured graphs,\n"
-    "# point-to-point, paths that ask no tuner, and how grouped calls were split.\n"
-)
 
 
 def is_table(text: str) -> bool:
@@ -60,42 +55,6 @@ def read_table(text: str, name: str) -> Workload:
     if not _may_be_cut(text):
         return reader.done()
     return reader.done_up_to(len(lines) + (not torn), torn=torn)
-
-
-def write_table(workload: Workload) -> str:
-    """The same format, one row for each size."""
-    lines = [f"#@ format {_FORMAT}\n{_BLIND.rstrip()}"]
-    lines += [_recorder_line(one) for one in workload.recorders]
-    lines += [f"#@ aside name={name} calls={n}" for name, n in workload.aside.items()]
-    lines.append(HEADER)
-    lines += [
-        f"{one.collective.csv_name},{one.min_nbytes},{one.scale.n_ranks},{one.scale.n_nodes},"
-        f"{one.calls},{one.max_nbytes},{one.total_nbytes}"
-        for one in workload.counts
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _recorder_line(one: Recorder) -> str:
-    scale = one.scale
-    pairs = {
-        "source": one.source.value,
-        "id": one.comm,
-        "host": one.host,
-        "pid": one.pid,
-        "context": one.context,
-        "since": one.since,
-        "nRanks": scale.n_ranks if scale else "?",
-        "nNodes": scale.n_nodes if scale else "?",
-        "calls": one.calls,
-        "beyond": one.beyond,
-        "unknown": one.unknown,
-        "state": one.state.value,
-        "capturedTimes": one.captured_times,
-    }
-    if one.source is Source.INSPECTOR:
-        pairs |= {"missing": one.missing, "spentUs": one.spent_us or 0}
-    return "#@ comm " + " ".join(f"{key}={value}" for key, value in pairs.items())
 
 
 @dataclass(slots=True)
@@ -193,7 +152,7 @@ class _Table:
         return OutputError(
             what,
             where=f"{self.name}:{number}",
-            hint="give a file that the plugin wrote under RCCLTUNE_RECORD, or workload merge.",
+            hint="give a file as the plugin wrote it under RCCLTUNE_RECORD.",
         )
 
     def _cells(self, number: int, line: str) -> list[str]:
@@ -262,9 +221,12 @@ class _Table:
 
 
 def _recorder(said: dict[str, str]) -> Recorder:
+    source = said.get("source", Source.RECORD.value)
+    if source in ("replay", "log"):
+        raise ValueError(f"rccltune 0.1.0 merged a {source} into it, and it alone reads those")
     known = said["nRanks"] != "?"
     return Recorder(
-        source=Source(said.get("source", Source.RECORD.value)),
+        source=Source(source),
         host=said["host"],
         pid=grammar.whole(said["pid"]),
         comm=said["id"],
@@ -280,7 +242,5 @@ def _recorder(said: dict[str, str]) -> Recorder:
         beyond=grammar.whole(said.get("beyond", "0")),
         unknown=grammar.whole(said.get("unknown", "0")),
         state=State(said["state"]),
-        captured_times=grammar.whole(said.get("capturedTimes", "1")),
         missing=grammar.whole(said.get("missing", "0")),
-        spent_us=grammar.whole(said["spentUs"]) if "spentUs" in said else None,
     )

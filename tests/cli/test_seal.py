@@ -40,7 +40,6 @@ def n_rows(path: Path) -> int:
         ["explain", "other.csv", "--diff", RULES],
         ["deploy", "to"],
         ["emit-config", "--base", RULES, "-o", "merged.csv"],
-        ["workload", "show", "w.csv", "--rules", RULES],
     ],
     ids=lambda words: words[0] + ("-diff" if "--diff" in words else ""),
 )
@@ -49,7 +48,6 @@ def test_every_verb_refuses_it(
 ) -> None:
     """Exit code 3; both counts and the remedy are named."""
     Path("other.csv").write_text("allreduce,0,9,ring,ll,-1,1,64\n")
-    Path("w.csv").write_text("collective,nBytes,nRanks,nNodes,calls\nallreduce,9,64,1,1\n")
     n = n_rows(emitted)
     capsys.readouterr()
 

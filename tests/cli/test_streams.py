@@ -165,7 +165,7 @@ def in_use() -> list[list[str]]:
         ["verify", "s"],
         ["plot", "s", "-o", "drawn", "--force"],
         ["report", "s", "-o", "page.html", "--force"],
-        ["workload", "show", "workload.csv"],
+        ["workload", "workload.csv"],
         ["explain", "rules.csv"],
         ["why", "job.log"],
         ["seal", "rules.csv"],

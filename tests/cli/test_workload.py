@@ -53,20 +53,20 @@ def result(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> Any:  # 
 def test_a_job_is_recorded_and_its_sizes_are_swept(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """record → merge → show → sweep of those sizes → rules, and what they save of a step."""
+    """record → show → sweep of those sizes → rules, and what they save of a step."""
     job(here, "all_reduce", 65536, 40)
     job(here, "all_gather", 1 << 26, 10)
     files = sorted(str(path) for path in here.glob("record-*.csv"))
     assert len(files) == 2 * 64
 
-    merged = result(capsys, ["workload", "merge", *files, "-o", "w.csv"])
-    shown = result(capsys, ["workload", "show", "w.csv"])
+    Path("w.csv").write_bytes(b"".join(Path(name).read_bytes() for name in files))
+    shown = result(capsys, ["workload", *files])
     by_name = {(c["collective"], c["nbytes"]): c for c in shown["counts"]}
     # Out of place and in place, 64 ranks; -w 0 leaves one call more for the first of each.
     assert set(by_name) == {("all_reduce", 65536), ("all_gather", 1 << 26)}
     assert by_name["all_reduce", 65536]["calls"] >= 2 * 40 * 64
     assert by_name["all_reduce", 65536]["calls"] % 64 == 0
-    assert merged["calls"] == shown["calls"] == sum(c["calls"] for c in shown["counts"])
+    assert shown == result(capsys, ["workload", "w.csv"])
 
     assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv"]) == 0
     samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
@@ -79,12 +79,6 @@ def test_a_job_is_recorded_and_its_sizes_are_swept(
     assert saving["known"] == 1.0
     assert 0 < saving["saved_s"] < saving["before_s"]
     assert saving["saved_s_per_step"] == pytest.approx(saving["saved_s"] / 40)
-
-    show = ["workload", "show", "w.csv", "--session", "rccltune-session"]
-    after = result(capsys, [*show, "--rules", emitted["path"]])
-    assert 0 < after["covered"]["calls"] < 1
-    assert after["covered"]["time"] is not None
-    assert sum(count["of_time"] for count in after["counts"]) == pytest.approx(1)
 
 
 def test_sweep_measures_just_the_workloads_sizes(
@@ -308,33 +302,22 @@ def test_the_saving_is_a_closed_form(here: Path, capsys: pytest.CaptureFixture[s
     assert "--steps N says how many steps that were" in capsys.readouterr().out
 
 
-def test_show_says_what_rules_cover(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By calls and by bytes; what no source sees is said; small shares are summed up."""
+def test_it_says_what_a_job_asks_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two ranks added up; small shares are summed up, or shown by -v; what is not seen is said."""
     rows = "".join(f"allreduce,{1 << k},64,1,{k}\n" for k in range(8, 32))
-    (here / "w.csv").write_text("#@ aside name=send calls=7\n" + HEADER + rows)
-    (here / "rules.csv").write_text("allreduce,0,65535,tree,ll,-1,1,64,-1,-1\n")
+    (here / "a.csv").write_text("#@ aside name=send calls=7\n" + HEADER + rows)
+    (here / "b.csv").write_text(HEADER + rows)
 
-    assert run(["workload", "show", "w.csv", "--rules", "rules.csv"]) == 0
+    assert run(["workload", "a.csv", "b.csv"]) == 0
     text = capsys.readouterr().out
-    calls = sum(range(8, 16)) / sum(range(8, 32))
-    assert lacks(text, f"cover {100 * calls:.1f}", "0.0", "Rules") == []
+    assert text.startswith(f"{2 * sum(range(8, 32))} calls, ")
     assert "and 4 sizes more" in text
-    assert "tree/ll (line 1)" in text
     for word in ("captured graphs", "point-to-point", "grouped calls", "7 send"):
         assert word in text
-    plain = result(capsys, ["workload", "show", "w.csv", "--rules", "rules.csv"])
-    assert plain["covered"]["calls"] == pytest.approx(calls)
-    assert plain["covered"]["time"] is None
-
-
-def test_captured_calls_are_scaled(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The factor multiplies calls, is written down, and is said."""
-    (here / "a.csv").write_text(HEADER + "allreduce,64,8,1,3\n")
-
-    assert run(["workload", "merge", "a.csv", "--scale-captured", "100", "-o", "b.csv"]) == 0
-    assert result(capsys, ["workload", "show", "b.csv"])["calls"] == 300
-    assert run(["workload", "merge", "a.csv", "-o", "-"]) == 0
-    assert "allreduce,64,8,1,3,64,192\n" in capsys.readouterr().out
+    assert run(["workload", "a.csv", "-v"]) == 0
+    assert "sizes more" not in capsys.readouterr().out
+    plain = result(capsys, ["workload", "a.csv"])
+    assert sum(one["of_calls"] for one in plain["counts"]) == pytest.approx(1)
 
 
 def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -345,9 +328,9 @@ def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[s
         comm + "state=unfinished\n" + HEADER + "reduce,8,8,1,3\n"
     )
 
-    assert run(["workload", "show", "a.csv"]) == 0
+    assert run(["workload", "a.csv"]) == 0
     assert "1 snapshots" in capsys.readouterr().err
-    assert run(["workload", "show", "a.csv", "a.csv.n-1-0.part"]) == 0
+    assert run(["workload", "a.csv", "a.csv.n-1-0.part"]) == 0
     said = capsys.readouterr()
     assert "snapshots of recordings" not in said.err
     assert lacks(said.out, "1 of", "1 recordings", "never finished") == []
@@ -356,12 +339,7 @@ def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["workload", "show"], 2, "Missing argument"),
-        (["workload", "show", "none.csv"], 6, "cannot be read"),
-        (["workload", "show", "w.csv", "--rules", "none.csv"], 3, "rule file cannot be read"),
-        (["workload", "show", "w.csv", "--rules", "w.csv"], 3, "the plugin refuses this file"),
-        (["workload", "show", "w.csv", "--session", "none"], 7, "none"),
-        (["workload", "merge", "w.csv", "-o", "w.csv"], 2, "there already"),
+        (["workload", "none.csv"], 6, "cannot be read"),
         (
             [
                 "sweep",

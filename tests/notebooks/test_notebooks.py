@@ -82,11 +82,10 @@ def would_have_chosen(names: Names) -> None:
 
 
 def workload(names: Names) -> None:
-    """Nearly all of the loop's time is in all_reduce of 2 MiB, for which there is a rule."""
+    """Nearly all of the loop's bytes are of all_reduce of 2 MiB."""
     first = names["calls"].iloc[0]
-    assert (first["collective"], first["size"], first["rule"]) == ("all_reduce", "2 MiB", "ring/ll")
-    assert first["of time"] > 0.99
-    assert 0 < names["saving"].saved_s * 1e6 <= names["ceiling"].spared.most_us
+    assert (first["collective"], first["size"]) == ("all_reduce", "2 MiB")
+    assert first["of bytes"] > 0.98
 
 
 CHECKS: Final[dict[str, Callable[[Names], None]]] = {

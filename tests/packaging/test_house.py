@@ -17,7 +17,7 @@ MOST_LINES = 450
 # Copied alone to where rccltune is not installed.
 ONE_FILE = "rccltune/gather.py"
 # Their own programs, in which other Pythons run, and what imports by module (design, section 3).
-FACELESS = ("cli", "deploy", "torchbench", "perf")
+FACELESS = ("cli", "deploy", "torchbench", "perf", "workload")
 
 
 def packages(repository: Path) -> list[Path]:

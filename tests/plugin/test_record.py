@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from rccltune.model import TUNABLE, Collective, InputFileError, Scale
 from rccltune.rules import ABI_VERSIONS, Host
-from rccltune.workload import Source, State, Workload, merge, read
+from rccltune.workload.reader import read
+from rccltune.workload.records import Source, State, Workload, added_up
 
 TABLE = ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
 SIZES = st.integers(0, 2**40) | st.sampled_from([0, 1, 2**20, 2**61, 2**63, 2**64 - 1])
@@ -65,7 +66,7 @@ def test_communicators_of_one_process_keep_apart(host: Host, abi: int, tmp_path:
     for comm in reversed(comms):
         comm.close()
 
-    whole = merge([read(path) for path in sorted(tmp_path.glob("r-*.csv"))])
+    whole = added_up([read(path) for path in sorted(tmp_path.glob("r-*.csv"))])
 
     assert [(c.scale.n_ranks, c.calls) for c in whole.counts] == [(8, 1), (16, 2), (32, 3)]
     assert [whole.ranks_at(scale) for scale in whole.scales] == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""Dumps of NCCL's Inspector plugin: calls, times, and what is not in them.
+"""Dumps of NCCL's Inspector plugin: calls, and what is not in them.
 
 Lines by hand, with the fields of inspector_json.cc (NVIDIA/nccl, plugins/profiler/inspector) and
 its README's example; and dumps of two H100 (inspector/README.md).
@@ -16,7 +16,8 @@ from wording import lacks
 
 from rccltune import logs
 from rccltune.model import Collective, CommandLineError, OutputError, Scale, Stated
-from rccltune.workload import Source, merge, read, write_table
+from rccltune.workload.reader import read
+from rccltune.workload.records import Source, added_up
 
 Put = Callable[[str, str], Path]
 _DUMPS = Path(__file__).parent / "inspector"
@@ -82,7 +83,7 @@ _CALLED = {64 << k << 10: 1 + (8 if k % 2 == 0 else 0) for k in range(7)}
 
 def test_dumps_of_two_gpus() -> None:
     """Every call of both ranks at the size of nccl-tests' table, none missing."""
-    found = merge([read(_DUMPS / f"all_gather-rank{rank}.jsonl") for rank in range(2)])
+    found = added_up([read(_DUMPS / f"all_gather-rank{rank}.jsonl") for rank in range(2)])
     assert {one.nbytes: one.calls for one in found.counts} == {n: 2 * c for n, c in _CALLED.items()}
     assert {one.collective for one in found.counts} == {Collective.ALL_GATHER}
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=2)) == 2
@@ -104,33 +105,26 @@ def test_no_session_is_made_of_one(put: Put) -> None:
         logs.read(path, Stated(), "launch")
     assert lacks(told.value.message, "no algorithm") == []
     assert lacks(told.value.message, "waited") == []
-    assert f"rccltune workload show {path}" in str(told.value.hint)
+    assert f"rccltune workload {path}" in str(told.value.hint)
 
 
-def test_ranks_and_their_time(put: Put) -> None:
-    """Two ranks of one communicator: twice the calls, each rank's time in them."""
+def test_two_ranks_of_a_communicator(put: Put) -> None:
+    """Twice the calls, by two ranks."""
     parts = [
         read(put(f"{rank}.log", dump(*(line(number=n, taken=40 + n, rank=rank) for n in range(3)))))
         for rank in range(2)
     ]
-    found = merge(parts)
+    found = added_up(parts)
     assert found.calls == 6
     assert found.ranks_at(Scale(n_nodes=2, n_ranks=8)) == 2
-    assert [one.spent_us for one in found.recorders] == [123, 123]
     assert {one.source for one in found.recorders} == {Source.INSPECTOR}
-
-
-def test_a_merged_file_has_all_of_it(put: Put) -> None:
-    """Written as a table and read again it is the same."""
-    found = read(put("a.log", dump(line(number=0), line(number=4))))
-    assert read(put("merged.csv", write_table(found))) == found
 
 
 def test_the_same_dump_twice(put: Put) -> None:
     """Is said, and not counted twice."""
     found = read(put("a.log", dump(line())))
     with pytest.raises(CommandLineError, match="files"):
-        merge([found, found])
+        added_up([found, found])
 
 
 def test_what_is_missing_shows_by_its_numbers(put: Put) -> None:

@@ -1,4 +1,4 @@
-"""What matters, what rules cover, what to measure and what is saved: by hand."""
+"""What matters, what to measure and what is saved: by hand."""
 
 from __future__ import annotations
 
@@ -6,45 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import Collective, Rule, Scale, Setting
-from rccltune.workload import (
-    Count,
-    Part,
-    Recorder,
-    Source,
-    Timed,
-    Workload,
-    covering,
-    heaviest,
-    saving_of,
-    shares_of,
-)
+from rccltune.model import Collective, Scale
+from rccltune.workload.records import Count, Recorder, Source, Workload
+from rccltune.workload.shares import Part, Timed, heaviest, saving_of, shares_of
 
 NODE = Scale(n_nodes=1, n_ranks=64)
 OAM = Scale(n_nodes=1, n_ranks=8)
-REDUCE, GATHER = Collective.ALL_REDUCE, Collective.ALL_GATHER
 
 
-def count(nbytes: int, calls: int, collective: Collective = REDUCE, scale: Scale = NODE) -> Count:
+def count(nbytes: int, calls: int, scale: Scale = NODE) -> Count:
     """An exact row."""
     return Count(
-        collective=collective,
+        collective=Collective.ALL_REDUCE,
         scale=scale,
         min_nbytes=nbytes,
         max_nbytes=nbytes,
         calls=calls,
         total_nbytes=nbytes * calls,
-    )
-
-
-def rule(low: int, high: int, ranks: int | None = 64) -> Rule:
-    """Of all_reduce."""
-    return Rule(
-        collective=REDUCE,
-        min_nbytes=low,
-        max_nbytes=high,
-        setting=Setting.parse("tree/ll"),
-        n_ranks=ranks,
     )
 
 
@@ -66,35 +44,13 @@ def ranks(n: int) -> tuple[Recorder, ...]:
 
 
 def test_shares_are_of_the_whole() -> None:
-    """3 of 4 calls, 3 of 103 KiB; sorted by the larger of the two where no time is known."""
+    """3 of 4 calls, 3 of 103 KiB; sorted by the larger of the two."""
     work = Workload(counts=(count(1024, 3), count(102400, 1)))
 
     large, small = shares_of(work)
 
     assert (large.of_calls, small.of_calls) == (0.25, 0.75)
     assert small.of_bytes == pytest.approx(3 / 103)
-    assert large.of_time is small.of_time is None
-
-
-def test_shares_of_time_are_of_what_is_known() -> None:
-    """10 µs × 3 beside 90 µs × 1, and a size that nobody measured."""
-    work = Workload(counts=(count(1024, 3), count(102400, 1), count(7, 9)))
-
-    found = shares_of(work, lambda _, __, nbytes: {1024: 10.0, 102400: 90.0}.get(nbytes))
-
-    assert {s.count.nbytes: s.of_time for s in found} == {102400: 0.75, 1024: 0.25, 7: None}
-
-
-def test_a_rule_covers_all_sizes_of_a_row_or_none() -> None:
-    """The first that matches decides, as in the plugin."""
-    wide = Count(
-        collective=REDUCE, scale=NODE, min_nbytes=512, max_nbytes=1023, calls=1, total_nbytes=700
-    )
-    assert covering(wide, [rule(0, 1023)]) is not None
-    assert covering(wide, [rule(0, 1000), rule(0, 1023)]) is None
-    assert covering(count(512, 1, GATHER), [rule(0, 1023)]) is None
-    assert covering(count(512, 1, scale=OAM), [rule(0, 1023)]) is None
-    assert covering(count(512, 1, scale=OAM), [rule(0, 1023, None)]) is not None
 
 
 @given(st.dictionaries(st.integers(1, 1 << 40), st.integers(1, 1000), min_size=1, max_size=20))

@@ -1,4 +1,4 @@
-"""The plugin's file of records, and the merged one (written by hand, as docs/workload.md says)."""
+"""The plugin's file of records, one or several in one (by hand, as docs/workload.md says)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rccltune.cli import run
 from rccltune.model import Collective, OutputError, RccltuneError, Scale
-from rccltune.workload import Count, State, merge, read, write_table
+from rccltune.workload.reader import read, read_all
+from rccltune.workload.records import State
 
 HEADER = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n"
 SHORT = (
@@ -90,7 +91,9 @@ def test_rows_of_a_power_of_two_stand_at_their_mean(tmp_path: Path) -> None:
         ("#@ comm id=1\n" + HEADER, "this line is not understood"),
         (HEADER + block(1, 3)[:-20], "the file was cut|no row"),
         (HEADER + block(1, 3).replace("calls=3", "calls=4"), "say 4 calls and the rows hold 3"),
+        ("#@ comm source=replay\n" + HEADER, "rccltune 0.1.0 merged a replay into it"),
         ("once upon a time\n", "no workload that is known"),
+        ("n:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo 1 proto 0 time 12.8\n", "no workload"),
         (b"\xff\xfe\x00\x01", "no workload that is known"),
     ],
 )
@@ -126,18 +129,25 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             read(path)
 
 
-def test_a_merged_file_reads_as_what_was_merged(tmp_path: Path) -> None:
-    """Counts, recorders and what was seen aside."""
-    path = tmp_path / "w.csv"
-    path.write_text(
-        HEADER + block(1, 3) + "allreduce,512,8,1,0,1023,0\n#@ aside name=send calls=9\n"
-    )
-    once = merge([read(path)])
-    path.write_text(write_table(once))
+def test_files_in_one_are_the_files_added_up(tmp_path: Path) -> None:
+    """``cat``, for --workload: counts, recorders and what was seen aside."""
+    texts = [f"#@ format 1\n{HEADER}{block(pid, 3)}" for pid in (1, 2)]
+    texts[1] += "#@ aside name=send calls=9\n"
+    for pid, text in enumerate(texts):
+        (tmp_path / f"{pid}.csv").write_text(text)
+    (tmp_path / "all.csv").write_text("".join(texts))
 
-    assert read(path) == once
-    assert once.aside == {"send": 9}
-    assert all(isinstance(count, Count) and count.calls for count in once.counts)
+    whole = read(tmp_path / "all.csv")
+    assert whole == read_all([tmp_path / "0.csv", tmp_path / "1.csv"])
+    assert (whole.calls, whole.aside) == (6, {"send": 9})
+
+
+def test_what_0_1_0_merged_of_records_is_read(tmp_path: Path) -> None:
+    """Its lines say more than the plugin's."""
+    path = tmp_path / "merged.csv"
+    more = block(1, 3).replace("id=", "source=record capturedTimes=1 id=", 1)
+    path.write_text(f"#@ format 1\n{more.replace('allreduce', HEADER + 'allreduce', 1)}")
+    assert read(path).calls == 3
 
 
 def test_a_workload_is_an_option_of_choosing(

@@ -12,6 +12,7 @@ import pytest
 from rccltune import rules
 from rccltune.cli import run
 from rccltune.model import Collective
+from rccltune.workload.reader import read
 
 STEPS, LAYERS, RANKS = 200, 8, 2
 # A layer of 1024 x 1024 weights and 1024 biases in bfloat16.
@@ -27,9 +28,9 @@ def folder(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def merged(folder: Path) -> Path:
     """Both ranks' records in one."""
-    records = sorted(str(path) for path in folder.glob("record-*.csv"))
-    assert run(["workload", "merge", *records, "-o", "workload.csv"]) == 0
-    return Path("workload.csv")
+    whole = Path("workload.csv")
+    whole.write_bytes(b"".join(p.read_bytes() for p in sorted(folder.glob("record-*.csv"))))
+    return whole
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -40,13 +41,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_the_plugin_counted_what_the_loop_calls(folder: Path) -> None:
     """PyTorch's DDP puts all gradients of the first step into one bucket, then a layer each."""
-    calls = {
-        (row["collective"], int(row["nBytes"])): int(row["calls"])
-        for row in rows_of(merged(folder))
-    }
-    assert calls["allreduce", BUCKET] == RANKS * (STEPS - 1) * LAYERS
-    assert calls["allreduce", LAYERS * BUCKET] == RANKS
-    assert calls["allgather", 4 * RANKS] == RANKS * STEPS
+    calls = {(c.collective, c.nbytes): c.calls for c in read(merged(folder)).counts}
+    assert calls[Collective.ALL_REDUCE, BUCKET] == RANKS * (STEPS - 1) * LAYERS
+    assert calls[Collective.ALL_REDUCE, LAYERS * BUCKET] == RANKS
+    assert calls[Collective.ALL_GATHER, 4 * RANKS] == RANKS * STEPS
 
 
 def test_what_the_rule_saves_is_the_difference_of_medians_times_the_calls(

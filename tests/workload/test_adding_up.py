@@ -1,27 +1,23 @@
-"""Merging: nothing is lost, nothing counts twice, and the order does not matter."""
+"""Many ranks' files: nothing is lost, nothing counts twice, and the order does not matter."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count as numbers
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model import TUNABLE, Collective, CommandLineError, Scale
-from rccltune.workload import (
+from rccltune.workload.records import (
     Count,
     Recorder,
     Source,
     State,
     Workload,
+    added_up,
     gathered,
-    merge,
-    read,
-    scaled,
-    write_table,
 )
 
 EIGHT = Scale(n_nodes=1, n_ranks=8)
@@ -76,47 +72,15 @@ def recorder(pid: int, calls: int, **changes: object) -> Recorder:
 @given(st.lists(workloads(), max_size=5), st.randoms(use_true_random=False))
 def test_totals_are_kept_in_any_order(parts: list[Workload], random: object) -> None:
     """Calls, bytes and ranks; shuffled parts give the same workload."""
-    whole = merge(parts)
+    whole = added_up(parts)
     other = list(parts)
     random.shuffle(other)  # type: ignore[attr-defined] # random.Random
 
-    assert merge(other) == whole
+    assert added_up(other) == whole
     assert whole.calls == sum(part.calls for part in parts)
     assert whole.total_nbytes == sum(part.total_nbytes for part in parts)
     assert len(whole.recorders) == len(parts)
     assert sum(whole.aside.values()) == sum(sum(part.aside.values()) for part in parts)
-
-
-@given(workloads(), workloads(), workloads())
-def test_merging_some_first_changes_nothing(a: Workload, b: Workload, c: Workload) -> None:
-    """(a + b) + c = a + (b + c) = a + b + c; a merge of one or none is itself."""
-    whole = merge([a, b, c])
-
-    assert merge([merge([a, b]), c]) == whole
-    assert merge([a, merge([b, c])]) == whole
-    assert merge([whole]) == whole
-    assert merge([whole, merge([])]) == whole
-
-
-@given(workloads(), workloads())
-def test_a_written_merge_reads_back(a: Workload, b: Workload) -> None:
-    """Through the file, to the last call."""
-    from rccltune.workload import read_table
-
-    whole = merge([a, b])
-
-    assert read_table(write_table(whole), "w.csv") == whole
-
-
-@given(workloads(), st.integers(1, 1000), st.integers(1, 1000))
-def test_scaling_multiplies_and_is_told(part: Workload, n: int, m: int) -> None:
-    """Calls and bytes; twice is the product."""
-    found = scaled(part, n)
-
-    assert found.calls == n * part.calls
-    assert found.total_nbytes == n * part.total_nbytes
-    assert scaled(found, m) == scaled(part, n * m)
-    assert {one.captured_times for one in found.recorders} == {n}
 
 
 def test_the_same_recording_twice_is_refused() -> None:
@@ -124,7 +88,7 @@ def test_the_same_recording_twice_is_refused() -> None:
     one = Workload(counts=(), recorders=(recorder(1, 0),))
 
     with pytest.raises(CommandLineError, match="00ab"):
-        merge([one, one])
+        added_up([one, one])
 
 
 def test_a_snapshot_gives_way_to_the_whole() -> None:
@@ -143,8 +107,8 @@ def test_a_snapshot_gives_way_to_the_whole() -> None:
         recorders=(recorder(1, 3, state=State.UNFINISHED),),
     )
 
-    assert merge([whole, part]) == merge([part, whole]) == whole
-    assert merge([part]) == part  # what is all that is left
+    assert added_up([whole, part]) == added_up([part, whole]) == whole
+    assert added_up([part]) == part  # what is all that is left
 
 
 def test_ranks_that_share_a_process_are_told_apart() -> None:
@@ -156,27 +120,3 @@ def test_ranks_that_share_a_process_are_told_apart() -> None:
     assert Workload(counts=(), recorders=tuple(shared)).ranks_at(EIGHT) == 2
     assert Workload(counts=(), recorders=tuple(several)).ranks_at(EIGHT) == 1
     assert Workload(counts=(), recorders=(*shared, *several, *silent)).ranks_at(EIGHT) == 3
-
-
-def test_example_files_merge(tmp_path: Path) -> None:
-    """Through files, as a user does it."""
-    for pid in (1, 2):
-        rows = Workload(
-            counts=gathered(
-                Count(
-                    collective=Collective.ALL_REDUCE,
-                    scale=EIGHT,
-                    min_nbytes=64,
-                    max_nbytes=64,
-                    calls=4,
-                    total_nbytes=256,
-                )
-                for _ in range(2)
-            ),
-            recorders=(recorder(pid, 8),),
-        )
-        (tmp_path / f"{pid}.csv").write_text(write_table(rows))
-
-    whole = merge([read(tmp_path / "1.csv"), read(tmp_path / "2.csv")])
-
-    assert (whole.calls, whole.ranks_at(EIGHT)) == (16, 2)
