@@ -54,7 +54,10 @@ def spread(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
     print(f"spread: {options.communicators} communicators, {table.attrs.get('seconds', 0):.1f} s")
     keys = ["collective", "asked_for", "nbytes"]
     by_cell = table.groupby(keys)["time_us"]
-    return pd.DataFrame({"us": by_cell.median(), "sd": 100 * by_cell.std() / by_cell.mean()})
+    found: pd.DataFrame = pd.DataFrame(
+        {"us": by_cell.median(), "sd": 100 * by_cell.std() / by_cell.mean()}
+    )
+    return found
 
 
 def single_calls(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
@@ -77,7 +80,8 @@ def single_calls(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
     found = table.pivot_table(
         index=["collective", "nbytes"], columns="how", values="time_us", aggfunc="median"
     )
-    return found.assign(more=found["alone"] - found["in a row"])
+    beyond: pd.DataFrame = found.assign(more=found["alone"] - found["in a row"])
+    return beyond
 
 
 def clocks(ground: Ground, options: argparse.Namespace, collective: str) -> pd.DataFrame:
@@ -93,9 +97,10 @@ def clocks(ground: Ground, options: argparse.Namespace, collective: str) -> pd.D
             ]
     table = run(ground, steps, with_plugin=False)
     table = table[table["step"] == "measure"]
-    return table.pivot_table(
+    found: pd.DataFrame = table.pivot_table(
         index="planned", columns=["placement", "clock"], values="time_us", aggfunc="median"
     )
+    return found
 
 
 def nccl_tests(options: argparse.Namespace, ground: Ground, collective: str) -> pd.DataFrame:
@@ -120,13 +125,15 @@ def nccl_tests(options: argparse.Namespace, ground: Ground, collective: str) -> 
             timeout=120,
             check=False,
         )
-        rows = [match.groups() for match in map(ROW.match, done.stdout.splitlines()) if match]
-        if done.returncode or len(rows) != len(ALL_SIZES):
+        printed = [match.groups() for match in map(ROW.match, done.stdout.splitlines()) if match]
+        if done.returncode or len(printed) != len(ALL_SIZES):
             sys.exit(
                 f"{program} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}"
             )
-        found += [(int(size), float(out), float(inside)) for size, out, inside in rows]
-    return pd.DataFrame(found, columns=["nbytes", "out", "in"]).groupby("nbytes").median()
+        found += [(int(size), float(out), float(inside)) for size, out, inside in printed]
+    rows = pd.DataFrame(found, columns=["nbytes", "out", "in"])
+    middle: pd.DataFrame = rows.groupby("nbytes").median()
+    return middle
 
 
 def compare(ground: Ground, options: argparse.Namespace, collective: str) -> None:

@@ -43,7 +43,8 @@ def measured(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
         print(f"process {process}: {table.attrs['seconds']:.1f} s", flush=True)
         parts.append(table.assign(process=process))
     table = pd.concat(parts, ignore_index=True)
-    return table[(table["step"] == "measure") & table["time_us"].notna()]
+    timed: pd.DataFrame = table[(table["step"] == "measure") & table["time_us"].notna()]
+    return timed
 
 
 def components(table: pd.DataFrame) -> dict[str, float]:

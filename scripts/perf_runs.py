@@ -121,4 +121,5 @@ def _joined(folder: Path, ranks: int, plan: Sequence[str]) -> pd.DataFrame:
         said = line.split()[1] if line.startswith("answer ") else said
         asked_for.append(said)
     rows["asked_for"] = [asked_for[line - 1] for line in rows["line"]]
-    return rows
+    joined: pd.DataFrame = rows
+    return joined
