@@ -247,6 +247,7 @@ esac
 if [ -n "$_rccltune_from" ] && [ -r "$_rccltune_from/{plugin}" ]; then
     _rccltune_dir=$(CDPATH='' cd "$_rccltune_from" && pwd)
 fi
+_rccltune_old=''
 _rccltune_set() {{
     eval "_rccltune_old=\\${{$1-}}"
     case $_rccltune_old in
@@ -260,7 +261,7 @@ _rccltune_set() {{
 if [ ! -r "$_rccltune_dir/{plugin}" ]; then
     echo "rccltune: there is no {plugin} in $_rccltune_dir; nothing is set" >&2
     unset -f _rccltune_set
-    unset _rccltune_dir _rccltune_from
+    unset _rccltune_dir _rccltune_from _rccltune_old
     return 1
 fi
 {said}\

@@ -92,11 +92,3 @@ def slurm() -> Iterator[Slurm]:
     """Controller, daemon and munged on loopback, gone afterwards whatever happened."""
     with running(FOLDER / "slurm" / "usr", [Node(name=HOST, address="127.0.0.1")]) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def three_nodes() -> Iterator[Slurm]:
-    """The same with three daemons, each a node of its own on this host."""
-    nodes = [Node(name=f"node{number}", address="127.0.0.1", host=HOST) for number in range(3)]
-    with running(FOLDER / "slurm" / "usr", nodes) as found:
-        yield found

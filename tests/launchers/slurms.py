@@ -46,13 +46,11 @@ class Node:
     """One node.
 
     Attributes:
-        host: the host's name where it is not the node's.
         enter: makes a command line run there.
     """
 
     name: str
     address: str
-    host: str | None = None
     enter: Callable[[Sequence[str]], list[str]] = list
 
 
@@ -140,9 +138,8 @@ def _start(
     start("slurmctld", "-D", "-c", "-f", f"{folder}/slurm.conf")
     stepd = next(iter(sorted((programs / "sbin").glob("slurmstepd*"))))
     for node in nodes:
-        which = ("-N", node.name) if node.host is not None else ()
         conf = f"{folder}/slurm.conf"
-        start("slurmd", "-D", "-c", "-f", conf, "-d", str(stepd), *which, node=node)
+        start("slurmd", "-D", "-c", "-f", conf, "-d", str(stepd), node=node)
 
     found = Slurm(programs=programs, variables=variables, folder=folder)
     _wait_for(lambda: _ask(found, first, "sinfo", "-h", "-o", "%T") == "idle", folder, started)
@@ -174,10 +171,10 @@ def _configure(folder: Path, plugins: Path, nodes: Sequence[Node]) -> None:
     key.chmod(0o400)
     controller, *daemons = _free_ports(1 + len(nodes))
     text = CONFIGURATION.format(
-        host=nodes[0].host or nodes[0].name,
+        host=nodes[0].name,
         address=nodes[0].address,
         nodes="\n".join(
-            f"NodeName={node.name} NodeHostname={node.host or node.name} NodeAddr={node.address} "
+            f"NodeName={node.name} NodeHostname={node.name} NodeAddr={node.address} "
             f"Port={port} CPUs={os.cpu_count()} State=UNKNOWN"
             for node, port in zip(nodes, daemons, strict=True)
         ),
