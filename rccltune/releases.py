@@ -75,7 +75,6 @@ class Release:
             on several nodes; None where it may.
         runs_closed_tree: whether an all_reduce whose closed cell of Tree with Simple a tuner writes
             runs it all the same, on one node; False where nobody saw it.
-        takes_constants: whether a tuner may change its hwLatencies and bwRatio.
         limits_by_name: whether ``NCCL_ALGO=allreduce:tree`` acts on all_reduce alone.
         has_symmetric: whether buffers in symmetric windows go around a tuner.
         knows_cpx: whether it finds its way on partitioned GPUs.
@@ -93,7 +92,6 @@ class Release:
     tells_choices: bool = True
     overwrites_protocol: bool | None = False
     runs_closed_tree: bool = False
-    takes_constants: bool = False
     limits_by_name: bool = False
     has_symmetric: bool = False
     knows_cpx: bool = True
@@ -210,14 +208,12 @@ _RCCL: Final = _lines(
         "name": "RCCL 2.28.3 (ROCm 7.13)",
         "remark": _LOST,
     },
-    # Constants from a tuner: rocm-systems #3757 (March 2026).
     {
         "first": (2, 30),
         "number": "2.30.4",
         "rocm": ("7.14", "10.0"),
         "abi": 6,
         "name": "RCCL 2.30.4 and later (ROCm 7.14, 10)",
-        "takes_constants": True,
     },
     {"first": (2, 30, 7), "number": "2.30.7", "rocm": ("10.1", "10.1")},
 )
@@ -305,7 +301,6 @@ LOADING_OURS: Final = _since(lambda one: one.loads_ours)
 READING_RULES: Final = _since(lambda one: one.reads_rules)
 TELLING_CHOICES: Final = _since(lambda one: one.tells_choices)
 KEEPING_PROTOCOLS: Final = _since(lambda one: one.overwrites_protocol is False)
-TAKING_CONSTANTS: Final = _since(lambda one: one.takes_constants)
 CHOOSING_FREELY: Final = _since(lambda one: one.abi > 2)
 
 

@@ -45,16 +45,6 @@ if TYPE_CHECKING:
     group="Output",
     help="File for the rules; - is stdout. [default: in the session]",
 )
-@grouped(
-    "--format",
-    "form",
-    group="Output",
-    type=click.Choice(["rccl", "ncclx", "env", "constants", "all"]),
-    default="rccl",
-    show_default=True,
-    help="rccl: for RCCL, NCCL and the plugin; ncclx: for NCCLX; env: exports and their gains; all "
-    "three; constants (experiment): what would mend the library's own model.",
-)
 @base_option
 @grouped("--force", is_flag=True, group="Output", help="Replace the file of -o, or verified rules.")
 @grouped(
@@ -73,7 +63,6 @@ def emit_config(
     console: Console,
     sessions: tuple[Path, ...],
     output: Path | None,
-    form: str,
     base: Path | None,
     force: bool,
     steps: int | None,
@@ -98,8 +87,7 @@ def emit_config(
       rccltune emit-config --baseline ring/simple -o -
 
     Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
-    finds none, 7 no session, 8 nothing to choose from. For constants also 4 where no host takes
-    them and 9 where they would choose worse.
+    finds none, 7 no session, 8 nothing to choose from.
     """
     from rccltune import job, rules
     from rccltune.session import sessions_in
@@ -111,19 +99,14 @@ def emit_config(
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    if form == "constants":
-        _constants(console, folders, output, choosing, force=force)
-        return
     request = rules.EmitRequest(
         folders=folders,
         home=given[0],
         options=choosing.options,
         output=output,
         overwrite=force,
-        formats=("rccl", "env", "ncclx") if form == "all" else (form,),
         scales=choosing.predicted(scales),
         base=base,
-        span=choosing.extrapolate,
         allowed=allowed,
     )
     done = rules.emit_rules(request, reporter=console)
@@ -132,7 +115,7 @@ def emit_config(
     if choosing.workload is not None:
         found = _saving(console, choosing.workload, folders, done, steps)
         plain["saving"], saved = job.saving_plain(found), job.saving_text(found)
-    if done.path is None and done.environment_path is None and _all_on_stdout(done):
+    if done.path is None:
         if saved:
             console.say(saved)
         console.result(plain, _file(done.text), is_file=True)
@@ -159,36 +142,9 @@ def _saving(
     return job.saving_in(workload, folders, chosen, steps, reporter=console)
 
 
-def _constants(
-    console: Console,
-    folders: tuple[Path, ...],
-    output: Path | None,
-    choosing: Choosing,
-    *,
-    force: bool,
-) -> None:
-    from rccltune.rules import emit_constants
-
-    made = emit_constants(
-        folders,
-        output=output,
-        overwrite=force,
-        min_gain=choosing.min_gain / 100,
-        tolerance=choosing.tolerance / 100,
-        reporter=console,
-    )
-    console.say("An EXPERIMENT: nothing applies this file by itself, and no rule depends on it.")
-    text = _file(made.text) if made.path is None else f"constants in {made.path}"
-    console.result(made.as_plain(), text, is_file=made.path is None)
-
-
 def _file(text: str) -> Laid:
     """What else would be a file."""
     return lay(text.rstrip("\n").split("\n"))
-
-
-def _all_on_stdout(done: Emitted) -> bool:
-    return all(one.path is None for one in done.translated)
 
 
 def _text(done: Emitted) -> Laid:
@@ -196,7 +152,7 @@ def _text(done: Emitted) -> Laid:
     parts = []
     if done.is_kept:
         parts.append(
-            f"Kept: the verified rules in {done.path or done.environment_path} "
+            f"Kept: the verified rules in {done.path} "
             "(--force replaces them; -o - shows the new ones, unverified)"
         )
     elif done.path is not None:
@@ -204,8 +160,6 @@ def _text(done: Emitted) -> Laid:
         parts += [rows, "", f"{done.count} in {done.path}"]
         if done.base is not None:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
-    for one in done.translated:
-        parts += ["", f"for {one.form}: {one.path}", *one.said]
     if not done.is_kept:
         parts += environment_lines(done.environments)
     if done.environment_path is not None:

@@ -38,6 +38,10 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--allow-need": "deploy gives jobs no variable that may load code: export it in the job "
         "yourself, and take it out of the rule file's line '#@ needs'.",
     },
+    "emit-config": {
+        "--format": "emit-config writes the rules and, beside them, the .env that exports what they "
+        "need; NCCLX, and constants of the library's own model, get no file.",
+    },
     "gather": {
         "--machine": "gather makes an archive of one thing: rccltune gather machine.",
         "-y": _ASKS_NOTHING,

@@ -11,9 +11,6 @@ from .beliefs import OwnChoices as OwnChoices
 from .beliefs import check_beliefs as check_beliefs
 from .beliefs import gather_beliefs as gather_beliefs
 from .beliefs import own_choices as own_choices
-from .constants import Ground as Ground
-from .constants import fit_constants as fit_constants
-from .constants import foresee as foresee
 from .crossings import crossovers as crossovers
 from .crossings import winner_order as winner_order
 from .lines import MIN_POINTS as MIN_POINTS

@@ -1,7 +1,5 @@
 from .belief import AS_GOOD as AS_GOOD
 from .belief import Belief as Belief
-from .belief import CellChange as CellChange
-from .belief import Foreseen as Foreseen
 from .belief import Held as Held
 from .belief import by_target as by_target
 from .belief import comparable as comparable

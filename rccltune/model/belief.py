@@ -1,4 +1,4 @@
-"""What the library predicts, what measuring says of it, and its model with other constants."""
+"""What the library predicts, and what measuring says of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rccltune.model.curves import Curve
 from rccltune.model.defaults import TOLERANCE
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Role, Setting, Target, Variant, View, base_variant
-from rccltune.model.vocabulary import Algorithm, Protocol
 
 # A choice that loses less than this is as good as the best measured.
 AS_GOOD: Final = TOLERANCE
@@ -152,48 +151,3 @@ def by_target(beliefs: Iterable[Belief]) -> Mapping[Target, tuple[Belief, ...]]:
     for belief in beliefs:
         found.setdefault(belief.target, []).append(belief)
     return {t: tuple(sorted(b, key=lambda one: one.nbytes)) for t, b in found.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellChange:
-    """What would make the model's times of one cell those that were measured.
-
-    Attributes:
-        latency_us: added to ``hwLatencies`` of the links inside a node, for one step.
-        ratio: multiplies ``bwRatio`` of up to two nodes.
-        n_sizes: measured sizes behind it, over all collectives.
-        error_before: median of |model / measured - 1|, as the model is.
-        error_after: the same with the change.
-    """
-
-    algorithm: Algorithm
-    protocol: Protocol
-    latency_us: Number
-    ratio: Number
-    n_sizes: Whole
-    error_before: Number
-    error_after: Number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
-    """One size: what the library's table chooses now, and what it would choose.
-
-    Attributes:
-        now_us: measured time of the present choice.
-        then_us: measured time of the other one.
-        best_us: of the fastest that is offered.
-    """
-
-    target: Target
-    nbytes: Whole
-    now: Setting
-    then: Setting
-    now_us: Number
-    then_us: Number
-    best_us: Number
-
-    @property
-    def gain(self) -> float:
-        """Time now / time then - 1, below 0 where it would be slower."""
-        return self.now_us / self.then_us - 1.0

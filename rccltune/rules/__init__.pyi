@@ -2,8 +2,6 @@ from .answers import Call as Call
 from .answers import Explained as Explained
 from .answers import Stretch as Stretch
 from .base import vendor as vendor
-from .constants import emit_constants as emit_constants
-from .constants import render_constants as render_constants
 from .decision import check_plugin as check_plugin
 from .decision import cost_table as cost_table
 from .decision import decisions as decisions
@@ -38,8 +36,6 @@ from .line_format import UNPROVEN_MARK as UNPROVEN_MARK
 from .line_format import Change as Change
 from .line_format import rewritten as rewritten
 from .line_format import sealed as sealed
-from .ncclx import NcclxFile as NcclxFile
-from .ncclx import render_ncclx as render_ncclx
 from .other_readers import READERS as READERS
 from .other_readers import Misread as Misread
 from .other_readers import misread as misread

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rccltune import machine, plugin, session
 from rccltune.fit import FitDone, fit_session
@@ -24,7 +24,7 @@ from rccltune.model import (
     base_variant,
 )
 from rccltune.releases import library_named
-from rccltune.rules import ncclx, writer
+from rccltune.rules import writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
 from rccltune.rules.provenance import (
@@ -40,7 +40,6 @@ from rccltune.rules.sheets import (
     EmitRequest,
     Emitted,
     Sheet,
-    Translated,
     file_name,
     gfx_of,
     sheet_name,
@@ -88,11 +87,6 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
         InputFileError: the base has mistakes, or is for another machine.
         MachineError: no base was found.
     """
-    if request.base is not None and "rccl" not in request.formats:
-        raise CommandLineError(
-            "--base belongs to a rule file in RCCL's dialect, and none is written",
-            hint="leave it out, or write --format rccl or all.",
-        )
     fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
     own = _chosen_for(request, fits, reporter)
     best = next((one for one in own.environments if one.recommended), None)
@@ -153,7 +147,7 @@ def _chosen_for(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporte
         where=", ".join(str(folder) for folder in request.folders),
     )
     first, *others = (
-        replace(_emitted(request, path, sheet, document, environments), base=base)
+        replace(_emitted(path, sheet, document, environments), base=base)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
     return replace(
@@ -226,30 +220,20 @@ def _paths(
 
 
 def _emitted(
-    request: EmitRequest,
     path: Path | None,
     sheet: Sheet,
     document: RuleDocument,
     environments: Sequence[Environment],
 ) -> Emitted:
     """The files of one sheet as they will be written."""
-    rules = path if "rccl" in request.formats else None
-    translated = _translated(request, path, sheet, document)
-    use = _use(rules, sheet, document, translated)
-    environment = render_environment(document.provenance, environments, document.needs, use)
-    texts = {
-        "rccl": writer.render(document),
-        "env": environment,
-        **{one.form: one.text for one in translated},
-    }
-    # Only stdout takes all at once.
-    formats = request.formats if path is None else request.formats[:1]
+    use = _use(path, sheet, document)
     return Emitted(
-        path=rules,
-        text="".join(texts[name] for name in formats),
-        translated=translated,
-        environment_path=_beside(request, path),
-        environment_text=environment,
+        path=path,
+        text=writer.render(document),
+        environment_path=_beside(path),
+        environment_text=render_environment(
+            document.provenance, environments, document.needs, use
+        ),
         environment=next((one.variant.name for one in environments if one.chosen), None),
         needs=document.needs,
         zones=sheet.zones,
@@ -257,27 +241,20 @@ def _emitted(
     )
 
 
-def _beside(request: EmitRequest, path: Path | None) -> Path | None:
-    """Where the exports go: beside what they use, unless they alone are wanted."""
+def _beside(path: Path | None) -> Path | None:
+    """Where the exports go: beside the rules that they use."""
     if path is None:
         return None
-    if request.formats == ("env",) and request.output is not None:
-        return path
     beside = path.with_suffix(".env")
     return beside if beside != path else path.with_name(f"{path.name}.env")
 
 
-def _use(
-    rules: Path | None, sheet: Sheet, document: RuleDocument, translated: Sequence[Translated]
-) -> list[tuple[str, str]]:
-    """Variables that make a job use the files; none where they have no rule."""
-    found = [
-        (one.variable, str(one.path.resolve())) for one in translated if one.path and one.n_rules
-    ]
+def _use(rules: Path | None, sheet: Sheet, document: RuleDocument) -> list[tuple[str, str]]:
+    """Variables that make a job use the file; none where it has no rule."""
     is_used = sheet.has_rules or (document.base is not None and document.base.rules)
     if rules is None or not is_used:
-        return found
-    found.append(("NCCL_TUNER_CONFIG_FILE", str(rules.resolve())))
+        return []
+    found = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
     try:
         library = plugin.library()
     except MachineError:
@@ -289,53 +266,15 @@ def _use(
     return found
 
 
-def _translated(
-    request: EmitRequest, path: Path | None, sheet: Sheet, document: RuleDocument
-) -> tuple[Translated, ...]:
-    """The files of one sheet for other consumers, as they will be written."""
-    wanted = [form for form in request.formats if form in _OTHERS]
-    if path is None:
-        return tuple(_OTHERS[form](request, sheet, document) for form in wanted)
-    # Not .csv: RCCL's first built-in tuner takes any rccl_tuner*.csv that lies in its folders.
-    is_beside = len(request.formats) > 1 or request.output is None
-    return tuple(
-        replace(
-            _OTHERS[form](request, sheet, document),
-            path=path.with_suffix(f".{form}") if is_beside else path,
-        )
-        for form in wanted
-    )
-
-
-def _ncclx(request: EmitRequest, sheet: Sheet, document: RuleDocument) -> Translated:
-    made = ncclx.render_ncclx(document.provenance, document.needs, sheet.zones, span=request.span)
-    return Translated(
-        form="ncclx",
-        variable="NCCLX_TUNER_CONFIG_FILE",
-        text=made.text,
-        n_rules=made.n_rules,
-        said=(f"{made.n_before} rules of one scale each as {made.n_rules}", *made.unsaid),
-    )
-
-
-# Dialects of other consumers, by the word of --format, which is the file's suffix too.
-_OTHERS: Final[Mapping[str, Callable[[EmitRequest, Sheet, RuleDocument], Translated]]] = {
-    "ncclx": _ncclx
-}
-
-
 def _is_proven(emitted: Emitted) -> bool:
-    """Whether verified rules lie where this would be written, or beside the exports alone."""
-    exports = emitted.environment_path
-    path = emitted.path or (exports.with_suffix(".csv") if exports else None)
-    return path is not None and is_verified(path)
+    """Whether verified rules lie where this would be written."""
+    return emitted.path is not None and is_verified(emitted.path)
 
 
 def _write(emitted: Sequence[Emitted], *, overwrite: bool, reporter: Reporter) -> None:
     written = [one for one in emitted if not one.is_kept]
     files = [(one.path, one.text) for one in written]
     files += [(one.environment_path, one.environment_text) for one in written]
-    files += [(more.path, more.text) for one in emitted for more in one.translated]
     made = [(path, text) for path, text in files if path is not None]
     write_all(made, overwrite=overwrite, reporter=reporter)
 

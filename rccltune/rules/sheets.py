@@ -239,10 +239,8 @@ class EmitRequest:
         options: for each session, since a baseline is found in its own curves.
         home: the folder of the default name, None for the first session.
         output: None is the default name; ``-`` writes no file.
-        formats: ``rccl`` for the rule file, ``ncclx`` for NCCLX's, ``env`` for exports.
         scales: for which rules are predicted where they were not measured.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
-        span: rules of NCCLX may reach over scales between measured ones that agree.
         allowed: variables beyond the harmless ones that rules may need.
     """
 
@@ -251,34 +249,9 @@ class EmitRequest:
     home: Path | None = None
     output: Path | None = None
     overwrite: bool = False
-    formats: tuple[str, ...] = ("rccl",)
     scales: tuple[Scale, ...] = ()
     base: Path | None = None
-    span: bool = False
     allowed: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Translated:
-    """The same choices for another consumer.
-
-    Attributes:
-        variable: of the environment, which names the file to the consumer.
-        said: what was gained and lost, in sentences.
-        path: None where the text goes to stdout.
-    """
-
-    form: str
-    variable: str
-    text: str
-    n_rules: int
-    said: tuple[str, ...]
-    path: Path | None = None
-
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        path = str(self.path) if self.path else None
-        return {"format": self.form, "path": path, "rules": self.n_rules, "said": list(self.said)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +260,7 @@ class Emitted:
 
     Attributes:
         path: None where the text goes to stdout.
-        text: of the rule file; of the exports where no rule file was asked for.
+        text: of the rule file.
         environment_path: of the exports that use it, None where all goes to stdout.
         environment_text: of the exports.
         environment: name of the variant that the rules are for; None for the site as it is.
@@ -296,7 +269,6 @@ class Emitted:
         placement: the only one that the rules are for, None where they are for any.
         beside: files for one placement of ranks each, where there are more files than one.
         base: the vendor's table behind the rules, None where none was asked for.
-        translated: files in the dialects of other consumers.
         is_kept: verified rules lie at ``path``; neither they nor their exports were replaced.
     """
 
@@ -313,12 +285,11 @@ class Emitted:
     placement: str | None = None
     beside: tuple[Emitted, ...] = ()
     base: Vendor | None = None
-    translated: tuple[Translated, ...] = ()
     is_kept: bool = False
 
     @property
     def count(self) -> RuleCount:
-        """Rules in the file for RCCL and the plugin, whether it is written or not."""
+        """Rules in the file, whether it is written or not."""
         return documents.counted(
             [rule for s in documents.sections_of(self.zones) for rule in s.rules]
         )
@@ -340,5 +311,4 @@ class Emitted:
             "placement": self.placement,
             "beside": [one.as_plain() for one in self.beside],
             "base": self.base.as_plain() if self.base else None,
-            "translated": [one.as_plain() for one in self.translated],
         }

@@ -51,7 +51,6 @@ def test_verified_rules_are_kept(session: Path, capsys: pytest.CaptureFixture[st
         assert "--force" in line
     assert run(["emit-config", "--json", "-q"]) == 0
     assert json.loads(capsys.readouterr().out)["kept"] is True
-    assert run(["emit-config", "--format", "env", "-q"]) == 0
     assert (rules.read_bytes(), exports.read_bytes()) == before
     assert run(["emit-config", "--force", "-q"]) == 0
     assert rules.read_bytes() != before[0]

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from readers import ncclx_rows
 from wording import lacks
 
 from rccltune import plugin, rules
@@ -194,46 +193,6 @@ def test_rows_on_which_readers_disagree_are_left_out_and_named(
     assert vendor.max_nbytes == 7
     # What those rows covered nobody answers: 8 to 31 stays a stated hole.
     assert any((hole.min_nbytes, hole.max_nbytes) == (8, 31) for hole in read.holes)
-
-
-def test_a_base_for_exports_alone_is_a_mistake(
-    session: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 2: there is no rule file that it could stand in."""
-    assert run(["emit-config", "--format", "env", "--base", "base.csv", "-o", "-"]) == 2
-    assert "--base" in capsys.readouterr().err
-
-
-def test_every_consumers_file_at_once(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--format all: RCCL's rules over the base, exports, NCCLX's; each under a name of its own."""
-    capsys.readouterr()
-    assert run(["emit-config", "--format", "all", "--base", "base.csv", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    folder = Path("rccltune-session")
-    names = ["rccl_tuner_gfx942_cpx-nps4" + end for end in (".csv", ".env", ".ncclx")]
-    assert [str(folder / name) for name in names] == [
-        said["path"],
-        said["environment_path"],
-        said["translated"][0]["path"],
-    ]
-    assert said["base"]["rows"] == 4
-    text = (folder / names[2]).read_text(encoding="utf-8")
-    assert len(ncclx_rows(text)) == said["translated"][0]["rules"] == 8
-    # Vendor's rows are RCCL's own; NCCLX is told what was measured.
-    assert not any(row.channels == 56 for row in ncclx_rows(text))
-
-
-def test_ncclx_alone(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """To a file of any name with exports beside it, or to stdout; nothing else is written."""
-    capsys.readouterr()
-    assert run(["emit-config", "--format", "ncclx", "-o", "-"]) == 0
-    printed = capsys.readouterr().out
-    assert run(["emit-config", "--format", "ncclx", "-o", "x.csv"]) == 0
-    assert Path("x.csv").read_text(encoding="utf-8") == printed
-    assert f"source {Path('x.env').resolve()}" in capsys.readouterr().out
-    assert f"export NCCLX_TUNER_CONFIG_FILE={Path('x.csv').resolve()}" in Path("x.env").read_text()
-    assert len(ncclx_rows(printed)) == 8
-    assert not list(Path("rccltune-session").glob("rccl_tuner*"))
 
 
 def test_writing_over_a_verified_file_is_said(

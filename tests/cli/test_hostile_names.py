@@ -237,7 +237,7 @@ IN_OPTIONS: Final = {
     ],
     "import": [[NAME], ["x", "--mode", NAME], ["x", "--algorithm", NAME], ["x", "--variant", NAME]],
     "fit": [[NAME], ["--x" + NAME]],
-    "emit-config": [[NAME], ["--baseline", NAME], ["--base", NAME], ["--format", NAME]],
+    "emit-config": [[NAME], ["--baseline", NAME], ["--base", NAME]],
     "seal": [[NAME]],
     "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
     "verify": [[NAME], ["--rules", NAME], ["--beside", NAME]],

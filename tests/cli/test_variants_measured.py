@@ -86,7 +86,7 @@ def samples() -> pd.DataFrame:
 
 def emitted(*more: str) -> RuleFile:
     """The rules of the session, those for another environment where there are some."""
-    words = ["--format", "all", "--force"]
+    words = ["--force"]
     for name in ("QUICK_ENABLE", "QUICK_MAX"):
         words += ["--allow-need", name]
     assert run(["emit-config", *words, *more, "-q"]) == 0

@@ -59,7 +59,7 @@ def swept(repository: Path, text: str, *more: str) -> int:
 
 def rules_and_exports(*more: str) -> tuple[RuleFile, list[str]]:
     """What the session's files ask of a job."""
-    words = ["--format", "all", "--force", "--allow-need", "NCCL_BUFFSIZE", *more, "-q"]
+    words = ["--force", "--allow-need", "NCCL_BUFFSIZE", *more, "-q"]
     assert run(["emit-config", *words]) == 0
     [rules] = Path("rccltune-session").glob("rccl_tuner_*.csv")
     [exports] = Path("rccltune-session").glob("*.env")

@@ -30,7 +30,7 @@ MEASURED = sorted(
     for path in [*EXAMPLES.glob("*/sweep.csv"), *EXAMPLES.glob("*/all_reduce.csv")]
 )
 RULES = sorted(p.relative_to(EXAMPLES.parent).as_posix() for p in EXAMPLES.glob("*/rccl_tuner.csv"))
-AFTER = ["fit S --json", "emit-config S --format all --json", "report S -q"]
+AFTER = ["fit S --json", "emit-config S --json", "report S -q"]
 NODE = "--simulate examples/nodes/smallest.yaml --mode spx-nps1 --launcher none"
 SWEEP = f"{NODE} --collective all_reduce --min-bytes 64K --max-bytes 1M --factor 4 --seed 7"
 QUICK = "--repeats 2 --iters 2 --warmup 1 --exhaustive"
@@ -48,7 +48,7 @@ SCENARIOS: dict[str, list[str]] = {
     "import-baseline": [
         "import examples/mi300x-cpx-nps4/all_reduce.csv -o S --json",
         "fit S",
-        "emit-config S --baseline ring/simple --json --format all",
+        "emit-config S --baseline ring/simple --json",
         "emit-config S --baseline ring/simple",
     ],
     "explain": [c for path in RULES for c in (f"explain {path} --json", f"explain {path}")],

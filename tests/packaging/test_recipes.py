@@ -7,12 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from rccltune import launch, measure, model
-from rccltune.cli import run
-from rccltune.cli.emit_config import emit_config
 from rccltune.launch import first_hosts
 from rccltune.model import Collective
 from rccltune.releases import RELEASES, Release
@@ -24,36 +21,6 @@ ARTEFACTS = ("launches/<id>/launch.json", "plots/")
 KEPT = (".json", ".yaml", ".csv", ".log", ".html")
 # Words that are no names of the code.
 PROGRAMS = frozenset(("None",))
-
-
-def formats() -> list[str]:
-    """The words of emit-config --format for a file of rules."""
-    (option,) = (one for one in emit_config.params if one.name == "form")
-    assert isinstance(option.type, click.Choice)
-    # constants is an experiment with a way of its own.
-    return [str(one) for one in option.type.choices if one not in ("all", "constants")]
-
-
-@pytest.fixture(scope="module")
-def session(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """AMD's published table."""
-    folder = tmp_path_factory.mktemp("recipes") / "session"
-    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
-    assert run(["import", str(table), "-o", str(folder), "-q"]) == 0
-    return folder
-
-
-@pytest.mark.parametrize("form", formats())
-def test_every_format_is_written_and_documented(
-    form: str, session: Path, repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each by itself on stdout; its word stands in the documents."""
-    words = ["emit-config", str(session), "--baseline", "ring/simple", "-q"]
-    capsys.readouterr()
-    assert run([*words, "--format", form, "-o", "-"]) == 0
-    assert capsys.readouterr().out.strip()
-    pages = (page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md"))
-    assert form == "rccl" or any(f"--format {form}" in page for page in pages)
 
 
 @pytest.mark.parametrize("flavour", launch.LAUNCHERS)

@@ -17,7 +17,6 @@ from rccltune.releases import (
     LOADING_OURS,
     READING_RULES,
     RELEASES,
-    TAKING_CONSTANTS,
     TELLING_CHOICES,
     Family,
     Release,
@@ -227,7 +226,6 @@ def test_what_is_said_of_releases_comes_from_the_table() -> None:
     assert lacks(READING_RULES, "RCCL", "ROCm", "7.13") == []
     assert KEEPING_PROTOCOLS == "RCCL 2.28.3 (ROCm 7.11)"
     assert TELLING_CHOICES == "RCCL 2.20.5 (ROCm 6.2) or NCCL 2.20.3"
-    assert TAKING_CONSTANTS == "RCCL 2.30.4 (ROCm 7.14)"
     assert CHOOSING_FREELY == "RCCL 2.22.3 (ROCm 6.4) or NCCL 2.22"
     assert overwriting() == "RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)"
 

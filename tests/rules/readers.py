@@ -1,8 +1,7 @@
 """Readers of other people's dialects, written from what those readers do and from no code of ours.
 
 RCCL's built-in tuner in both of its forms: facts from rocm-systems, projects/rccl
-src/plugin/tuner/csv_tuner.cc at 96a02418 (old) and 22af4d53 (new). NCCLX's: the grammar of
-torchcomms, comms/ncclx/meta/tuner/README.md at 46726f15.
+src/plugin/tuner/csv_tuner.cc at 96a02418 (old) and 22af4d53 (new).
 """
 
 from __future__ import annotations
@@ -100,107 +99,6 @@ def rccl_answer(rows: Sequence[RcclRow], call: Call, offered: set[Cell]) -> tupl
             row.collective == call.collective
             and row.low <= call.nbytes <= row.high
             and all(want in (-1, got) for want, got in zip(row.filters, asked, strict=True))
-        )
-        if matches and row.cell in offered:
-            return row.cell, max(row.channels, 0)
-    return None
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The integers from low to high, both inclusive, None without end."""
-
-    low: int | None
-    high: int | None
-
-    def holds(self, number: int) -> bool:
-        """Whether a number is in it."""
-        return (self.low is None or number >= self.low) and (
-            self.high is None or number <= self.high
-        )
-
-
-@dataclass(frozen=True)
-class NcclxRow:
-    """As NCCLX keeps a row."""
-
-    collective: str
-    bytes_per_rank: Interval
-    cell: Cell
-    channels: int
-    n_nodes: Interval
-    n_local_ranks: Interval
-
-
-_INTERVAL = re.compile(r"([(\[])\s*(-?\d*)\s*,\s*(-?\d*)\s*([)\]])")
-
-
-def interval(text: str) -> Interval:
-    """An interval of the grammar; ValueError for a mistake, which ends a communicator's start."""
-    text = text.strip(" \t\r\n")
-    if text in ("", "*"):
-        return Interval(None, None)
-    if re.fullmatch(r"-?\d+", text):
-        return Interval(int(text), int(text))
-    match = _INTERVAL.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    low = int(match[2]) if match[2] else None
-    high = int(match[3]) if match[3] else None
-    if low is not None and high is not None and low > high:
-        raise ValueError(text)
-    if any(n is not None and not -(2**63) <= n < 2**63 for n in (low, high)):
-        raise ValueError(text)
-    return Interval(
-        None if low is None else low + (match[1] == "("),
-        None if high is None else high - (match[4] == ")"),
-    )
-
-
-def ncclx_rows(text: str) -> list[NcclxRow]:
-    """The table that NCCLX makes of a file; ValueError where it refuses to start."""
-    rows = []
-    for line in text.split("\n"):
-        bare = line.strip(" \t\r")
-        if not bare or bare.startswith("#"):
-            continue
-        # Commas inside brackets belong to an interval.
-        fields = [f.strip(" \t\r") for f in re.split(r",(?![^(\[]*[)\]])", bare)]
-        if len(fields) < 7:
-            raise ValueError(line)
-        name, size, algorithm, protocol, channels, nodes, local = fields[:7]
-        if (
-            name not in COLLECTIVES
-            or algorithm not in ALGORITHMS
-            or protocol not in PROTOCOLS
-            or not re.fullmatch(r"|-?\d+", channels)
-        ):
-            raise ValueError(line)
-        rows.append(
-            NcclxRow(
-                collective=name,
-                bytes_per_rank=interval(size),
-                cell=(algorithm, protocol),
-                channels=int(channels or -1),
-                n_nodes=interval(nodes),
-                n_local_ranks=interval(local),
-            )
-        )
-    return rows
-
-
-def ncclx_answer(
-    rows: Sequence[NcclxRow], call: Call, offered: set[Cell]
-) -> tuple[Cell, int] | None:
-    """(cell, channels) of NCCLX's tuner, 0 channels where it sets none; None for no answer."""
-    local = call.n_ranks // call.n_nodes
-    per_rank = call.nbytes // (call.n_nodes * local)
-    for row in rows:
-        matches = (
-            row.collective == call.collective
-            and row.bytes_per_rank.holds(per_rank)
-            and row.n_nodes.holds(call.n_nodes)
-            and row.n_local_ranks.holds(local)
         )
         if matches and row.cell in offered:
             return row.cell, max(row.channels, 0)
