@@ -73,10 +73,10 @@ def test_mistakes_are_found(tmp_path: Path) -> None:
         "rccltune fit && rccltune sweep --factor 1",
         'eval "$(rccltune plugin --enf)"',
         "rccltune tuen",
-        "NAME=1 rccltune workload record-*.csv",
+        "NAME=1 rccltune workload",
     ]
     found = wrong([Shown(page=page, number=1, text=text) for text in lines])
-    assert [re.search(r"plann|factor|enf|tuen|output", text) is not None for text in found] == [
+    assert [re.search(r"plann|factor|enf|tuen|FILE", text) is not None for text in found] == [
         True
     ] * len(lines)
 

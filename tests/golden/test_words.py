@@ -26,6 +26,8 @@ FORMATS = (
     "needs a doubt",
     "names a part, baseline, silent and rules",
     "a hole is no rule",
+    "launch step cycle line collective",
+    "format rules end requires needs section hole base",
 )
 
 
