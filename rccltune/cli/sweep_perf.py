@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -16,6 +16,8 @@ from rccltune.cli.progress import bar_line, minutes
 from rccltune.model import CommandLineError, Laid, LaunchError, Reporter, Scale, lay
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from rccltune.measure import Measured, Request, ToMeasure
     from rccltune.perf.sweep import Progress
 
@@ -127,6 +129,8 @@ def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, l
 def _text(done: Measured, verbosity: int) -> Laid:
     took = f"{done.n_runs} starts in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
+    if done.tuner not in (None, "none"):
+        lines.append(f"tuner that the library uses by itself here: {done.tuner}")
     lines += [f"not offered: {said}" for said in done.not_offered]
     lines += done.remarks
     if done.is_over:
@@ -163,40 +167,33 @@ class _Told(Reporter):
 
 
 class _Line(_Told):
-    """One line of a terminal that says how far it is."""
+    """One line of a terminal that says how far it is.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: says all else.
+        update: shows a text in the place of the one before.
+    """
+
+    def __init__(self, console: Console, update: Callable[[Text], None]) -> None:
+        """Begin to count."""
         super().__init__(console)
+        self._update = update
         self._start = time.monotonic()
-        self._is_open = False
-
-    def say(self, text: str) -> None:
-        """Above the line."""
-        self.close()
-        super().say(text)
 
     def progress(self, step: object) -> None:
-        """Write the line anew."""
+        """Show the line anew."""
+        from rich.text import Text
+
         told = cast("Progress", step)
-        elapsed = time.monotonic() - self._start
         line = bar_line(
-            columns(error=True) - 1,
+            columns(error=True) - 3,
             done=told.done,
             of=told.of,
-            elapsed_s=elapsed,
+            elapsed_s=time.monotonic() - self._start,
             what=told.what,
             more=[],
         )
-        sys.stderr.write(f"\r\x1b[K{line}")
-        sys.stderr.flush()
-        self._is_open = True
-
-    def close(self) -> None:
-        """Take the line away."""
-        if self._is_open:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._is_open = False
+        self._update(Text(line))
 
 
 @contextmanager
@@ -204,8 +201,15 @@ def _progress(console: Console) -> Iterator[Reporter]:
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
         yield _Told(console)
         return
-    line = _Line(console)
-    try:
-        yield line
-    finally:
-        line.close()
+    from rich.console import Console as RichConsole
+
+    terminal = RichConsole(
+        stderr=True,
+        no_color=not console.color,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        width=columns(error=True),
+    )
+    with terminal.status("") as status:
+        yield _Line(console, status.update)

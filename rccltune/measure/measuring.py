@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__, launch, model, session, simulate
+from rccltune.logs import tuner_of
 from rccltune.measure import sweep_file, variants
 from rccltune.measure.all_options import declared
 from rccltune.measure.declaration import PERF
@@ -45,6 +46,7 @@ from rccltune.model import (
 )
 from rccltune.perf import passes, plan, ranks, runs
 from rccltune.perf.passes import Wanted
+from rccltune.perf.runs import Run
 from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, strayed
 from rccltune.session import NODE_FILE, PLACE_FILE, SWEEP_FILE, Session
 
@@ -251,6 +253,8 @@ class Measured:
         aside: settings that are measured no more, each with the reason.
         not_offered: settings that the library lets be chosen nowhere, in words.
         remarks: what else of the times should be known.
+        tuner: which one the library uses by itself on this site, as its log says: ``none``,
+            ``plugin NAME``, ``built-in table FILE``; None where no log of the baseline is there.
         is_over: the budget ended it.
         seconds: of all runs of the session.
     """
@@ -264,6 +268,7 @@ class Measured:
     is_over: bool
     seconds: float
     library: str
+    tuner: str | None
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
@@ -272,6 +277,7 @@ class Measured:
             "runner": PERF,
             "simulated": self.session.simulated,
             "library": self.library,
+            "tuner_of_baseline": self.tuner,
             "runs": self.n_runs,
             "samples": self.n_samples,
             "set_aside": [{**model.to_plain(one), "reason": one.reason} for one in self.aside],
@@ -339,7 +345,17 @@ def measure_with_perf(
         is_over=measuring.is_over,
         seconds=sum(one.ended.duration_s for one in measuring.runs if one.ended),
         library=prepared.instrument.ground.library.version or "unknown",
+        tuner=_tuner_of_baseline(measuring.runs),
     )
+
+
+def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
+    """Which tuner the library used where our plugin was not loaded."""
+    for run in measured:
+        log = run.folder / runs.LIBRARY_LOG
+        if not run.file.plugin and run.file.variant == DEFAULT_VARIANT.name and log.exists():
+            return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
+    return None
 
 
 def _begin(prepared: ToMeasure, command: str) -> None:

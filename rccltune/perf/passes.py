@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TIMINGS: Final = ("auto", GRAPH, LOOP)
-_IN_ONE_PROCESS: Final = 2
+# A new process adds next to nothing to what new communicators differ by (scripts/bench
+# communicators), and costs 1.4 s on two GPUs, 3 on four.
+_IN_ONE_PROCESS: Final = 4
 # So many settings could win, before anything is known.
 _FEW: Final = 3
 # A setting that is so near to the best at some size could win.
@@ -201,22 +203,28 @@ def fine_units(wanted: Wanted, table: pd.DataFrame, *, guess: bool = False) -> l
     found = []
     n_processes = math.ceil(wanted.n_communicators / _IN_ONE_PROCESS)
     for number in range(n_processes):
-        n_own = min(_IN_ONE_PROCESS, wanted.n_communicators - number * _IN_ONE_PROCESS)
+        n_own = len(range(number, wanted.n_communicators, n_processes))
         for variant in wanted.variants:
             captured = captures(table, variant)
             tried = _guessed(wanted, variant) if guess else could_win(table, variant)
             for plugin in (False, True):
                 steps = _fine(wanted, variant, tried if plugin else None, captured=captured)
+                before = () if plugin or number > 0 else _called(wanted, variant)
                 found.append(
                     Unit(
                         purpose=runs.FINE,
                         variant=variant,
                         number_of=number,
                         plugin=plugin,
-                        communicators=(steps,) * n_own,
+                        communicators=((*before, *steps), *((steps,) * (n_own - 1))),
                     )
                 )
     return found
+
+
+def _called(wanted: Wanted, variant: Variant) -> tuple[Step, ...]:
+    """Calls by which the library as it is says what it runs, before anything is timed."""
+    return tuple(Step(plan.CALL, BASELINE, call) for call in wanted.calls(variant))
 
 
 def _guessed(wanted: Wanted, variant: Variant) -> Cells:

@@ -26,7 +26,7 @@ library         what the library would take without us
 answer          what the plugin answered
 registered      whether buffers were registered: 0, 1 or none
 selectable      mask of settings that the library lets be chosen, None where it asked nothing
-ran             what the library said that it ran
+ran             what the library said that it ran at a check or call of the same kind
 checked, wrong  elements compared and wrong ones, over all ranks
 note            why there is no time
 state           see below
@@ -46,7 +46,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model import OutputError, Role, Setting
 from rccltune.perf import plan, runs
@@ -83,7 +83,9 @@ def table(measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None) 
             parts.append(known[run.number])
     # What no run has yet is a table without rows, of the same kinds of columns.
     found: pd.DataFrame = pd.concat([*parts, _nothing()], ignore_index=True)
-    found["state"] = _states(found)
+    ran = what_ran(found)
+    found["state"] = _states(found, ran)
+    found["ran"] = [ran.get(key, "") for key in _keys(found)]
     found["counts"] = found["state"] == GOOD
     ordered: pd.DataFrame = found[list(_COLUMNS)]
     return ordered
@@ -250,36 +252,38 @@ UNKNOWN: Final = "unknown"
 UNTIMED: Final = "untimed"
 
 
-def _states(found: pd.DataFrame) -> list[str]:
+def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
     """State of each row; of steps that are no measure empty."""
-    ran = what_ran(found)
-    names = ("step", "setting", "variant", "collective", "dtype", "nbytes", "time_us")
-    columns = zip(*(found[name] for name in (*names, "made", "asked", "answer")), strict=True)
+    columns = zip(
+        _keys(found),
+        *(found[name] for name in ("step", "setting", "time_us", "made", "asked", "answer")),
+        strict=True,
+    )
     states = []
-    for step, word, variant, collective, dtype, nbytes, time_us, *told in columns:
+    for key, step, word, time_us, *told in columns:
         if step != plan.MEASURE:
             states.append("")
         elif not time_us > 0:
             states.append(UNTIMED)
         else:
-            executed = setting_of(ran.get((variant, word, collective, dtype, nbytes), ""))
+            executed = setting_of(ran.get(key, ""))
             states.append(_state(Setting.parse(word), tuple(told), executed))
     return states
 
 
-Ran = Mapping[tuple[str, str, str, str, int], str]
+Key: TypeAlias = "tuple[str, str, str, str, int]"
+Ran: TypeAlias = Mapping[Key, str]
+
+
+def _keys(found: pd.DataFrame) -> list[Key]:
+    names = ("variant", "setting", "collective", "dtype", "nbytes")
+    return list(zip(*(found[name] for name in names), strict=True))
 
 
 def what_ran(found: pd.DataFrame) -> Ran:
     """What the library said that it ran, by variant, setting, collective, type and size."""
     looked = found[found["step"].isin((plan.CHECK, plan.CALL)) & ~found["ran"].isin(NOTHING_SAID)]
-    names = ("variant", "setting", "collective", "dtype", "nbytes", "ran")
-    return {
-        (variant, setting, collective, dtype, nbytes): ran
-        for variant, setting, collective, dtype, nbytes, ran in zip(
-            *(looked[name] for name in names), strict=True
-        )
-    }
+    return dict(zip(_keys(looked), looked["ran"], strict=True))
 
 
 def _state(wanted: Setting, told: tuple[float, float, str], executed: Setting | None) -> str:

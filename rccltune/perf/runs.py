@@ -38,6 +38,8 @@ RUN_FILE: Final = "run.json"
 ENVIRONMENT_FILE: Final = "environment.json"
 END_FILE: Final = "ending.json"
 LOG_FILE: Final = "log.txt"
+# What the library logged of rank 0 before anything was timed.
+LIBRARY_LOG: Final = "log-0.txt"
 # What a run is for: every setting once, or what could win with care.
 ROUGH: Final = "rough"
 FINE: Final = "fine"

@@ -163,7 +163,7 @@ class Measuring:
                 number_of=unit.number_of,
                 communicators=tuple(left),
                 plugin=unit.plugin,
-                said=unit.plugin and unit.purpose == runs.ROUGH,
+                said=any(step.kind != plan.MEASURE for steps in left.values() for step in steps),
             )
             made = ranks.run(
                 self.ground,

@@ -148,7 +148,7 @@ def test_one_clock_for_all_where_it_is_said(timing: str) -> None:
     assert {one.clock for one in unit.communicators[0] if one.clock} == {timing}
 
 
-@pytest.mark.parametrize(("n", "shape"), [(4, [2, 2]), (1, [1]), (5, [2, 2, 1])])
+@pytest.mark.parametrize(("n", "shape"), [(4, [4]), (1, [1]), (5, [3, 2])])
 def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
     """The library as it is and with our plugin alternate; so many communicators of each."""
     units = passes.fine_units(wanted(n_communicators=n), rows.table([]), guess=True)
@@ -157,8 +157,19 @@ def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
     assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
     for unit in units:
         for steps in unit.communicators:
-            clocks = [one.clock for one in steps]
+            clocks = [one.clock for one in steps if one.clock]
             assert clocks == sorted(clocks, reverse=True)
+
+
+def test_the_library_as_it_is_says_what_it_runs_before_it_is_timed() -> None:
+    """Once for each call, in the first communicator of the first process without the plugin."""
+    units = passes.fine_units(wanted(n_communicators=5), rows.table([]), guess=True)
+    told = [[step for step in one.communicators[0] if not step.clock] for one in units]
+    assert [bool(steps) for steps in told] == [True, False, False, False]
+    first = units[0].communicators[0]
+    assert first[: len(told[0])] == tuple(told[0])
+    assert {one.kind for one in told[0]} == {"call"}
+    assert {one.call for one in told[0]} == {one.call for one in first if one.clock}
 
 
 def test_collectives_that_no_tuner_is_asked_for_have_no_settings() -> None:
