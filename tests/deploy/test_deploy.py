@@ -32,7 +32,7 @@ from rccltune.model import (
 NAME = "rccl_tuner_gfx942_cpx-nps4.csv"
 ONE_OAM = "rccl_tuner_gfx942_cpx-nps4_one-oam.csv"
 SHELLS = ("sh", "dash", "bash", "bash --posix", "busybox sh", "zsh")
-HEAD = "#@ format 1\n#@ requires arch=gfx942 cus=38 compute=CPX memory=NPS4{more}\n"
+HEAD = "#@ requires arch=gfx942 cus=38 compute=CPX memory=NPS4{more}\n"
 RULE = "allreduce,1024,4096,tree,ll,-1,1,64,-1,-1\n"
 Made = Callable[..., Path]
 
