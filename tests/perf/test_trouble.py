@@ -228,9 +228,10 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(ground: Ground) -> Non
     codes = [line for line in done.stdout.splitlines() if line.startswith("code")]
     assert codes == ["code 7", "code 0"], done.stderr
     assert "free space" in done.stderr
-    table = ground.table("kept").query("step == 'measure' and purpose == 'rough'")
-    assert table["run"].nunique() > 1
-    assert not table.duplicated(["setting", "placement", "nbytes", "clock"]).any()
+    rough = ground.table("kept").query("step == 'measure' and purpose == 'rough'")
+    assert not rough.duplicated(["setting", "placement", "nbytes", "clock"]).any()
+    assert rough.groupby("setting").size().nunique() == 1
+    assert set(rough["setting"]) == {"silent", "ring/ll", "ring/simple", "tree/ll"}
 
 
 def strike(ground: Ground, whom: str, process: subprocess.Popen[bytes]) -> None:
