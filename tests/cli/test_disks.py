@@ -185,6 +185,7 @@ def test_the_wall_clock_is_read_for_records_only(repository: Path) -> None:
     # When a launch or a job's run started, and of which day a link map is: for people.
     assert found == {
         "rccltune/measure/launches.py: datetime.now",
+        "rccltune/perf/ranks.py: datetime.now",
         "rccltune/links/session.py: datetime.now",
         "rccltune/job/runs.py: time.time",
     }

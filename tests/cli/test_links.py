@@ -433,7 +433,7 @@ def test_a_machine_that_is_there(
     monkeypatch.setattr("rccltune.machine.here", lambda *_: system)
     # The quick look before a launch does not ask nvidia-smi, so it knows no product there.
     quick = system if vendor == "amd" else replace(system, product=None)
-    monkeypatch.setattr(site_module, "_system", lambda: quick)
+    monkeypatch.setattr(site_module, "system_here", lambda: quick)
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
     found = answer(capsys, None, "--rccl-tests", str(benchmarks), "--repeats", "2")
     assert found["simulated"] is False
@@ -457,7 +457,7 @@ def test_benchmarks_without_sendrecv(
     """It says which one is missing and how to get it."""
     system = two_gpus("amd")
     monkeypatch.setattr("rccltune.machine.here", lambda *_: system)
-    monkeypatch.setattr(site_module, "_system", lambda: system)
+    monkeypatch.setattr(site_module, "system_here", lambda: system)
     (benchmarks / "sendrecv_perf").unlink()
     assert links(None, "--rccl-tests", str(benchmarks)) == 4
     said = capsys.readouterr().err

@@ -180,7 +180,7 @@ class Captured:
         root = load(DESCRIPTIONS / f"{name}.machine").write(folder / "root")
         monkeypatch.setattr(
             site_module,
-            "_system",
+            "system_here",
             lambda: machine.look(machine.Look(root=root, variables={}, deep=False)),
         )
         self.bench = folder / "bench"
@@ -231,7 +231,7 @@ def test_fewer_gpus_of_nvidia_are_chosen_by_address(
     system = machine.System(
         root=here, status="none", vendor="nvidia", gpus=gpus, product="H200", mode=NONE
     )
-    monkeypatch.setattr(site_module, "_system", lambda: system)
+    monkeypatch.setattr(site_module, "system_here", lambda: system)
 
     site = captured.site(None, n_ranks=2)
     assert dict(site.environment)["CUDA_VISIBLE_DEVICES"] == "0,1"

@@ -27,8 +27,6 @@ _OVERRIDES: Final = (1, 2)
 SWEEP: Final = [
     *(
         "sweep",
-        "--runner",
-        "rccl-tests",
         "--simulate",
         "NODE.YAML",
         "--mode",
@@ -38,7 +36,7 @@ SWEEP: Final = [
     ),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "2"),
     *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
-    *("--iters", "4", "--warmup", "1"),
+    *("--iters", "4", "--warmup", "1", "--runner", "rccl-tests"),
 ]
 
 
