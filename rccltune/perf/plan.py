@@ -77,11 +77,11 @@ FINE: Final = Effort(least_us=2000, least_calls=20, most_us=300_000)
 class Step:
     """One thing that all ranks do within a communicator.
 
-    Steps are equal where they do the same; how much effort it takes makes no difference.
+    Steps are equal where they do the same, whatever effort is taken.
 
     Attributes:
         kind: CHECK, CALL or MEASURE.
-        setting: what the plugin answers; SILENT for nothing, BASELINE where it is not loaded.
+        setting: what the plugin answers; it may answer nothing, or not be loaded.
         clock: LOOP or GRAPH of a MEASURE, empty of others.
     """
 

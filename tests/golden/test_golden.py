@@ -63,16 +63,16 @@ SCENARIOS: dict[str, list[str]] = {
     ],
 }
 SIMULATED: dict[str, list[str]] = {
-    "simulated-plan": [f"sweep {SWEEP} -o S --plan"],
+    "simulated-plan": [f"sweep --runner rccl-tests {SWEEP} -o S --plan"],
     "simulated-sweep": [
-        f"sweep {SWEEP} {QUICK} -o S --json",
+        f"sweep --runner rccl-tests {SWEEP} {QUICK} -o S --json",
         "fit S --json",
         "emit-config S --json",
         "explain S/rccl_tuner_gfx942_spx-nps1.csv --json",
     ],
     "simulated-tune": [f"tune {SWEEP} {QUICK} -o S --json"],
     "simulated-said": [
-        f"sweep {SWEEP} {QUICK} -o S",
+        f"sweep --runner rccl-tests {SWEEP} {QUICK} -o S",
         f"tune {SWEEP} {QUICK} -o S",
         *("fit S", "emit-config S", "plot S --format svg", "report S", "verify S"),
     ],
