@@ -82,7 +82,7 @@ class ToMeasure:
     def units(self) -> list[passes.Unit]:
         """Starts of all ranks; those of the second pass are a guess before the first is done."""
         wanted, table = self.measuring.wanted, self.measuring.table()
-        rough = [*passes.rough_units(wanted, table), *passes.loop_units(wanted, table)]
+        rough = [*passes.rough_units(wanted), *passes.loop_units(wanted, table)]
         guess = any(self.measuring.left(one) for one in rough)
         return [*rough, *passes.fine_units(wanted, table, guess=guess)]
 

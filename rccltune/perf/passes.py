@@ -38,8 +38,10 @@ TIMINGS: Final = ("auto", GRAPH, LOOP)
 _IN_ONE_PROCESS: Final = 4
 # So many settings could win, before anything is known.
 _FEW: Final = 3
-# A setting that is so near to the best at some size could win.
-_NEAR: Final = 1.25
+# A setting that is so near to the best at some size could win; and once it could somewhere, it is
+# looked at again wherever it is not hopeless.
+_NEAR: Final = 1.1
+_HOPELESS: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +132,8 @@ class Unit:
         )
 
 
-def rough_units(wanted: Wanted, table: pd.DataFrame) -> list[Unit]:
+def rough_units(wanted: Wanted) -> list[Unit]:
     """First pass: every setting once, with results checked and what ran said by the library."""
-    del table
     return [_rough(wanted, variant) for variant in wanted.variants]
 
 
@@ -258,8 +259,8 @@ def _fine(
 def could_win(table: pd.DataFrame, variant: Variant) -> Cells:
     """Settings worth measuring with care, at each size where they ran as asked for.
 
-    Those are within 25 % of the best or of the library's own choice at some size, and what the
-    library takes by itself.
+    Those that are within 10 % of the best at some size, and what the library takes by itself; each
+    where it is less than half slower than the best.
 
     Args:
         table: rows of the first pass.
@@ -276,17 +277,15 @@ def could_win(table: pd.DataFrame, variant: Variant) -> Cells:
     ]
     rough = samples.by_clock(rough)
     names = ["collective", "dtype", "placement", "nbytes"]
-    cells = [rough[name] for name in names]
-    own = rough["time_us"].where(rough["setting"] == str(SILENT)).groupby(cells).transform("min")
-    best = rough["time_us"].groupby(cells).transform("min")
-    limit = own.fillna(best).clip(lower=best) * _NEAR
-    near = rough[rough["time_us"] <= limit]
+    best = rough["time_us"].groupby([rough[name] for name in names]).transform("min")
+    near = rough[rough["time_us"] <= best * _NEAR]
     chosen = set(zip(near["collective"], near["setting"], strict=True))
     chosen |= {
         (collective, str(replace(setting, channels=None)))
         for collective, word in zip(rough["collective"], rough["library"], strict=True)
         if (setting := setting_of(word)) is not None and setting.role is Role.FORCED
     }
+    rough = rough[rough["time_us"] <= best * _HOPELESS]
     found: dict[tuple[str, str, str, int], list[Setting]] = {}
     for collective, dtype, placement, nbytes, word in zip(
         *(rough[name] for name in (*names, "setting")), strict=True

@@ -89,6 +89,8 @@ class Measuring:
 
     def aside(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
+        if not self.runs:
+            return ()
         known = self.variants
         mine = [run for run in self.runs if run.file.variant in known]
         return samples.set_aside(mine, rows.table(mine, self._rows), known)
@@ -140,16 +142,16 @@ class Measuring:
             OutputError: ranks were answered differently.
             KeyboardInterrupt: after everything that was started is gone.
         """
-        for stage in (passes.rough_units, passes.loop_units, passes.fine_units):
-            for unit in stage(self.wanted, self.table()):
+        for unit in passes.rough_units(self.wanted):
+            self._complete(unit)
+        for stage in (passes.loop_units, passes.fine_units):
+            for unit in () if self.is_over else stage(self.wanted, self.table()):
                 self._complete(unit)
-                if self.is_over:
-                    return
 
     def _complete(self, unit: Unit) -> None:
         """Run a unit until nothing of it is left, without what fails."""
         total = sum(map(len, unit.communicators))
-        while left := self.left(unit):
+        while not self.is_over and (left := self.left(unit)):
             seconds = self.left_s()
             if seconds is not None and seconds <= 0:
                 self.is_over = True

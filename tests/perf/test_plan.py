@@ -98,7 +98,7 @@ def test_nvls_and_collnet_are_never_planned_by_us() -> None:
     )
     table = rows.table([])
     units = [
-        *passes.rough_units(every, table),
+        *passes.rough_units(every),
         *passes.loop_units(every, table),
         *passes.fine_units(every, table, guess=True),
     ]
@@ -109,12 +109,12 @@ def test_nvls_and_collnet_are_never_planned_by_us() -> None:
     assert "collnet" not in text
 
     named = wanted(settings=(Setting.parse("nvls/simple"),))
-    assert "answer nvls/simple" in plan.written(passes.rough_units(named, table)[0].communicators)
+    assert "answer nvls/simple" in plan.written(passes.rough_units(named)[0].communicators)
 
 
 def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() -> None:
     """One communicator with our plugin; what is idle first at each size."""
-    (unit,) = passes.rough_units(wanted(), rows.table([]))
+    (unit,) = passes.rough_units(wanted())
     ((*steps,),) = unit.communicators
     kinds = [one.kind if one.clock == "" else one.clock for one in steps]
     assert [kind for kind, _ in itertools.groupby(kinds)] == ["check", "loop", "graph"]
@@ -136,7 +136,7 @@ def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() ->
 @pytest.mark.parametrize(("most", "checked"), [(None, 3), (4 * MIB, 2), (0, 0)])
 def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> None:
     """Simulated ranks share a memory, and the real library's kernels do not run there."""
-    (unit,) = passes.rough_units(wanted(checked_up_to=most), rows.table([]))
+    (unit,) = passes.rough_units(wanted(checked_up_to=most))
     kinds = {one.call.nbytes: one.kind for one in unit.communicators[0] if not one.clock}
     assert list(kinds.values()) == ["check"] * checked + ["call"] * (3 - checked)
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> Non
 @pytest.mark.parametrize("timing", ["loop", "graph"])
 def test_one_clock_for_all_where_it_is_said(timing: str) -> None:
     """Each size once."""
-    (unit,) = passes.rough_units(wanted(timing=timing), rows.table([]))
+    (unit,) = passes.rough_units(wanted(timing=timing))
     assert {one.clock for one in unit.communicators[0] if one.clock} == {timing}
 
 
@@ -174,7 +174,7 @@ def test_the_library_as_it_is_says_what_it_runs_before_it_is_timed() -> None:
 
 def test_collectives_that_no_tuner_is_asked_for_have_no_settings() -> None:
     """They are measured as they are, out of place."""
-    units = passes.rough_units(wanted(sizes={Collective.ALLTOALL: (1024,)}), rows.table([]))
+    units = passes.rough_units(wanted(sizes={Collective.ALLTOALL: (1024,)}))
     assert {(one.setting, one.call.placement) for one in steps_of(units)} == {
         (SILENT, Placement.OUT_OF_PLACE)
     }

@@ -201,11 +201,11 @@ def fine_of(table: pd.DataFrame, nbytes: int) -> Sequence[Setting]:
 
 
 def test_what_could_win_is_measured_with_care(tmp_path: Path) -> None:
-    """Within 25 % of the best or of the library's choice somewhere, or chosen by the library."""
+    """Within 10 % of the best somewhere or chosen by the library, where it is not hopeless."""
     times = {
         ("silent", 1024): 10.0,
-        ("ring/ll", 1024): 40.0,
-        ("tree/ll", 1024): 12.0,
+        ("ring/ll", 1024): 14.0,
+        ("tree/ll", 1024): 10.9,
         ("ring/simple", 1024): 13.0,
         ("silent", 2048): 10.0,
         ("ring/ll", 2048): 30.0,
@@ -218,13 +218,13 @@ def test_what_could_win_is_measured_with_care(tmp_path: Path) -> None:
     def told(one: Step, rank: int) -> dict[str, Any]:
         usual = as_asked(one, rank)
         time = times[str(one.setting), one.call.nbytes]
-        # The library itself would take ring/ll, which is slow.
+        # The library itself would take ring/ll.
         return usual | ({"time_us": time} if one.clock else {})
 
     make(tmp_path, steps, told=told)
     table = rows.table(runs.read_runs(tmp_path))
     names = [[str(one) for one in fine_of(table, nbytes)] for nbytes in (1024, 2048)]
-    assert names == [["ring/ll", "tree/ll"]] * 2
+    assert names == [["ring/ll", "tree/ll"], ["tree/ll"]]
 
 
 def test_no_setting_is_measured_with_care_where_it_did_not_run(tmp_path: Path) -> None:
