@@ -1,7 +1,6 @@
 #include "rule_file.h"
 
 #include "names.h"
-#include "seal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,9 +10,11 @@
 /* Where the parser stands; `no_memory` ends it early. */
 struct parser {
     struct rule_file *file;
-    struct seal seal;
     uint32_t line;
     bool no_memory;
+    uint64_t n_rows; /* rows so far, taken or not */
+    bool is_ours;    /* rccltune wrote it: it must end with `#@ end N` */
+    bool is_whole;   /* the last `#@ end` says n_rows */
 };
 
 enum { N_REQUIRED_FIELDS = 8, MAX_FIELDS = 12 };
@@ -349,10 +350,18 @@ static void parse_directive(struct parser *parser, struct text rest)
     struct rule_file *file = parser->file;
     struct text word;
     struct environment_need need;
-    if (!text_next_word(&rest, &word) || seal_read(&parser->seal, word, rest, parser->line)) {
+    uint64_t number = 0;
+    if (!text_next_word(&rest, &word)) {
         return;
     }
-    if (text_is(word, "format")) {
+    if (text_is(word, "rules")) { /* 0.1.0 said it first; `#@ end` says the same */
+        parser->is_ours = true;
+    } else if (text_is(word, "end")) {
+        parser->is_ours = true;
+        parser->is_whole =
+            text_unsigned(text_trim(rest), &number) == TEXT_NUMBER_OK && number == parser->n_rows;
+    } else if (text_is(word, "format")) {
+        parser->is_ours = true;
         if (!text_is(text_trim(rest), "1")) {
             note(parser, FINDING_ERROR, "bad-format", "format '%.*s': this build reads format 1",
                  shown(text_trim(rest)), text_trim(rest).at);
@@ -379,18 +388,23 @@ static void parse_line(struct parser *parser, struct text line)
                      &comment); /* the vendors' own test files comment after a row */
     row = text_trim(row);
     if (row.left > 0) {
-        parser->seal.n_rows++;
+        parser->n_rows++;
+        parser->is_whole = false;
         parse_row(parser, row);
     }
 }
 
-/* A file that does not have what it says: cut, or being written. */
-static void refuse_seal(struct parser *parser)
+/* Whether a file of ours ends inside its first word, or before it. */
+static bool is_stump(struct text content)
 {
-    char reason[192];
-    seal_explain(&parser->seal, reason, sizeof reason);
-    parser->line = parser->seal.line;
-    note(parser, FINDING_ERROR, "seal", "not as long as it says: %s", reason);
+    static const char *const words[] = {"#@ format", "#@ rules"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (content.left == 0 ||
+            (content.left < strlen(words[i]) && memcmp(content.at, words[i], content.left) == 0)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool rule_file_parse(struct text content, struct rule_file *file)
@@ -399,7 +413,7 @@ bool rule_file_parse(struct text content, struct rule_file *file)
     struct text line;
     memset(file, 0, sizeof *file);
     (void)text_skip(&content, "\xef\xbb\xbf"); /* a byte-order mark, as some editors leave it */
-    if (seal_is_stump(content)) {
+    if (is_stump(content)) {
         parser.line = 1;
         note(&parser, FINDING_ERROR, "cut", "the file is empty, or ends in its first word");
         return !parser.no_memory;
@@ -413,8 +427,12 @@ bool rule_file_parse(struct text content, struct rule_file *file)
         parser.line++;
         parse_line(&parser, line);
     }
-    if (!seal_holds(&parser.seal)) {
-        refuse_seal(&parser);
+    if (parser.is_ours && !parser.is_whole) {
+        unsigned long long n = parser.n_rows;
+        note(&parser, FINDING_ERROR, "cut",
+             "it has %llu rows, and '#@ end %llu' is not behind them: the file was cut, or edited "
+             "by hand (then correct that line)",
+             n, n);
     }
     return !parser.no_memory;
 }

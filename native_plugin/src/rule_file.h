@@ -6,8 +6,11 @@
  * [,partitionMode[,localGroup]]]]`.  The first ten columns are those that RCCL's built-in tuner and
  * the vendors' example plugins read (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc, NCCL 2.30.7
  * plugins/tuner/example); columns 11 and 12 exist in a fork.  `#@` lines are ours and comments to
- * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ needs NAME=VALUE`,
- * `#@ rules N` and `#@ end N` (seal.h).
+ * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ needs NAME=VALUE`, `#@ end N`.
+ *
+ * `#@ format` begins a file of rccltune's and `#@ end N` ends it, with N rows between, taken or not:
+ * one that was cut, or is being written, has not both and is refused.  (0.1.0 began with
+ * `#@ rules N`.)  A file that says neither is held to nothing.
  *
  * An *error* is a mistake that would choose wrongly: the file is refused.  A *warning* is a row
  * that can be left out without changing what the others mean.

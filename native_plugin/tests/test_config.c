@@ -146,9 +146,9 @@ static void check_files(void)
     EXPECT(8, CONFIG_WRONG, "cannot be read");
     use_file("");
     EXPECT(8, CONFIG_WRONG, "the file is empty");
-    use_file("#@ rules 2\n" ROW);
-    EXPECT(8, CONFIG_WRONG, "rccltune seal FILE");
-    use_file("#@ rules 1\n" ROW "#@ end 1\n");
+    use_file("#@ format 1\n" ROW);
+    EXPECT(8, CONFIG_WRONG, "'#@ end 1'");
+    use_file("#@ format 1\n" ROW "#@ end 1\n");
     EXPECT(8, CONFIG_RULES, "");
     (void)snprintf(path, sizeof path, "%s/link", root); /* as Kubernetes mounts a ConfigMap */
     CHECK(symlink("rules.csv", path) == 0);

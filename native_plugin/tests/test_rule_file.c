@@ -41,7 +41,7 @@ static void check_tolerated_forms(void)
     expect("allreduce,0,1024,tree,ll,-1,1,64,,1\n", 1, 0, 0, NULL);
     expect("allreduce,0,18446744073709551615,-1,-1,16,-1,-1\n", 1, 0, 0, NULL);
     expect("allreduce,0,1,ring,ll,0,1,2,-1,-1,-1,-1\n", 1, 0, 0, NULL);
-    expect("#@ format 1\n#@ hole 1 2 not measured\n#@\n#@ simulated\n" ROW, 1, 0, 0, NULL);
+    expect("#@ hole 1 2 not measured\n#@\n#@ simulated\n" ROW, 1, 0, 0, NULL);
 }
 
 static void check_errors(void)
@@ -65,8 +65,8 @@ static void check_errors(void)
     expect("allreduce,8,128M,ring\n", 0, 1, 0, "too-few-fields");
     expect("just some prose\n", 0, 1, 0, "too-few-fields");
     expect(",,,,,,,,,,\n", 0, 1, 0, "too-few-fields");
-    expect("#@ format 2\n" ROW, 1, 1, 0, "bad-format");
-    expect("#@ format\n", 0, 1, 0, "bad-format");
+    expect("#@ format 2\n" ROW "\n#@ end 1", 1, 1, 0, "bad-format");
+    expect("#@ format\n#@ end 0", 0, 1, 0, "bad-format");
     expect("#@ requires colour=red\n" ROW, 1, 1, 0, "bad-requires");
     expect("#@ requires arch\n", 0, 1, 0, "bad-requires");
     expect("#@ requires arch=\n", 0, 1, 0, "bad-requires");
@@ -80,38 +80,39 @@ static void check_errors(void)
            0, 1, 0, "not-text");
 }
 
-/* Files that say how many rows they have. */
-static void check_seals(void)
+/* Files of ours, which end with the number of their rows. */
+static void check_ends(void)
 {
     struct rule_file file;
-    static const char whole[] = "#@ rules 3\n#@ format 1\n" ROW
-                                "\nalltoall,0,8,ring,ll,-1,-1,-1\n" ROW " # why\n#@ end 3\n";
+    static const char whole[] =
+        "#@ format 1\n" ROW "\nalltoall,0,8,ring,ll,-1,-1,-1\n" ROW " # why\n#@ end 3\n";
     expect(whole, 2, 0, 1, NULL);
-    expect("# above\n#@rules 1\r\n" ROW "\r\n  #@ end 01\r\n\n# below\n", 1, 0, 0, NULL);
-    expect("#@ rules 0\n#@ end 0", 0, 0, 0, NULL);
+    expect("# above\n#@format 1\r\n" ROW "\r\n  #@ end 01\r\n\n# below\n", 1, 0, 0, NULL);
+    expect("#@ format 1\n#@ end 0", 0, 0, 0, NULL);
+    expect(ROW "\n#@ end 1\n", 1, 0, 0, NULL);
+    expect("#@ rules 1\n#@ format 1\n" ROW "\n#@ end 1\n", 1, 0, 0, NULL); /* of 0.1.0 */
     expect("", 0, 1, 0, "cut");
     expect("\xef\xbb\xbf", 0, 1, 0, "cut");
+    expect("#@ forma", 0, 1, 0, "cut");
     expect("#@ rule", 0, 1, 0, "cut");
-    expect(ROW "\n#@ end 1\n", 1, 1, 0, "seal");
-    expect("#@ rules 1\n" ROW "\n", 1, 1, 0, "seal");
-    expect("#@ rules 2\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
-    expect("#@ rules 1\n" ROW "\n#@ end 2\n", 1, 1, 0, "seal");
-    expect("#@ rules 1\n" ROW "\n" ROW "\n#@ end 1\n", 2, 1, 0, "seal");
-    expect("#@ rules 2\n" ROW "\n#@ end 2\n" ROW "\n", 2, 1, 0, "seal");
-    expect("#@ rules 1\n#@ rules 1\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
-    expect("#@ rules 1\n" ROW "\n#@ end 1\n#@ end 1\n", 1, 1, 0, "seal");
-    expect("#@ rules one\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
-    expect("#@ rules 1 1\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
-    expect("#@ rules 18446744073709551617\n" ROW "\n#@ end 1\n", 1, 1, 0, "seal");
+    expect("#@ format 1\n" ROW "\n", 1, 1, 0, "cut");
+    expect("#@ rules 1\n" ROW "\n", 1, 1, 0, "cut");
+    expect("#@ format 1\n" ROW "\n#@ end 2\n", 1, 1, 0, "cut");
+    expect("#@ format 1\n" ROW "\n" ROW "\n#@ end 1\n", 2, 1, 0, "cut");
+    expect("#@ format 1\n" ROW "\n#@ end 1\n" ROW "\n", 2, 1, 0, "cut");
+    expect("#@ format 1\n" ROW "\n#@ end 1\n#@ end 2\n", 1, 1, 0, "cut");
+    expect(ROW "\n#@ end one\n", 1, 1, 0, "cut");
+    expect(ROW "\n#@ end 1 1\n", 1, 1, 0, "cut");
+    expect(ROW "\n#@ end 18446744073709551617\n", 1, 1, 0, "cut");
     for (size_t n = 0; n < sizeof whole - 2; n++) { /* cut anywhere but before the last line feed */
         CHECK(rule_file_parse((struct text){whole, n}, &file));
         CHECK(!rule_file_is_usable(&file, false));
         rule_file_free(&file);
     }
-    CHECK(rule_file_parse(text_of("#@ rules 31\n" ROW "\n#@ end 32\n" ROW), &file));
-    CHECK_STRING(file.findings[0].message, "not as long as it says: '#@ rules' says '31', '#@ end' "
-                                           "says '32', and there are 2 rows, 1 below the end: "
-                                           "cut, or edited by hand (then: rccltune seal FILE)");
+    CHECK(rule_file_parse(text_of(ROW "\n#@ end 32\n" ROW), &file));
+    CHECK_STRING(file.findings[0].message,
+                 "it has 2 rows, and '#@ end 2' is not behind them: the file was cut, or edited by "
+                 "hand (then correct that line)");
     CHECK(file.findings[0].line == 3);
     rule_file_free(&file);
 }
@@ -187,7 +188,7 @@ int main(void)
 {
     check_tolerated_forms();
     check_errors();
-    check_seals();
+    check_ends();
     check_warnings();
     check_values();
     check_limits();

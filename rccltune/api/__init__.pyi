@@ -14,7 +14,6 @@ from .verbs import fit as fit
 from .verbs import import_logs as import_logs
 from .verbs import plot as plot
 from .verbs import report as report
-from .verbs import seal as seal
 from .verbs import try_job as try_job
 from .verbs import why as why
 from .verbs import workload as workload

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rccltune.job import Answer, Request
     from rccltune.machine import Finding, System
     from rccltune.report import Reported
-    from rccltune.rules import Emitted, Explanation, Sealed
+    from rccltune.rules import Emitted, Explanation
     from rccltune.session import Imported
     from rccltune.why import Verdict
 
@@ -219,16 +219,6 @@ def explain(
         mode=Mode.parse(mode) if mode else None,
     )
     return rules.explain(Path(rule_file), question)
-
-
-def seal(rule_file: Place) -> Sealed:
-    """Count a rule file's rows after an edit, and write the number at its head and its end.
-
-    Raises:
-        InputFileError: it cannot be read, or the plugin refuses it for another reason.
-        SessionError: it cannot be written.
-    """
-    return rules.seal(Path(rule_file))
 
 
 def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:

@@ -49,7 +49,6 @@ _VERBS: Final = {
     "report": ("rccltune.cli.report", "report", "Write one page that can be mailed."),
     "workload": ("rccltune.cli.workload", "workload", "Say what a recorded job asks for."),
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
-    "seal": ("rccltune.cli.verify", "seal", "Count a rule file's rows after an edit by hand."),
     "why": ("rccltune.cli.why", "why", "Say why a job's rules were or were not used."),
     "job": ("rccltune.cli.job", "job", "Try rules in your own job; does it pay?"),
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 # Verb -> sentence, of verbs that went as a whole.
-VERBS: Final[Mapping[str, str]] = {}
+VERBS: Final[Mapping[str, str]] = {
+    "seal": "after an edit by hand correct the last line of the rule file yourself: '#@ end N' for "
+    "N rows.",
+}
 
 _ENVIRONMENT: Final = (
     "deploy hands over the site's rules alone; for another environment name its rule file in "
@@ -39,8 +42,8 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "yourself, and take it out of the rule file's line '#@ needs'.",
     },
     "emit-config": {
-        "--format": "emit-config writes the rules and, beside them, the .env that exports what they "
-        "need; NCCLX, and constants of the library's own model, get no file.",
+        "--format": "emit-config writes the rules and, beside them, the .env that exports what "
+        "they need; NCCLX, and constants of the library's own model, get no file.",
     },
     "gather": {
         "--machine": "gather makes an archive of one thing: rccltune gather machine.",

@@ -34,8 +34,8 @@ from .library import document as document
 from .library import table as table
 from .line_format import UNPROVEN_MARK as UNPROVEN_MARK
 from .line_format import Change as Change
+from .line_format import framed as framed
 from .line_format import rewritten as rewritten
-from .line_format import sealed as sealed
 from .other_readers import READERS as READERS
 from .other_readers import Misread as Misread
 from .other_readers import misread as misread
@@ -49,11 +49,9 @@ from .reader import RuleFile as RuleFile
 from .reader import Severity as Severity
 from .reader import StatedHole as StatedHole
 from .reader import read_rules as read_rules
-from .refusals import Sealed as Sealed
 from .refusals import accepted as accepted
 from .refusals import content_of as content_of
 from .refusals import refusal as refusal
-from .refusals import seal as seal
 from .sheets import EmitRequest as EmitRequest
 from .sheets import Emitted as Emitted
 from .sheets import file_name as file_name

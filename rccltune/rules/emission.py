@@ -231,9 +231,7 @@ def _emitted(
         path=path,
         text=writer.render(document),
         environment_path=_beside(path),
-        environment_text=render_environment(
-            document.provenance, environments, document.needs, use
-        ),
+        environment_text=render_environment(document.provenance, environments, document.needs, use),
         environment=next((one.variant.name for one in environments if one.chosen), None),
         needs=document.needs,
         zones=sheet.zones,

@@ -4,8 +4,8 @@ RCCL's built-in tuner and the example plugin read at most 255 bytes at a time an
 a longer line for a line of its own (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc, both forms; NCCL
 2.30.7 plugins/tuner/example): the tail of a comment could be a rule. The limit counts bytes.
 
-N is the number of rows, whether they are taken or not. A file that was cut, or is being written,
-has not both, and the plugin refuses it (``native_plugin/src/seal.c``, which this is in Python).
+A file of ours says its format first and the number of its rows last, whether they are taken or
+not. A file that was cut, or is being written, has not both, and is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from rccltune.model import InputFileError, Rule, VerificationError, grammar
@@ -154,10 +154,8 @@ def _parts(line: str, most: int) -> list[str]:
     return pieces if line else []
 
 
-CODE: Final = "seal"
-_HEAD, _END = "rules", "end"
-_FIRST: Final = f"#@ {_HEAD}"
-_SHOWN_COUNT: Final = 20
+# First words of a file of ours; the second was 0.1.0's.
+_FIRST: Final = ("#@ format", "#@ rules")
 
 
 def is_row(line: str) -> bool:
@@ -165,82 +163,21 @@ def is_row(line: str) -> bool:
     return bool(grammar.trim(line.partition("#")[0]))
 
 
-def is_seal(line: str) -> bool:
-    """Whether a line says how many rows there are."""
-    return grammar.instruction(line)[:1] in ([_HEAD], [_END])
+def is_frame(line: str) -> bool:
+    """Whether a line is the first or the last of a file of ours, or the first of 0.1.0's."""
+    words = grammar.instruction(line)
+    return words == ["format", "1"] or words[:1] in (["end"], ["rules"])
 
 
 def is_stump(content: str) -> bool:
-    """Whether a file ends inside the first word of a sealed one, or before it."""
-    return len(content) < len(_FIRST) and _FIRST.startswith(content)
+    """Whether a file of ours ends inside its first word, or before it."""
+    return any(len(content) < len(word) and word.startswith(content) for word in _FIRST)
 
 
-def sealed(lines: Iterable[str]) -> list[str]:
-    """The lines with their number in front and behind, whatever number they had."""
-    kept = [line for line in lines if not is_seal(line)]
-    n_rows = sum(map(is_row, kept))
-    return [f"{_FIRST} {n_rows}", *kept, f"#@ {_END} {n_rows}"]
-
-
-@dataclass(slots=True)
-class Seal:
-    """What was said and counted so far.
-
-    Attributes:
-        line: of the last of the two instructions.
-    """
-
-    n_rows: int = 0
-    line: int = 0
-    _n_rows_at_end: int = 0
-    _heads: list[str] = field(default_factory=list)
-    _ends: list[str] = field(default_factory=list)
-
-    def take(self, line: int, words: Sequence[str]) -> None:
-        """Take note of a ``#@`` line's words."""
-        match words:
-            case ["rules", *rest]:
-                self._heads.append(" ".join(rest))
-            case ["end", *rest]:
-                self._ends.append(" ".join(rest))
-                self._n_rows_at_end = self.n_rows
-            case _:
-                return
-        self.line = line
-
-    def mistake(self) -> str | None:
-        """Why the file does not have what it says, both counts named; None where it does."""
-        if not self._heads and not self._ends:
-            return None
-        if (
-            _numbers(self._heads) == [self.n_rows]
-            and _numbers(self._ends) == [self.n_rows]
-            and self._n_rows_at_end == self.n_rows
-        ):
-            return None
-        below = self.n_rows - self._n_rows_at_end if self._ends else 0
-        return (
-            f"not as long as it says: '#@ rules' {_quoted(self._heads)}, '#@ end' "
-            f"{_quoted(self._ends)}, and there are {self.n_rows} rows, {below} below the end: "
-            "cut, or edited by hand (then: rccltune seal FILE)"
-        )
-
-
-def _numbers(said: Sequence[str]) -> list[int | None]:
-    return [_number(one) for one in said]
-
-
-def _number(text: str) -> int | None:
-    try:
-        return grammar.whole(text)
-    except ValueError:
-        return None
-
-
-def _quoted(said: Sequence[str]) -> str:
-    if not said:
-        return "is missing"
-    return f"says '{said[0][:_SHOWN_COUNT]}'" if len(said) == 1 else f"is there {len(said)} times"
+def framed(lines: Iterable[str]) -> list[str]:
+    """The lines as a file of ours, between its format and the number of its rows."""
+    kept = [line for line in lines if not is_frame(line)]
+    return ["#@ format 1", *kept, f"#@ end {sum(map(is_row, kept))}"]
 
 
 _MIN, _MAX = 1, 2
@@ -268,29 +205,25 @@ class Change:
 
 
 def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
-    """The file's text with changed lines, LF at every end, and sealed.
+    """The text of a file of ours with changed lines, LF at every end.
 
     What has evidence of its own is unproven no more.
 
     Args:
         content: as it was read.
         changes: by line, from 1.
-        header: comments below the line with the format, or at the top where there is none.
+        header: comments below the line with the format.
 
     Raises:
         InputFileError: a line is too long for RCCL's reader and cannot be made shorter.
     """
-    head = [part for text in header for part in comment(text)]
     made: list[str] = []
-    at = 0
     for number, line in enumerate(grammar.lines(content), start=1):
         change = changes.get(number)
         if change is not None and change.evidence and made[-1:] and _is_doubt(made[-1]):
             made.pop()
         made += kept(line, number) if change is None else _changed(line, number, change)
-        if at == 0 and grammar.instruction(line)[:1] == ["format"]:
-            at = len(made)
-    return text_of(sealed([*made[:at], *head, *made[at:]]))
+    return text_of(framed([*(part for text in header for part in comment(text)), *made]))
 
 
 def _is_doubt(line: str) -> bool:

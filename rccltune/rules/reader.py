@@ -28,7 +28,7 @@ from rccltune.model import (
     grammar,
     vendor_of,
 )
-from rccltune.rules.line_format import CODE, Seal, compute, is_row, is_stump, memory, requirement
+from rccltune.rules.line_format import compute, is_row, is_stump, memory, requirement
 
 
 class Severity(Enum):
@@ -166,12 +166,17 @@ class _Reader:
         self.section = ""
         self.machine: str | None = None
         self.vendor = False
-        self.seal = Seal()
+        self.n_rows = 0
+        self.is_ours = False
+        self.is_whole = False
 
     def finish(self) -> RuleFile:
-        why = self.seal.mistake()
-        if why is not None:
-            self.findings.append(_error(self.seal.line, CODE, why))
+        if self.is_ours and not self.is_whole:
+            self.error(
+                "cut",
+                f"it has {self.n_rows} rows, and '#@ end {self.n_rows}' is not behind them: the "
+                "file was cut, or edited by hand (then correct that line)",
+            )
         refused = any(f.severity is Severity.ERROR for f in self.findings)
         return RuleFile(
             rules=() if refused else tuple(self.rules),
@@ -197,14 +202,22 @@ class _Reader:
         if self.machine is None and (written := _WRITTEN.match(line)):
             self.machine = written[1]
         if is_row(line):
-            self.seal.n_rows += 1
+            self.n_rows += 1
+            self.is_whole = False
             row = grammar.trim(line.partition("#")[0])
             self.read_row([grammar.trim(field) for field in row.split(",")])
 
     def read_directive(self, directive: str) -> None:
         words = grammar.words(directive)
-        self.seal.take(self.line, words)
+        if words[:1] in (["rules"], ["end"], ["format"]):
+            self.is_ours = True
         match words:
+            case ["end", *rest]:
+                self.is_whole = (
+                    len(rest) == 1
+                    and _is_whole(rest[0])
+                    and (grammar.whole(rest[0]) == self.n_rows)
+                )
             case ["format", *rest] if rest != ["1"]:
                 self.error("bad-format", f"format '{' '.join(rest)}': this build reads format 1")
             case ["requires", *pairs]:

@@ -54,7 +54,7 @@ from rccltune.model import (
     grammar,
 )
 from rccltune.rules.documents import Base, Hole, RuleDocument, Section, audit, left_over
-from rccltune.rules.line_format import CODE, is_seal
+from rccltune.rules.line_format import is_frame
 from rccltune.rules.reader import Finding, RuleFile, Severity, read_rules
 
 UNNAMED: Final = (
@@ -83,8 +83,8 @@ def read_base(content: bytes) -> tuple[RuleFile, LeftOut]:
     What is left is read as any rule file: its errors are mistakes that RCCL does not skip, and
     that it is not as long as it says.
     """
-    broken = tuple(one for one in read_rules(content).errors if one.code in (CODE, "cut"))
-    content = _unsealed(content)
+    broken = tuple(one for one in read_rules(content).errors if one.code == "cut")
+    content = _unframed(content)
     left = _odd_rows(content)
     left |= _skipped(read_rules(_without(content, left)).errors)
     file = read_rules(_without(content, left))
@@ -176,10 +176,10 @@ def _matches_nothing(one: Finding) -> bool:
     return one.code in _NEVER and not is_size
 
 
-def _unsealed(content: bytes) -> bytes:
+def _unframed(content: bytes) -> bytes:
     """The file without what it says of its length, which rows that are left out would belie."""
     lines = grammar.lines(grammar.unmarked(content).decode("latin-1"))
-    return _without(content, [n for n, line in enumerate(lines, start=1) if is_seal(line)])
+    return _without(content, [n for n, line in enumerate(lines, start=1) if is_frame(line)])
 
 
 def _without(content: bytes, lines: Iterable[int]) -> bytes:

@@ -32,7 +32,7 @@ from rccltune.model import (
 from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
 from rccltune.rules.documents import Base, Hole, RuleDocument, Section
-from rccltune.rules.line_format import comment, sealed
+from rccltune.rules.line_format import comment, framed
 from rccltune.rules.vendor_rules import by_reason
 
 _COLUMNS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
@@ -44,8 +44,7 @@ def render(document: RuleDocument) -> str:
     Raises:
         InputFileError: what the rules need or require fits no line.
     """
-    lines = ["#@ format 1"]
-    lines += [line for text in document.provenance for line in _comment(text)]
+    lines = [line for text in document.provenance for line in _comment(text)]
     lines += line_format.requires(document.requires)
     lines += [line_format.needs(name, value) for name, value in document.needs]
     lines += _comment(f"columns: {_COLUMNS}")
@@ -53,13 +52,13 @@ def render(document: RuleDocument) -> str:
         lines += _section(section)
     if document.base is not None:
         lines += _base(document.base)
-    return line_format.text_of(sealed(lines))
+    return line_format.text_of(framed(lines))
 
 
 def render_rules(purpose: str, rules: Iterable[Rule]) -> str:
     """A file of bare rules, for measuring; nothing in it was chosen."""
     rows = (_row(rule) for rule in rules)
-    return line_format.text_of(sealed(["#@ format 1", *_comment(purpose), *rows]))
+    return line_format.text_of(framed([*_comment(purpose), *rows]))
 
 
 _comment = line_format.comment

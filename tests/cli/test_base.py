@@ -122,7 +122,7 @@ def test_it_is_found_where_rccl_finds_it(
     assert str(place) in capsys.readouterr().err
     assert sum(r.vendor for r in rules.read_rules(Path("merged.csv").read_bytes()).rules) == 4
     # What we put there ourselves is not the vendor's.
-    place.write_text("#@ format 1\n" + BASE, encoding="utf-8")
+    place.write_text(f"#@ format 1\n{BASE}#@ end 4\n", encoding="utf-8")
     assert run(["emit-config", "--base", "auto", "-o", "-"]) == 3
     assert lacks(capsys.readouterr().err, "by rccltune") == []
 
@@ -193,6 +193,20 @@ def test_rows_on_which_readers_disagree_are_left_out_and_named(
     assert vendor.max_nbytes == 7
     # What those rows covered nobody answers: 8 to 31 stays a stated hole.
     assert any((hole.min_nbytes, hole.max_nbytes) == (8, 31) for hole in read.holes)
+
+
+def test_a_base_of_ours_is_merged_and_counted(session: Path) -> None:
+    """Rows that are left out of it do not make it look cut; one that was cut is refused."""
+    del session
+    rows = "allreduce,0,16383,tree,ll,1,1,8,-1,-1\nalltoall,0,9,ring,ll,-1,1,8\n"
+    Path("ours.csv").write_text(f"#@ format 1\n{rows}#@ end 2\n")
+    assert run(["emit-config", "--base", "ours.csv", "-o", "merged.csv"]) == 0
+    merged = Path("merged.csv")
+    assert rules.read_rules(merged.read_bytes()).errors == ()
+    assert merged.read_text("utf-8").count("#@ format ") == 1
+    assert merged.read_text("utf-8").count("#@ end ") == 1
+    Path("cut.csv").write_text(f"#@ format 1\n{rows}")
+    assert run(["emit-config", "--base", "cut.csv", "-o", "other.csv"]) == 3
 
 
 def test_writing_over_a_verified_file_is_said(

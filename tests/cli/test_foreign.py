@@ -21,7 +21,7 @@ from rccltune.rules import harmless
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
-RULES = "#@ format 1\nallreduce,8192,1048576,ring,ll,-1,1,8,-1,-1\n"
+RULES = "allreduce,8192,1048576,ring,ll,-1,1,8,-1,-1\n"
 Capture = pytest.CaptureFixture[str]
 # Set by the variants in rccltune/data/variants.yaml that name no folder: read off by hand.
 SHIPPED = {

@@ -160,7 +160,7 @@ def test_what_a_table_of_samples_holds(session: Path, seen: Seen, column: str) -
 
 
 RULES: Final = (
-    "#@ format 1",
+    "# by hand",
     f"#@ needs NAME={TEXT}",
     f"#@ requires arch={TEXT}",
     f"#@ hole 0 7 {TEXT}",
@@ -184,7 +184,6 @@ def test_what_a_rule_file_holds(seen: Seen, stand_ins: None, line: int) -> None:
         seen.check(command)
         seen.check([*command, "--json"])
     seen.check(["why", "plain.csv", "--rules", NAME])
-    seen.check(["seal", NAME])
 
 
 LOG: Final = f"""# nThreads 1 nGpus 1 minBytes 8
@@ -238,7 +237,6 @@ IN_OPTIONS: Final = {
     "import": [[NAME], ["x", "--mode", NAME], ["x", "--algorithm", NAME], ["x", "--variant", NAME]],
     "fit": [[NAME], ["--x" + NAME]],
     "emit-config": [[NAME], ["--baseline", NAME], ["--base", NAME]],
-    "seal": [[NAME]],
     "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
     "verify": [[NAME], ["--rules", NAME], ["--beside", NAME]],
     "plot": [[NAME], ["--format", NAME]],

@@ -92,7 +92,7 @@ def test_a_table_fits_and_loses_nothing(width: int, monkeypatch: pytest.MonkeyPa
 VERBS = (
     *("fit", "fit -v", "emit-config", "emit-config -v", "explain RULES", "verify", "variants"),
     *("detect", "doctor", "doctor --simulate mi300x", "nonsense", "sweep --nonsense", "fit none"),
-    *("sweep --simulate mi300x", "why none", "workload none", "seal RULES", "deploy D"),
+    *("sweep --simulate mi300x", "why none", "workload none", "deploy D"),
     *("sweep -h", "tune --help-all", "verify --help-all", "import --help-all", "plugin --check"),
 )
 
@@ -129,7 +129,7 @@ NEXT = "Next: rccltune "
 # What else a user does then is in the file, or in the answer itself.
 STEPS = [
     *("detect", "doctor --simulate mi300x --mode cpx-nps4", "fit", "emit-config", "plot", "report"),
-    *("variants", "explain RULES", "seal RULES", "workload RECORD"),
+    *("variants", "explain RULES", "workload RECORD"),
 ]
 
 

@@ -16,7 +16,7 @@ from rccltune.model import Scale
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
 SMALL += ["--launcher", "none", "--method", "per-setting"]
-RULES = """#@ format 1
+RULES = """\
 allreduce,0,1048575,tree,ll,-1,2,16,-1,-1
 broadcast,0,1048575,ring,ll,-1,2,16,-1,-1
 allreduce,0,1048575,ring,ll,-1,1,8,-1,-1

@@ -134,7 +134,7 @@ def swept(swept_once: Path, here: Path) -> Path:
     return shutil.copytree(swept_once, here / SESSION)
 
 
-WIDE = "#@ format 1\nallreduce,0,9223372036854775807,tree,ll,-1,1,8,-1,-1\n"
+WIDE = "allreduce,0,9223372036854775807,tree,ll,-1,1,8,-1,-1\n"
 
 
 @pytest.mark.usefixtures("swept")
@@ -217,7 +217,7 @@ def test_needs_go_with_the_last_rule_that_has_them(here: Path) -> None:
     """No rule, and the file of exports still set RCCL_LL128_FORCE_ENABLE=1."""
     slow = [{"setting": "tree/ll128", "factor": 4.0}]
     rule = "allreduce,1024,262144,tree,ll128,-1,1,8,-1,-1\n"
-    CPX.write_text(f"#@ format 1\n#@ needs RCCL_LL128_FORCE_ENABLE=1\n{rule}", encoding="utf-8")
+    CPX.write_text(f"#@ needs RCCL_LL128_FORCE_ENABLE=1\n{rule}", encoding="utf-8")
     exports = CPX.with_suffix(".env")
     exports.write_text(
         "export RCCL_LL128_FORCE_ENABLE=1\n"
@@ -265,7 +265,7 @@ def test_what_one_scale_needs_is_in_no_file_for_others(
 
 
 COUNTED = (
-    "#@ format 1\n#@ needs RCCL_LL128_FORCE_ENABLE=1\n"
+    "#@ needs RCCL_LL128_FORCE_ENABLE=1\n"
     "allreduce,1024,16384,tree,ll,-1,1,8,-1,-1\n"
     "allreduce,16385,65536,tree,ll128,-1,1,8,-1,-1\n"
     "allreduce,16385,65536,tree,ll,-1,1,8,-1,-1\n"
@@ -298,8 +298,7 @@ def test_every_verb_counts_the_same_rules(here: Path, capsys: pytest.CaptureFixt
 def test_bounds_are_inclusive_and_rounded_alike(capsys: pytest.CaptureFixture[str]) -> None:
     """1 KiB to 1722 B in one place and to 1.68 KiB in another; --json has the bytes."""
     CPX.write_text(
-        "#@ format 1\nallreduce,1024,1722,tree,ll,-1,1,8,-1,-1\n"
-        "allreduce,1723,1048575,ring,ll,-1,1,8,-1,-1\n",
+        "allreduce,1024,1722,tree,ll,-1,1,8,-1,-1\nallreduce,1723,1048575,ring,ll,-1,1,8,-1,-1\n",
         encoding="utf-8",
     )
     capsys.readouterr()

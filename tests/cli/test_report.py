@@ -25,7 +25,7 @@ from rccltune import session
 from rccltune.cli import run
 from rccltune.report import LIMIT_NBYTES
 from rccltune.report.session import _BOUNDS
-from rccltune.rules import sealed
+from rccltune.rules import framed
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
@@ -266,7 +266,7 @@ def test_rules_that_no_call_reached_are_not_counted_as_won(copied: Path) -> None
     [path] = copied.glob("rccl_tuner_*.csv")
     rows = [line for line in path.read_text().splitlines() if line.startswith("allreduce,")]
     waiting = rows[0].replace("tree,ll", "ring,simple")
-    path.write_text("\n".join(sealed([*path.read_text().splitlines(), waiting])) + "\n")
+    path.write_text("\n".join(framed([*path.read_text().splitlines(), waiting])) + "\n")
     plain = json.loads((copied / "verdict.json").read_text())
     (copied / "verdict.json").write_text(json.dumps(plain | {"rules": len(rows) + 1}))
     tree = reported(copied)

@@ -168,7 +168,6 @@ def in_use() -> list[list[str]]:
         ["workload", "workload.csv"],
         ["explain", "rules.csv"],
         ["why", "job.log"],
-        ["seal", "rules.csv"],
         ["gather", "none"],
         ["variants"],
         ["deploy", "site", "s"],

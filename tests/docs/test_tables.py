@@ -84,9 +84,8 @@ def test_every_exit_code_is_in_the_design() -> None:
 
 # A line for each code of the plugin's reader, wrong in that way alone (docs/plugin.md's table).
 WRONG = {
-    "bad-format": "#@ format 2",
+    "bad-format": "#@ format 2\n#@ end 0",
     "cut": "",
-    "seal": "#@ rules 1",
     "bad-requires": "#@ requires colour=red",
     "half-setting": "allreduce,0,1,-1,ll,-1,1,8",
     "header-row": "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks",

@@ -81,8 +81,8 @@ LAST = b"\nbroadcast,0,9,ring,ll,-1,-1,-1\n"
 
 @settings(max_examples=400)
 @given(st.lists(mangled(), max_size=5), st.sampled_from([b"\n", b"\r\n"]))
-@example([b"#@ rules 2", b"allreduce,0,99,ring,ll,-1,1,8", b"#@ end 2"], b"\n")
-@example([b"#@ rules \xb2", b"#@ end 1"], b"\n")
+@example([b"#@ format 1", b"allreduce,0,99,ring,ll,-1,1,8", LAST, b"#@ end 3"], b"\n")
+@example([b"#@ end \xb2"], b"\n")
 @example([b"#@ rules 2\x85", b"allreduce,0,99,ring,ll,-1,1,8\xe2\x80\xa8#@ end 2"], b"\n")
 @example([b"#@\xa0rules 7", b"#@\rend 1"], b"\r\n")
 @example([b"# one\xe2\x80\xa8allreduce,0,99,ring,ll,-1,1,8"], b"\n")

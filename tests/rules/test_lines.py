@@ -262,7 +262,7 @@ def test_what_has_evidence_of_its_own_is_unproven_no_more() -> None:
     row = "allreduce,{},{},ring,ll,-1,1,8,-1,-1"
     lines = [f"# {rules.UNPROVEN_MARK} no repeats prove the gain", row.format(0, 99)]
     lines += [f"# {rules.UNPROVEN_MARK} no repeats prove the gain", row.format(100, 199)]
-    text = "\n".join(rules.sealed(["#@ format 1", *lines])) + "\n"
+    text = "\n".join(rules.framed(lines)) + "\n"
     first, second = rules.read_rules(text.encode()).rules
     assert first.line is not None
     proved = rules.Change(parts=(first,), evidence="verified: 1.2 times as fast")

@@ -31,7 +31,7 @@ def said(*lines: str) -> dict[int, str]:
 
 def test_what_emit_config_writes_is_read_alike_by_all() -> None:
     """Ten fields, comments in column 0, lower case, no header row."""
-    assert said("#@ format 1", "# columns: a", f"{ROW},-1,-1", "", "#@ hole 0 1 not faster") == {}
+    assert said("# columns: a", f"{ROW},-1,-1", "", "#@ hole 0 1 not faster") == {}
 
 
 @pytest.mark.parametrize(

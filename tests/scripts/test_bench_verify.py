@@ -251,7 +251,7 @@ def test_a_rule_without_its_environment_decides_nothing(
 def test_a_file_that_the_plugin_refuses_is_no_verdict(judged: Judge) -> None:
     """The job does not start; that is an error and not a loss."""
     with pytest.raises(subprocess.CalledProcessError):
-        judged("plain", "#@ format 1\nallreduce,5,1,tree,ll,-1,-1,-1,-1,-1\n")
+        judged("plain", "allreduce,5,1,tree,ll,-1,-1,-1,-1,-1\n")
 
 
 def test_one_rank_without_the_plugin_hangs_the_job(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_one_rank_without_the_rule_file_is_told_to_its_plugin(
     if not Path(plugin).is_file():
         pytest.skip("no plugin is built")
     rules = tmp_path / "rules.csv"
-    rules.write_text("#@ format 1\nallreduce,0,9999,tree,ll,-1,1,4,-1,-1\n")
+    rules.write_text("allreduce,0,9999,tree,ll,-1,1,4,-1,-1\n")
     env = {"NCCL_TUNER_PLUGIN": plugin, "NCCL_TUNER_CONFIG_FILE": str(rules)}
     assert sim.run(small(), "-b 1K -e 1K -A 1", **env).settings[1024].startswith("tree/ll")
     node = small("faults: [{kind: no-file, rank: 3}]\n")

@@ -19,6 +19,7 @@ RULES = """#@ format 1
 allreduce,0,4095,tree,ll,-1,1,64,-1,-1
 allreduce,4096,1048575,tree,ll128,-1,1,64,-1,-1
 #@ hole 1048576 9223372036854775807 baseline not beaten
+#@ end 2
 """
 INFO = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
 SIZES = "-b 1K -e 4M -f 4 -n 1 -w 1"

@@ -22,7 +22,7 @@ PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"
 SHA = "23c141f9dabc4d7023d52fea77f255f27a9c1b5521aade293009df7c4a4e68d6"
 COMM = "rccltune: comm=6b80033759b90acb "
 # The rules of a sweep there, which its verification did not confirm.
-RULES = """#@ format 1
+RULES = """# of a sweep
 # library: 2.28.9
 #@ section allreduce nodes=1 ranks=2
 #@ hole 0 4095 not measured

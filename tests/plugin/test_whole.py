@@ -80,9 +80,12 @@ def test_every_cut_of_an_emitted_file_is_refused(
 
 
 LINES = st.sampled_from(
-    [ROW, f"  {ROW} # why", "alltoall,0,9,ring,ll,-1,1,8", "# one", "", "#@ hole 0 9 x", "#@ end"]
-    + [f"#@ {word} {n}" for word in ("rules", "end") for n in ("0", "1", "2", "02", "x", "1 1")]
-    + ["#@rules 1", "#@ end 18446744073709551617", "#@ rules", "#@\tend\t1", "#@ rules 1\r"]
+    [
+        *(ROW, f"  {ROW} # why", "alltoall,0,9,ring,ll,-1,1,8", "# one", "", "#@ hole 0 9 x"),
+        *("#@ format 1", "#@format 1", "#@ rules 2", "#@ rules x", "#@ end", "#@\tend\t1"),
+        *("#@ end 0", "#@ end 1", "#@ end 02", "#@ end 1\r", "#@ end 1 1"),
+        "#@ end 18446744073709551617",
+    ]
 )
 
 
@@ -92,7 +95,7 @@ def test_both_readers_count_alike(
     host: Host, tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
 ) -> None:
     """Whatever is said, however often and wherever: refused or not, and in the same words."""
-    path = tmp_path_factory.mktemp("seal") / "rules.csv"
+    path = tmp_path_factory.mktemp("whole") / "rules.csv"
     path.write_text("\n".join(lines) + end, encoding="ascii", newline="")
     errors = rules.read_rules(path.read_bytes()).errors
     said = refusal(host, path)
@@ -102,25 +105,59 @@ def test_both_readers_count_alike(
 
 
 @given(st.lists(LINES, max_size=6))
-def test_sealed_lines_hold(lines: list[str]) -> None:
+def test_framed_lines_are_whole(lines: list[str]) -> None:
     """Whatever they said before; once more changes nothing."""
-    made = rules.sealed(lines)
-    assert [e for e in rules.read_rules("\n".join(made).encode()).errors if e.code == "seal"] == []
-    assert rules.sealed(made) == made
+    made = rules.framed(lines)
+    assert rules.read_rules("\n".join(made).encode()).errors == ()
+    assert rules.framed(made) == made
 
 
-def test_both_counts_and_the_remedy_are_named(host: Host, tmp_path: Path) -> None:
-    """What is wrong, and the command that mends what a hand did."""
+def test_what_the_last_line_must_be_is_named(host: Host, tmp_path: Path) -> None:
+    """So that a hand can mend what a hand did."""
     path = tmp_path / "rules.csv"
-    path.write_text(f"#@ rules 31\n{ROW}\n{ROW}\n#@ end 32\n")
-    said = refusal(host, path) or ""
-    assert lacks(said, "31", "rules") == []
-    assert lacks(said, "32") == []
-    assert "there are 2 rows" in said
-    assert "rccltune seal FILE" in said
+    path.write_text(f"#@ format 1\n{ROW}\n{ROW}\n#@ end 32\n")
+    assert lacks(refusal(host, path) or "", "2 rows", "'#@ end 2'", "by hand") == []
+    path.write_text(f"#@ format 1\n{ROW}\n{ROW}\n#@ end 2\n")
+    assert refusal(host, path) is None
 
 
-def test_rules_for_measuring_are_sealed_too() -> None:
+OLD = "examples/h200x2-nccl-2.28.9/rccl_tuner.csv"
+
+
+def test_files_of_0_1_0_stay_valid(host: Host, tmp_path: Path, repository: Path) -> None:
+    """They began with the number of rows; a cut one is refused as ever, and a new one is ours."""
+    text = (repository / OLD).read_bytes()
+    assert text.startswith(b"#@ rules 3\n#@ format 1\n")
+    read = rules.read_rules(text)
+    assert (read.errors, len(read.rules)) == ((), 3)
+    assert refusal(host, repository / OLD) is None
+    path = tmp_path / "rules.csv"
+    for size in (0, 5, 10, 11, 20, len(text) // 2, len(text) - 2):
+        path.write_bytes(text[:size])
+        assert refusal(host, path) is not None
+        assert rules.read_rules(text[:size]).errors
+    made = rules.rewritten(text.decode(), {}, ("a header",))
+    assert made.startswith("#@ format 1\n# a header\n")
+    assert "#@ rules" not in made
+    again = rules.read_rules(made.encode())
+    assert [one.setting for one in again.rules] == [one.setting for one in read.rules]
+
+
+def test_a_rewritten_file_is_counted_anew() -> None:
+    """Rules narrowed to two parts, and rules that go; a file that said nothing is ours then."""
+    text = emitted([4096], ["ring/ll", None])
+    [rule] = rules.read_rules(text.encode()).rules
+    thrice = {rule.line or 0: rules.Change(parts=(rule, rule, rule), evidence="thrice")}
+    gone = {rule.line or 0: rules.Change(parts=(), evidence="")}
+    for before in (text, text.replace("#@ format", "# format").replace("#@ end", "# end")):
+        for changes, n in ((thrice, 3), (gone, 0)):
+            made = rules.rewritten(before, changes, ())
+            assert made.startswith("#@ format 1\n")
+            assert made.endswith(f"\n#@ end {n}\n")
+            assert rules.read_rules(made.encode()).errors == ()
+
+
+def test_rules_for_measuring_are_whole_too() -> None:
     """And say how many they are."""
     rule = Rule(
         collective=Collective.ALL_REDUCE,
@@ -129,7 +166,7 @@ def test_rules_for_measuring_are_sealed_too() -> None:
         setting=Setting.parse("ring/ll"),
     )
     lines = rules.render_rules("to measure", [rule, rule]).splitlines()
-    assert (lines[0], lines[-1]) == ("#@ rules 2", "#@ end 2")
+    assert (lines[0], lines[-1]) == ("#@ format 1", "#@ end 2")
 
 
 @pytest.mark.parametrize("kind", ["empty", "folder", "pipe", "/dev/fd", "/dev/null"])
