@@ -29,6 +29,7 @@ from rccltune.model import (
     Sweep,
     Variant,
 )
+from rccltune.perf import runs
 from rccltune.session import NODE_FILE, counted, name_of
 
 # Samples of launches by their ids, where they were read already.
@@ -430,9 +431,13 @@ def same_machine(folder: Path, site: Site) -> None:
         SessionError: it is.
     """
     if (folder / "session.json").exists():
-        known = session.open_session(folder).fingerprint
+        known, mine = session.open_session(folder).fingerprint, site.fingerprint
+        if bool(runs.numbers(folder)) == bool(site.programs):
+            # Measured by the rank program, and now a benchmark is to be launched beside it (verify,
+            # detect --links), or the other way round: they are two programs on one machine.
+            mine = replace(mine, benchmark_sha256=known.benchmark_sha256)
         try:
-            session.combined_fingerprint([(str(folder), known), ("this machine", site.fingerprint)])
+            session.combined_fingerprint([(str(folder), known), ("this machine", mine)])
         except SessionError as error:
             raise SessionError(
                 error.message, where=str(folder), hint="choose another session with -o."
