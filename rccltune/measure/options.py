@@ -101,7 +101,6 @@ class SweepOptions:
             "Measure by our rank program (sweep does), rccl-tests or PyTorch. [tune: {default}]",
             "Running",
             is_order=True,
-            pinned=True,
         ),
     ] = defaults.RUNNER
     python: Annotated[

@@ -257,7 +257,9 @@ def _by_benchmark(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_harmless(name: str, value: object, folder: Path) -> bool:
-    """Whether it names a simulated node that comes with rccltune, or with the session itself."""
+    """Whether it names our own program, or a simulated node of rccltune's or of the session."""
+    if name == "runner":
+        return value == PERF
     return name == "simulate" and (
         value == str(folder / session.NODE_FILE)
         or any(value == node or node.startswith(f"{value}-") for node in shipped_nodes())
