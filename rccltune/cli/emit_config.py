@@ -186,14 +186,13 @@ def _why(zone: Zone) -> str:
     # Its row says from where to where.
     why = NOT_MEASURED if zone.reason == NOT_MEASURED else zone.why
     marks = [why, str(zone.extrapolated) if zone.extrapolated else ""]
-    if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE, Proof.DERIVED):
+    if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE):
         sure = (
             ""
             if zone.certainty is None
             else f", {min(math.floor(100 * zone.certainty), 99)} % certain"
         )
-        derived = zone.proof is Proof.DERIVED
-        marks.append("unproven: derived baseline" if derived else f"unproven{sure}")
+        marks.append(f"unproven{sure}")
     if zone.setting is not None and not zone.n_sizes:
         marks.append("extrapolated: not measured")
     return "; ".join(mark for mark in marks if mark)

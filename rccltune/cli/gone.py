@@ -51,6 +51,10 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--yes": _ASKS_NOTHING,
         "--force": "gather writes over nothing: name another file with -o.",
     },
+    "import": {
+        "--baseline-choices": "import derives no baseline: measure the library's own choice, or "
+        "name a setting to compare with, emit-config --baseline ring/simple.",
+    },
     "workload": {
         "merge": _CONCATENATED,
         "-o": _CONCATENATED,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -23,9 +21,6 @@ from rccltune.model import (
     lay,
 )
 
-if TYPE_CHECKING:
-    from rccltune.session import ChoicesFrom
-
 
 @verb("import")
 @click.argument("files", nargs=-1, required=True, type=FOLDER, metavar="FILE...")
@@ -38,13 +33,6 @@ if TYPE_CHECKING:
 @click.option("--channels", type=click.IntRange(min=1), metavar="N", help="Channels that ran.")
 @click.option(
     "--baseline", is_flag=True, help="The files show the library's own choice: nothing was forced."
-)
-@click.option(
-    "--baseline-choices",
-    type=FOLDER,
-    metavar="real|FILE",
-    help="Derive a baseline that was not measured: what RCCL chooses by itself (FILE says it, or "
-    "the real RCCL is asked) with the files' times of that setting.",
 )
 @click.option("--variant", metavar="V", help="Environment it ran in: default, ll128-forced, …")
 @click.option(
@@ -75,7 +63,6 @@ def import_(
     protocol: str | None,
     channels: int | None,
     baseline: bool,
-    baseline_choices: Path | None,
     variant: str | None,
     own: Path | None,
     ranks: int | None,
@@ -94,9 +81,8 @@ def import_(
       rccltune import default.log --baseline && rccltune import tree-ll.log \\
           --algorithm tree --protocol ll
 
-    Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 4 the real RCCL cannot
-    be asked, 5 it failed, 6 a file is not understood, 7 the session is of another machine or held
-    by another process.
+    Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not
+    understood, 7 the session is of another machine or held by another process.
     """
     from rccltune import measure, session
 
@@ -111,9 +97,7 @@ def import_(
         assume=tuple(sorted(assume)),
     )
     console.say(f"Session: {output}")
-    done = session.import_files(
-        output, files, stated, reporter=console, choices=_choices(baseline_choices)
-    )
+    done = session.import_files(output, files, stated, reporter=console)
     console.warn(done.notices)
     text = (
         f"{done.n_new} new timings from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
@@ -122,15 +106,6 @@ def import_(
     text = lay([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
     console.say("Next: rccltune fit, rccltune emit-config, rccltune plot")
-
-
-def _choices(named: Path | None) -> ChoicesFrom | None:
-    from rccltune import machine, session
-
-    if named is None or str(named) != machine.REAL:
-        return None if named is None else session.ChoicesFrom(file=named)
-    library = machine.real_library(named, os.environ)
-    return session.ChoicesFrom(library=library, site=os.environ)
 
 
 def _setting(

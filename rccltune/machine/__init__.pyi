@@ -68,7 +68,6 @@ from .real_rccl import RealCall as RealCall
 from .real_rccl import check_real_memory as check_real_memory
 from .real_rccl import check_real_starts as check_real_starts
 from .real_rccl import free_mib as free_mib
-from .real_rccl import live_choices as live_choices
 from .real_rccl import read_calls as read_calls
 from .real_rccl import real_calls as real_calls
 from .real_rccl import real_library as real_library

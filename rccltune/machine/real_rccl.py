@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,14 +14,12 @@ from rccltune import launch, plugin
 from rccltune.machine.loaded_libraries import named_library
 from rccltune.machine.software import sha256_of, version_of
 from rccltune.model import (
-    Collective,
-    Fingerprint,
     LaunchError,
     MachineError,
     Scale,
     lay,
 )
-from rccltune.simulate import load_node, node_path, shipped_nodes, timeless
+from rccltune.simulate import load_node, node_path, timeless
 
 REAL: Final = "real"
 # What real_words gives, found in a text.
@@ -241,85 +238,3 @@ def _call(line: str) -> RealCall:
         channels=int(channels),
         blocks=int(blocks),
     )
-
-
-def live_choices(
-    library: Path,
-    machine: Fingerprint,
-    wanted: Mapping[tuple[Collective, Scale], Iterable[int]],
-    site: Mapping[str, str],
-) -> str:
-    """The choices of the real library as a table that :func:`rccltune.logs.read` reads.
-
-    It is asked on the shipped node of the machine's mode, whose topology is made up.
-
-    Args:
-        library: as :func:`rccltune.machine.real_library` finds it.
-        machine: that was measured.
-        wanted: sizes in bytes, for each collective and scale.
-        site: the environment; variables that choose are cleared.
-
-    Raises:
-        MachineError: no shipped node stands for this machine, or memory is short.
-        LaunchError: the library failed.
-    """
-    name, mode = node_of(machine), str(machine.mode)
-    node = timeless(load_node(node_path(name)))
-    clean = launch.environment(site, ()).variables
-    lines = [f'# rccltune: source="choices of {real_words(library)[0]}, real, on simulated {name}"']
-    lines.append("collective,nodes,ranks,setting,algorithm,protocol,channels,nbytes,time_us")
-    for (collective, scale), sizes in wanted.items():
-        if scale.n_nodes > 1:
-            raise MachineError(
-                f"the real library is not asked for {scale}",
-                hint="give its choices as a file: --baseline-choices FILE.",
-            )
-        free = free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
-        check_real_memory(scale.n_ranks, one_process=True, free_mib=free)
-        found: dict[int, RealCall] = {}
-        for low, high in _doublings(sizes):
-            options = ("-b", str(low), "-e", str(high), "-f", "2", *_ONCE)
-            for call in real_calls(
-                library, node, scale, collective.value, options, variables=clean, mode=mode
-            ):
-                found.setdefault(call.nbytes, call)
-        lines += [_row(found[nbytes], scale) for nbytes in sorted(found)]
-    return "\n".join(lines) + "\n"
-
-
-def _row(call: RealCall, scale: Scale) -> str:
-    algorithm, _, protocol = call.setting.partition("/")
-    return (
-        f"{call.collective},{scale.n_nodes},{scale.n_ranks},baseline,{algorithm},{protocol},"
-        f"{call.channels},{call.nbytes},"
-    )
-
-
-def node_of(machine: Fingerprint) -> str:
-    """The shipped node that stands for a machine.
-
-    Raises:
-        MachineError: there is none.
-    """
-    name = f"mi300x-{machine.mode}"
-    is_one = machine.arch == "gfx942" and re.search("MI300X", machine.product or "MI300X")
-    if machine.mode is None or not is_one or name not in shipped_nodes():
-        said = ", ".join(
-            str(part) for part in (machine.product, machine.arch, machine.mode) if part
-        )
-        raise MachineError(
-            f"no simulated node stands for this machine ({said or 'nothing is known of it'})",
-            hint="give the choices as a file (--baseline-choices FILE); or say which MI300X it is "
-            "with --mode and --assume arch=gfx942.",
-        )
-    return name
-
-
-def _doublings(sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ranges that a factor of two goes through, one for each odd part, to start rarely."""
-    chains: dict[int, list[int]] = defaultdict(list)
-    for nbytes in sizes:
-        if nbytes > 0:
-            chains[nbytes // (nbytes & -nbytes)].append(nbytes)
-    for found in chains.values():
-        yield min(found), max(found)

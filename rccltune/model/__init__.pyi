@@ -123,7 +123,6 @@ from .search import Round as Round
 from .search import Want as Want
 from .settings import BASELINE as BASELINE
 from .settings import DEFAULT_VARIANT as DEFAULT_VARIANT
-from .settings import DERIVED as DERIVED
 from .settings import KNOWN_VARIANTS as KNOWN_VARIANTS
 from .settings import LL128_FORCED as LL128_FORCED
 from .settings import NEEDS as NEEDS

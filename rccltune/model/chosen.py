@@ -17,7 +17,6 @@ class Proof(Enum):
 
     REPEATED = "repeated"
     UNPROVEN = "unproven"
-    DERIVED = "derived"
     EXTRAPOLATED = "extrapolated"
     NO_BASELINE = "no-baseline"
 

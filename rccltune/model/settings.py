@@ -230,13 +230,10 @@ TREE_SIMPLE_PATCHED: Final = Variant(
 )
 # Steps of a schedule that the plugin writes into a cell that the library closed (docs/schedule.md).
 TREE_SIMPLE_FORCED: Final = Variant(name="tree-simple-forced", patched=True)
-# A baseline that nobody measured: the library's choices, with the times of what was chosen.
-DERIVED: Final = Variant(name="derived", patched=True)
 # What rules need, in launches that verify them: the environment alone, without the rules.
 NEEDS: Final = "needs"
 KNOWN_VARIANTS: Final = {
-    v.name: v
-    for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED, DERIVED)
+    v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED)
 }
 
 

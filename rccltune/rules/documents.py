@@ -396,8 +396,6 @@ def _evidence(zone: Zone) -> str:
         name = zone.target.variant.name
         plain = name == DEFAULT_VARIANT.name
         slower = "baseline" if plain else f"the library's own choice in {name}"
-        if zone.proof is Proof.DERIVED:
-            slower = "a derived baseline"
         parts.append(
             f"{slower} is {_percent(zone.gain.median)} slower in the median "
             f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
@@ -419,8 +417,6 @@ def _doubt(zone: Zone) -> list[str]:
     """Directly above the row, where whoever verifies the rule takes it away."""
     if zone.proof is Proof.NO_BASELINE:
         return [f"{UNPROVEN_MARK} the untouched library was not measured"]
-    if zone.proof is Proof.DERIVED:
-        return [f"{UNPROVEN_MARK} the baseline is derived from these times, not measured"]
     if zone.proof is not Proof.UNPROVEN:
         return []
     noise = "" if zone.noise is None else f"; noise alone makes up to {_percent(zone.noise)}"

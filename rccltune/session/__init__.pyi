@@ -1,8 +1,3 @@
-from .derived import PLACE_FILE as PLACE_FILE
-from .derived import ChoicesFrom as ChoicesFrom
-from .derived import same_place as same_place
-from .derived import stored_place as stored_place
-from .derived import strayed as strayed
 from .files import MARKER as MARKER
 from .files import Derived as Derived
 from .files import check_room as check_room
@@ -37,6 +32,10 @@ from .launches import samples_of_launch as samples_of_launch
 from .launches import setting_of as setting_of
 from .launches import suspect_of as suspect_of
 from .launches import wrong_in as wrong_in
+from .place import PLACE_FILE as PLACE_FILE
+from .place import same_place as same_place
+from .place import stored_place as stored_place
+from .place import strayed as strayed
 from .samples import Ended as Ended
 from .samples import barred as barred
 from .samples import counted as counted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,9 +14,7 @@ from typing import Any, Final
 from rccltune import __version__, logs, model
 from rccltune.model import (
     DEFAULT_VARIANT,
-    DERIVED,
     Caution,
-    CommandLineError,
     Doubt,
     Fingerprint,
     Launch,
@@ -31,7 +28,6 @@ from rccltune.model import (
     Variant,
 )
 from rccltune.session import store
-from rccltune.session.derived import FILE_NAME, ChoicesFrom, derived_table
 from rccltune.session.files import sha256_of, writing
 from rccltune.session.samples import AGAIN, samples_from_logs
 from rccltune.session.store import Session
@@ -81,7 +77,6 @@ def import_files(
     stated: Stated,
     *,
     reporter: Reporter,
-    choices: ChoicesFrom | None = None,
 ) -> Imported:
     """Read files and add them to a session, which is made when it is not there.
 
@@ -93,30 +88,14 @@ def import_files(
         files: that somebody measured.
         stated: what the options say about them.
         reporter: told what is worth telling.
-        choices: of the library, from which a baseline is derived that nobody measured.
 
     Raises:
-        OutputError: a file is not understood, or no baseline can be derived.
-        CommandLineError: an option contradicts a file, or a baseline was measured.
+        OutputError: a file is not understood.
+        CommandLineError: an option contradicts a file.
         SessionError: another machine, a newer format, or a writer that holds the session.
-        MachineError: the real library cannot be asked.
-        LaunchError: it failed.
     """
     known = _known_session(folder)
     incoming = [_read(path, stated) for path in files]
-    with tempfile.TemporaryDirectory() as scratch:
-        if choices is not None:
-            incoming.append(_derived(choices, known, incoming, reporter, Path(scratch)))
-        return replace(_add(folder, known, incoming, stated, reporter), n_files=len(files))
-
-
-def _add(
-    folder: Path,
-    known: Session | None,
-    incoming: Sequence[_Incoming],
-    stated: Stated,
-    reporter: Reporter,
-) -> Imported:
     with writing(folder, reporter):
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
@@ -144,37 +123,6 @@ def _add(
             *_two_libraries(held, fresh, folder),
         ),
     )
-
-
-def _derived(
-    choices: ChoicesFrom,
-    known: Session | None,
-    incoming: Sequence[_Incoming],
-    reporter: Reporter,
-    scratch: Path,
-) -> _Incoming:
-    """The derived baseline as one more file; its machine is that of the times."""
-    held = () if known is None else _samples_held(known, reporter)
-    samples = (*held, *(sample for item in incoming for sample in item.samples))
-    parts = [(str(item.path), item.outcome.fingerprint) for item in incoming]
-    machine = store.combined_fingerprint(parts)
-    origins = dict.fromkeys(item.outcome.origin or item.path.name for item in incoming)
-    made = derived_table(choices, samples, machine, ", ".join(origins), scratch)
-    path = scratch / FILE_NAME
-    path.write_text(made.text, encoding="utf-8")
-    item = _read(path, Stated())
-    places = {(s.key.collective, s.key.scale) for s in item.samples}
-    for other in held:
-        is_same = (other.key.collective, other.key.scale) in places
-        if other.key.variant == DERIVED and other.launch != item.launch.id and is_same:
-            raise CommandLineError(
-                "the session has a derived baseline already, of other choices or other times",
-                where=str(known.path) if known else None,
-                hint="import into a new session (-o DIR).",
-            )
-    for remark in made.remarks:
-        reporter.say(remark)
-    return replace(item, outcome=replace(item.outcome, fingerprint=machine))
 
 
 def _two_libraries(

@@ -132,6 +132,13 @@ def open_session(path: Path) -> Session:
             hint=f"use the rccltune that wrote it{named}, or a newer one.",
         )
     read = read_json(HeaderFile, content, where, _RESTORE)
+    if any(one.name == "derived" and one.patched for one in read.variants):
+        raise SessionError(
+            "the session has a baseline that import --baseline-choices derived, which rccltune "
+            "0.1.0 reads and this one does not",
+            where=where,
+            hint="import its files again, into a new session (-o DIR).",
+        )
     return Session(
         path=path,
         command=read.command,

@@ -13,7 +13,6 @@ from statistics import median
 
 from rccltune.model import (
     BASELINE_UNKNOWN,
-    DERIVED,
     NOT_FASTER,
     NOT_MEASURED,
     Extrapolation,
@@ -43,7 +42,6 @@ class Decision:
         standings: of each candidate at each size; empty without a baseline.
         proven: whether repeats alone choose the state of each size.
         relaxed: sizes at which no candidate is within tolerance in every view.
-        is_derived: nobody measured the baseline.
     """
 
     states: tuple[int, ...]
@@ -51,7 +49,6 @@ class Decision:
     standings: list[list[Standing]]
     proven: tuple[bool, ...]
     relaxed: tuple[int, ...]
-    is_derived: bool = False
 
 
 def decide(
@@ -69,11 +66,9 @@ def decide(
     """
     proofs = standings(board, options.min_gain)
     chooser = _Chooser(board, options, proofs, banned)
-    # What is derived from the settings' own times proves nothing, however often they were measured.
-    is_derived = options.baseline == DERIVED.name
-    if options.proven and (not proofs or is_derived):
+    if options.proven and not proofs:
         return _nothing_proven(len(board.sizes))
-    sure = (HOLE,) * len(board.sizes) if is_derived else chooser.choose(_PROVEN)
+    sure = chooser.choose(_PROVEN)
     states = sure if options.proven or not proofs else chooser.choose(_LIKELY)
     return Decision(
         states=states,
@@ -81,7 +76,6 @@ def decide(
         standings=proofs,
         proven=tuple(state == one for state, one in zip(states, sure, strict=True)),
         relaxed=tuple(chooser.relaxed),
-        is_derived=is_derived,
     )
 
 
@@ -377,8 +371,6 @@ def _noises(known: Sequence[Standing]) -> list[float]:
 def _proof(decision: Decision, stretch: Stretch) -> Proof:
     if not decision.standings:
         return Proof.NO_BASELINE
-    if decision.is_derived:
-        return Proof.DERIVED
     return Proof.REPEATED if stretch.is_proven else Proof.UNPROVEN
 
 

@@ -9,7 +9,6 @@ from rccltune.fit import Bypass, FitDone
 from rccltune.model import (
     BASELINE,
     DEFAULT_VARIANT,
-    DERIVED,
     MAX_NBYTES,
     NOT_MEASURED,
     Caution,
@@ -170,13 +169,9 @@ def _no_such_baseline(named: str, done: FitDone, there: list[str]) -> CommandLin
 
 
 def baseline_named(text: str | None, done: FitDone) -> Setting | str | None:
-    """Read --baseline: a setting, or the name of a variant that was measured.
-
-    Unnamed, a derived baseline is taken where no untouched run was measured at all.
-    """
+    """Read --baseline: a setting, or the name of a variant that was measured."""
     if text is None:
-        found = {c.key.variant for c in done.curves if c.key.setting == BASELINE}
-        return DERIVED.name if found == {DERIVED} else None
+        return None
     if any(curve.key.variant.name == text for curve in done.curves):
         return text
     try:

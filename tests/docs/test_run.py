@@ -133,7 +133,6 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
         "Verified, faster than the library's own choice",
         "rule hit: rule of line",
         "no rule at this size: not ",
-        "derived at 7 sizes",
         "NOT ready: version",
         "SIMULATED",
     ):

@@ -392,7 +392,7 @@ class TestTable:
         assert not any(cell.best_selectable for cell in row.values())
         assert [name for name, cell in row.items() if cell.chosen] == ["ring/simple"]
 
-    @pytest.mark.parametrize("proof", [Proof.UNPROVEN, Proof.NO_BASELINE, Proof.DERIVED])
+    @pytest.mark.parametrize("proof", [Proof.UNPROVEN, Proof.NO_BASELINE])
     def test_what_nothing_proves_is_marked(self, published: PlotInput, proof: Proof) -> None:
         """In the table and in the zones of every figure; what repeats prove is not."""
         zones = tuple(replace(zone, proof=proof) for zone in published.zones)

@@ -15,7 +15,6 @@ from typing import Final
 
 from rccltune.model import (
     BASELINE,
-    DERIVED,
     TREE_SIMPLE_FORCED,
     Collective,
     Curve,
@@ -115,8 +114,6 @@ def _label(curve: Curve, drawn: Sequence[Curve]) -> str:
     label = str(curve.key.setting)
     if len({key.variant.name for key in same}) > 1:
         label += f" [{curve.key.variant.name}]"
-    elif curve.key.variant == DERIVED:
-        label += " [derived]"
     elif curve.key.variant.patched:
         label += " [forced]" if _is_forced(curve) else " [patched]"
     if len({bool(key.graph) for key in same}) > 1:
@@ -129,8 +126,6 @@ def _is_forced(curve: Curve) -> bool:
 
 
 def _unselectable(given: PlotInput, curve: Curve) -> str | None:
-    if curve.key.variant == DERIVED:
-        return None
     if curve.key.variant.patched:
         return "the library leaves it out" if _is_forced(curve) else "needs a patched library"
     if curve.n_wrong:
@@ -151,8 +146,6 @@ def _baseline(given: PlotInput, series: Sequence[Series]) -> Series | None:
     wanted = given.baseline
     setting = wanted if isinstance(wanted, Setting) else BASELINE
     found = [s for s in series if s.setting == setting]
-    if wanted is None:
-        found = [s for s in found if s.curve.key.variant != DERIVED]
     if isinstance(wanted, str):
         found = [s for s in found if s.curve.key.variant.name == wanted]
     return min(found, key=lambda s: s.curve.key.variant.name != "default", default=None)

@@ -312,7 +312,7 @@ def bands(zones: Sequence[Zone], low: float, high: float) -> tuple[Band, ...]:
 
 def is_doubted(zone: Zone) -> bool:
     """Whether it is a choice that the sweep does not prove."""
-    return zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE, Proof.DERIVED)
+    return zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE)
 
 
 def _labels(zone: Zone) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from rccltune.ceiling import Bounded, bounded
 from rccltune.fit import FitDone, fit_session
 from rccltune.measure import SearchFile
 from rccltune.model import (
-    DERIVED,
     Environment,
     Expected,
     Launch,
@@ -120,8 +119,6 @@ def baseline_of(found: Found) -> str:
     named = found.choosing.baseline
     if named is None:
         return "the library's own choice"
-    if named == DERIVED.name:
-        return "the library's own choice (derived, not measured)"
     return f"the baseline of {named}" if isinstance(named, str) else str(named)
 
 

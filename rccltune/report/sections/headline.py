@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from statistics import median
 
 from rccltune.model import (
-    DERIVED,
     Caution,
     Collective,
     Judgement,
@@ -308,9 +307,6 @@ def _named(found: Found) -> tuple[str, ...]:
     """That somebody chose what is compared with."""
     if found.choosing.baseline is None:
         return ()
-    if found.choosing.baseline == DERIVED.name:
-        said = "No untouched run was measured: the library's choice was asked of it elsewhere"
-        return (f"{said}, and its time is the one measured for that setting. No gain is proven.",)
     said = f"Compared with {baseline_of(found)}, which --baseline named"
     return (f"{said}: what the library does by itself may be faster.",)
 

@@ -28,7 +28,6 @@ _MOST_RULES = 200
 # What weakens a gain; proven by repeats is the usual case.
 _PROOF = {
     Proof.UNPROVEN: "unproven",
-    Proof.DERIVED: "baseline derived",
     Proof.EXTRAPOLATED: "extrapolated",
 }
 _COLUMNS = (

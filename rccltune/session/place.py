@@ -1,0 +1,112 @@
+"""The devices that a session's ranks ran on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rccltune import logs, machine
+from rccltune.machine import Seating
+from rccltune.model import (
+    Place,
+    RankPlacement,
+    Scale,
+    SessionError,
+)
+from rccltune.session import store
+
+PLACE_FILE: Final = "placement.json"
+_ADDRESS: Final = re.compile(
+    r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE
+)
+
+
+def strayed(log: Path, gpus: Sequence[machine.Gpu]) -> str | None:
+    """The first rank that says it ran on another device than it was to; None where none does.
+
+    Older benchmarks print a bus, newer ones the OAM's whole address; what is not printed is not
+    compared. The partition is, where any rank prints one.
+
+    Args:
+        log: what a launch printed.
+        gpus: where each rank was to be; with none nothing is checked.
+    """
+    if not gpus:
+        return None
+    printed = {
+        rank: match.groups()
+        for rank, bus in logs.buses_in(log.read_bytes()).items()
+        if (match := _ADDRESS.fullmatch(bus)) is not None
+    }
+    numbered = any(part not in (None, "0") for *_, part in printed.values())
+    for rank, (domain, bus, device, part) in sorted(printed.items()):
+        if rank >= len(gpus):
+            return f"rank {rank} was not to be started"
+        wanted = gpus[rank]
+        there = _place(domain, bus, device)
+        other = numbered and part is not None and wanted.partition not in (None, int(part))
+        address = _ADDRESS.fullmatch(wanted.oam)
+        # NVIDIA's driver names a function too.
+        if address is not None and (there != _place(*address.groups()[:3]) or other):
+            ran = there if part is None else f"{there}.{part}"
+            return f"rank {rank} ran on {ran} instead of {wanted.address}"
+    return None
+
+
+def _place(domain: str | None, bus: str, device: str) -> str:
+    return f"{domain or '0000'}:{bus}:{device}".lower()
+
+
+def stored_place(folder: Path) -> Place | None:
+    """Where the ranks of a session ran, None where it does not say.
+
+    Raises:
+        SessionError: it cannot be read.
+    """
+    return store.read_derived(folder, PLACE_FILE, Place)
+
+
+def same_place(folder: Path, seating: Seating) -> None:
+    """Stop where a session is of another placement: a session has one.
+
+    Raises:
+        SessionError: it is.
+    """
+    known = stored_place(folder)
+    mine = seating.place
+    if known is not None and known == replace(mine, alike=known.alike, devices=_of(known, mine)):
+        return
+    theirs = {(known.name, known.scale)} if known is not None else _launched(folder)
+    other = sorted(theirs - {(mine.name, mine.scale)}, key=str)
+    if other or known is not None:
+        name, scale = other[0] if other else (mine.name, mine.scale)
+        raise SessionError(
+            f"this session measures placement {name}, {scale}{_on(known)}; asked for was "
+            f"{mine.name}, {mine.scale}{_on(mine)}",
+            where=str(folder / PLACE_FILE),
+            hint="choose another session with -o, and give both to rccltune emit-config.",
+        )
+
+
+def _of(known: Place, mine: Place) -> tuple[int, ...]:
+    """The devices that ``known`` must have; the whole node need not have been listed."""
+    both_whole = known.name == mine.name == RankPlacement.NODE.value
+    return known.devices if both_whole and not known.devices else mine.devices
+
+
+def _on(place: Place | None) -> str:
+    """`` on devices 0, 1``, where they were chosen."""
+    if place is None or not place.devices:
+        return ""
+    return f" on devices {', '.join(map(str, place.devices))}"
+
+
+def _launched(folder: Path) -> set[tuple[str, Scale]]:
+    """What the launches of a session say that has no such file."""
+    if not (folder / "session.json").exists():
+        return set()
+    made = [one for one, _ in store.read_launches(folder)]
+    return {(one.rank_placement, one.scale) for one in made if one.rank_placement and one.scale}
