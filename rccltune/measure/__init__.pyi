@@ -10,6 +10,7 @@ from .declaration import PRESETS as PRESETS
 from .declaration import Declared as Declared
 from .declaration import parse_duration as parse_duration
 from .hosts import same_hosts as same_hosts
+from .instrument import same_machine as same_machine
 from .launcher import end_leftovers as end_leftovers
 from .launches import run_launch as run_launch
 from .launches import simulated_s as simulated_s
@@ -25,7 +26,6 @@ from .preparation import completed as completed
 from .preparation import ground_of as ground_of
 from .preparation import prepare as prepare
 from .preparation import prepare_request as prepare_request
-from .preparation import same_machine as same_machine
 from .request import Request as Request
 from .request import gone_on as gone_on
 from .request import merge_request as merge_request

@@ -318,3 +318,39 @@ def same_runner(folder: Path, *, is_perf: bool) -> None:
             where=str(folder),
             hint=hint.format(defaults.RUNNER),
         )
+
+
+def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
+    """Stop where a folder is a session of another machine, or no session but not empty.
+
+    Args:
+        folder: the session.
+        site: what is to be measured.
+        is_perf: by the rank program, whose fingerprint tells its library.
+
+    Raises:
+        SessionError: it is.
+    """
+    if (folder / "session.json").exists():
+        known, mine = session.open_session(folder).fingerprint, site.fingerprint
+        if bool(runs.numbers(folder)) is not is_perf:
+            # Measured by the rank program, and now a benchmark is to be launched beside it (verify,
+            # detect --links), or the other way round: they are two programs on one machine.
+            mine = replace(mine, benchmark_sha256=known.benchmark_sha256)
+        try:
+            session.combined_fingerprint([(str(folder), known), ("this machine", mine)])
+        except SessionError as error:
+            raise SessionError(
+                error.message, where=str(folder), hint="choose another session with -o."
+            ) from error
+    elif folder.is_dir() and any(not _is_ours(path.name) for path in folder.iterdir()):
+        raise SessionError(
+            "this folder is not empty and no session",
+            where=str(folder),
+            hint="choose another with -o.",
+        )
+
+
+def _is_ours(name: str) -> bool:
+    """What a sweep that was killed in its first moment leaves: a marker, a file half written."""
+    return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))

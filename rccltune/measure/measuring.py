@@ -18,10 +18,10 @@ from rccltune.measure.instrument import (
     Instrument,
     check_collectives,
     find_instrument,
+    same_machine,
     same_runner,
 )
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.preparation import same_machine
 from rccltune.measure.request import Request, site_keys
 from rccltune.model import (
     DEFAULT_VARIANT,
@@ -144,7 +144,7 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToM
     site = instrument.site
     check_collectives(request.sweep.collectives)
     same_runner(folder, is_perf=True)
-    same_machine(folder, site)
+    same_machine(folder, site, is_perf=True)
     session.same_place(folder, site.seating)
     sweep, refused = variants.with_variants(request, site)
     named, more = _variants(request, sweep)

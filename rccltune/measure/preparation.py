@@ -11,7 +11,7 @@ from typing import Any
 from rccltune import launch, machine, plan, session
 from rccltune.measure import searching, variants
 from rccltune.measure.benchmarks import can_force
-from rccltune.measure.instrument import same_runner
+from rccltune.measure.instrument import same_machine, same_runner
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
 from rccltune.measure.ledger import Ledger, open_ledger
 from rccltune.measure.request import Request, site_keys
@@ -25,11 +25,9 @@ from rccltune.model import (
     Outcome,
     Quarantine,
     Sample,
-    SessionError,
     Sweep,
     Variant,
 )
-from rccltune.perf import runs
 from rccltune.session import NODE_FILE, counted, name_of
 
 # Samples of launches by their ids, where they were read already.
@@ -422,34 +420,3 @@ def _tell_tuner(launches: Sequence[Launch]) -> tuple[Launch, ...]:
         return tuple(launches)
     environment = tuple(sorted({**dict(first.environment), **dict(TELL_TUNER)}.items()))
     return (replace(first, environment=environment), *launches[1:])
-
-
-def same_machine(folder: Path, site: Site) -> None:
-    """Stop where a folder is a session of another machine, or no session but not empty.
-
-    Raises:
-        SessionError: it is.
-    """
-    if (folder / "session.json").exists():
-        known, mine = session.open_session(folder).fingerprint, site.fingerprint
-        if bool(runs.numbers(folder)) == bool(site.programs):
-            # Measured by the rank program, and now a benchmark is to be launched beside it (verify,
-            # detect --links), or the other way round: they are two programs on one machine.
-            mine = replace(mine, benchmark_sha256=known.benchmark_sha256)
-        try:
-            session.combined_fingerprint([(str(folder), known), ("this machine", mine)])
-        except SessionError as error:
-            raise SessionError(
-                error.message, where=str(folder), hint="choose another session with -o."
-            ) from error
-    elif folder.is_dir() and any(not _is_ours(path.name) for path in folder.iterdir()):
-        raise SessionError(
-            "this folder is not empty and no session",
-            where=str(folder),
-            hint="choose another with -o.",
-        )
-
-
-def _is_ours(name: str) -> bool:
-    """What a sweep that was killed in its first moment leaves: a marker, a file half written."""
-    return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))

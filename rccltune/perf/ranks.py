@@ -179,7 +179,8 @@ def argv_of(
     if ground.host_ids:
         script = folder / "start.sh"
         _write(script, _one_by_one(words, ground.host_ids))
-        return ("/bin/sh", str(script)), seen.variables
+        # The script has all of it; the words are for whoever reads run.json.
+        return ("/bin/sh", str(script), *words), seen.variables
     if here:
         return tuple(words), seen.variables
     names = {name for name, _ in (*seen.added, *seen.passed)}

@@ -134,7 +134,7 @@ def test_a_host_that_plays_several_tells_each_rank_which(tmp_path: Path) -> None
     made = ranks.environment_of(ground, order(plugin=False), SITE, "word")
     argv, _ = ranks.argv_of(ground, order(plugin=False), tmp_path, made)
     lines = (tmp_path / "start.sh").read_text().splitlines()
-    assert argv == ("/bin/sh", str(tmp_path / "start.sh"))
+    assert argv[:2] == ("/bin/sh", str(tmp_path / "start.sh"))
     assert [line.split()[0] for line in lines[1:5]] == ["NCCL_HOSTID=a"] * 2 + ["NCCL_HOSTID=b"] * 2
     assert "--rank 3 --ranks 4 --local-rank 1" in lines[4]
 

@@ -189,3 +189,13 @@ def test_a_budget_ends_it_and_the_next_command_goes_on(
     names = ["purpose", "setting", "placement", "nbytes", "clock"]
     assert table.groupby(names).size().max() == 4
     assert set(table["state"]) == {"good", "not-offered"}
+
+
+def test_a_session_is_of_one_library(
+    ground: Ground, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file under the same name is another machine; exit code 7."""
+    assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 0
+    monkeypatch.setattr("rccltune.session.sha256_of", lambda _: "0" * 64)
+    assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 7
+    assert "benchmark_sha256" in capsys.readouterr().err
