@@ -237,7 +237,6 @@ def _candidate(
         needs_stay=one.environment is not None,
         # It is an offer beside the first: rules that two looks leave undecided are left out.
         n_looks=2 if one.environment is not None else defaults.REPEATS,
-        extrapolate=choosing.extrapolate,
         timeout_s=prepared.timeout_s,
         allowed=allowed,
     )

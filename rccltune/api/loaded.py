@@ -124,7 +124,6 @@ _CURVES: Final = {
     "n_launches": "int64",
     "n_left_out": "int64",
     "model": "str",
-    "extrapolated": "bool",
 }
 _CROSSOVERS: Final = {
     **_KEY,
@@ -243,7 +242,7 @@ class Loaded:
 
         ``setting``, ``nbytes``, ``time_us`` (robust centre over launches), ``low_us``, ``high_us``
         (its spread), ``n_samples``, ``n_launches``, ``n_left_out`` (launches that stalled),
-        ``model`` (that fits best), ``extrapolated``.
+        ``model`` (that fits best).
         """
         rows = (
             {
@@ -257,7 +256,6 @@ class Loaded:
                 "n_launches": point.n_launches,
                 "n_left_out": point.n_left_out,
                 "model": curve.chosen.value,
-                "extrapolated": curve.extrapolated is not None,
             }
             for curve in self.fitted.curves
             for point in curve.points

@@ -18,7 +18,6 @@ from rccltune.cli.options import (
     allow_need_option,
     base_option,
     choosing,
-    scales_option,
 )
 from rccltune.model import (
     NOT_MEASURED,
@@ -31,7 +30,7 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
-    from rccltune.model import Scale, Zone
+    from rccltune.model import Zone
     from rccltune.rules import Emitted
     from rccltune.workload.shares import Saving
 
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     group="Choosing",
     help="Steps that the job of --workload made.",
 )
-@scales_option
 @allow_need_option
 @choosing
 @common
@@ -66,7 +64,6 @@ def emit_config(
     base: Path | None,
     force: bool,
     steps: int | None,
-    scales: tuple[Scale, ...],
     allowed: frozenset[str],
     choosing: Choosing,
 ) -> None:
@@ -78,9 +75,6 @@ def emit_config(
     it out. RCCL, NCCL and the rccltune plugin read the file.
 
     RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
-
-    With --extrapolate --scales 2x128 also for scales that no session has, from a model over those
-    that were measured: only where the baseline is beaten by more than the expected errors.
 
     \b
     Example:
@@ -105,7 +99,6 @@ def emit_config(
         options=choosing.options,
         output=output,
         overwrite=force,
-        scales=choosing.predicted(scales),
         base=base,
         allowed=allowed,
     )
@@ -185,7 +178,7 @@ def _row(zone: Zone) -> tuple[str, ...]:
 def _why(zone: Zone) -> str:
     # Its row says from where to where.
     why = NOT_MEASURED if zone.reason == NOT_MEASURED else zone.why
-    marks = [why, str(zone.extrapolated) if zone.extrapolated else ""]
+    marks = [why]
     if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE):
         sure = (
             ""
@@ -193,6 +186,4 @@ def _why(zone: Zone) -> str:
             else f", {min(math.floor(100 * zone.certainty), 99)} % certain"
         )
         marks.append(f"unproven{sure}")
-    if zone.setting is not None and not zone.n_sizes:
-        marks.append("extrapolated: not measured")
     return "; ".join(mark for mark in marks if mark)

@@ -17,7 +17,7 @@ from rccltune.cli.fit_tables import (
     ceiling_lines,
     ceiling_of,
     environment_lines,
-    scale_text,
+    steps_text,
     take,
     transferbench_option,
 )
@@ -28,7 +28,7 @@ from rccltune.model import TREE_SIMPLE_FORCED, Algorithm, Laid, Protocol, Role, 
 if TYPE_CHECKING:
     from rccltune.ceiling import Bounded
     from rccltune.fit import Checked, FitDone
-    from rccltune.model import Belief, Crossover, Curve, Held, ScaleModel, Setting, Target
+    from rccltune.model import Belief, Crossover, Curve, Held, Separation, Setting, Target
 
 
 @verb("fit")
@@ -40,14 +40,13 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
 
     Three models are fitted to each curve: RCCL's latency + bytes/bandwidth, the same in pieces,
     and the measured points themselves; the one with the least error at sizes left out is used.
-    Sessions of several scales are fitted over their scales too, and each scale is predicted from
-    the others.
+    Over several scales latency is split into a base and steps.
 
     \b
     Example:
       rccltune fit
       rccltune fit --transferbench a2a.txt
-      rccltune fit ranks-8 ranks-16 ranks-32
+      rccltune fit 1x16 1x32 1x64
 
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
     8 no usable sample.
@@ -61,32 +60,32 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     fits = [fit_session(folder, reporter=console, again=True) for folder in folders]
     console.warn(tuple(dict.fromkeys(notice for done in fits for notice in done.warnings)))
     one_machine([done.session for done in fits])
-    models = _models(fits)
+    separations = _separations(fits)
     limits = [ceiling_of(done) for done in fits]
     parts = [
         lay([_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])])
         for done, limit in zip(fits, limits, strict=True)
     ]
-    parts += [scale_text(models)] if models else []
+    parts += [steps_text(separations)] if separations is not None else []
     if console.verbosity >= 0:
         more = "" if console.verbosity else " (-v: every curve, and what the library predicted)"
         parts.append(lay([f"Next: rccltune emit-config, rccltune plot{more}"]))
-    plain = _plain(fits, limits, models) if console.as_json else None
+    plain = _plain(fits, limits, separations) if console.as_json else None
     console.result(plain, lay(parts, gap="\n\n"))
 
 
-def _models(fits: Sequence[FitDone]) -> tuple[ScaleModel, ...]:
-    """How times go with the scale, where more than one was measured."""
-    measured = {(c.key.scale, c.key.rank_placement) for done in fits for c in done.curves}
-    if len(measured) < 2:
-        return ()
-    from rccltune.scaling import scale_models
+def _separations(fits: Sequence[FitDone]) -> tuple[Separation, ...] | None:
+    """How latency goes with the scale; None where only one was measured."""
+    from rccltune.fit import separate
 
-    return scale_models(fits)
+    curves = [curve for done in fits for curve in done.curves]
+    if len({curve.key.scale for curve in curves}) < 2:
+        return None
+    return separate(curves)
 
 
 def _plain(
-    fits: list[FitDone], limits: list[Bounded | None], models: tuple[ScaleModel, ...]
+    fits: list[FitDone], limits: list[Bounded | None], separations: Sequence[Separation] | None
 ) -> dict[str, Any]:
     """One session as ever; several as a list."""
     from rccltune.model import to_plain
@@ -95,8 +94,7 @@ def _plain(
         to_plain(done.file) | ({"ceiling": limit.as_plain()} if limit else {})
         for done, limit in zip(fits, limits, strict=True)
     ]
-    scales = {"scales": to_plain(models)} if models else {}
-    return {**made[0], **scales} if len(made) == 1 else {"sessions": made, **scales}
+    return made[0] if len(made) == 1 else {"sessions": made, "separations": to_plain(separations)}
 
 
 def _text(done: FitDone, console: Console) -> Laid:
@@ -168,7 +166,6 @@ def _without_defaults(
 
 def _everything(done: FitDone) -> Laid:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
-    parts += ["", _separation(done)] if done.separations else []
     parts += ["", *done.agreements.lines] if done.agreements.lines else []
     variants = _variants(done) if done.is_varied else []
     parts += ["", *variants] if variants else []
@@ -246,23 +243,6 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
         for c in crossovers
     )
     return table(columns, rows, numeric=(4,))
-
-
-def _separation(done: FitDone) -> str:
-    columns = ("collective", "setting", "ranks", "base", "per step", "steps (RCCL)", "steps (blog)")
-    rows = (
-        (
-            s.target.collective.value,
-            str(s.setting),
-            ", ".join(str(scale.n_ranks) for scale in s.scales),
-            f"{s.base_us:.3g} µs",
-            f"{s.per_step_us:.3g} µs",
-            ", ".join(map(str, s.steps)),
-            ", ".join("–" if step is None else str(step) for step in s.blog_steps),
-        )
-        for s in done.separations
-    )
-    return table(columns, rows, numeric=(3, 4))
 
 
 _COLUMNS = (

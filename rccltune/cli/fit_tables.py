@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from rccltune.session import CEILING_FILE
 if TYPE_CHECKING:
     from rccltune.ceiling import Bounded, Reached
     from rccltune.fit import FitDone
-    from rccltune.model import Ceiling, Environment, LinkRates, Scale, ScaleError, ScaleModel
+    from rccltune.model import Ceiling, Environment, LinkRates, Separation
 
 
 def environment_lines(environments: Iterable[Environment]) -> list[str]:
@@ -40,60 +39,31 @@ def _fate(one: Environment) -> str:
     return one.against or "another gains more"
 
 
-_NOTE = (
-    "Over scales: hops are those of RCCL's own model; what is not told apart is taken in its "
-    "ratio. Each scale is predicted from the others: median and worst error; * has a slowest link "
-    "that no other scale has."
+_APART = (
+    "Latencies are split into a base and steps between numbers of ranks of one number of nodes and "
+    "one placement, and these sessions have no two."
 )
 
 
-def scale_text(models: tuple[ScaleModel, ...]) -> Laid:
-    """Latency of each hop, bandwidth of each slowest link, and the error at scales left out."""
-    links = list(dict.fromkeys(link for model in models for link, _ in model.us_per_byte))
-    hops = list(dict.fromkeys(link for model in models for link, _ in model.hop_us))
-    scales = sorted(
-        {error.span.scale for model in models for error in model.errors},
-        key=lambda scale: (scale.n_ranks, scale.n_nodes),
-    )
-    columns = (
-        *("collective", "setting", "view", lay(["base", "µs"])),
-        *(lay(["µs a hop", link.value]) for link in hops),
-        *(lay(["GB/s", link.value]) for link in links),
-        *(scale.short for scale in scales),
-    )
+def steps_text(separations: Sequence[Separation]) -> Laid:
+    """Latency of each setting over the scales: base + steps x time of a step."""
+    if not separations:
+        return lay([_APART])
+    columns = ("collective", "setting", "ranks", "base", "per step", "steps (RCCL)", "steps (blog)")
     rows = (
         (
-            *_named(model),
-            f"{model.base_us:.3g}",
-            *(_time(dict(model.hop_us).get(link)) for link in hops),
-            *(_speed(dict(model.us_per_byte).get(link)) for link in links),
-            *(_error(model, scale) for scale in scales),
+            s.target.collective.value,
+            str(s.setting),
+            ", ".join(str(scale.n_ranks) for scale in s.scales),
+            f"{s.base_us:.3g} µs",
+            f"{s.per_step_us:.3g} µs",
+            ", ".join(map(str, s.steps)),
+            ", ".join("–" if step is None else str(step) for step in s.blog_steps),
         )
-        for model in models
+        for s in separations
     )
-    apart = Counter(" | ".join(" + ".join(group) for group in m.separated) for m in models)
-    lines = [f"Told apart in {n} of {len(models)}: {terms}" for terms, n in apart.most_common()]
-    return lay([table(columns, rows, numeric=range(3, len(columns))), _NOTE, *lines])
-
-
-def _named(model: ScaleModel) -> tuple[str, str, str]:
-    key = model.key
-    return key.collective.value, str(key.setting), str(key.view)
-
-
-def _time(us: float | None) -> str:
-    return "–" if us is None else f"{us:.3g}"
-
-
-def _speed(us_per_byte: float | None) -> str:
-    return f"{1e-3 / us_per_byte:.3g}" if us_per_byte else "–"
-
-
-def _error(model: ScaleModel, scale: Scale) -> str:
-    found: ScaleError | None = next((e for e in model.errors if e.span.scale == scale), None)
-    if found is None:
-        return "–"
-    return f"{'*' if found.unseen else ''}{100 * found.median:.0f} %, {100 * found.worst:+.0f} %"
+    head = "Latency over the scales, base + steps x time of a step:"
+    return lay([head, table(columns, rows, numeric=(3, 4))])
 
 
 _SHOWN = 8

@@ -26,6 +26,11 @@ _CONCATENATED: Final = (
     "workload adds up the files that it is given; for --workload put them into one: "
     "cat record-*.csv > workload.csv."
 )
+_MEASURE: Final = "nothing is predicted for a scale: sweep --scales 1x64,2x128 measures it."
+_NO_FURTHER: Final = (
+    "rules reach no further than what was measured: sweep more sizes (--min-bytes, --max-bytes) or "
+    "scales (--scales)."
+)
 _SAVES: Final = "emit-config --workload FILE says what its rules save of a job."
 _RECORD: Final = (
     "workload reads no logs and no replay files: record the job with RCCLTUNE_RECORD, which says "
@@ -42,6 +47,8 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "yourself, and take it out of the rule file's line '#@ needs'.",
     },
     "emit-config": {
+        "--scales": _MEASURE,
+        "--extrapolate": _NO_FURTHER,
         "--format": "emit-config writes the rules and, beside them, the .env that exports what "
         "they need; NCCLX, and constants of the library's own model, get no file.",
     },
@@ -55,6 +62,10 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--baseline-choices": "import derives no baseline: measure the library's own choice, or "
         "name a setting to compare with, emit-config --baseline ring/simple.",
     },
+    "plot": {"--scales": _MEASURE, "--extrapolate": _NO_FURTHER},
+    "report": {"--extrapolate": _NO_FURTHER},
+    "tune": {"--extrapolate": _NO_FURTHER},
+    "verify": {"--extrapolate": _NO_FURTHER},
     "workload": {
         "merge": _CONCATENATED,
         "-o": _CONCATENATED,

@@ -11,7 +11,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Word, with_options
 from rccltune.cli.help import grouped
-from rccltune.model import Collective, CommandLineError, Mode, Scale, defaults, parse_scales
+from rccltune.model import Collective, Mode, defaults
 
 if TYPE_CHECKING:
     from rccltune.fit import FitDone
@@ -31,7 +31,6 @@ def _pair(text: str) -> tuple[str, str]:
 COLLECTIVE = Word("collective", Collective.parse)
 MODE = Word("mode", Mode.parse)
 PAIR = Word("key=value", _pair)
-SCALES = Word("scales", parse_scales)
 PERCENT = click.FloatRange(min=0, max=100, max_open=True)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
@@ -77,42 +76,22 @@ class Choosing:
     min_gain: float
     max_channels: int | None
     channel_cost: float
-    extrapolate: bool
     workload: Path | None
     variant: str | None
     allow_lossy: bool
     proven: bool
-
-    def predicted(self, scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
-        """The scales for which something may be predicted.
-
-        Raises:
-            CommandLineError: some are named, and predicting was not asked for.
-        """
-        if scales and not self.extrapolate:
-            raise CommandLineError(
-                "--scales names scales to predict, and nothing is predicted unasked",
-                hint="add --extrapolate.",
-            )
-        return scales
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What choosing zones needs; the baseline is looked up among what was measured."""
         from rccltune.workload.reader import read
         from rccltune.zones import ChoiceOptions, baseline_named
 
-        if self.proven and self.extrapolate:
-            raise CommandLineError(
-                "--proven and --extrapolate exclude each other: what was not measured is no proof",
-                hint="leave one of them out.",
-            )
         return ChoiceOptions(
             tolerance=self.tolerance / 100,
             min_gain=self.min_gain / 100,
             max_channels=self.max_channels,
             channel_cost=self.channel_cost / 100,
             baseline=baseline_named(self.baseline, done),
-            extrapolate=self.extrapolate,
             weights=tuple(
                 (one.collective, one.scale, one.nbytes, float(one.calls))
                 for one in (read(self.workload).counts if self.workload else ())
@@ -188,12 +167,6 @@ _CHOOSING = (
         is_flag=True,
         help="Allow environments that lose precision.",
     ),
-    grouped(
-        "--extrapolate",
-        group="Choosing",
-        is_flag=True,
-        help="Let rules reach beyond the sizes that were measured, and to --scales.",
-    ),
 )
 
 
@@ -206,14 +179,6 @@ def choosing(command: F) -> F:
     return with_options(command, _CHOOSING, gather)
 
 
-scales_option = grouped(
-    "--scales",
-    group="Choosing",
-    type=SCALES,
-    default="",
-    metavar="NxR,...",
-    help="With --extrapolate: predict for N nodes with R ranks in all (1x64,2x128).",
-)
 _MACHINE = (
     grouped(
         "--root",

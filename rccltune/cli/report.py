@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,13 +14,11 @@ from rccltune.cli.options import (
     FOLDER,
     Choosing,
     choosing,
-    scales_option,
     session_argument,
 )
 from rccltune.model import FIGURE_FORMATS, CommandLineError, Laid, defaults, lay
 
 if TYPE_CHECKING:
-    from rccltune.model import Scale
     from rccltune.report import Reported
 
 
@@ -96,7 +94,6 @@ def _text(done: Reported) -> Laid:
 )
 @click.option("--force", is_flag=True, help="Replace figures in the folder of -o.")
 @transferbench_option
-@scales_option
 @choosing
 @common
 def plot(
@@ -107,7 +104,6 @@ def plot(
     formats: tuple[str, ...],
     force: bool,
     transferbench: Path | None,
-    scales: tuple[Scale, ...],
     choosing: Choosing,
 ) -> None:
     """Draw what was measured, fitted and chosen.
@@ -115,8 +111,6 @@ def plot(
     Speed-up over baseline, bus bandwidth, time with fitted curves and zones, time against
     channels, measured against what the library predicted, and a table of all settings, for each
     collective and scale.
-
-    With --extrapolate --scales 2x128 also what a model over the sessions' scales says of others.
 
     \b
     Example:
@@ -129,19 +123,8 @@ def plot(
     from rccltune import report
     from rccltune.session import sessions_in
 
-    given = sessions or (DEFAULT_SESSION,)
-    folders = sessions_in(given)
-    wanted = choosing.predicted(scales)
+    folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-
-    def how(directory: Path | None) -> dict[str, Any]:
-        return {
-            "reporter": console,
-            "directory": directory,
-            "formats": formats,
-            "overwrite": force,
-        }
-
     paths: list[Path] = []
     for folder in folders:
         take(console, [folder], transferbench)
@@ -150,12 +133,11 @@ def plot(
         paths += report.plot_session(
             folder,
             choosing.options,
-            **how(own),
+            reporter=console,
+            directory=own,
+            formats=formats,
+            overwrite=force,
             bounds=lambda found: console.say(lay(ceiling_lines(found))),
         )
-    if wanted:
-        where = output or given[0] / "plots"
-        predicted = {**how(where), "overwrite": force or output is None}
-        paths += report.plot_predicted(folders, wanted, choosing.options, **predicted)
     console.result([str(path) for path in paths], lay(map(str, paths)))
     console.say("Next: rccltune report makes one page of them, to mail.")

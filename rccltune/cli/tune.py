@@ -246,9 +246,6 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
         name = f"  {zone.target.collective.value} "
         if zone.reason == NOT_MEASURED:
             lines.append(name + zone.why)
-        elif zone.setting is not None and not zone.n_sizes:
-            span = format_span(zone.min_nbytes, zone.max_nbytes)
-            lines.append(f"{name}{span}: {zone.setting}, extrapolated, not verified")
     return tuple(dict.fromkeys(lines))
 
 

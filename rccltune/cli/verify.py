@@ -69,12 +69,6 @@ _SHOWN = 12
     help="File for the rules that win. [default: the file itself, or a copy in the session]",
 )
 @grouped(
-    "--extrapolate",
-    is_flag=True,
-    group="Choosing",
-    help="Let rules answer beyond the verified sizes, too; the file marks them.",
-)
-@grouped(
     "--keep-losers",
     is_flag=True,
     group="Choosing",
@@ -153,7 +147,6 @@ def verify(
     session: Path,
     rules: Path | None,
     output: Path | None,
-    extrapolate: bool,
     keep_losers: bool,
     min_gain: float,
     n_repeats: int,
@@ -208,7 +201,6 @@ def verify(
         min_gain=min_gain / 100,
         n_looks=n_repeats,
         keep_losers=keep_losers,
-        extrapolate=extrapolate,
         timeout_s=timeout,
         dtypes=dtypes,
         graphs=graphs,

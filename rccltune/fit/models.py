@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt, log2
-from typing import Final
 
 import numpy as np
 
@@ -330,14 +329,6 @@ def _outside(curve: Curve, nbytes: float) -> TooLittleDataError:
         f"{format_size(curve.max_nbytes)}; {format_size(nbytes)} lies outside",
         hint="measure that size too: nothing is predicted beyond what was measured.",
     )
-
-
-STEPS_NOTE: Final = (
-    "RCCL's own model counts 2(n-1) steps for a ring and, inside one node, as many for a tree, "
-    "which is a chain there (126 for 64 ranks); AMD's article on CPX counts 2n-1 = 127 and "
-    "2 log2 n = 12. Base and time per step are told apart only where two numbers of ranks of one "
-    "placement were measured."
-)
 
 
 def rccl_steps(collective: Collective, algorithm: Algorithm, scale: Scale) -> int | None:

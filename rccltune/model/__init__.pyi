@@ -5,10 +5,8 @@ from .belief import by_target as by_target
 from .belief import comparable as comparable
 from .belief import hold as hold
 from .chosen import BASELINE_UNKNOWN as BASELINE_UNKNOWN
-from .chosen import NOT_BEATEN_SURELY as NOT_BEATEN_SURELY
 from .chosen import NOT_FASTER as NOT_FASTER
 from .chosen import NOT_MEASURED as NOT_MEASURED
-from .chosen import NOT_PREDICTABLE as NOT_PREDICTABLE
 from .chosen import NOTHING_SELECTABLE as NOTHING_SELECTABLE
 from .chosen import Environment as Environment
 from .chosen import Gain as Gain
@@ -85,12 +83,6 @@ from .measured import launch_of_pass as launch_of_pass
 from .measured import own_name as own_name
 from .measured import told_in as told_in
 from .reporter import Reporter as Reporter
-from .scaled import Extrapolation as Extrapolation
-from .scaled import Hop as Hop
-from .scaled import ScaleError as ScaleError
-from .scaled import ScaleModel as ScaleModel
-from .scaled import Shape as Shape
-from .scaled import Span as Span
 from .schema import LARGEST as LARGEST
 from .schema import NAME as NAME
 from .schema import Checked as Checked

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from rccltune.model.scaled import Extrapolation
 from rccltune.model.schema import Integer, Line, Number, Whole
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
@@ -17,7 +16,6 @@ class Proof(Enum):
 
     REPEATED = "repeated"
     UNPROVEN = "unproven"
-    EXTRAPOLATED = "extrapolated"
     NO_BASELINE = "no-baseline"
 
 
@@ -26,8 +24,6 @@ NOT_FASTER: Final = "not faster"
 _NOT_PROVEN: Final = "not proven: "
 BASELINE_UNKNOWN: Final = "baseline not measured here"
 NOTHING_SELECTABLE: Final = "no selectable setting was measured"
-NOT_BEATEN_SURELY: Final = "baseline not beaten by more than the expected errors"
-NOT_PREDICTABLE: Final = "not measured, and nothing measured tells how far off a prediction is"
 
 
 def not_proven(gain: float, why: str) -> str:
@@ -99,7 +95,6 @@ class Zone:
         certainty: that its gain is no luck among all that was looked at, 0 to 1, at its surest
             size; None where no baseline was measured, or nothing at all.
         noise: gain that launches and rows alone exceed with a chance of 5 %, in the median.
-        extrapolated: its scale was not measured, and all figures are predictions.
     """
 
     target: Target
@@ -120,7 +115,6 @@ class Zone:
     proof: Proof | None = None
     certainty: Number | None = None
     noise: Number | None = None
-    extrapolated: Extrapolation | None = None
 
     @property
     def is_proven(self) -> bool:

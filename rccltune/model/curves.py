@@ -18,7 +18,6 @@ from functools import cache
 from math import exp, log
 from typing import Final
 
-from rccltune.model.scaled import Extrapolation
 from rccltune.model.schema import Number, Whole, Word
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
@@ -100,8 +99,6 @@ class Curve:
         chosen: the model with the least held-out error.
         n_wrong: samples of this setting, collective and variant with wrong results, in whatever
             view or scale; above 0 it is shown and never chosen.
-        extrapolated: none of its points was measured; None where all were. The ends of a point's
-            spread are then the expected error.
     """
 
     key: CurveKey
@@ -109,7 +106,6 @@ class Curve:
     fits: tuple[Fit, ...]
     chosen: Model
     n_wrong: Whole = 0
-    extrapolated: Extrapolation | None = None
 
     @property
     def min_nbytes(self) -> int:

@@ -355,7 +355,6 @@ class Caution(Enum):
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
     BELIEFS_DIFFER = "beliefs-differ"
-    EXTRAPOLATED = "extrapolated"
     FORCED_BY_SWITCHES = "forced-by-switches"
     PROTOCOL_OVERWRITTEN = "protocol-overwritten"
     LIBRARIES_DIFFER = "libraries-differ"
@@ -396,7 +395,6 @@ _MEANING: Final = {
     Caution.DERIVED_TIME: "times were worked out from bandwidths, with their few digits",
     Caution.ASSUMED: "the file does not say it, and something was assumed",
     Caution.BELIEFS_DIFFER: "the library predicted differently twice, or its trace is unreadable",
-    Caution.EXTRAPOLATED: "predicted, not measured",
     Caution.FORCED_BY_SWITCHES: "the library measured has no tuner and cannot use the rules",
     Caution.LIBRARIES_DIFFER: "samples of one variant were measured with two library versions",
     Caution.PROTOCOL_OVERWRITTEN: "on several nodes the library sets the protocol after the tuner",

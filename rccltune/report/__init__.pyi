@@ -40,7 +40,6 @@ from .figures.table import belief_data as belief_data
 from .figures.table import table_data as table_data
 from .figures.times import MAX_CROSSINGS as MAX_CROSSINGS
 from .figures.times import time_data as time_data
-from .plots import plot_predicted as plot_predicted
 from .plots import plot_session as plot_session
 from .records import Axis as Axis
 from .records import Band as Band

@@ -17,7 +17,6 @@ from rccltune.model import (
     Launch,
     Outcome,
     Reporter,
-    Scale,
     Status,
     TooLittleDataError,
     Variant,
@@ -25,8 +24,6 @@ from rccltune.model import (
 )
 from rccltune.report.figures import files, scene
 from rccltune.report.verified import Verification, rule_files, verifications, views_of
-from rccltune.scaling import predicted
-from rccltune.session import one_machine
 from rccltune.zones import choice_of, environments_of, zones_in
 
 if TYPE_CHECKING:
@@ -128,44 +125,6 @@ def plot_input(
         imported=any(outcome.status is Status.IMPORTED for _, outcome in launches),
         verified=tuple(verified),
     )
-
-
-def plot_predicted(
-    folders: Sequence[Path],
-    scales: Sequence[Scale],
-    options: Callable[[FitDone], ChoiceOptions],
-    *,
-    reporter: Reporter,
-    directory: Path,
-    formats: Sequence[str],
-    overwrite: bool,
-) -> tuple[Path, ...]:
-    """Draw what sessions of several scales say of others; every figure says that it is predicted.
-
-    Raises:
-        CommandLineError: a figure is there and may not be overwritten, or a scale is not of whole
-            nodes.
-        TooLittleDataError: nothing can be predicted.
-        SessionError: sessions of two machines.
-    """
-    fits = [fit_session(folder, reporter=reporter) for folder in folders]
-    one_machine([done.session for done in fits])
-    made = predicted(fits, scales, options, reporter=reporter)
-    if not made.curves:
-        return ()
-    made_in = [session.read_made(done.session) for done in fits]
-    wanted = scene.PlotInput(
-        curves=made.curves,
-        zones=zones_in(made.choice.zones, ()),
-        baseline=options(fits[0]).baseline,
-        left_out=made.choice.left_out,
-        source=", ".join(dict.fromkeys(_source(launches) for launches in made_in)),
-        machine=_machine(fits[0]),
-        simulated=any(done.session.simulated for done in fits),
-        published=any(_origins(launches) for launches in made_in),
-    )
-    with session.disk_errors(directory):
-        return files.draw_figures(wanted, directory, formats=formats, overwrite=overwrite)
 
 
 def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:

@@ -155,14 +155,9 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """A paragraph.
-
-    Attributes:
-        loud: what nobody may overlook: simulated, extrapolated, failed.
-    """
+    """A paragraph."""
 
     text: str
-    loud: bool = False
     kind: Literal["words"] = "words"
 
 

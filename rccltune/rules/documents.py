@@ -29,7 +29,7 @@ from rccltune.model import (
     VerificationError,
     Zone,
 )
-from rccltune.rules.line_format import EXTRAPOLATED, UNPROVEN_MARK
+from rccltune.rules.line_format import UNPROVEN_MARK
 
 Interval = tuple[int, int]
 
@@ -220,7 +220,6 @@ class Section:
         evidence: comments for each entry, one a line.
         fallbacks: rules for hosts where an entry's setting is not selectable.
         doubts: a comment for each fallback, empty where repeats prove its gain.
-        remark: what holds for all of it; empty where it was measured.
     """
 
     target: Target
@@ -228,7 +227,6 @@ class Section:
     evidence: tuple[str, ...]
     fallbacks: tuple[Rule, ...]
     doubts: tuple[str, ...] = ()
-    remark: str = ""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -306,16 +304,7 @@ def _section(zones: Sequence[Zone]) -> Section:
         evidence=tuple(_evidence(zone) for zone in zones),
         fallbacks=fallbacks,
         doubts=tuple(_fallback_doubt(rule, zones) for rule in fallbacks),
-        remark=_remark(zones),
     )
-
-
-def _remark(zones: Sequence[Zone]) -> str:
-    """That nothing of a scale was measured, with the largest of the errors."""
-    marks = [zone.extrapolated for zone in zones if zone.extrapolated is not None]
-    if not marks:
-        return ""
-    return str(max(marks, key=lambda mark: -1.0 if mark.error is None else mark.error))
 
 
 def _check_cover(zones: Sequence[Zone]) -> None:
@@ -386,12 +375,9 @@ def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
 def _evidence(zone: Zone) -> str:
     if zone.setting is None:
         return ""
-    if not zone.n_sizes:
-        return EXTRAPOLATED
-    known = "measured" if zone.extrapolated is None else "predicted"
-    parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} {known}"]
+    parts = [f"{zone.n_sizes} size{'' if zone.n_sizes == 1 else 's'} measured"]
     if zone.worst_regret is not None:
-        parts.append(f"at most {_percent(zone.worst_regret)} behind the best {known} setting")
+        parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
     if zone.gain is not None:
         name = zone.target.variant.name
         plain = name == DEFAULT_VARIANT.name
@@ -400,8 +386,6 @@ def _evidence(zone: Zone) -> str:
             f"{slower} is {_percent(zone.gain.median)} slower in the median "
             f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
         )
-    if zone.extrapolated is not None:
-        parts.append(str(zone.extrapolated))
     if zone.is_proven:
         parts.append(f"proven by repeats{_surely(zone)}")
     return "\n".join([", ".join(parts), *_doubt(zone)])

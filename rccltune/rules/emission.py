@@ -34,7 +34,6 @@ from rccltune.rules.provenance import (
     is_vendor_told,
     libraries_in,
     provenance,
-    reach_lines,
 )
 from rccltune.rules.sheets import (
     EmitRequest,
@@ -46,7 +45,6 @@ from rccltune.rules.sheets import (
     sheets_of,
 )
 from rccltune.rules.writer import is_verified, render_environment, write_all
-from rccltune.scaling import predicted
 from rccltune.session import VENDOR_UNKNOWN, one_machine
 from rccltune.zones import choice_of, environments_of, together, zones_in
 
@@ -168,12 +166,12 @@ def _chosen_for(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporte
 def _choices(
     request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter
 ) -> tuple[EmitRequest, list[Choice]]:
-    """What each session chooses, then what is predicted, and the request that they follow.
+    """What each session chooses, and the request that they follow.
 
     What one scale needs in the environment every communicator of the job gets: where others do not
     need it too, and so were not measured under it, all choose without it.
     """
-    choices = _chosen(request, fits, reporter)
+    choices = _chosen(request, fits)
     needs: dict[Scale, set[str]] = {}
     for zone in (zone for choice in choices for zone in choice.zones):
         mine = needs.setdefault(zone.target.scale, set())
@@ -190,14 +188,11 @@ def _choices(
             )
     ask = request.options
     request = replace(request, options=lambda done: replace(ask(done), widen=False))
-    return request, _chosen(request, fits, reporter)
+    return request, _chosen(request, fits)
 
 
-def _chosen(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter) -> list[Choice]:
-    choices = [choice_of(done, request.options(done)) for done in fits]
-    if request.scales:
-        choices.append(predicted(fits, request.scales, request.options, reporter=reporter).choice)
-    return choices
+def _chosen(request: EmitRequest, fits: Sequence[FitDone]) -> list[Choice]:
+    return [choice_of(done, request.options(done)) for done in fits]
 
 
 def _paths(
@@ -329,7 +324,6 @@ def _document(
             *provenance(fits, fingerprint),
             *sheet.lines,
             *chosen_lines(environments),
-            *reach_lines(sheet),
         ),
         requires=(*_requires(fingerprint), *sheet.requires),
         needs=tuple(sorted(needs)),

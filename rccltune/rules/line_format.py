@@ -183,8 +183,6 @@ def framed(lines: Iterable[str]) -> list[str]:
 _MIN, _MAX = 1, 2
 # A comment directly above a rule whose gain nothing proves.
 UNPROVEN_MARK: Final = "UNPROVEN:"
-# The same words over and over, so that verifying a file twice changes nothing.
-EXTRAPOLATED: Final = "extrapolated, as --extrapolate asks: no size of it was measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,13 +193,11 @@ class Change:
         parts: rules in its place; none where it goes.
         evidence: a comment above them.
         holes: (min, max, reason) of what is left to the library from now on.
-        unproven: rules behind it that nothing was measured for.
     """
 
     parts: tuple[Rule, ...]
     evidence: str
     holes: tuple[tuple[int, int, str], ...] = ()
-    unproven: tuple[Rule, ...] = ()
 
 
 def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
@@ -232,14 +228,10 @@ def _is_doubt(line: str) -> bool:
 
 def _changed(line: str, number: int, change: Change) -> list[str]:
     made = comment(change.evidence)
-    if not change.parts and not change.unproven:
+    if not change.parts:
         made += comment(f"dropped: {grammar.trim(line)}")
     for part in change.parts:
         made += _narrowed(line, number, part)
-    if change.unproven:
-        made += comment(EXTRAPOLATED)
-        for part in change.unproven:
-            made += _narrowed(line, number, part)
     return made + [hole(low, high, why) for low, high, why in change.holes]
 
 

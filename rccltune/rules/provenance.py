@@ -20,7 +20,6 @@ from rccltune.model import (
     grammar,
 )
 from rccltune.releases import library_named
-from rccltune.rules.sheets import Sheet
 from rccltune.rules.writer import finding_lines
 from rccltune.session import VENDOR_UNKNOWN, machine_words
 from rccltune.variants import Parameter
@@ -135,13 +134,6 @@ def chosen_lines(environments: Sequence[Environment]) -> list[str]:
             if one.variant.path:
                 lines.append(f"rules beyond what it serves are those of {one.beyond}")
     return lines
-
-
-def reach_lines(sheet: Sheet) -> list[str]:
-    """Whether rules reach beyond what was measured."""
-    if not any(zone.setting is not None and not zone.n_sizes for zone in sheet.zones):
-        return []
-    return ["EXTRAPOLATED: rules reach beyond what was measured, where their comment says so"]
 
 
 def _dates(outcomes: Iterable[Outcome]) -> str:

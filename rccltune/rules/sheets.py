@@ -239,7 +239,6 @@ class EmitRequest:
         options: for each session, since a baseline is found in its own curves.
         home: the folder of the default name, None for the first session.
         output: None is the default name; ``-`` writes no file.
-        scales: for which rules are predicted where they were not measured.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
         allowed: variables beyond the harmless ones that rules may need.
     """
@@ -249,7 +248,6 @@ class EmitRequest:
     home: Path | None = None
     output: Path | None = None
     overwrite: bool = False
-    scales: tuple[Scale, ...] = ()
     base: Path | None = None
     allowed: frozenset[str] = frozenset()
 

@@ -73,7 +73,6 @@ def _section(section: Section) -> Iterator[str]:
         + (f", rank placement {target.rank_placement}" if target.rank_placement else "")
         + (f", variant {target.variant.name}" if target.variant.name != "default" else "")
     )
-    yield from _comment(section.remark)
     for entry, evidence in zip(section.entries, section.evidence, strict=True):
         if isinstance(entry, Hole):
             yield from _hole(entry)

@@ -109,7 +109,6 @@ class VerifyRequest:
         besides: collectives and sizes that run at the same time, likewise.
         keep_losers: leave the file as it is, whatever loses.
         needs_stay: the file is for what its rules need: without it nothing of it is kept.
-        extrapolate: rules keep what they answer beyond the sizes verified, unverified.
         allowed: variables beyond the harmless ones that ranks may be given for the rules.
     """
 
@@ -120,7 +119,6 @@ class VerifyRequest:
     n_looks: int = defaults.REPEATS
     keep_losers: bool = False
     needs_stay: bool = False
-    extrapolate: bool = False
     timeout_s: float | None = None
     dtypes: tuple[str, ...] = ()
     graphs: tuple[int, ...] = ()
@@ -173,16 +171,15 @@ def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) 
     check_needs(file.needs, request.allowed, where=str(request.rules))
     beyond: tuple[Cut, ...] = ()
     if not request.keep_losers and not is_alone:
-        narrowed, beyond = _within_reach(request, text, file, sweep, site)
+        narrowed, beyond = _within_reach(text, file, sweep, site)
         left = ours(accepted(narrowed.encode(), request.rules), site)
-        if request.extrapolate or left:
-            text = _ending_where_called(narrowed, left, sweep, site)
-        else:
+        if not left:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
                 where=str(request.rules),
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
+        text = _ending_where_called(narrowed, left, sweep, site)
     walks = plan.why_no_walk(sweep, measure.ground_of(site)) is None
     ground = Ground(
         folder=request.folder / FOLDER,
@@ -234,12 +231,9 @@ def _is_silent_site(folder: Path, file: RuleFile) -> bool:
 
 
 def _within_reach(
-    request: VerifyRequest, text: str, file: RuleFile, sweep: Sweep, site: Site
+    text: str, file: RuleFile, sweep: Sweep, site: Site
 ) -> tuple[str, tuple[Cut, ...]]:
-    """The file with rules that end where verification will, and what they lose.
-
-    Extrapolated, what lies beyond stays in rules of its own, of which nothing is said.
-    """
+    """The file with rules that end where verification will, and what they lose."""
     rules = ours(file, site)
     n_ranks = site.scale.n_ranks
     beyond = cutting.beyond(
@@ -257,10 +251,6 @@ def _within_reach(
             continue
         outside = [part for cut in mine if (part := cutting.inside(rule, cut)) is not None]
         parts = cutting.without(rule, mine)
-        if request.extrapolate:
-            if parts:
-                changes[rule.line] = Change(parts=parts, evidence="", unproven=tuple(outside))
-            continue
         taken |= dict.fromkeys(
             replace(cut, min_nbytes=part.min_nbytes, max_nbytes=part.max_nbytes)
             for cut, part in zip(mine, outside, strict=True)

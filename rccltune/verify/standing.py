@@ -293,7 +293,7 @@ def idle_parts(rule: Rule, held: Held, *, is_judged: bool, is_null: bool) -> Ite
     if any(map(rule.reaches, proven.skipped.get(answered, ()))):
         return [cuts.whole(rule, "not selectable", alone=True)]
     if not seen and is_swept(rule, held.condition.sweep):
-        # What lies beyond the sweep is there because somebody asked to extrapolate.
+        # What lies beyond the sweep is not judged; --keep-losers leaves it.
         return [cuts.whole(rule, "no size of it was measured", alone=True)]
     return []
 

@@ -55,8 +55,6 @@ class ChoiceOptions:
         weights: (collective, scale, bytes, calls) of a workload; sizes that it calls often decide
             between equally short lists of zones. Where it has no call of a target every measured
             size counts alike.
-        extrapolate: settings also answer where nothing was measured, from 0 to 2^63-1, in zones of
-            their own.
         arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
             requires nothing that holds for one vendor's library alone.
         widen: settings may be chosen that only a widening variant makes selectable, which the whole
@@ -81,7 +79,6 @@ class ChoiceOptions:
     channel_cost: float = defaults.CHANNEL_COST
     baseline: Setting | str | None = None
     weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
-    extrapolate: bool = False
     arch: str | None = None
     widen: bool = True
     variant: str | None = None
@@ -92,13 +89,11 @@ class ChoiceOptions:
     to_verify: Mapping[Collective, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Percentages are fractions here, and no two options exclude each other."""
+        """Percentages are fractions here."""
         for name in ("tolerance", "min_gain", "channel_cost"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} {value} is no fraction: 2 % is 0.02")
-        if self.proven and self.extrapolate:
-            raise ValueError("what is extrapolated is never proven")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

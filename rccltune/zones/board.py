@@ -60,12 +60,6 @@ class Line:
         self._sizes = [p.nbytes for p in curve.points]
         self._times = [p.time_us for p in curve.points]
         self.repeats = {p.nbytes: r for p in curve.points if (r := _repeats(p)) is not None}
-        self.extrapolated = curve.extrapolated
-
-    @property
-    def is_predicted(self) -> bool:
-        """Whether nothing of it was measured."""
-        return self.extrapolated is not None
 
     @cached_property
     def launches(self) -> dict[int, Logs]:
@@ -134,11 +128,6 @@ class Board:
     penalties: tuple[float, ...]
     weights: tuple[float, ...]
     own: frozenset[tuple[int, int]] = frozenset()
-
-    @property
-    def is_predicted(self) -> bool:
-        """Whether nothing here was measured."""
-        return any(line.is_predicted for by_view in self.lines for line in by_view.values())
 
     @cached_property
     def differences(self) -> tuple[dict[int, dict[int, Difference]], ...]:

@@ -17,7 +17,6 @@ from rccltune.model import (
     Curve,
     LeftOut,
     Notice,
-    Proof,
     Role,
     Setting,
     Target,
@@ -29,7 +28,6 @@ from rccltune.model import (
 from rccltune.zones.arms import Arm, Barred, Choice, ChoiceOptions, Group, groups_of
 from rccltune.zones.board import INF, Board, Line, make_board
 from rccltune.zones.decision import Decision, decide, describe
-from rccltune.zones.path import HOLE
 from rccltune.zones.reach import Reach, drawn_in, reaches, stretches, too_narrow
 
 
@@ -122,8 +120,6 @@ def _baseline(board: Board, where: str) -> Notice | None:
 
 def _one_run(board: Board, where: str) -> Notice | None:
     lines = [line for by_view in board.lines for line in by_view.values()]
-    if any(line.is_predicted for line in lines):
-        return None
     repeated = sum(p.n_launches > 1 for line in lines for p in line.points.values())
     if repeated:
         return None
@@ -352,22 +348,20 @@ def _decided(board: Board, options: ChoiceOptions) -> Decision:
 
 def _zones(group: Group, board: Board, decision: Decision, options: ChoiceOptions) -> list[Zone]:
     return [
-        _unmeasured(group, board, one)
+        _unmeasured(group, one)
         if one.stretch is None
         else describe(group, board, decision, one.stretch, (one.low, one.high))
         for one in reaches(board, stretches(board, decision), options)
     ]
 
 
-def _unmeasured(group: Group, board: Board, reach: Reach) -> Zone:
-    """Sizes at which nothing was measured: a gap, or a setting that was asked for there."""
-    arm = None if reach.state == HOLE else board.arms[reach.state]
+def _unmeasured(group: Group, reach: Reach) -> Zone:
+    """The gap of sizes at which nothing was measured."""
     return Zone(
         target=group.target,
         min_nbytes=reach.low,
         max_nbytes=reach.high,
-        setting=None if arm is None else arm.setting,
-        reason=NOT_MEASURED if arm is None else None,
-        variant=group.target.variant if arm is None else arm.variant,
-        proof=None if arm is None else Proof.EXTRAPOLATED,
+        setting=None,
+        reason=NOT_MEASURED,
+        variant=group.target.variant,
     )

@@ -6,7 +6,7 @@ One state per size: a candidate, or a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, groupby, pairwise
 from statistics import median
@@ -15,7 +15,6 @@ from rccltune.model import (
     BASELINE_UNKNOWN,
     NOT_FASTER,
     NOT_MEASURED,
-    Extrapolation,
     Gain,
     Proof,
     Zone,
@@ -206,12 +205,7 @@ def _price(row: _Row, regret: float, channels: int) -> tuple[float, float, float
 
 
 def _harmless(at: Standing) -> bool:
-    """A size inside a zone that is itself unproven must at least not look slower.
-
-    Of what nobody measured, that would be nothing but trust in the prediction.
-    """
-    if at.predicted:
-        return at.proven
+    """A size inside a zone that is itself unproven must at least not look slower."""
     return at.gain is not None and at.gain >= 0
 
 
@@ -253,8 +247,7 @@ def _best_of(
 ) -> str:
     found = [row[size] for row in proofs for size in span]
     best = max(found, key=lambda each: -1.0 if each.gain is None else each.gain)
-    # The gain of a prediction is held against its expected errors, which its reason says.
-    if best.gain is None or best.gain < options.min_gain or best.predicted:
+    if best.gain is None or best.gain < options.min_gain:
         return NOT_FASTER
     if (_PROVEN if options.proven else _LIKELY).carries(best):
         return not_proven(best.gain, "at too few sizes for a rule")
@@ -308,7 +301,6 @@ def describe(
             variant=group.target.variant,
         )
     arm = board.arms[stretch.state]
-    extrapolated = _extrapolation(board, stretch)
     regrets = [board.regret(stretch.state, size) for size in stretch.span]
     weights = [board.weights[size] for size in stretch.span]
     row = decision.standings[stretch.state] if decision.standings else []
@@ -331,22 +323,10 @@ def describe(
         fallback_gain=None if behind is None else _gain(decision, behind, stretch),
         fallback_certainty=None if behind is None else _certainty(decision, behind, stretch),
         variant=arm.variant,
-        proof=Proof.EXTRAPOLATED if extrapolated else _proof(decision, stretch),
+        proof=_proof(decision, stretch),
         certainty=_certainty(decision, stretch.state, stretch),
         noise=median(noises) if (noises := _noises(known)) else None,
-        extrapolated=extrapolated,
     )
-
-
-def _extrapolation(board: Board, stretch: Stretch) -> Extrapolation | None:
-    """The mark of a setting's predicted curves, with the largest error inside the range."""
-    lines = [line for line in board.lines[stretch.state].values() if line.extrapolated is not None]
-    if not lines or lines[0].extrapolated is None:
-        return None
-    sizes = [board.sizes[size] for size in stretch.span]
-    points = [line.points[n] for line in lines for n in sizes if n in line.points]
-    error = max((p.high_us / p.time_us - 1 for p in points), default=None)
-    return replace(lines[0].extrapolated, error=error)
 
 
 def _gain(decision: Decision, arm: int, stretch: Stretch) -> Gain | None:

@@ -13,8 +13,6 @@ The best of many noisy candidates looks fast by luck alone: ten settings of a kn
 * From one launch per candidate nothing is proven. How likely it is that a candidate is faster, its
   launch and its rows considered, :mod:`rccltune.zones.certainty` says, as of repeats that prove
   nothing.
-* Of what was predicted for a scale that nobody measured, the expected errors of both sides are
-  taken off the gain, and what is left must exceed the wanted gain.
 * Sizes beside proven ones may be joined to their zone on weaker evidence, since a true gain does
   not end at a size: the family of questions there is one, not hundreds.
 """
@@ -66,10 +64,9 @@ class Standing:
         proven: repeats show that it beats it by more than noise and the wanted gain.
         beside: good enough to join a proven zone.
         repeated: judged by an interval, not by one run.
-        predicted: at a scale that nobody measured.
         likely: gains what is wanted, and is hardly luck among all that were looked at.
         joins: good enough to join a zone of what is likely.
-        certainty: that it is no luck, 0 to 1; None where not comparable, or predicted.
+        certainty: that it is no luck, 0 to 1; None where not comparable.
         evidence: what that rests on.
     """
 
@@ -77,7 +74,6 @@ class Standing:
     proven: bool
     beside: bool
     repeated: bool
-    predicted: bool = False
     likely: bool = False
     joins: bool = False
     certainty: float | None = None
@@ -244,8 +240,6 @@ class Rivals:
 def _typical(line: Line) -> float | None:
     """Usual variance of a line's centres; see :func:`_pooled`."""
     every = list(line.repeats.values())
-    if line.is_predicted:
-        return None
     if not every:
         return _roughness(line)
     freedom = median(one.freedom for one in every)
@@ -287,7 +281,7 @@ def _arm(
     board: Board, arm: int, min_gain: float, judge: _Judge, once: SingleLaunches
 ) -> list[Standing]:
     bounds = [_lower_bounds(board, arm, size, judge) for size in range(len(board.sizes))]
-    single = once.evidence(arm) if None in bounds and not board.is_predicted else []
+    single = once.evidence(arm) if None in bounds else []
     made: list[Standing] = []
     for size, lows in enumerate(bounds):
         gain = board.gain(arm, size)
@@ -299,7 +293,7 @@ def _arm(
         else:
             beside = gain >= min_gain and lows[1] > 0
             proven = lows[0] > min_gain
-            made.append(Standing(gain, proven, beside, True, board.is_predicted, evidence=lows[2]))
+            made.append(Standing(gain, proven, beside, True, evidence=lows[2]))
     return _next_to_proven(made)
 
 
@@ -402,15 +396,6 @@ def _trigamma(x: float) -> float:
     return float(polygamma(1, x))
 
 
-def _predicted_bound(line: Line, base: Line, nbytes: int) -> _Bounds:
-    """The gain if both predictions are off by their expected errors to its disadvantage."""
-    ours, theirs = line.points.get(nbytes), base.points.get(nbytes)
-    if ours is None or theirs is None:
-        return -1.0, -1.0, None
-    least = theirs.low_us / ours.high_us - 1
-    return least, least, None
-
-
 def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> _Bounds | None:
     """Least lower bound of the gain over the views, at each level; None without repeats."""
     nbytes = board.sizes[size]
@@ -418,9 +403,6 @@ def _lower_bounds(board: Board, arm: int, size: int, judge: _Judge) -> _Bounds |
     for view in board.best[size]:
         base, line = board.baseline.get(view), board.lines[arm].get(view)
         if base is None or line is None:
-            continue
-        if line.is_predicted or base.is_predicted:
-            bounds.append(_predicted_bound(line, base, nbytes))
             continue
         held = board.differences[arm][view].get(nbytes)
         if held is None or held.unit is None:

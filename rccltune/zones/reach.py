@@ -1,8 +1,7 @@
 """How far each zone reaches: between measured sizes, and at the ends of what was measured.
 
 Beyond the sizes measured for a setting, and between sizes more than a factor of four apart, nothing
-is known: those are gaps. A user may ask for such sizes (``--extrapolate``); what answers there is
-a zone of its own, so that nobody takes it for measured.
+is known: those are gaps.
 """
 
 from __future__ import annotations
@@ -94,14 +93,11 @@ class Reach:
 
     Attributes:
         stretch: what was measured there; None where nothing was.
-        state: index of a candidate that answers all the same, or ``HOLE``; the range's own
-            where there is one.
     """
 
     low: int
     high: int
     stretch: Stretch | None
-    state: int
 
 
 def stretches(board: Board, decision: Decision) -> list[Stretch]:
@@ -137,13 +133,11 @@ def reaches(board: Board, found: Sequence[Stretch], options: ChoiceOptions) -> l
     spans = _spans(board, found, options)
     made: list[Reach] = []
     low = 0
-    for index, (first, last) in enumerate(spans):
-        before = found[index - 1] if index else None
-        made += _unmeasured(board, (before, found[index]), (low, first - 1), options)
-        made.append(Reach(first, last, found[index], found[index].state))
+    for one, (first, last) in zip(found, spans, strict=True):
+        made += [Reach(low, first - 1, None)] if low < first else []
+        made.append(Reach(first, last, one))
         low = last + 1
-    made += _unmeasured(board, (found[-1], None), (low, MAX_NBYTES), options)
-    return made
+    return [*made, *([Reach(low, MAX_NBYTES, None)] if low <= MAX_NBYTES else [])]
 
 
 def too_narrow(
@@ -172,7 +166,7 @@ def _is_told(decision: Decision, one: Stretch) -> bool:
     if not decision.standings:
         return False
     here = decision.standings[one.state][one.first]
-    return not here.predicted and (here.proven or here.likely)
+    return here.proven or here.likely
 
 
 def _is_narrow(board: Board, one: Stretch, low: int, high: int) -> bool:
@@ -237,8 +231,8 @@ def _edge(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions) -
     if left.state == right.state != HOLE:
         # The part that is proven keeps to the sizes that prove it.
         last = low if left.is_proven else high - 1
-    elif HOLE in (left.state, right.state) and (not ratios or board.is_predicted):
-        # Nothing to compare with, or nothing certain: a rule keeps to the sizes that prove it.
+    elif HOLE in (left.state, right.state) and not ratios:
+        # Nothing to compare with: a rule keeps to the sizes that prove it.
         last = low if right.state == HOLE else high - 1
     elif not ratios and not options.to_verify:
         # Neither setting was measured where the other begins.
@@ -297,34 +291,6 @@ def _price(board: Board, state: int, view: int, size: int, options: ChoiceOption
     line = lines.get(view)
     time = None if line is None else line.at(board.sizes[size])
     return None if time is None else time * factor
-
-
-def _unmeasured(
-    board: Board,
-    sides: tuple[Stretch | None, Stretch | None],
-    span: tuple[int, int],
-    options: ChoiceOptions,
-) -> list[Reach]:
-    """Sizes between two ranges, below the first or above the last; none where they touch."""
-    low, high = span
-    if low > high:
-        return []
-    states = {one.state for one in sides if one is not None}
-    if not options.extrapolate or HOLE in states:
-        return [Reach(low, high, None, HOLE)]
-    left, right = sides
-    if left is None or right is None or len(states) == 1:
-        return [Reach(low, high, None, states.pop())]
-    # Each setting as far as a straight line between the measured sizes says that it is faster.
-    ratios = _ratios(board, left, right, options)
-    ends = board.sizes[left.last], board.sizes[right.first]
-    if ratios and not is_gap(*ends):
-        # The baseline beats both there, as far as the sizes on both sides tell.
-        return [Reach(low, high, None, HOLE)]
-    last = boundary(*ends, ratios)
-    last = min(max(last, low - 1), high)
-    parts = [Reach(low, last, None, left.state), Reach(last + 1, high, None, right.state)]
-    return [part for part in parts if part.low <= part.high]
 
 
 def drawn_in(zones: Sequence[Zone], to_verify: Sequence[int]) -> list[Zone]:

@@ -93,13 +93,6 @@ def test_without_a_baseline_no_rule_reaches_down_either(here: Path) -> None:
     assert [row[1:5] for row in rows(here / "rules.csv")] == [
         [str(1 << 28), str(1 << 32), "ring", "simple"]
     ]
-    assert run(["emit-config", "--extrapolate", "-o", "wide.csv", "-q"]) == 0
-    assert [row[1:3] for row in rows(here / "wide.csv")] == [
-        ["0", str((1 << 28) - 1)],
-        [str(1 << 28), str(1 << 32)],
-        [str((1 << 32) + 1), str(MAX_NBYTES)],
-    ]
-    assert "# EXTRAPOLATED: rules reach beyond" in (here / "wide.csv").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -139,22 +132,12 @@ WIDE = "allreduce,0,9223372036854775807,tree,ll,-1,1,8,-1,-1\n"
 
 @pytest.mark.usefixtures("swept")
 def test_somebody_elses_rule_for_all_sizes_ends_where_verification_did(here: Path) -> None:
-    """Sizes that were not compared are a hole; --extrapolate keeps them apart and unverified."""
+    """Sizes that were not compared are a hole."""
     (here / "wide.csv").write_text(WIDE, encoding="utf-8")
     assert run(["verify", "--rules", "wide.csv", "-o", "out.csv", "-q"]) == 0
     assert [row[1:3] for row in rows(here / "out.csv")] == [[str(KIB), str(256 * KIB)]]
     text = (here / "out.csv").read_text(encoding="utf-8")
     assert f"#@ hole {256 * KIB + 1} {MAX_NBYTES} not measured" in text.split("\n")
-    more = ["--extrapolate", "-o", "all.csv", "-q"]
-    assert run(["verify", "--rules", "wide.csv", *more]) == 0
-    lines = (here / "all.csv").read_text(encoding="utf-8").split("\n")
-    first, *beyond = [i for i, line in enumerate(lines) if line.startswith("allreduce,")]
-    assert lines[first - 1].startswith("# verified: ")
-    assert [lines[i].split(",")[1:3] for i in beyond] == [
-        ["0", str(KIB - 1)],
-        [str(256 * KIB + 1), str(MAX_NBYTES)],
-    ]
-    assert lines[beyond[0] - 1].startswith("# extrapolated")
 
 
 @pytest.mark.usefixtures("swept")

@@ -18,7 +18,6 @@ from eight import raw_node, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_reachable, parse, text_of
-from scale_nodes import Links, node_file
 from wording import lacks
 
 from rccltune import session
@@ -526,43 +525,6 @@ def test_a_page_that_would_be_too_large_shows_less_and_says_what(
     for folder in copied.glob("launches/*"):
         assert folder.name in shown
     assert "sizes are shown, evenly spread" in text_of(part(tree, "figures"))
-
-
-@pytest.mark.long
-def test_rules_for_a_scale_that_nobody_measured_are_marked(stand_ins: None, tmp_path: Path) -> None:
-    """On top, and where they stand; their gain is not said, since nobody knows it."""
-    node = tmp_path / "node.yaml"
-    node.write_text(node_file(Links()), encoding="utf-8")
-    folders = [tmp_path / f"ranks-{n}" for n in (8, 16, 32)]
-    for folder in folders:
-        words = [
-            "sweep",
-            "--runner",
-            "rccl-tests",
-            "--mode",
-            "cpx-nps4",
-            "--simulate",
-            str(node),
-            "--launcher",
-            "none",
-            "-q",
-        ]
-        words += ["--np", folder.name.partition("-")[2], "--collective", "all_reduce"]
-        words += ["--exhaustive", "--min-bytes", "1K", "--max-bytes", "256M"]
-        assert run([*words, "-o", str(folder)]) == 0
-    names = [str(folder) for folder in folders]
-    assert run(["emit-config", *names, "--extrapolate", "--scales", "1x64", "-q"]) == 0
-    tree = reported(folders[0])
-    header = text_of(next(tree.iter("header")))
-    assert "EXTRAPOLATED" in header
-    assert "64 ranks on 1 node" in header
-    shown = text_of(part(tree, "rules"))
-    assert lacks(shown, "8", "16", "32 ranks", "1 node", "extrapolated") == []
-    assert "come from another session" in shown
-    tables = [e for e in part(tree, "rules").iter("table") if "64 ranks" in text_of(e[0])]
-    assert len(tables) == 1
-    for row in next(tables[0].iter("tbody")):
-        assert text_of(row[5]) == "–"
 
 
 ROWS = st.lists(

@@ -217,3 +217,28 @@ def test_what_is_no_scale(text: str) -> None:
     with pytest.raises(ValueError, match="scale"):
         Scale.parse(text)
     assert Scale.parse(" 2x128").short == "2x128"
+
+
+def test_fit_splits_latency_over_the_scales_of_a_folder(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RCCL's closed form for ring/ll, 12 + 2(n-1) x 0.9 us; nothing over other numbers of nodes."""
+    for n_ranks in (16, 32, 64):
+        times = ((2**n, 12 + 2 * (n_ranks - 1) * 0.9 + 2**n / 2e4) for n in range(5, 24))
+        rows = "".join(f"all_reduce,{n_ranks},1,{n},ring,ll,{us}\n" for n, us in times)
+        table = Path(f"{n_ranks}.csv")
+        table.write_text(f"collective,ranks,nodes,bytes,algorithm,protocol,time_us\n{rows}")
+        assert run(["import", str(table), "-o", f"all/1x{n_ranks}", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["fit", "all"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "16, 32, 64" in line)
+    assert "12 µs" in row
+    assert "0.9 µs" in row
+    assert "30, 62, 126" in row
+    assert run(["fit", "all", "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["separations"]
+    assert (round(found["base_us"], 3), round(found["per_step_us"], 3)) == (12, 0.9)
+    assert sweep(node, "--scales", "2x4,1x2", "-o", "two") == 0
+    capsys.readouterr()
+    assert run(["fit", "two"]) == 0
+    assert "have no two" in " ".join(capsys.readouterr().out.split())

@@ -81,7 +81,6 @@ def page(text: str = "all_reduce", *, n_launches: int = 2) -> Page:
     columns = (Column(name=text), Column(name="n", numeric=True))
     blocks = (
         Words(text=text),
-        Words(text=text, loud=True),
         Items(items=(text, text)),
         Items(items=(text,), ordered=True),
         Table(caption=text, columns=columns, rows=((text, "1"),), source=text),

@@ -110,26 +110,10 @@ def test_rules_end_where_measuring_ended(make_curves: MakeCurves) -> None:
     ]
 
 
-def test_what_is_extrapolated_is_a_rule_of_its_own(make_curves: MakeCurves) -> None:
-    """Asked for, the same setting answers beyond; nothing says that it was measured there."""
-    table = {"tree/ll": [10, 10, 40, 40], "ring/ll": [30, 30, 20, 20]}
-    plain = choose(make_curves(table)).zones
-    wide = choose(make_curves(table), ChoiceOptions(extrapolate=True)).zones
-    assert wide[1:-1] == plain[1:-1]
-    for zone, (low, high), name in zip(
-        (wide[0], wide[-1]),
-        ((0, KIB - 1), (8 * KIB + 1, MAX_NBYTES)),
-        ("tree/ll", "ring/ll"),
-        strict=True,
-    ):
-        assert (zone.min_nbytes, zone.max_nbytes, str(zone.setting)) == (low, high, name)
-        assert (zone.proof, zone.n_sizes, zone.gain) == (Proof.EXTRAPOLATED, 0, None)
-
-
 def test_between_sizes_more_than_a_factor_of_four_apart_nothing_is_known(
     make_curves: MakeCurves,
 ) -> None:
-    """Four is close enough, eight is not; extrapolated, the crossing is where lines meet."""
+    """Four is close enough, eight is not."""
     sizes = (KIB, 4 * KIB, 32 * KIB, 64 * KIB)
     curves = make_curves({"tree/ll": [10, 10, 40, 80], "ring/ll": [20, 20, 20, 20]}, sizes=sizes)
     zones = choose(curves).zones
@@ -138,20 +122,13 @@ def test_between_sizes_more_than_a_factor_of_four_apart_nothing_is_known(
         (4 * KIB + 1, 32 * KIB - 1, NOT_MEASURED),
         (32 * KIB, 64 * KIB, "ring/ll"),
     ]
-    zones = rules(choose(curves, ChoiceOptions(extrapolate=True)))
-    # Ratios 1/2 and 2 at both ends: straight lines cross half-way in log-size.
-    assert zones[2].max_nbytes == int(4 * KIB * 8**0.5)
-    assert [str(z.setting) for z in zones] == ["tree/ll"] * 3 + ["ring/ll"] * 3
 
 
-@pytest.mark.parametrize("extrapolate", [False, True])
-def test_two_rules_end_where_the_library_beats_both(
-    make_curves: MakeCurves, extrapolate: bool
-) -> None:
+def test_two_rules_end_where_the_library_beats_both(make_curves: MakeCurves) -> None:
     """Their curves cross at 2.44 KiB, where both are slower: behind 2.38 and before 2.58 KiB."""
     table = {"baseline": [20, 20, 60, 60], "tree/ll": [10, 10, 480, 480], "ring/ll": [30] * 4}
     curves = make_curves(table, launches=("a", "b", "c"))
-    zones = choose(curves, ChoiceOptions(extrapolate=extrapolate)).zones
+    zones = choose(curves).zones
     tree = next(zone for zone in zones if zone.measured_to == 2 * KIB)
     ring = next(zone for zone in zones if zone.measured_from == 4 * KIB)
     assert (str(tree.setting), str(ring.setting)) == ("tree/ll", "ring/ll")
@@ -847,9 +824,9 @@ half_tables = st.dictionaries(
 )
 
 
-@given(half_tables, st.floats(0, 0.5), st.booleans())
+@given(half_tables, st.floats(0, 0.5))
 def test_whatever_is_missing_the_zones_are_whole(
-    table: dict[tuple[str, Placement, str], list[int]], tolerance: float, extrapolate: bool
+    table: dict[tuple[str, Placement, str], list[int]], tolerance: float
 ) -> None:
     """Any subset of settings, placements, launches and sizes: a cover of all sizes, or our error.
 
@@ -871,9 +848,8 @@ def test_whatever_is_missing_the_zones_are_whole(
         for i, time in enumerate(row)
         if time
     ]
-    options = ChoiceOptions(tolerance=tolerance, extrapolate=extrapolate)
     try:
-        choice = choose(fit.curves(samples).curves, options)
+        choice = choose(fit.curves(samples).curves, ChoiceOptions(tolerance=tolerance))
     except TooLittleDataError:
         return
     zones = choice.zones

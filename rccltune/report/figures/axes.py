@@ -50,11 +50,10 @@ def frame_of(scene: Scene, stem: str, most_points: int) -> Frame:
     said = f"From fit.json, made of samples.csv ({scene.view}); source: {given.source}."
     if scene.views_left_out:
         said += f" Also measured and not drawn: {', '.join(map(str, scene.views_left_out[:4]))}."
-    predicted = [str(scene.extrapolated)] if scene.extrapolated is not None else []
     return Frame(
         stem=stem,
         about=scene.about,
-        subject="  ·  ".join([*([given.machine] if given.machine else []), *predicted]),
+        subject=given.machine,
         stamp=word,
         loud=loud,
         source=f"SIMULATED. {said}" if given.simulated else said,

@@ -72,7 +72,7 @@ def _scene(given: PlotInput, curves: Sequence[Curve]) -> Scene:
             c for c in given.crossovers if _group(c.target) == _group(key.target) and c.view == view
         ),
         views_left_out=tuple(views),
-        given=replace(given, extrapolated=any(c.extrapolated is not None for c in curves)),
+        given=given,
     )
 
 

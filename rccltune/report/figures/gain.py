@@ -29,9 +29,8 @@ def gained(scenes: Sequence[Scene], most_points: int) -> Figure | None:
     """One line for each target: its time without the rules over its time with them.
 
     From verifications of the rules as they are now; where there is none of a target, from the
-    sweep. None where no rule is known to gain anything; nothing of what was only predicted.
+    sweep. None where no rule is known to gain anything.
     """
-    scenes = [scene for scene in scenes if not scene.given.extrapolated]
     proven = [(scene, points) for scene in scenes if (points := _proven(scene))]
     seen = [(scene, points) for scene in scenes if (points := _seen(scene))]
     found = proven or seen

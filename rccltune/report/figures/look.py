@@ -246,10 +246,7 @@ class Band:
 
 
 def repeated(point: CurvePoint) -> bool:
-    """Whether an interval stands behind the point: cycles of one launch are no repeats.
-
-    A predicted point has no launch; its interval is the expected error.
-    """
+    """Whether an interval stands behind the point: cycles of one launch are no repeats."""
     return point.n_launches != 1 and point.low_us < point.high_us
 
 

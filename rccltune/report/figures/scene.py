@@ -11,7 +11,6 @@ from rccltune.model import (
     Crossover,
     Curve,
     Environment,
-    Extrapolation,
     LeftOut,
     Quarantine,
     Scale,
@@ -41,7 +40,6 @@ class PlotInput:
         published: copied from somebody's publication rather than measured here.
         imported: read from files; the benchmarks were not started by us.
         verified: what verifications of the session's rule files say.
-        extrapolated: predicted for a scale that nobody measured.
     """
 
     curves: tuple[Curve, ...]
@@ -58,15 +56,11 @@ class PlotInput:
     simulated: bool = False
     published: bool = False
     imported: bool = False
-    extrapolated: bool = False
     verified: tuple[Verification, ...] = ()
 
     @property
     def stamp(self) -> tuple[str, bool]:
         """The word on every figure, and whether it speaks against taking it as measured here."""
-        if self.extrapolated:
-            own = "SIMULATED, EXTRAPOLATED" if self.simulated else "EXTRAPOLATED, not measured"
-            return own, True
         if self.simulated:
             return "SIMULATED, no hardware", True
         if self.published:
@@ -75,14 +69,7 @@ class PlotInput:
 
     @property
     def origin(self) -> str:
-        """``simulated``, ``published`` or ``measured``, for a file's metadata.
-
-        Behind ``extrapolated from`` where a figure's scale was not measured itself.
-        """
-        return f"extrapolated from {self._own_origin}" if self.extrapolated else self._own_origin
-
-    @property
-    def _own_origin(self) -> str:
+        """``simulated``, ``published`` or ``measured``, for a file's metadata."""
         if self.simulated:
             return "simulated"
         return "published" if self.published else "measured"
@@ -134,12 +121,6 @@ class Scene:
     crossovers: tuple[Crossover, ...]
     views_left_out: tuple[View, ...]
     given: PlotInput
-
-    @property
-    def extrapolated(self) -> Extrapolation | None:
-        """The mark of what was not measured, with the largest error of the leads."""
-        marks = [c.extrapolated for c in (s.curve for s in self.leads) if c.extrapolated]
-        return max(marks, key=lambda mark: mark.error or 0.0, default=None)
 
     @property
     def everyone(self) -> tuple[Series, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -127,9 +127,6 @@ AS_SWEPT: Final = "as swept"
 _MOST_HEAD: Final = 65536
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
-_SECTION: Final = re.compile(r"^#@ section ", re.MULTILINE)
-_WHERE: Final = re.compile(r"\w+ nodes=([0-9]+) ranks=([0-9]+)")
-_REMARK: Final = re.compile(r"extrapolated from .*?; expected error (?:unknown|\d+ %)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +135,12 @@ class Rules:
 
     Attributes:
         name: in the session; ``channels-32/rccl_tuner.csv`` of one for an environment.
-        predicted: what the file says of scales that nobody measured.
     """
 
     path: Path
     name: str
     text: str
     file: RuleFile
-    predicted: Mapping[Scale, str]
 
     @property
     def is_of_site(self) -> bool:
@@ -317,17 +312,4 @@ def _rules(path: Path, folder: Path) -> Rules:
     text = grammar.text_of(content)
     file = read_rules(content)
     name = name_of(path, folder)
-    return Rules(path=path, name=name, text=text, file=file, predicted=_predicted(text))
-
-
-def _predicted(text: str) -> dict[Scale, str]:
-    """The remark of each section whose scale was not measured, as emit-config writes it."""
-    remarks: dict[Scale, str] = {}
-    for part in _SECTION.split(text)[1:]:
-        where = _WHERE.match(part)
-        # Comments are wrapped to the width of the file.
-        lines = (line[1:].strip() for line in grammar.lines(part)[1:] if line.startswith("# "))
-        remark = _REMARK.search(" ".join(lines))
-        if where and remark:
-            remarks[Scale(n_nodes=int(where[1]), n_ranks=int(where[2]))] = remark[0]
-    return remarks
+    return Rules(path=path, name=name, text=text, file=file)

@@ -25,11 +25,6 @@ from rccltune.zones import Choice, zones_in
 
 _MOST_HOLES = 60
 _MOST_RULES = 200
-# What weakens a gain; proven by repeats is the usual case.
-_PROOF = {
-    Proof.UNPROVEN: "unproven",
-    Proof.EXTRAPOLATED: "extrapolated",
-}
 _COLUMNS = (
     Column(name="collective"),
     Column(name="sizes"),
@@ -98,10 +93,6 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
             for number, rule in enumerate(one.file.rules[:_MOST_RULES])
         ]
         blocks += _tables(rows, f"of {one.name}", found, len(one.file.rules))
-        blocks += [
-            Words(text=f"The rules for {scale} are EXTRAPOLATED: {remark}.", loud=True)
-            for scale, remark in one.predicted.items()
-        ]
         blocks += _elsewhere(one, found)
     chosen = [zone for zone in zones if zone.setting is not None]
     if not found.rules and chosen:
@@ -119,7 +110,7 @@ def _files(found: Found, zones: tuple[Zone, ...]) -> list[Block]:
 
 def _elsewhere(one: Rules, found: Found) -> list[Block]:
     """Rules that were written from several sessions have their evidence there."""
-    known = {curve.key.scale for curve in found.done.curves} | set(one.predicted)
+    known = {curve.key.scale for curve in found.done.curves}
     others = {
         scale_of(rule)
         for rule in one.file.rules
@@ -248,8 +239,9 @@ def _swept(zone: Zone | None) -> str:
         return DASH
     gain = zone.gain
     said = f"{1 + gain.median:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})"
-    weak = f", {_PROOF[zone.proof]}" if zone.proof in _PROOF else ""
-    if zone.proof is Proof.UNPROVEN and zone.certainty is not None:
+    # What weakens a gain; proven by repeats is the usual case.
+    weak = ", unproven" if zone.proof is Proof.UNPROVEN else ""
+    if weak and zone.certainty is not None:
         weak += f" ({surely(zone.certainty)} certain)"
     return f"{said}, {_sizes(zone.n_sizes)}{weak}"
 

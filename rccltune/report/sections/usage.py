@@ -134,16 +134,6 @@ def marks(found: Found) -> tuple[Mark, ...]:
     why = unproven(found)
     if why:
         said.append(Mark(word="NOT PROVEN", sentence=f"{why} Do not use its rules.", loud=True))
-    scales = list(dict.fromkeys(scale for one in found.rules for scale in one.predicted))
-    if scales:
-        said.append(
-            Mark(
-                word="EXTRAPOLATED",
-                sentence=f"The rules for {', '.join(map(str, scales))} are predictions; nobody "
-                "measured there. The rules say so where they stand.",
-                loud=True,
-            )
-        )
     if found.is_imported:
         whose = f" Published by: {'; '.join(found.origins)}." if found.origins else ""
         said.append(
