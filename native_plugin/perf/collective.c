@@ -53,6 +53,11 @@ void memory_check(size_t room)
     size_t each = free_bytes > own ? (free_bytes - own) / 2 : 0;
     while (fits * 2 + OFFSET * OFFSETS <= each)
         fits *= 2;
+    if (each < ((size_t)1 << 20))
+        fail(EXIT_MEMORY,
+             "%zu MiB are free on the device: no size fits beside the %zu MiB that a library needs "
+             "for itself",
+             free_bytes >> 20, own >> 20);
     fail(EXIT_MEMORY,
          "two buffers of %zu MiB do not fit into %zu MiB that are free on the device; the largest "
          "size that fits is %zu MiB",

@@ -2,7 +2,8 @@
  * A library and a runtime in one file, that do nothing: enough for ranks to start, meet, call and
  * end.  What goes wrong comes from the environment: FAKE_FAULT is exit, kill, hang, error or
  * capture, and strikes rank FAKE_RANK at its call number FAKE_CALL.  FAKE_FREE_MIB is device
- * memory, FAKE_DEVICES how many devices there are, FAKE_SAME_DEVICE=1 gives all the same address.
+ * memory, FAKE_DEVICES how many devices there are, FAKE_SAME_DEVICE=1 gives all the same address,
+ * FAKE_BUS this one.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ int cudaSetDevice(int wanted)
 EXPORT int cudaDeviceGetPCIBusId(char *text, int size, int wanted);
 int cudaDeviceGetPCIBusId(char *text, int size, int wanted)
 {
-    int bus = number("FAKE_SAME_DEVICE", 0) == 1 ? 1 : wanted + 1;
+    int bus = number("FAKE_SAME_DEVICE", 0) == 1 ? 1 : number("FAKE_BUS", wanted + 1);
     snprintf(text, (size_t)size, "0000:%02X:00.0", (unsigned)bus);
     return 0;
 }

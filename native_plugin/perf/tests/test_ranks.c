@@ -57,11 +57,16 @@ static void clean(void)
 /* NAME=VALUE of the environment, the last one NULL, for ranks that are started next. */
 static const char *added[8];
 
-static pid_t start(const char *plan, const char *n, const char *extra)
+static void put_plan(const char *plan)
 {
     clean();
     FILE *file = fopen(path_of("plan.txt"), "w");
     CHECK(file != NULL && fputs(plan, file) >= 0 && fclose(file) == 0);
+}
+
+/* Without `n` it is one rank, which a launcher's variables describe. */
+static pid_t start_one(const char *n, const char *extra)
+{
     pid_t child = fork();
     if (child != 0)
         return child;
@@ -73,8 +78,14 @@ static pid_t start(const char *plan, const char *n, const char *extra)
     for (int i = 0; added[i] != NULL; i++)
         putenv((char *)(size_t)added[i]);
     execl(program, program, "--folder", folder, "--plan", plan_path, "--library", library,
-          "--runtime", library, "--start", n, extra, (char *)NULL);
+          "--runtime", library, n != NULL ? "--start" : (char *)NULL, n, extra, (char *)NULL);
     _exit(127);
+}
+
+static pid_t start(const char *plan, const char *n, const char *extra)
+{
+    put_plan(plan);
+    return start_one(n, extra);
 }
 
 /* The exit code; a run that does not end by itself fails the test. */
@@ -161,6 +172,39 @@ static void check_environment(void)
     CHECK(lines_with("rank-1.csv", "# variable NCCL_GRAPH_REGISTER=1") == 1);
 }
 
+/* As by a launcher that shows each rank its own device alone, on a host whose devices are in no
+ * file of /sys: all run, unbound. */
+static void check_launchers(void)
+{
+    static const char *const names[][3] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+        {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+        {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+        {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        static char told[2][4][64];
+        pid_t ranks[2];
+        put_plan(PLAN);
+        for (int rank = 1; rank >= 0; rank--) {
+            snprintf(told[rank][0], sizeof *told[0], "%s=%d", names[i][0], rank);
+            snprintf(told[rank][1], sizeof *told[0], "%s=2", names[i][1]);
+            snprintf(told[rank][2], sizeof *told[0], "%s=%d", names[i][2], rank);
+            snprintf(told[rank][3], sizeof *told[0], "FAKE_BUS=%d", 80 + rank);
+            set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_DEVICES=1", "SLURM_STEP_ID=0", told[rank][0],
+                told[rank][1], told[rank][2], told[rank][3], NULL);
+            ranks[rank] = start_one(NULL, NULL);
+        }
+        CHECK(wait_for(ranks[0]) == 0 && wait_for(ranks[1]) == 0);
+        CHECK(lines_with("rank-1.csv", "# device 0 0000:51:00.0") == 1);
+        CHECK(lines_with("rank-1.csv", "# numa unbound: /sys/bus/pci/devices/0000:51:00.0") == 1);
+        CHECK(lines_with("rank-1.csv", "# done") == 1);
+    }
+    set("RCCLTUNE_PERF_TOKEN=abc", NULL);
+    put_plan(PLAN);
+    CHECK(wait_for(start_one(NULL, NULL)) == 2 && has("said", "which rank this is, nothing says"));
+}
+
 static void check_refused(void)
 {
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_DEVICES=2", NULL);
@@ -176,6 +220,8 @@ static void check_refused(void)
     CHECK(run("plan 1\ncommunicator\ncall all_reduce float sum out 268435456 -\n", "2", NULL) == 5);
     CHECK(has("said", "256 MiB do not fit") && has("said", "size that fits is 32 MiB"));
     CHECK(lines_with("rank-0.csv", "# failed 0 two buffers") == 1);
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FREE_MIB=900", NULL);
+    CHECK(run(PLAN, "2", NULL) == 5 && has("said", "no size fits beside the 1024 MiB that"));
     set("RCCLTUNE_PERF_TOKEN=abc", NULL);
     CHECK(run("plan 1\nanswer nothing\n", "2", NULL) == 2 && has("said", "no --plugin"));
     CHECK(run(PLAN, "0", NULL) == 2 && has("said", "--start 0"));
@@ -247,6 +293,7 @@ int main(int argc, char **argv)
     CHECK(mkdtemp(folder) != NULL);
     check_rows();
     check_environment();
+    check_launchers();
     check_refused();
     check_faults();
     check_capture();
