@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from rccltune.fit import Bypass, FitDone
 from rccltune.model import (
-    BASELINE,
     DEFAULT_VARIANT,
     MAX_NBYTES,
     NOT_MEASURED,
@@ -179,11 +178,6 @@ def baseline_named(text: str | None, done: FitDone) -> Setting | str | None:
     except ValueError:
         names = {c.key.variant.name for c in done.curves} | {str(s) for s in _settings(done)}
         raise _no_such_baseline(text, done, sorted(names)) from None
-
-
-def has_baseline(done: FitDone) -> bool:
-    """Whether an untouched run was measured."""
-    return BASELINE in _settings(done)
 
 
 def environments_of(
