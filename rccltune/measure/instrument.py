@@ -129,7 +129,7 @@ def _real(request: SiteRequest) -> Instrument:
         hosts=hosts or known.hosts,
         arch=known.arch or vendor_here(),
         mode=known.mode or request.mode,
-        benchmark_sha256=session.sha256_of(measured.file),
+        benchmark_sha256=library.digest_of(measured.file),
         ranks_per_process=1,
     )
     site = _site(request, measured, launcher, seating, fingerprint)
@@ -226,7 +226,7 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
         cu_count=hardware.get("compute_units"),
         mode=mode,
         hosts=(f"simulated {node.name}",),
-        benchmark_sha256=session.sha256_of(measured.file),
+        benchmark_sha256=library.digest_of(measured.file),
         ranks_per_process=1,
         simulated=True,
         runner=words,

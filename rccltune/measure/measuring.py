@@ -81,10 +81,12 @@ class ToMeasure:
     @property
     def units(self) -> list[passes.Unit]:
         """Starts of all ranks; those of the second pass are a guess before the first is done."""
-        wanted, table = self.measuring.wanted, self.measuring.table()
+        wanted = self.measuring.wanted
+        # Without a run there is no table, and pandas takes half a second to load.
+        table = self.measuring.table() if self.measuring.runs else None
         rough = [*passes.rough_units(wanted), *passes.loop_units(wanted, table)]
-        guess = any(self.measuring.left(one) for one in rough)
-        return [*rough, *passes.fine_units(wanted, table, guess=guess)]
+        is_over = not any(self.measuring.left(one) for one in rough)
+        return [*rough, *passes.fine_units(wanted, table if is_over else None)]
 
     @property
     def left(self) -> list[passes.Unit]:

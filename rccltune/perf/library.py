@@ -6,6 +6,7 @@ by where the wheel lies; nothing of torch is imported.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import launch, machine, plugin
-from rccltune.model import MachineError
+from rccltune.model import MachineError, reason_of
 from rccltune.perf.ranks import Measured
 
 TORCH: Final = "torch"
+_MIB: Final = 1 << 20
 # What a folder may hold, RCCL's before NCCL's.
 _NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")
 _USUAL: Final = (
@@ -211,6 +213,27 @@ def _first(homes: Iterable[Path], patterns: Iterable[str]) -> Path | None:
         if path.is_file()
     )
     return next(found, None)
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 by which a library is known again: of its size and its first, middle and last MiB.
+
+    Libraries have some hundred megabytes, all of which would take half a second; what names their
+    build stands at the beginning.
+
+    Raises:
+        MachineError: it cannot be read.
+    """
+    try:
+        size = file.stat().st_size
+        found = hashlib.sha256(str(size).encode())
+        with file.open("rb") as stream:
+            for at in (0, size // 2, max(size - _MIB, 0)):
+                stream.seek(at)
+                found.update(stream.read(_MIB))
+    except OSError as error:
+        raise MachineError(f"it cannot be read: {reason_of(error)}", where=str(file)) from error
+    return found.hexdigest()
 
 
 def stand_in() -> Measured:

@@ -163,13 +163,15 @@ def loops_first(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(sorted(steps, key=lambda step: step.clock == GRAPH))
 
 
-def captures(table: pd.DataFrame, variant: Variant) -> bool:
+def captures(table: pd.DataFrame | None, variant: Variant) -> bool:
     """Whether calls could be captured into graphs; also where that was not tried."""
+    if table is None:
+        return True
     own = table[(table["variant"] == variant.name) & (table["clock"] == GRAPH)]
     return own.empty or bool((own["state"] != rows.UNTIMED).any())
 
 
-def loop_units(wanted: Wanted, table: pd.DataFrame) -> list[Unit]:
+def loop_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
     """Sizes that were to be timed by graphs, by loops, where no graph could be captured."""
     found = []
     for variant in wanted.variants:
@@ -193,13 +195,13 @@ def loop_units(wanted: Wanted, table: pd.DataFrame) -> list[Unit]:
     return found
 
 
-def fine_units(wanted: Wanted, table: pd.DataFrame, *, guess: bool = False) -> list[Unit]:
+def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
     """Second pass: the library as it is, and what could win, in processes that take turns.
 
     Args:
         wanted: what to measure.
-        table: rows of the first pass.
-        guess: before there are any, take it that a few settings could win everywhere.
+        table: rows of the first pass; None before it is over, when a few settings are taken to be
+            worth it everywhere.
     """
     found = []
     n_processes = math.ceil(wanted.n_communicators / _IN_ONE_PROCESS)
@@ -207,7 +209,7 @@ def fine_units(wanted: Wanted, table: pd.DataFrame, *, guess: bool = False) -> l
         n_own = len(range(number, wanted.n_communicators, n_processes))
         for variant in wanted.variants:
             captured = captures(table, variant)
-            tried = _guessed(wanted, variant) if guess else could_win(table, variant)
+            tried = _guessed(wanted, variant) if table is None else could_win(table, variant)
             for plugin in (False, True):
                 steps = _fine(wanted, variant, tried if plugin else None, captured=captured)
                 before = () if plugin or number > 0 else _called(wanted, variant)

@@ -134,3 +134,21 @@ def test_a_broken_torch_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     empty = importlib.machinery.ModuleSpec("torch", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: empty)
     assert library._origin() is None
+
+
+def test_a_library_is_known_by_its_size_beginning_middle_and_end(tmp_path: Path) -> None:
+    """A byte that changes there, or one more, makes it another; the name does not."""
+    size = 8 << 20
+    kept = tmp_path / "librccl.so.1"
+    kept.write_bytes(bytes(size))
+    same = library.digest_of(kept)
+    assert library.digest_of(kept.rename(tmp_path / "other.so")) == same
+    found = {same}
+    for at, more in ((0, b""), (size // 2, b""), (size - 1, b""), (0, b"\0")):
+        content = bytearray(size)
+        content[at] = 0 if more else 1
+        kept.write_bytes(bytes(content) + more)
+        found.add(library.digest_of(kept))
+    assert len(found) == 5
+    with pytest.raises(MachineError, match="cannot be read"):
+        library.digest_of(tmp_path / "none")

@@ -100,7 +100,7 @@ def test_nvls_and_collnet_are_never_planned_by_us() -> None:
     units = [
         *passes.rough_units(every),
         *passes.loop_units(every, table),
-        *passes.fine_units(every, table, guess=True),
+        *passes.fine_units(every, None),
     ]
     text = plan.written([steps for unit in units for steps in unit.communicators])
     assert "ring/ll128/8" in text
@@ -151,7 +151,7 @@ def test_one_clock_for_all_where_it_is_said(timing: str) -> None:
 @pytest.mark.parametrize(("n", "shape"), [(4, [4]), (1, [1]), (5, [3, 2])])
 def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
     """The library as it is and with our plugin alternate; so many communicators of each."""
-    units = passes.fine_units(wanted(n_communicators=n), rows.table([]), guess=True)
+    units = passes.fine_units(wanted(n_communicators=n), None)
     assert [one.plugin for one in units] == [False, True] * len(shape)
     assert [len(one.communicators) for one in units if one.plugin] == shape
     assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
@@ -163,7 +163,7 @@ def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
 
 def test_the_library_as_it_is_says_what_it_runs_before_it_is_timed() -> None:
     """Once for each call, in the first communicator of the first process without the plugin."""
-    units = passes.fine_units(wanted(n_communicators=5), rows.table([]), guess=True)
+    units = passes.fine_units(wanted(n_communicators=5), None)
     told = [[step for step in one.communicators[0] if not step.clock] for one in units]
     assert [bool(steps) for steps in told] == [True, False, False, False]
     first = units[0].communicators[0]

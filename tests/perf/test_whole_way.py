@@ -196,6 +196,6 @@ def test_a_session_is_of_one_library(
 ) -> None:
     """Another file under the same name is another machine; exit code 7."""
     assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 0
-    monkeypatch.setattr("rccltune.session.sha256_of", lambda _: "0" * 64)
+    monkeypatch.setattr("rccltune.perf.library.digest_of", lambda _: "0" * 64)
     assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 7
     assert "benchmark_sha256" in capsys.readouterr().err
