@@ -1,0 +1,71 @@
+"""The real RCCL over the simulated machine: it chooses, it is asked and it says what it ran.
+
+Kernels are noted and not run, and times come from the node file; nothing here is a measurement.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rccltune.cli import run
+from rccltune.machine import real_library
+from rccltune.model import MachineError
+from rccltune.perf import rows, runs
+
+FEW_SIZES = ("--min-bytes", "64K", "--max-bytes", "16M", "--factor", "16")
+
+
+def sweep(*words: str) -> pd.DataFrame:
+    """Rows of a sweep of all_reduce."""
+    try:
+        real_library(Path("real"), os.environ)
+    except MachineError as error:
+        pytest.skip(f"no real RCCL here: {error.message}")
+    what = ("--librccl", "real", "--collective", "all_reduce", *FEW_SIZES, "-o", "s")
+    assert run(["sweep", *words, *what]) == 0
+    return rows.table(runs.read_runs(Path("s")))
+
+
+def is_obeyed(table: pd.DataFrame, *settings: str) -> None:
+    """Every time of these settings is their own, says the library; no result could be checked."""
+    timed = table[table["step"] == "measure"]
+    assert (timed["ran"] != "").all()
+    assert table["checked"].isna().all()
+    for setting in settings:
+        own = timed[timed["setting"] == setting]
+        assert not own.empty
+        assert (own["state"] == "good").all()
+        assert own["ran"].str.startswith(setting).all()
+    baseline = timed[timed["setting"] == "baseline"].drop_duplicates("nbytes")
+    silent = timed[timed["setting"] == "silent"].drop_duplicates("nbytes")
+    assert list(baseline["ran"]) == list(silent["ran"])
+
+
+def test_eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node of eight whole MI300X."""
+    monkeypatch.chdir(tmp_path)
+    table = sweep("--mode", "spx-nps1", "--simulate", "mi300x")
+    is_obeyed(table, "ring/ll", "ring/simple", "tree/ll")
+
+
+@pytest.mark.long
+def test_two_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Communicators that only an abort ends are made one after the other."""
+    node = str(Path(__file__).parents[2] / "examples" / "nodes" / "two-mi300x.yaml")
+    monkeypatch.chdir(tmp_path)
+    table = sweep("--simulate", node, "--communicators", "2")
+    is_obeyed(table, "ring/simple")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_sixty_four_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPX/NPS4: half a minute a communicator on two cores, about 8 GB."""
+    monkeypatch.chdir(tmp_path)
+    words = ("--mode", "cpx-nps4", "--simulate", "mi300x", "--communicators", "1")
+    table = sweep(*words, "--setting", "ring/ll", "--timeout", "5m")
+    is_obeyed(table, "ring/ll")
