@@ -49,6 +49,6 @@ def plugin_built(factory: pytest.TempPathFactory, repository: Path) -> Path:
     ready = os.environ.get("RCCLTUNE_TEST_BUILD")
     if ready is not None:
         return Path(ready)
-    targets = ("rccltune_plugin", "rccltune-probe")
+    targets = ("rccltune_plugin", "rccltune-perf", "rccltune-probe")
     source = repository / "native_plugin"
     return built(factory, "plugin-build", source, ["-DRCCLTUNE_TESTS=ON"], *targets)

@@ -603,7 +603,9 @@ def test_a_bar_is_drawn_on_a_terminal_only(here: Path) -> None:
     if shutil.which("script") is None:
         pytest.skip("script(1) is not installed")
     command = f"{sys.executable} -m rccltune sweep --mode cpx-nps4 --simulate mi300x"
-    command += " --runner rccl-tests --launcher none --repeats 1 --setting ring/ll " + " ".join(SMALL)
+    command += " --runner rccl-tests --launcher none --repeats 1 --setting ring/ll " + " ".join(
+        SMALL
+    )
     done = subprocess.run(
         [str(shutil.which("script")), "-qec", command, "/dev/null"],
         capture_output=True,

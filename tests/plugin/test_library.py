@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -26,12 +27,13 @@ def _objdump(plugin: Path, *options: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def test_exports_six_objects_a_function_and_nothing_else(plugin_path: Path) -> None:
-    """A host finds any version of the tuner, a program the steps; nothing else can collide."""
+def test_exports_six_objects_three_functions_and_nothing_else(plugin_path: Path) -> None:
+    """A host finds any version of the tuner, a program what it says; nothing else can collide."""
     lines = _objdump(plugin_path, "-T").splitlines()
     exported = {line.split()[-1] for line in lines if " g " in line and "*UND*" not in line}
     objects = {f"ncclTunerPlugin_v{abi}" for abi in ABI_VERSIONS}
-    assert exported == objects | {"rccltune_schedule_step_v1"}
+    functions = {"rccltune_answer_v1", "rccltune_asked_v1", "rccltune_schedule_step_v1"}
+    assert exported == objects | functions
 
 
 def test_needs_libc_alone_and_an_old_one(plugin_path: Path) -> None:
@@ -54,6 +56,7 @@ def test_installs_by_cmake_alone(plugin_build: Path, tmp_path: Path) -> None:
     info = json.loads((folder / "buildinfo.json").read_text(encoding="utf-8"))
     assert info["abi_versions"] == list(ABI_VERSIONS)
     assert Host(folder / info["name"]).abi_versions == ABI_VERSIONS
+    assert os.access(folder / "rccltune-perf", os.X_OK)
 
 
 def test_every_version_has_the_plugin_s_name(host: Host) -> None:
