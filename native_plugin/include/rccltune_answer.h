@@ -15,7 +15,7 @@
 
 enum rccltune_answer_kind {
     RCCLTUNE_ANSWER_NOTHING, /* the host chooses, as it would without a tuner */
-    RCCLTUNE_ANSWER_RULES,   /* the rule file of the environment, read when a communicator is made */
+    RCCLTUNE_ANSWER_RULES, /* the rule file of the environment, read when a communicator is made */
     RCCLTUNE_ANSWER_SETTING, /* one setting for every call, wherever the host lets it be chosen */
 };
 

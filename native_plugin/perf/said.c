@@ -45,6 +45,8 @@ bool said_stop(void (*reset)(void))
             setenv(variables[i].name, variables[i].before, 1);
         else
             unsetenv(variables[i].name);
+        free(variables[i].before);
+        variables[i].before = NULL;
     }
     reset();
     is_on = false;

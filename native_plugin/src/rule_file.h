@@ -8,8 +8,8 @@
  * plugins/tuner/example); columns 11 and 12 exist in a fork.  `#@` lines are ours and comments to
  * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ needs NAME=VALUE`, `#@ end N`.
  *
- * `#@ format` begins a file of rccltune's and `#@ end N` ends it, with N rows between, taken or not:
- * one that was cut, or is being written, has not both and is refused.  (0.1.0 began with
+ * `#@ format` begins a file of rccltune's and `#@ end N` ends it, with N rows between, taken or
+ * not: one that was cut, or is being written, has not both and is refused.  (0.1.0 began with
  * `#@ rules N`.)  A file that says neither is held to nothing.
  *
  * An *error* is a mistake that would choose wrongly: the file is refused.  A *warning* is a row

@@ -77,6 +77,7 @@ int main(void)
     said_start(folder, 3);
     said_read(read, sizeof read);
     CHECK(*read == '\0'); /* rank 0 alone tells */
+    CHECK(said_stop(count_resets) && n_resets == 2);
     unlink(log_path);
     rmdir(folder);
     return check_result();
