@@ -198,8 +198,10 @@ def test_an_id_depends_on_all_that_was_asked() -> None:
         ('{"format": 1, "fingerprint": {"wings": 2}}', r"fingerprint\.wings is unknown"),
         ('{"format": 1, "fingerprint": {"cu_count": "x"}}', "is 'x' and must be a whole number"),
         (
-            '{"format": 1, "command": "import", "tool": "rccltune 0.1.0", "fingerprint": {}, '
-            '"variants": [{"name": "derived", "patched": true}]}',
+            (
+                '{"format": 1, "command": "import", "tool": "rccltune 0.1.0", "fingerprint": {}, '
+                '"variants": [{"name": "derived", "patched": true}]}'
+            ),
             r"rccltune 0\.1\.0 reads",
         ),
     ],
