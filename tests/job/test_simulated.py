@@ -47,7 +47,7 @@ def test_a_simulated_job_from_end_to_end(
     sweep = "sweep --simulate node.yaml --mode spx-nps1 --launcher none --collective all_reduce"
     smallest = Path(__file__).parents[2] / "examples" / "nodes" / "smallest.yaml"
     (tmp_path / "node.yaml").write_bytes(smallest.read_bytes())
-    sizes = "--min-bytes 256K --max-bytes 4M --repeats 2"
+    sizes = "--min-bytes 256K --max-bytes 4M --repeats 2 --runner rccl-tests"
     done = rccltune(tmp_path, *sweep.split(), *sizes.split())
     assert done.returncode == 0, done.stderr
     assert rccltune(tmp_path, "emit-config").returncode == 0

@@ -1,6 +1,6 @@
 """What the real RCCL 2.27.7 ran on simulated nodes, as recorded, and the same asked of the stand-in or of it.
 
-The recordings (``recorded/``, and the choices in ``examples/mi300x-*/``) were made at de9b49c0 by
+The recordings (``recorded/``, and the choices in CPX in ``examples/mi300x-cpx-nps4/``) were made at de9b49c0 by
 scripts/bench conform and scripts/bench real, which are in the history.
 """
 
@@ -93,8 +93,10 @@ def recorded_lines(name: str, head: int) -> list[str]:
 
 
 def recorded_choices(place: Place, collective: str) -> Choices:
-    """What the library chose by itself, by size."""
-    path = ROOT / f"examples/mi300x-{place.mode}/rccl-{RELEASE}-choices.csv"
+    """What the library chose by itself, by size; in CPX as README's figure has it."""
+    path = RECORDED / f"rccl-{RELEASE}-choices-{place.mode}.csv"
+    if not path.exists():
+        path = ROOT / f"examples/mi300x-{place.mode}/rccl-{RELEASE}-choices.csv"
     lines = [line for line in path.read_text("utf-8").splitlines() if not line.startswith("#")]
     return {
         (row["nbytes"],): (
