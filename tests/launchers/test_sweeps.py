@@ -97,6 +97,26 @@ def test_every_launcher_gives_the_samples_of_one_process(
     assert doubts[""] == doubts["connecting"]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rank_program_does_the_same_under_every_launcher(
+    node: Callable[..., Path], real: Real, name: str
+) -> None:
+    """Rank and size come from the launcher's variables: the rows are those of our own start."""
+    path = node()
+    sizes = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K"]
+
+    def swept(launcher: str) -> int:
+        where = ["--simulate", str(path), "--launcher", launcher, "-o", launcher]
+        few = ["--setting", "ring/ll", "--communicators", "1"]
+        return run(["sweep", "--mode", "cpx-nps4", *where, *sizes, *few])
+
+    assert swept("local") == 0
+    flavour = real(name).flavour
+    assert swept(flavour) == 0
+    pd.testing.assert_frame_equal(samples("local"), samples(flavour))
+    assert set(samples(flavour)["setting"]) == {"baseline", "silent", "ring/ll"}
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [
