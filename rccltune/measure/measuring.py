@@ -47,7 +47,7 @@ from rccltune.model import (
 from rccltune.perf import passes, plan, ranks, runs
 from rccltune.perf.passes import Wanted
 from rccltune.perf.runs import Run
-from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, strayed
+from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, of_ranks, strayed
 from rccltune.session import NODE_FILE, PLACE_FILE, SWEEP_FILE, Session
 
 # Words of types that rccl-tests spells in two ways.
@@ -343,7 +343,7 @@ def measure_with_perf(
         n_samples=n_samples,
         aside=measuring.aside(),
         not_offered=tuple(_not_offered(prepared, table)),
-        remarks=(*strayed(table), *clocks_differ(table)),
+        remarks=(*strayed(table), *clocks_differ(table), *of_ranks(measuring.runs)),
         is_over=measuring.is_over,
         seconds=sum(one.ended.duration_s for one in measuring.runs if one.ended),
         library=prepared.instrument.ground.library.version or "unknown",

@@ -115,6 +115,8 @@ class Remarks:
         failed: (rank, line of the plan, words) of steps that failed.
         variables: of the library, as it sees them itself.
         free_nbytes: of device memory, before anything was allocated.
+        unbound: why ranks are bound to no NUMA node, None where they are.
+        keeps_logging: the library could not end its log before anything was timed.
     """
 
     version: str | None = None
@@ -123,6 +125,7 @@ class Remarks:
     failed: tuple[tuple[int, int, str], ...] = ()
     free_nbytes: int | None = None
     unbound: str | None = None
+    keeps_logging: bool = False
     n_done: int = 0
 
 
@@ -277,6 +280,8 @@ def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
         said["free_nbytes"] = int(rest.split(" ")[0])
     elif word == "numa" and rest.startswith("unbound"):
         said["unbound"] = rest.partition(": ")[2]
+    elif word == "log" and rest.startswith("stays on"):
+        said["keeps_logging"] = True
     elif word == "done":
         said["n_done"] = 1
 
@@ -291,6 +296,7 @@ def _joined(one: Remarks, other: Remarks) -> Remarks:
         failed=(*one.failed, *other.failed),
         free_nbytes=min(free, default=None),
         unbound=one.unbound or other.unbound,
+        keeps_logging=one.keeps_logging or other.keeps_logging,
         n_done=one.n_done + other.n_done,
     )
 

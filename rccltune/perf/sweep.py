@@ -288,6 +288,18 @@ def strayed(table: pd.DataFrame) -> list[str]:
     return found
 
 
+def of_ranks(measured: Iterable[Run]) -> list[str]:
+    """Sentences about how ranks ran that may have cost them time."""
+    remarks = [run.remarks for run in measured]
+    found = [
+        f"ranks were bound to no NUMA node: {reason}"
+        for reason in dict.fromkeys(one.unbound for one in remarks if one.unbound)
+    ]
+    if any(one.keeps_logging for one in remarks):
+        found.append("this library cannot end its log: small calls in a loop are timed with it")
+    return found[:2]
+
+
 def clocks_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
     own = table[(table["purpose"] == runs.FINE) & (table["nbytes"] == samples.GRAPH_UP_TO)]

@@ -10,7 +10,7 @@ import pytest
 from made_runs import HEAD, as_asked, make, step
 
 from rccltune.model import OutputError
-from rccltune.perf import rows, runs
+from rccltune.perf import rows, runs, sweep
 from rccltune.perf.plan import Step
 
 STEPS = [
@@ -188,3 +188,15 @@ def test_a_choice_that_comes_back_is_seen(
     (run,) = runs.read_runs(tmp_path)
     assert bool(run.hidden_choices) is hidden
     assert rows.table([run]).empty is hidden
+
+
+def test_how_ranks_ran_is_said_once(tmp_path: Path) -> None:
+    """A host without NUMA files, and a library that cannot end its log."""
+    assert sweep.of_ranks(runs.read_runs(tmp_path)) == []
+    reason = "/sys/bus/pci/devices/0000:06:00.0/numa_node does not say a node"
+    said = (f"numa unbound: {reason}", "log stays on: this library has no ncclResetDebugInit")
+    make(tmp_path, STEPS, remarks=said)
+    make(tmp_path, STEPS, number=2, remarks=("numa 3",))
+    bound, logged = sweep.of_ranks(runs.read_runs(tmp_path))
+    assert bound == f"ranks were bound to no NUMA node: {reason}"
+    assert "cannot end its log" in logged
