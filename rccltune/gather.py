@@ -1,4 +1,4 @@
-"""An archive of a session or of this machine that can be sent: what the lists below name, no more.
+"""An archive of a session or of this machine to be sent: the fields that its lists name, no more.
 
 Needs Python 3.8 and its standard library alone and imports nothing of rccltune, so that this one
 file can be copied to where nothing is installed: ``python3 gather.py [-o FILE] [SESSION|machine]``.
@@ -413,7 +413,7 @@ def _value(value: str) -> str:
     return known if re.fullmatch(r"[\w.,:;^=+-]*", known) else LEFT_OUT
 
 
-def _plugin_in(argv: Any) -> list[str]:  # noqa: ANN401 - whatever stands there
+def _plugin_in(argv: object) -> list[str]:
     """Of a command line which plugin was named: rows say which one was loaded."""
     words = [str(word) for word in argv] if isinstance(argv, list) else []
     after = words[words.index("--plugin") + 1 :] if "--plugin" in words else []

@@ -166,7 +166,7 @@ def _of_one_scale(request: Request, folder: Path) -> Request:
         raise CommandLineError(
             "a session is of one scale", hint="call it once for each scale, with np and hostfile."
         )
-    return measure.gone_on(request, [folder])
+    return measure.on_kept_node(request, [folder])
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from rccltune.cli.console import Console, columns
 from rccltune.model import Reporter, format_size, format_time, shown
 
 if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+
     from rccltune.measure import Progress
 
 # A log gets a line when so long nothing was said, then after twice that, up to the most.
@@ -22,7 +24,27 @@ _MOST_S: Final = 600.0
 _AGREES: Final = 1.25
 
 
-class Shown(Reporter):
+class ToConsole(Reporter):
+    """What is said goes to the command line; how far something is, each kind shows its own way.
+
+    Args:
+        console: says it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        """Keep it."""
+        self._console = console
+
+    def say(self, text: str) -> None:
+        """As the command line wants it."""
+        self._console.say(text)
+
+    def detail(self, text: str) -> None:
+        """With -v."""
+        self._console.detail(text)
+
+
+class Shown(ToConsole):
     """The command line's own reporter, with a way to show a launch that ended.
 
     Args:
@@ -32,17 +54,9 @@ class Shown(Reporter):
 
     def __init__(self, console: Console, show: Callable[[Any], None]) -> None:
         """Keep both."""
-        self._console = console
+        super().__init__(console)
         self._show = show
         self._before: Progress | None = None
-
-    def say(self, text: str) -> None:
-        """As the command line wants it."""
-        self._console.say(text)
-
-    def detail(self, text: str) -> None:
-        """With -v."""
-        self._console.detail(text)
 
     def progress(self, step: object) -> None:
         """Show it, with the time left where two launches agree on that."""
@@ -101,6 +115,20 @@ def progress_of(console: Console, *, n_launches: int | None = None) -> Iterator[
         yield from _bar(console, n_launches)
     else:
         yield _Log(console)
+
+
+def terminal_of(console: Console) -> RichConsole:
+    """Where a line is drawn over the one before."""
+    from rich.console import Console as RichConsole
+
+    return RichConsole(
+        stderr=True,
+        no_color=not console.color,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        width=columns(error=True),
+    )
 
 
 def event(progress: Progress) -> dict[str, Any]:
@@ -175,7 +203,6 @@ def _best(progress: Progress) -> str:
 
 
 def _bar(console: Console, n_launches: int | None) -> Iterator[Reporter]:
-    from rich.console import Console as RichConsole
     from rich.progress import Progress as Bar
     from rich.progress import ProgressColumn, SpinnerColumn, Task
     from rich.text import Text
@@ -196,15 +223,7 @@ def _bar(console: Console, n_launches: int | None) -> Iterator[Reporter]:
             )
             return Text(done)
 
-    terminal = RichConsole(
-        stderr=True,
-        no_color=not console.color,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        width=columns(error=True),
-    )
-    with Bar(SpinnerColumn(), Line(), console=terminal) as bar:
+    with Bar(SpinnerColumn(), Line(), console=terminal_of(console)) as bar:
         task = bar.add_task("measuring", total=n_launches, left="", best="")
 
         def show(progress: Progress) -> None:

@@ -119,7 +119,9 @@ def sweep(
     from rccltune import measure
 
     request = measure.merge_request(config, options, runner=defaults.SWEEP_RUNNER)
-    request = measure.gone_on(request, [output / one.short for one in request.scales] or [output])
+    request = measure.on_kept_node(
+        request, [output / one.short for one in request.scales] or [output]
+    )
     check_hardware(request, apply_mode=apply_mode)
     flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
     with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
@@ -302,12 +304,7 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
         yield f"Not measured: {item.collective.value} {item.setting}: {item.reason}"
     for one in prepared.quarantined:
         yield f"Not measured: {one}: quarantined, {one.reason} (--lift-quarantine)"
-    for said in prepared.refused:
-        yield f"Not measured: variant {said}"
-    yield from prepared.left_out
-    for collective in prepared.sweep.collectives:
-        if not collective.is_tunable:
-            yield f"{collective.value} never asks a tuner: it is measured as it is"
+    yield from sweep_perf.left_out_of(prepared)
 
 
 def plan_text(prepared: Prepared) -> Laid:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rccltune.cli.console import Console, columns
 from rccltune.cli.extras import Extras
-from rccltune.cli.progress import bar_line, minutes
+from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
 from rccltune.model import CommandLineError, Laid, LaunchError, Reporter, Scale, lay
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rccltune.measure import Measured, Request, ToMeasure
+    from rccltune.measure import Measured, Prepared, Request, ToMeasure
     from rccltune.perf.sweep import Progress
 
 # A log gets a line so often.
@@ -78,6 +78,11 @@ def _plan_text(prepared: ToMeasure) -> Laid:
 def _not_measured(prepared: ToMeasure) -> Iterator[str]:
     for one in prepared.measuring.aside():
         yield f"Not measured: {one}: set aside, {one.reason} (--lift-quarantine)"
+    yield from left_out_of(prepared)
+
+
+def left_out_of(prepared: ToMeasure | Prepared) -> Iterator[str]:
+    """Variants and collectives that a user could miss, whatever measures them."""
     for said in prepared.refused:
         yield f"Not measured: variant {said}"
     yield from prepared.left_out
@@ -140,20 +145,12 @@ def _text(done: Measured, verbosity: int) -> Laid:
     return lay(lines)
 
 
-class _Told(Reporter):
+class _Told(ToConsole):
     """The command line's reporter; a log is told now and then how far a sweep is."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._since = time.monotonic()
-
-    def say(self, text: str) -> None:
-        """As the command line wants it."""
-        self._console.say(text)
-
-    def detail(self, text: str) -> None:
-        """With -v."""
-        self._console.detail(text)
 
     def progress(self, step: object) -> None:
         """A line now and then, or an event for a program that reads along."""
@@ -201,15 +198,5 @@ def _progress(console: Console) -> Iterator[Reporter]:
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
         yield _Told(console)
         return
-    from rich.console import Console as RichConsole
-
-    terminal = RichConsole(
-        stderr=True,
-        no_color=not console.color,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        width=columns(error=True),
-    )
-    with terminal.status("") as status:
+    with terminal_of(console).status("") as status:
         yield _Line(console, status.update)

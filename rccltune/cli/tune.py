@@ -91,7 +91,7 @@ def tune(
             hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
         )
     console.say(f"Session: {output}")
-    request = measure.gone_on(request, [output])
+    request = measure.on_kept_node(request, [output])
     check_hardware(request, apply_mode=apply_mode)
     with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         site = site_of(console, request, output)

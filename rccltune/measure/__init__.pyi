@@ -27,8 +27,8 @@ from .preparation import ground_of as ground_of
 from .preparation import prepare as prepare
 from .preparation import prepare_request as prepare_request
 from .request import Request as Request
-from .request import gone_on as gone_on
 from .request import merge_request as merge_request
+from .request import on_kept_node as on_kept_node
 from .request import session_request as session_request
 from .request import site_keys as site_keys
 from .runs import Progress as Progress

@@ -12,12 +12,12 @@ from rccltune.launch import Launcher
 from rccltune.machine import Seating
 from rccltune.measure import benchmarks
 from rccltune.measure.declaration import PERF
-from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of
+from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
 from rccltune.measure.site import (
     RCCLX_SWITCH,
     Site,
     SiteRequest,
-    changed_files,
+    changes_since,
     hidden_here,
     release_played,
     remarks_of,
@@ -112,16 +112,7 @@ def _real(request: SiteRequest) -> Instrument:
     machine.check_mode(request.mode, system)
     launcher = _launcher(request)
     seating = machine.seating_of(request.placement, request.n_ranks, there, seen)
-    hosts = hosts_of(request.hostfile, launcher, seating.n_started)
-    if len(hosts) > 1:
-        seating = machine.over_hosts(request.placement, seating, len(hosts), len(there.gpus))
-        if request.n_ranks is None:
-            # This host's devices are not those of all hosts.
-            raise CommandLineError(
-                f"how many ranks to start on {len(hosts)} hosts is not known",
-                where=str(request.hostfile),
-                hint="say it with --np: one rank for each GPU or partition of all of them.",
-            )
+    seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     hidden = hidden_here(system)
     known = machine.fingerprint(there)
     fingerprint = replace(
@@ -138,10 +129,7 @@ def _real(request: SiteRequest) -> Instrument:
         hosts=hosts,
         remarks=(f"Library: {_named(measured)}", *site.remarks),
         hidden=hidden,
-        changed=lambda: (
-            *machine.changes(system, system_here()),
-            *changed_files(hidden, hidden_here(system)),
-        ),
+        changed=lambda: changes_since(system, hidden),
         is_rcclx=machine.has_any(measured.file, RCCLX_SWITCH),
     )
     return Instrument(site=site, ground=_ground(site, measured))

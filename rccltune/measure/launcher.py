@@ -6,11 +6,15 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rccltune import launch, logs, machine
 from rccltune.launch import Binding, Launcher
-from rccltune.machine import named_hosts
+from rccltune.machine import Seating, named_hosts
 from rccltune.model import CommandLineError, MachineError, Reporter
+
+if TYPE_CHECKING:
+    from rccltune.measure.site import SiteRequest
 
 
 def launcher_of(flavour: str, benchmark: Path | None) -> Launcher:
@@ -39,6 +43,35 @@ def hosts_of(hostfile: Path | None, launcher: Launcher, n_ranks: int) -> tuple[s
         return ()
     check_reads_hosts(launcher)
     return launch.hosts_used(hostfile, launcher.flavour, n_ranks)
+
+
+def over_hosts(
+    request: SiteRequest, launcher: Launcher, seating: Seating, n_gpus: int
+) -> tuple[Seating, tuple[str, ...]]:
+    """Where ranks sit on all hosts of the host file, and which hosts these are; none without one.
+
+    Args:
+        request: what the user says about where to run.
+        launcher: starts the ranks.
+        seating: of this host's ranks.
+        n_gpus: devices of this host.
+
+    Raises:
+        CommandLineError: nothing would read the file, or how many ranks to start is not known.
+        InputFileError: the file cannot be read.
+    """
+    hosts = hosts_of(request.hostfile, launcher, seating.n_started)
+    if len(hosts) <= 1:
+        return seating, hosts
+    seating = machine.over_hosts(request.placement, seating, len(hosts), n_gpus)
+    if request.n_ranks is None:
+        # This host's devices are not those of all hosts.
+        raise CommandLineError(
+            f"how many ranks to start on {len(hosts)} hosts is not known",
+            where=str(request.hostfile),
+            hint="say it with --np: one rank for each GPU or partition of all of them.",
+        )
+    return seating, hosts
 
 
 def check_reads_hosts(launcher: Launcher) -> None:

@@ -97,7 +97,7 @@ def run_launch(
     fingerprint: Fingerprint,
     files: Sequence[tuple[str, str, str]] = (),
     changed: Callable[[], tuple[str, ...]] = tuple,
-    strayed: Callable[[Path], str | None] = lambda _log: None,
+    misplaced: Callable[[Path], str | None] = lambda _log: None,
     library: str | None = None,
 ) -> Ran:
     """Run one launch and write its folder, outcome last.
@@ -112,7 +112,7 @@ def run_launch(
         files: what hidden files set, as (file, name, value); recorded beside the environment.
         changed: what of the machine is no longer as it was; a launch that saw a change counts as
             interrupted.
-        strayed: which rank a log says to have run on another device than it was to.
+        misplaced: which rank a log says to have run on another device than it was to.
         library: what the benchmark loads with its family, which its log does not name.
 
     Raises:
@@ -168,7 +168,7 @@ def run_launch(
     # A log that a full disk cut off would be blamed on the setting.
     session.check_room(folder)
     ran = read(wanted, own, ending, library)
-    elsewhere = strayed(own / "stdout.log")
+    elsewhere = misplaced(own / "stdout.log")
     if changed() or elsewhere:
         ran = replace(ran, outcome=_spoilt(ran.outcome), samples=())
     outcome = replace(

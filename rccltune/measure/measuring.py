@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import __version__, launch, model, session, simulate
 from rccltune.logs import tuner_of
@@ -47,8 +47,11 @@ from rccltune.model import (
 from rccltune.perf import passes, plan, ranks, runs
 from rccltune.perf.passes import Wanted
 from rccltune.perf.runs import Run
-from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, of_ranks, strayed
+from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, of_ranks, unattributed
 from rccltune.session import NODE_FILE, PLACE_FILE, SWEEP_FILE, Session
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Words of types that rccl-tests spells in two ways.
 _TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
@@ -343,7 +346,7 @@ def measure_with_perf(
         n_samples=n_samples,
         aside=measuring.aside(),
         not_offered=tuple(_not_offered(prepared, table)),
-        remarks=(*strayed(table), *clocks_differ(table), *of_ranks(measuring.runs)),
+        remarks=(*unattributed(table), *clocks_differ(table), *of_ranks(measuring.runs)),
         is_over=measuring.is_over,
         seconds=sum(one.ended.duration_s for one in measuring.runs if one.ended),
         library=prepared.instrument.ground.library.version or "unknown",
@@ -423,7 +426,7 @@ def _finish(folder: Path) -> tuple[Session, int]:
     return session.commit(opened, [], samples), usable
 
 
-def _not_offered(prepared: ToMeasure, table: Any) -> Iterator[str]:  # noqa: ANN401 - a table of pandas, which is loaded late
+def _not_offered(prepared: ToMeasure, table: pd.DataFrame) -> Iterator[str]:
     """A sentence for each setting that could not be chosen, and what would let it be."""
     site = prepared.instrument.site
     gated = (site.fingerprint.arch or "").startswith(_GATED) and site.scale.n_nodes == 1

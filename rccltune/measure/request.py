@@ -146,7 +146,7 @@ def _library(options: SweepOptions) -> Path | None:
     return real_library(options.librccl, os.environ)
 
 
-def gone_on(request: Request, folders: Iterable[Path]) -> Request:
+def on_kept_node(request: Request, folders: Iterable[Path]) -> Request:
     """The same request on the node that a simulated session keeps, where it names none itself.
 
     The node is data for our own stand-in benchmark, whosever session it is; what is named on the

@@ -276,7 +276,7 @@ class _Runner:
             fingerprint=site.fingerprint,
             files=prepared.filled,
             changed=site.changed,
-            strayed=lambda log: session.strayed(log, site.seating.gpus),
+            misplaced=lambda log: session.misplaced(log, site.seating.gpus),
             library=site.library,
         )
         ledger.add(ran.launch, ran.outcome)

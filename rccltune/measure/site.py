@@ -18,7 +18,7 @@ from rccltune.launch import Launcher
 from rccltune.machine import Seating, has_any
 from rccltune.measure import benchmarks
 from rccltune.measure.benchmarks import Bench, forcing, over_real
-from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, remarks
+from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, over_hosts, remarks
 from rccltune.model import (
     TREE_SIMPLE_PATCHED,
     Collective,
@@ -206,16 +206,7 @@ def _real(request: SiteRequest) -> Site:
     n_started = seating.n_started
     library = None if request.librccl is None else machine.named_library(request.librccl)
     launcher = _started_by(request, bench)
-    hosts = hosts_of(request.hostfile, launcher, n_started)
-    if len(hosts) > 1:
-        seating = machine.over_hosts(request.placement, seating, len(hosts), len(there.gpus))
-        if request.n_ranks is None:
-            # This host's devices are not those of all hosts.
-            raise CommandLineError(
-                f"how many ranks to start on {len(hosts)} hosts is not known",
-                where=str(request.hostfile),
-                hint="say it with --np: one rank for each GPU or partition of all of them.",
-            )
+    seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     added = (*machine.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(
@@ -255,10 +246,7 @@ def _real(request: SiteRequest) -> Site:
         binding=binding.bind,
         remarks=(*bench.remarks, *remarks(binding), *remarks_of(seating)),
         hidden=hidden,
-        changed=lambda: (
-            *machine.changes(system, system_here()),
-            *changed_files(hidden, hidden_here(system)),
-        ),
+        changed=lambda: changes_since(system, hidden),
         tunerless=machine.tunerless(version),
         library=version,
         library_file=loaded,
@@ -283,12 +271,15 @@ def hidden_here(system: machine.System) -> tuple[machine.HiddenFile, ...]:
     )
 
 
-def changed_files(
-    before: tuple[machine.HiddenFile, ...], now: tuple[machine.HiddenFile, ...]
+def changes_since(
+    system: machine.System, hidden: tuple[machine.HiddenFile, ...]
 ) -> tuple[str, ...]:
-    """Hidden files that came, went or say something else."""
-    names = sorted({str(one.path) for one in set(before) ^ set(now)})
-    return tuple(f"{name} is not what it was" for name in names)
+    """What of the machine changed, and hidden files that came, went or say something else."""
+    names = sorted({str(one.path) for one in set(hidden) ^ set(hidden_here(system))})
+    return (
+        *machine.changes(system, system_here()),
+        *(f"{name} is not what it was" for name in names),
+    )
 
 
 def seen_by(request: SiteRequest) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rccltune.launch import CHANNELS, chooses
 from rccltune.model import (
@@ -48,6 +48,8 @@ COLUMNS: Final = (
     "selectable,ran,checked,wrong,note"
 )
 ANEW: Final = "delete this run's folder; the same command then measures it again."
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +231,7 @@ def read_run(folder: Path, most_ranks: int | None = None) -> Run:
     )
 
 
-def _record(path: Path, kind: type[Any]) -> Any:  # noqa: ANN401 - the record of that kind
+def _record(path: Path, kind: type[T]) -> T:
     return read_json(kind, _text(path).encode(), str(path), ANEW, fails=OutputError)
 
 

@@ -265,7 +265,7 @@ def not_offered(table: pd.DataFrame) -> list[tuple[str, Collective, Setting]]:
     ]
 
 
-def strayed(table: pd.DataFrame) -> list[str]:
+def unattributed(table: pd.DataFrame) -> list[str]:
     """Sentences about times that are no setting's own: where, and why."""
     why = {
         rows.BYPASSED: "the library asked no tuner",

@@ -33,9 +33,9 @@ from .launches import setting_of as setting_of
 from .launches import suspect_of as suspect_of
 from .launches import wrong_in as wrong_in
 from .place import PLACE_FILE as PLACE_FILE
+from .place import misplaced as misplaced
 from .place import same_place as same_place
 from .place import stored_place as stored_place
-from .place import strayed as strayed
 from .samples import Ended as Ended
 from .samples import barred as barred
 from .samples import counted as counted

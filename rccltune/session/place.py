@@ -24,7 +24,7 @@ _ADDRESS: Final = re.compile(
 )
 
 
-def strayed(log: Path, gpus: Sequence[machine.Gpu]) -> str | None:
+def misplaced(log: Path, gpus: Sequence[machine.Gpu]) -> str | None:
     """The first rank that says it ran on another device than it was to; None where none does.
 
     Older benchmarks print a bus, newer ones the OAM's whole address; what is not printed is not

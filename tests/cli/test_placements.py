@@ -31,7 +31,7 @@ from rccltune.model import (
     Stated,
     parse_size,
 )
-from rccltune.session import dump_json, same_place, strayed
+from rccltune.session import dump_json, misplaced, same_place
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 NONE = Mode.parse("none")
@@ -284,7 +284,7 @@ def test_ranks_are_looked_up_in_what_a_launch_printed(here: Path, bus: str, stra
     log = here / "stdout.log"
     log.write_text(f"#   Rank  0 Pid    12 on      host device  0 [{bus}] AMD Instinct MI300X\n")
     wanted = machine.Gpu(index=1, oam="0000:05:00", partition=1)
-    assert (strayed(log, [wanted]) is not None) is strays
+    assert (misplaced(log, [wanted]) is not None) is strays
 
 
 def test_another_partition_of_the_same_oam_is_another_device(here: Path) -> None:
@@ -296,15 +296,15 @@ def test_another_partition_of_the_same_oam_is_another_device(here: Path) -> None
     ]
     log.write_text("".join(lines))
     gpus = [machine.Gpu(index=part, oam="0000:05:00", partition=part) for part in (0, 1)]
-    assert "rank 1 ran on 0000:05:00.2" in str(strayed(log, gpus))
+    assert "rank 1 ran on 0000:05:00.2" in str(misplaced(log, gpus))
 
 
 def test_nvidias_driver_names_a_function_and_nccl_does_not(here: Path) -> None:
     """/proc/driver/nvidia/gpus has 0000:0f:00.0, the benchmark prints 0000:0f:00."""
     log = here / "stdout.log"
     log.write_text("#   Rank  0 Pid    12 on      host device  0 [0000:0f:00] NVIDIA H200\n")
-    assert strayed(log, [machine.Gpu(index=1, oam="0000:0f:00.0")]) is None
-    assert strayed(log, [machine.Gpu(index=1, oam="0000:1f:00.0")]) is not None
+    assert misplaced(log, [machine.Gpu(index=1, oam="0000:0f:00.0")]) is None
+    assert misplaced(log, [machine.Gpu(index=1, oam="0000:1f:00.0")]) is not None
 
 
 def test_a_session_that_did_not_list_the_whole_node_goes_on(here: Path) -> None:
