@@ -256,7 +256,7 @@ def test_hidden_devices_are_not_the_node(here: Path, monkeypatch: pytest.MonkeyP
 def test_placements_are_of_one_host(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The devices of other hosts cannot be seen from here."""
     captured = Captured(here, "mi300x-cpx-nps4", monkeypatch)
-    monkeypatch.setattr(site_module, "hosts_of", lambda *_: ("one", "other"))
+    monkeypatch.setattr("rccltune.measure.launcher.hosts_of", lambda *_: ("one", "other"))
     with pytest.raises(CommandLineError, match="several hosts"):
         captured.site("one-oam")
     with pytest.raises(CommandLineError, match="ranks"):
