@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 LIBRARY: Final = "librccl-tuner-rccltune.so"
 

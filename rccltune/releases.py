@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from rccltune.model import Vendor, vendor_of
+from rccltune.model.settings import Vendor, vendor_of
 
 Version: TypeAlias = tuple[int, ...]
 _NAMED: Final = re.compile(r"([RN]CCL)\s+(\d+(?:\.\d+)+)")

@@ -7,16 +7,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import model, plan, rules, session
-from rccltune.fit import FitDone, fit_session
-from rccltune.measure import Prepared, Swept, sweep
-from rccltune.model import HarmError, Notice, Reporter, VerificationError, defaults
-from rccltune.report import Reported, plot_session, report_session
-from rccltune.rules import EmitRequest, Emitted, choose_rules
-from rccltune.verify import CANDIDATES, Verified, VerifyRequest, exports_without, verify_rules
+from rccltune.fit.session import FitDone, fit_session
+from rccltune.measure.preparation import Prepared
+from rccltune.measure.sweeps import Swept, sweep
+from rccltune.model import defaults, schema
+from rccltune.model.errors import HarmError, VerificationError
+from rccltune.model.measured import Notice
+from rccltune.model.reporter import Reporter
+from rccltune.plan import octaves
+from rccltune.report.plots import plot_session
+from rccltune.report.session import Reported, report_session
+from rccltune.rules.base import vendor
+from rccltune.rules.emission import choose_rules
+from rccltune.rules.sheets import EmitRequest, Emitted
+from rccltune.session.files import write_atomically
+from rccltune.verify.begun import VerifyRequest
+from rccltune.verify.cuts import exports_without
+from rccltune.verify.verdict_store import CANDIDATES
+from rccltune.verify.verifying import Verified, verify_rules
 
 if TYPE_CHECKING:
-    from rccltune.zones import ChoiceOptions
+    from rccltune.zones.arms import ChoiceOptions
 
 
 Options = Callable[[FitDone], "ChoiceOptions"]
@@ -57,7 +68,7 @@ class Tuned:
             "runner": self.runner,
             "sweep": self.swept.as_plain(),
             "emitted": self.emitted.as_plain(),
-            "verified": [model.to_plain(one.file) for one in self.verified],
+            "verified": [schema.to_plain(one.file) for one in self.verified],
             "exports": str(self.exports),
             "figures": str(self.figures),
             "report": self.report.as_plain(),
@@ -93,7 +104,7 @@ def tune(
     folder = prepared.folder
     if base is not None:
         # Read before an hour is measured; what it says comes when it is written.
-        rules.vendor(base, prepared.site.fingerprint, reporter=Reporter())
+        vendor(base, prepared.site.fingerprint, reporter=Reporter())
     swept = sweep(prepared, reporter=reporter, command=command, force=force)
     beside()
     try:
@@ -134,7 +145,7 @@ def _shown(folder: Path, options: Options, reporter: Reporter) -> Reported:
 def reaching(options: Options, prepared: Prepared) -> Options:
     """The same, of rules that reach towards a path as far as verification will look."""
     sweep, n_ranks = prepared.sweep, prepared.site.scale.n_ranks
-    sizes = {one: plan.verified_sizes(sweep, one, n_ranks) for one in sweep.collectives}
+    sizes = {one: octaves.verified_sizes(sweep, one, n_ranks) for one in sweep.collectives}
     return lambda done: replace(options(done), to_verify=sizes)
 
 
@@ -201,12 +212,12 @@ def _verified(
             lost = verified.lost_exports
         elif is_site and one.path is not None:
             lost = {}
-            session.write_atomically(one.path, one.text)
+            write_atomically(one.path, one.text)
         else:
             continue
         if one.environment_path is not None:
             exports = exports_without(one.environment_text, lost)
-            session.write_atomically(one.environment_path, exports)
+            write_atomically(one.environment_path, exports)
     return tuple(found)
 
 
@@ -228,7 +239,7 @@ def _candidate(
     candidate = prepared.folder / CANDIDATES / one.path.relative_to(prepared.folder)
     for folder in (candidate.parent, one.path.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    session.write_atomically(candidate, one.text)
+    write_atomically(candidate, one.text)
     return VerifyRequest(
         folder=prepared.folder,
         rules=candidate,

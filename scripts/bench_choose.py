@@ -37,19 +37,14 @@ from public_sweeps import (
     seed_samples,
 )
 
-from rccltune import fit, zones
-from rccltune.model import (
-    BASELINE,
-    KIB,
-    Caution,
-    Curve,
-    Placement,
-    Sample,
-    Scale,
-    Setting,
-    Zone,
-    format_size,
-)
+from rccltune.fit import points
+from rccltune.model.chosen import Zone
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Caution, Sample
+from rccltune.model.settings import BASELINE, Scale, Setting
+from rccltune.model.vocabulary import KIB, Placement, format_size
+from rccltune.zones import choice
+from rccltune.zones.arms import ChoiceOptions
 
 Row = dict[str, object]
 # Below it launches differ by more than any row of these sweeps does above.
@@ -74,13 +69,13 @@ def line(part: str, what: str, values: Sequence[float], **more: object) -> Row:
 
 def bench_seed() -> list[Row]:
     """AMD's table: four zones without regret, three within 10 %, and both rivals on 88 sizes."""
-    curves = fit.curves(seed_samples()).curves
+    curves = points.curves(seed_samples()).curves
     times = times_of(curves)
     # Four sizes an octave from the smallest measured one: 88 of them end below the largest.
     grid = [round(32 * 2 ** (step / 4)) for step in range(88)]
     rows: list[Row] = []
     for tolerance in (0.02, 0.10):
-        chosen = zones.choose(curves, zones.ChoiceOptions(tolerance=tolerance)).zones
+        chosen = choice.choose(curves, ChoiceOptions(tolerance=tolerance)).zones
         ruled = [zone for zone in chosen if zone.setting is not None]
         rules = [list(same)[-1] for _, same in groupby(ruled, key=lambda zone: zone.setting)]
         answer = zone_rule(chosen)
@@ -143,13 +138,13 @@ def _held_out(
     sizes = sorted({sample.nbytes for sample in samples})
     kept = sizes[half::2]
     held = [n for n in sizes if n not in kept and kept[0] < n < kept[-1]]
-    truth = times_of(fit.curves(samples).curves, placement)
+    truth = times_of(points.curves(samples).curves, placement)
     if not truth:
         return None
-    curves = fit.curves([s for s in samples if s.nbytes in kept]).curves
+    curves = points.curves([s for s in samples if s.nbytes in kept]).curves
     ours = [curve for curve in curves if curve.key.placement is placement]
     rules = {
-        "rccltune": zone_rule(zones.choose(curves).zones),
+        "rccltune": zone_rule(choice.choose(curves).zones),
         "linear": linear_rule(ours),
         "vendors": vendor_rule(times_of(curves, placement)),
     }
@@ -158,15 +153,13 @@ def _held_out(
 
 def bench_null(data: Path) -> list[Row]:
     """Each setting of a knob without effect as baseline: no proven rule; a real gain: a rule."""
-    curves = fit.curves(null_sweep(data)).curves
+    curves = points.curves(null_sweep(data)).curves
     settings = sorted({curve.key.setting for curve in curves}, key=lambda s: s.channels or 0)
     n_rules, n_proven = (
         sum(
             zone.setting is not None
             for setting in settings
-            for zone in zones.choose(
-                curves, zones.ChoiceOptions(baseline=setting, proven=proven)
-            ).zones
+            for zone in choice.choose(curves, ChoiceOptions(baseline=setting, proven=proven)).zones
         )
         for proven in (False, True)
     )
@@ -182,7 +175,7 @@ def bench_null(data: Path) -> list[Row]:
     folder = data / "sweeps/gpu107"
     default = rccl_tests_csv(folder / "mi355x_1n8r_broadcast_default.csv", BASELINE, "default")
     samples = gpu107(data, "mi355x_1n8r_broadcast") + default
-    chosen = zones.choose(fit.curves(samples).curves).zones
+    chosen = choice.choose(points.curves(samples).curves).zones
     rules = [zone for zone in chosen if zone.setting is not None]
     reached = any(
         str(zone.setting) == "ring/ll"
@@ -315,7 +308,7 @@ def bench_bursts(data: Path) -> list[Row]:
             for run in (first, second, clean)
         ]
         both, without, alone = (
-            fit.curves(arms + extra) for extra in (runs[0] + runs[1], runs[0] + runs[2], runs[1])
+            points.curves(arms + extra) for extra in (runs[0] + runs[1], runs[0] + runs[2], runs[1])
         )
         same = _ranges(both.curves) == _ranges(without.curves)
         named = [n for n in alone.notices if n.caution is Caution.BURST]
@@ -332,7 +325,7 @@ def bench_bursts(data: Path) -> list[Row]:
 
 
 def _ranges(curves: Sequence[Curve]) -> list[tuple[int, int, str]]:
-    chosen = zones.choose(curves).zones
+    chosen = choice.choose(curves).zones
     return [(zone.min_nbytes, zone.max_nbytes, str(zone.setting)) for zone in chosen]
 
 
@@ -362,7 +355,7 @@ def bench_known(seeds: int = 10) -> list[Row]:
         sizes = [round(KIB * 2 ** (i / per_octave) / 4) * 4 for i in range(18 * per_octave)]
         counts, losses = [], []
         for seed in range(seeds):
-            chosen = zones.choose(fit.curves(noisy(sizes, n_launches, seed)).curves).zones
+            chosen = choice.choose(points.curves(noisy(sizes, n_launches, seed)).curves).zones
             rule = zone_rule(chosen)
             counts.append(sum(zone.setting is not None for zone in chosen))
             for n in sizes:

@@ -34,9 +34,11 @@ from perf_runs import GRAPH, LOOP, Ground, ground_of, measure, options_of, run
 from scipy import stats
 
 from rccltune import plugin
-from rccltune.logs import read_stream
-from rccltune.model import BASELINE, KIB, Collective, Stated, format_size
-from rccltune.rules import RuleFile, read_rules
+from rccltune.logs.reader import read_stream
+from rccltune.model.measured import Stated
+from rccltune.model.settings import BASELINE
+from rccltune.model.vocabulary import KIB, Collective, format_size
+from rccltune.rules.reader import RuleFile, read_rules
 
 SIZES = tuple(round(KIB * 2 ** (step / 4) / 64) * 64 for step in range(18 * 4 + 1))
 BY_LOOP = 3 << 19

@@ -25,8 +25,8 @@ from real_runs import (
 )
 
 from rccltune import plugin
-from rccltune.machine import RealCall
-from rccltune.model import LaunchError
+from rccltune.machine.real_rccl import RealCall
+from rccltune.model.errors import LaunchError
 
 SIZES: Final = ("-e", "512M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")
 # Variables that a file of ours says it needs are set with and without the plugin.

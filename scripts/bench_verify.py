@@ -36,28 +36,22 @@ from verify_verdicts import (
 )
 
 from rccltune.cli import main as rccltune_main
-from rccltune.measure import (
-    Prepared,
-    find_site,
-    merge_request,
-    prepare,
-    simulated_s,
-    site_keys,
-    sweep,
-)
-from rccltune.model import (
-    Collective,
-    RccltuneError,
-    Reporter,
-    Rule,
-    Setting,
-    format_size,
-    parse_size,
-)
-from rccltune.rules import EmitRequest, emit_rules, read_rules
+from rccltune.measure.launches import simulated_s
+from rccltune.measure.preparation import Prepared, prepare
+from rccltune.measure.request import merge_request, site_keys
+from rccltune.measure.site import find_site
+from rccltune.measure.sweeps import sweep
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import RccltuneError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective, format_size, parse_size
+from rccltune.rules.emission import emit_rules
+from rccltune.rules.reader import read_rules
+from rccltune.rules.sheets import EmitRequest
 from rccltune.simulate import sources as simnode
 from rccltune.tune import reaching
-from rccltune.zones import ChoiceOptions
+from rccltune.zones.arms import ChoiceOptions
 
 # Share of tables without any gain that may keep a rule.
 MOST_KEEPING = 0.01

@@ -6,7 +6,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from rccltune.model import MAX_NBYTES, Curve, Model, Placement, Zone, time_at
+from rccltune.model.chosen import Zone
+from rccltune.model.curves import Curve, Model, time_at
+from rccltune.model.vocabulary import MAX_NBYTES, Placement
 
 Times = dict[str, dict[int, float]]
 Rule = Callable[[int], str | None]

@@ -10,8 +10,12 @@ from math import exp
 
 from public_sweeps import key_of
 
-from rccltune import fit, zones
-from rccltune.model import BASELINE, KIB, Curve, Placement, Sample, Setting
+from rccltune.fit import points
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Sample
+from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.vocabulary import KIB, Placement
+from rccltune.zones import choice
 
 # As two H100 and public sweeps have it: launches differ more where calls are short, one row in
 # fifty stands still.
@@ -82,7 +86,7 @@ KINDS = (
 
 def table(kind: Kind, seed: int) -> tuple[Curve, ...]:
     """The curves of one such sweep."""
-    return fit.curves(list(_samples(kind, random.Random(seed)))).curves
+    return points.curves(list(_samples(kind, random.Random(seed)))).curves
 
 
 def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
@@ -105,5 +109,5 @@ def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
 
 def false_rules(kind: Kind, seed: int) -> tuple[bool, bool]:
     """Whether anything is chosen from such a sweep, and whether that is called proven."""
-    rules = [zone for zone in zones.choose(table(kind, seed)).zones if zone.setting is not None]
+    rules = [zone for zone in choice.choose(table(kind, seed)).zones if zone.setting is not None]
     return bool(rules), any(zone.is_proven for zone in rules)

@@ -16,27 +16,44 @@ from typing import Final
 
 import click
 
-from rccltune import model
 from rccltune.cli import group
 from rccltune.cli.help import usual
-from rccltune.model import Caution, Doubt, Failure, Judgement, errors, json_schema
-from rccltune.simulate import NodeFile
+from rccltune.model import errors
+from rccltune.model.chosen import Judgement
+from rccltune.model.errors import (
+    CommandLineError,
+    HarmError,
+    InputFileError,
+    LaunchError,
+    MachineError,
+    OutputError,
+    RccltuneError,
+    ReadOnlyError,
+    SessionError,
+    TooLittleDataError,
+    VerificationError,
+)
+from rccltune.model.failure import Failure
+from rccltune.model.measured import Caution
+from rccltune.model.schema import json_schema
+from rccltune.model.vocabulary import Doubt
+from rccltune.simulate.schema import NodeFile
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or the help of the command -->"
 
 # What to do about each exit code. A class that is missing here stops the making of the page.
 _TO_DO: Final = {
-    model.CommandLineError: "read the hint, or `rccltune COMMAND --help`",
-    model.InputFileError: "correct the lines named",
-    model.MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
-    model.LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
-    model.OutputError: "[send](how-to-send.md) the line shown and the log",
-    model.SessionError: "another folder (`-o`), or the machine and library that the session is of",
-    model.ReadOnlyError: "write elsewhere with `-o`",
-    model.TooLittleDataError: "measure more, or see why samples were left out (column `doubt` of `samples.csv`)",
-    model.VerificationError: "do not use the rules: `verdict.json` has every size",
-    model.HarmError: "rules for another environment (`emit-config --variant default`), or over the "
+    CommandLineError: "read the hint, or `rccltune COMMAND --help`",
+    InputFileError: "correct the lines named",
+    MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
+    LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
+    OutputError: "[send](how-to-send.md) the line shown and the log",
+    SessionError: "another folder (`-o`), or the machine and library that the session is of",
+    ReadOnlyError: "write elsewhere with `-o`",
+    TooLittleDataError: "measure more, or see why samples were left out (column `doubt` of `samples.csv`)",
+    VerificationError: "do not use the rules: `verdict.json` has every size",
+    HarmError: "rules for another environment (`emit-config --variant default`), or over the "
     "library's own table (`--base auto`)",
 }
 
@@ -205,16 +222,16 @@ _FAILURES: Final = (
 )
 
 
-def _classes() -> list[type[model.RccltuneError]]:
+def _classes() -> list[type[RccltuneError]]:
     found = [
         one
         for _, one in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(one, model.RccltuneError) and one is not model.RccltuneError
+        if issubclass(one, RccltuneError) and one is not RccltuneError
     ]
     return sorted(found, key=lambda one: one.exit_code)
 
 
-def _code(error: type[model.RccltuneError]) -> str:
+def _code(error: type[RccltuneError]) -> str:
     when = (error.__doc__ or "").splitlines()[0].rstrip(".")
     return f"| {error.exit_code} | `{error.__name__}` | {when} | {_TO_DO[error]} |"
 

@@ -16,9 +16,11 @@ from pathlib import Path
 import pandas as pd
 from machine import SAFETY
 
-from rccltune import plugin, simulate
+from rccltune import plugin
 from rccltune.perf import library
 from rccltune.perf.ranks import Measured
+from rccltune.simulate import sources
+from rccltune.simulate.compiled import written
 
 LIMIT_S = 300.0
 LOOP, GRAPH = "loop", "graph"
@@ -48,9 +50,9 @@ def ground_of(options: argparse.Namespace) -> Ground:
     variables.pop("NCCL_COMM_ID", None)
     if options.simulate is None:
         return Ground(library.find(options.librccl, variables), options.ranks, variables)
-    node = simulate.load_node(simulate.node_path(options.simulate, None))
+    node = sources.load_node(sources.node_path(options.simulate, None))
     compiled = Path(tempfile.mkdtemp()) / "bench.node"
-    compiled.write_bytes(simulate.written(node))
+    compiled.write_bytes(written(node))
     variables |= {"RCCLTUNE_SIM_NODE": str(compiled), "RCCLTUNE_SIM_SEED": "1"}
     return Ground(library.stand_in(), options.ranks, variables)
 

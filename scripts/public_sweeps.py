@@ -6,19 +6,16 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
-from rccltune.model import (
+from rccltune.model.measured import Sample
+from rccltune.model.settings import (
     BASELINE,
     LL128_FORCED,
     TREE_SIMPLE_PATCHED,
-    Algorithm,
-    Collective,
     CurveKey,
-    Placement,
-    Protocol,
-    Sample,
     Scale,
     Setting,
 )
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 # AMD's article 'Optimizing MI300X Inter-Chiplet Communication via the RCCL Tuner API', its table
 # of out-of-place times in µs: AllReduce, 64 ranks on one MI300X node in CPX/NPS4, ROCm 7.2.

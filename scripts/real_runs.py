@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine import RealCall, real_calls, real_library
-from rccltune.model import RccltuneError, Scale
-from rccltune.simulate import load_node, node_path, timeless
+from rccltune.machine.real_rccl import RealCall, real_calls, real_library
+from rccltune.model.errors import RccltuneError
+from rccltune.model.settings import Scale
+from rccltune.simulate.compiled import timeless
+from rccltune.simulate.sources import load_node, node_path
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 RELEASE: Final = "2.27.7"

@@ -12,17 +12,12 @@ from statistics import fmean, median, stdev
 
 from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_tests_csv
 
-from rccltune import fit, zones
-from rccltune.model import (
-    BASELINE,
-    Collective,
-    Placement,
-    Sample,
-    Scale,
-    Setting,
-    View,
-    Zone,
-)
+from rccltune.fit import points
+from rccltune.model.chosen import Zone
+from rccltune.model.measured import Sample
+from rccltune.model.settings import BASELINE, Scale, Setting, View
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.zones import arms, choice
 
 ROOT = Path(__file__).resolve().parent.parent
 Times = dict[View, dict[int, dict[str, float]]]
@@ -100,7 +95,7 @@ def mi355x(data: Path) -> dict[str, list[Sample]]:
 def times_of(samples: Sequence[Sample]) -> Times:
     """Fitted times by view, size and setting."""
     found: Times = {}
-    for curve in fit.curves(samples).curves:
+    for curve in points.curves(samples).curves:
         by_size = found.setdefault(curve.key.view, {})
         for point in curve.points:
             by_size.setdefault(point.nbytes, {})[str(curve.key.setting)] = point.time_us
@@ -109,9 +104,9 @@ def times_of(samples: Sequence[Sample]) -> Times:
     }
 
 
-def ours(samples: Sequence[Sample], options: zones.ChoiceOptions | None = None) -> Rule:
+def ours(samples: Sequence[Sample], options: arms.ChoiceOptions | None = None) -> Rule:
     """What our zones answer; the library's own choice in a hole."""
-    chosen = zones.choose(fit.curves(samples).curves, options).zones
+    chosen = choice.choose(points.curves(samples).curves, options).zones
     return lambda nbytes: _answer(chosen, nbytes)
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from rccltune import simulate
-from rccltune.model import MAX_NBYTES, parse_size
+from rccltune.model.vocabulary import MAX_NBYTES, parse_size
+from rccltune.simulate import sources
 
 MODE: Final = "cpx-nps4"
 PAIRS: Final = ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128", "ring/simple")
@@ -127,7 +127,7 @@ class TrapNode:
 
     def document(self) -> dict[str, Any]:
         """The node file as the sweep finds it."""
-        text = simulate.node_path("mi300x", MODE).read_text(encoding="utf-8")
+        text = sources.node_path("mi300x", MODE).read_text(encoding="utf-8")
         raw: dict[str, Any] = yaml.safe_load(text)
         # Nobody waits for a start-up here, and the simulated clock shall count collectives alone.
         raw["start"] |= {"startup_s": 0}
@@ -414,7 +414,7 @@ def spoil(node: TrapNode, path: Path, session: Path) -> None:
     raw = node.document()
     raw["faults"] = [*raw.get("faults", ()), *map(dict, node.later)]
     _write(raw, path)
-    (session / NODE_FILE).write_bytes(simulate.compile_node(path))
+    (session / NODE_FILE).write_bytes(sources.compile_node(path))
 
 
 def _write(raw: dict[str, Any], path: Path) -> Path:

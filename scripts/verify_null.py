@@ -16,19 +16,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rccltune import measure, plan, verify
-from rccltune.model import (
-    Collective,
-    Placement,
-    Reporter,
-    Rule,
-    Setting,
-    Sweep,
-    Target,
-    Variant,
-    View,
-)
-from rccltune.rules import render_rules
+from rccltune.measure import preparation
+from rccltune.measure.request import merge_request
+from rccltune.measure.site import find_site
+from rccltune.model.chosen import Rule
+from rccltune.model.measured import Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Setting, Target, Variant, View
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.plan import launches, walks
+from rccltune.plan.pairs import Pair, conditions, plan_pairs
+from rccltune.rules.writer import render_rules
+from rccltune.verify import looks, rounds, standing
+from rccltune.verify.cells import Cell, Key, cell_of
+from rccltune.verify.held import Ground, Held, Look, Swept, new_held
 
 Gain = Callable[[int], float]
 SPAN = (1 << 10, 128 << 20)
@@ -71,7 +72,7 @@ class MadeUp:
         self,
         seed: int,
         gain: Gain,
-        ground: verify.Ground,
+        ground: Ground,
         *,
         share: float = 0.0,
         cost: Gain = lambda _: 0.0,
@@ -83,18 +84,18 @@ class MadeUp:
         self._share = share
         self._cost = cost
 
-    def look(self, look: verify.Look, held: Sequence[verify.Held]) -> None:
+    def look(self, look: Look, held: Sequence[Held]) -> None:
         """Draw every launch of a look."""
         site = self._ground.site
-        on = measure.ground_of(site)
+        on = preparation.ground_of(site)
         rules = [rule for rule in look.file.rules if not rule.vendor]
         for one in held:
-            one.fresh = verify.new_held(one.condition).evidence
-            pairs = plan.plan_pairs(
+            one.fresh = new_held(one.condition).evidence
+            pairs = plan_pairs(
                 one.condition,
                 on,
                 rules,
-                Variant(name=verify.TUNED),
+                Variant(name=looks.TUNED),
                 look.number,
                 n_cycles=lambda _sweep, _collective: _N_CYCLES,
                 n_untouched=0 if look.missing else 8 if look.file.needs else 4,
@@ -122,11 +123,11 @@ class MadeUp:
         collective: Collective,
         *,
         has_untouched: bool,
-    ) -> tuple[dict[verify.Key, verify.Cell], dict[verify.Key, float]]:
+    ) -> tuple[dict[Key, Cell], dict[Key, float]]:
         ours, theirs = (self._random.gauss(0, 1) for _ in range(2))
         is_slow = self._random.random() < self._share
-        cells: dict[verify.Key, verify.Cell] = {}
-        untouched: dict[verify.Key, float] = {}
+        cells: dict[Key, Cell] = {}
+        untouched: dict[Key, float] = {}
         for placement in Placement:
             for nbytes in sizes:
                 key = key_of(collective, placement, nbytes, self._ground)
@@ -141,11 +142,11 @@ class MadeUp:
                     untouched[key] = usual_us * math.exp(theirs * launch + noise)
         return cells, untouched
 
-    def _cell(self, nbytes: int, silent_us: float, tuned_us: float) -> verify.Cell:
+    def _cell(self, nbytes: int, silent_us: float, tuned_us: float) -> Cell:
         # What differs between arms of a launch silence against itself need not show.
         own, ours = (math.exp(self._random.gauss(0, at(nbytes, SETTING))) for _ in range(2))
         silent, behind = (self._passes(nbytes, silent_us * own) for _ in range(2))
-        return verify.cell_of(silent, self._passes(nbytes, tuned_us * ours), behind)
+        return cell_of(silent, self._passes(nbytes, tuned_us * ours), behind)
 
     def _passes(self, nbytes: int, usual_us: float) -> list[float]:
         sigma = at(nbytes, PASS)
@@ -167,15 +168,13 @@ def at(nbytes: int, ends: tuple[float, float]) -> float:
     return (1 - share) * ends[0] + share * ends[1]
 
 
-def sizes_of(pair: plan.Pair, sweep: Sweep) -> tuple[int, ...]:
+def sizes_of(pair: Pair, sweep: Sweep) -> tuple[int, ...]:
     """Sizes in bytes of a launch."""
-    own = plan.over_own(sweep, pair.tuned)
-    return plan.called_sizes(own, pair.tuned.collectives[0], 64)
+    own = launches.over_own(sweep, pair.tuned)
+    return walks.called_sizes(own, pair.tuned.collectives[0], 64)
 
 
-def key_of(
-    collective: Collective, placement: Placement, nbytes: int, ground: verify.Ground
-) -> verify.Key:
+def key_of(collective: Collective, placement: Placement, nbytes: int, ground: Ground) -> Key:
     """As it is swept."""
     target = Target(
         collective=collective,
@@ -187,9 +186,9 @@ def key_of(
     return target, view, nbytes
 
 
-def ground_in(folder: Path) -> verify.Ground:
+def ground_in(folder: Path) -> Ground:
     """The shipped node, of which nothing is started."""
-    request = measure.merge_request(
+    request = merge_request(
         None,
         {
             "simulate": "mi300x-cpx-nps4",
@@ -199,12 +198,12 @@ def ground_in(folder: Path) -> verify.Ground:
             "max_bytes": SPAN[1],
         },
     )
-    site = measure.find_site(request.site)
-    return verify.Ground(
+    site = find_site(request.site)
+    return Ground(
         folder=folder,
-        conditions=plan.conditions(request.sweep),
+        conditions=conditions(request.sweep),
         site=site,
-        swept=verify.Swept(),
+        swept=Swept(),
         is_paired=True,
         walks=True,
         timeout_s=None,
@@ -234,14 +233,14 @@ def table_of(seed: int) -> str:
 
 
 def settled(
-    seed: int, text: str, ground: verify.Ground, gain: Gain, *, share: float = 0.0
-) -> verify.Settled:
+    seed: int, text: str, ground: Ground, gain: Gain, *, share: float = 0.0
+) -> standing.Settled:
     """Verify a table on made-up launches."""
-    wanted = verify.Wanted(
+    wanted = standing.Wanted(
         where=ground.folder / "null.csv", min_gain=0.02, n_looks=3, keep_losers=False
     )
     drawn = MadeUp(seed, gain, ground, share=share)
-    return verify.settle(wanted, ground, text, looker=drawn)
+    return rounds.settle(wanted, ground, text, looker=drawn)
 
 
 def nulls(seeds: Sequence[int], folder: Path) -> list[Drawn]:

@@ -19,9 +19,11 @@ from typing import NamedTuple
 
 from verify_nodes import MODE, TrapNode, settings_of, without_faults, write_node
 
-from rccltune import plugin, simulate
-from rccltune.model import Rule
-from rccltune.rules import read_rules
+from rccltune import plugin
+from rccltune.model.chosen import Rule
+from rccltune.rules.reader import read_rules
+from rccltune.simulate import sources, true_times
+from rccltune.simulate.node import Fault, SimulatedNode
 
 PER_OCTAVE = 16
 # Bytes of what is called: an element; a share of each rank, which benchmarks round to.
@@ -62,7 +64,7 @@ class Yardstick:
     """
 
     path: Path
-    node: simulate.SimulatedNode
+    node: SimulatedNode
     collectives: tuple[str, ...]
     span: tuple[int, int]
     untouched: Mapping[Key, Ran]
@@ -97,10 +99,10 @@ class Judged:
 
 def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
     """Ask for everything about a node that does not depend on a file."""
-    faulty = simulate.load_node(write_node(node, folder))
+    faulty = sources.load_node(write_node(node, folder))
     path = folder / f"{node.name}.node"
     sound = write_node(without_faults(node), folder)
-    path.write_bytes(simulate.compile_node(sound))
+    path.write_bytes(sources.compile_node(sound))
     untouched = _in_one_job(faulty, ran(path, node.collectives, span, {}))
     return Yardstick(
         path=path,
@@ -113,7 +115,7 @@ def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
 
 
 def _available(
-    node: TrapNode, truth: simulate.SimulatedNode, untouched: Mapping[Key, Ran]
+    node: TrapNode, truth: SimulatedNode, untouched: Mapping[Key, Ran]
 ) -> Iterator[tuple[Key, float]]:
     for key, own in untouched.items():
         if "/" not in own.what:
@@ -128,8 +130,8 @@ def _available(
             yield key, gain
 
 
-def _truth_us(node: simulate.SimulatedNode, key: Key, what: str, *, mixed: bool = False) -> float:
-    time_us = simulate.truth(
+def _truth_us(node: SimulatedNode, key: Key, what: str, *, mixed: bool = False) -> float:
+    time_us = true_times.truth(
         node, key.collective, what, key.nbytes, in_place=key.in_place, mixed=mixed
     )
     if time_us is None:
@@ -213,12 +215,12 @@ def _decides(rule: Rule, tuned: Mapping[Key, Ran]) -> bool:
     return not inside or any(one.what == setting for one in inside)
 
 
-def is_wrong(node: simulate.SimulatedNode, key: Key, one: Ran) -> bool:
+def is_wrong(node: SimulatedNode, key: Key, one: Ran) -> bool:
     """Whether the node file says that these results are wrong."""
     return any(fault.kind == "wrong" and _speaks_of(fault, key, one) for fault in node.faults)
 
 
-def _speaks_of(fault: simulate.Fault, key: Key, one: Ran) -> bool:
+def _speaks_of(fault: Fault, key: Key, one: Ran) -> bool:
     return (
         fault.where.collective in (None, key.collective)
         and fault.where.setting in (None, one.what)
@@ -246,7 +248,7 @@ def edges(rules: Iterable[Rule], yardstick: Yardstick) -> dict[str, list[int]]:
 
 
 def _in_one_job(
-    node: simulate.SimulatedNode, found: Mapping[Key, Ran], settings: set[str] | None = None
+    node: SimulatedNode, found: Mapping[Key, Ran], settings: set[str] | None = None
 ) -> dict[Key, Ran]:
     """Mean times as a job sees them that calls all of these sizes again and again.
 
@@ -264,12 +266,12 @@ def _in_one_job(
     }
 
 
-def _slowdown(node: simulate.SimulatedNode, key: Key, one: Ran, among: set[str]) -> float:
+def _slowdown(node: SimulatedNode, key: Key, one: Ran, among: set[str]) -> float:
     """What else runs in the job slows it, and slow launches do so by their share."""
     factor = 1.0
     if any(effect.mixed or effect.after for effect in node.effects):
         alone, mixed = (
-            simulate.truth(
+            true_times.truth(
                 node,
                 key.collective,
                 one.what,

@@ -10,7 +10,8 @@ from math import inf
 from verify_nodes import TrapNode
 from verify_truth import Judged
 
-from rccltune.model import Rule, format_size
+from rccltune.model.chosen import Rule
+from rccltune.model.vocabulary import format_size
 
 # The goals: no size above this much slower, and this share of the gain within tolerance kept.
 WORST_LOSS, KEPT_SHARE = 0.01, 0.95

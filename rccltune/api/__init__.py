@@ -10,6 +10,41 @@ No function prints or exits. What the command line would say goes to the logger 
 it would end with is raised, a :class:`rccltune.model.RccltuneError` with its ``exit_code``.
 """
 
-from rccltune.faces import face
+from rccltune.api.loaded import Loaded, format_size, load, read_rules
+from rccltune.api.measuring import sweep, tune, verify
+from rccltune.api.verbs import (
+    deploy,
+    detect,
+    doctor,
+    emit_config,
+    explain,
+    fit,
+    import_logs,
+    plot,
+    report,
+    try_job,
+    why,
+    workload,
+)
 
-__getattr__, __dir__, __all__ = face(__name__, __file__)
+__all__ = [
+    "Loaded",
+    "deploy",
+    "detect",
+    "doctor",
+    "emit_config",
+    "explain",
+    "fit",
+    "format_size",
+    "import_logs",
+    "load",
+    "plot",
+    "read_rules",
+    "report",
+    "sweep",
+    "try_job",
+    "tune",
+    "verify",
+    "why",
+    "workload",
+]

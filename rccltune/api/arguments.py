@@ -9,10 +9,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from rccltune import measure
-from rccltune.fit import FitDone
-from rccltune.model import Reporter
-from rccltune.zones import ChoiceOptions, baseline_named
+from rccltune.fit.session import FitDone
+from rccltune.measure import sweep_file
+from rccltune.model.reporter import Reporter
+from rccltune.zones.arms import ChoiceOptions
+from rccltune.zones.session import baseline_named
 
 Place: TypeAlias = str | os.PathLike[str]
 
@@ -40,7 +41,7 @@ def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
     import yaml
 
     text = yaml.safe_dump({name: _plain(value) for name, value in given.items()}, sort_keys=False)
-    return measure.read_sweep_file(text, "options")
+    return sweep_file.read_sweep_file(text, "options")
 
 
 def _plain(value: object) -> object:

@@ -9,9 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import fit, rules, session, verify
 from rccltune.api.arguments import Logging, Place
-from rccltune.model import Collective, Target, View, format_size
+from rccltune.fit import beliefs
+from rccltune.fit.session import FitDone, fit_session
+from rccltune.model.settings import Target, View
+from rccltune.model.vocabulary import Collective, format_size
+from rccltune.rules import reader, refusals
+from rccltune.session import store, table
+from rccltune.session.samples import load_samples
+from rccltune.verify import verdict_store
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,7 +53,7 @@ def read_rules(rule_file: Place) -> DataFrame:
 
 def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """Rules in file order, then gaps; the column ``file`` says the name."""
-    read = rules.accepted(rules.content_of(path), path)
+    read = refusals.accepted(refusals.content_of(path), path)
     for rule in read.rules:
         yield {
             "file": name,
@@ -65,7 +71,7 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
         yield {"file": name, "fallback": False, "vendor": False, **_hole_row(hole)}
 
 
-def _hole_row(hole: rules.StatedHole) -> dict[str, Any]:
+def _hole_row(hole: reader.StatedHole) -> dict[str, Any]:
     """A section is ``allreduce nodes=1 ranks=64``; files without sections say nothing."""
     words = hole.section.split()
     said = dict(word.split("=", 1) for word in words[1:] if "=" in word)
@@ -176,7 +182,7 @@ def load(folder: str | os.PathLike[str]) -> Loaded:
     Raises:
         SessionError: no session there, a newer format, or a file of it that cannot be read.
     """
-    return Loaded(session.open_session(Path(folder)))
+    return Loaded(store.open_session(Path(folder)))
 
 
 class Loaded:
@@ -195,7 +201,7 @@ class Loaded:
         simulated: measured on a simulated node, never on hardware.
     """
 
-    def __init__(self, opened: session.Session) -> None:
+    def __init__(self, opened: store.Session) -> None:
         """Nothing is read yet."""
         self._opened = opened
         self._reporter = Logging()
@@ -207,13 +213,13 @@ class Loaded:
         return f"<rccltune session {self.path}{', simulated' if self.simulated else ''}>"
 
     @cached_property
-    def fitted(self) -> fit.FitDone:
+    def fitted(self) -> FitDone:
         """Curves, crossovers and all that was found beside them, as records.
 
         Raises:
             TooLittleDataError: no usable sample.
         """
-        return fit.fit_session(self.path, reporter=self._reporter)
+        return fit_session(self.path, reporter=self._reporter)
 
     @cached_property
     def samples(self) -> DataFrame:
@@ -227,7 +233,7 @@ class Loaded:
         import pandas as pd
 
         stream = io.BytesIO()
-        session.dump_samples(session.load_samples(self._opened, self._reporter), stream)
+        table.dump_samples(load_samples(self._opened, self._reporter), stream)
         stream.seek(0)
         return pd.read_csv(
             stream,
@@ -320,7 +326,7 @@ class Loaded:
         Raises:
             TooLittleDataError: no usable sample.
         """
-        checked = fit.check_beliefs(self.fitted.beliefs, self.fitted.curves)
+        checked = beliefs.check_beliefs(self.fitted.beliefs, self.fitted.curves)
         rows = (
             {
                 **_key_row(of.target, of.view),
@@ -362,12 +368,12 @@ class Loaded:
         return frame(self._verdict_rows(), _VERDICT)
 
     def _rule_rows(self) -> Iterator[dict[str, Any]]:
-        for path in verify.rule_paths(self.path):
+        for path in verdict_store.rule_paths(self.path):
             yield from rule_rows(path, str(path.relative_to(self.path)))
 
     def _verdict_rows(self) -> Iterator[dict[str, Any]]:
-        for path in verify.verdict_files(self.path):
-            read = session.read_derived(self.path, path.name, verify.VerdictFile)
+        for path in verdict_store.verdict_files(self.path):
+            read = store.read_derived(self.path, path.name, verdict_store.VerdictFile)
             for one in read.verdicts if read is not None else ():
                 yield {
                     "file": path.name,

@@ -7,22 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rccltune import measure, session
 from rccltune import tune as tuning
-from rccltune import verify as verifying
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
-from rccltune.model import (
-    CommandLineError,
-    MachineError,
-    Reporter,
-    SessionError,
-    defaults,
-)
+from rccltune.measure import declaration, measuring, preparation, sweeps
+from rccltune.measure.request import merge_request, on_kept_node, session_request
+from rccltune.measure.site import find_site, in_mode
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, MachineError, SessionError
+from rccltune.model.reporter import Reporter
+from rccltune.session import folders
+from rccltune.verify import begun, verifying
 
 if TYPE_CHECKING:
-    from rccltune.measure import Measured, Prepared, Request, Swept
+    from rccltune.measure.measuring import Measured
+    from rccltune.measure.preparation import Prepared
+    from rccltune.measure.request import Request
+    from rccltune.measure.sweeps import Swept
     from rccltune.tune import Tuned
-    from rccltune.verify import Verified
+    from rccltune.verify.verifying import Verified
 
 
 def sweep(
@@ -54,12 +56,12 @@ def sweep(
     """
     telling = reporter or Logging()
     place, file, command = Path(folder), path_of(config), "rccltune.api.sweep"
-    request = measure.merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
-    if request.site.runner == measure.PERF:
-        wanted = measure.prepare_measuring(_of_one_scale(request, place), place, telling)
-        return measure.measure_with_perf(wanted, reporter=telling, command=command, force=force)
+    request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
+    if request.site.runner == declaration.PERF:
+        wanted = measuring.prepare_measuring(_of_one_scale(request, place), place, telling)
+        return measuring.measure_with_perf(wanted, reporter=telling, command=command, force=force)
     with _prepared(place, file, options, telling) as prepared:
-        return measure.sweep(prepared, reporter=telling, command=command, force=force)
+        return sweeps.sweep(prepared, reporter=telling, command=command, force=force)
 
 
 def verify(
@@ -92,17 +94,17 @@ def verify(
         VerificationError: wrong results without rules, or ranks without the plugin.
     """
     place = Path(folder)
-    if not (place / session.SWEEP_FILE).exists():
+    if not (place / folders.SWEEP_FILE).exists():
         raise SessionError(
             "there is no sweep in this session",
             where=str(place),
             hint="sweep makes one; its sizes and ranks are what is verified.",
         )
-    measured = measure.session_request(place, options_of(options), trusted=trust_session)
-    site = measure.find_site(measured.site)
+    measured = session_request(place, options_of(options), trusted=trust_session)
+    site = find_site(measured.site)
     own = verifying.rule_file_of(place, site)
     chosen = path_of(rule_file) or own
-    request = verifying.VerifyRequest(
+    request = begun.VerifyRequest(
         folder=place,
         rules=chosen,
         output=path_of(output) or (place / f"verified-{chosen.name}" if rule_file else own),
@@ -166,7 +168,7 @@ def _of_one_scale(request: Request, folder: Path) -> Request:
         raise CommandLineError(
             "a session is of one scale", hint="call it once for each scale, with np and hostfile."
         )
-    return measure.on_kept_node(request, [folder])
+    return on_kept_node(request, [folder])
 
 
 @contextmanager
@@ -174,9 +176,9 @@ def _prepared(
     folder: Path, config: Path | None, options: Mapping[str, Any], reporter: Reporter
 ) -> Iterator[Prepared]:
     """What is to be measured, while the machine is in its mode."""
-    request = _of_one_scale(measure.merge_request(config, options_of(options)), folder)
-    with measure.in_mode(request.sweep.mode, apply=False, reporter=reporter):
-        site = measure.find_site(request.site)
+    request = _of_one_scale(merge_request(config, options_of(options)), folder)
+    with in_mode(request.sweep.mode, apply=False, reporter=reporter):
+        site = find_site(request.site)
         if site.node is not None:
             reporter.say(f"SIMULATED node {site.node.name}: no hardware is measured")
-        yield measure.prepare_request(request, site, folder, lifts=False)
+        yield preparation.prepare_request(request, site, folder, lifts=False)

@@ -11,25 +11,37 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune import fit as fitting
-from rccltune import job, machine, rules, session
-from rccltune import report as reporting
-from rccltune import why as reasons
 from rccltune.api.arguments import Logging, Place, choosing, path_of, paths_of
 from rccltune.deploy.session import deploy_session
-from rccltune.model import Collective, Mode, Reporter, Stated, defaults
+from rccltune.fit.session import fit_session
+from rccltune.job import trying
+from rccltune.machine import this_machine
+from rccltune.machine.checks.doctor import doctor as machine_doctor
+from rccltune.model import defaults
+from rccltune.model.measured import Stated
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Mode
+from rccltune.model.vocabulary import Collective
+from rccltune.report import plots
+from rccltune.report.session import report_session
+from rccltune.rules import emission, explanation, sheets
+from rccltune.session import imports
+from rccltune.session.folders import sessions_in
+from rccltune.why.job import explain_job
 from rccltune.workload.reader import read_all
 from rccltune.workload.told import Told, told
 
 if TYPE_CHECKING:
     from rccltune.deploy.folder import Deployed
-    from rccltune.fit import FitDone
-    from rccltune.job import Answer, Request
-    from rccltune.machine import Finding, System
-    from rccltune.report import Reported
-    from rccltune.rules import Emitted, Explanation
-    from rccltune.session import Imported
-    from rccltune.why import Verdict
+    from rccltune.fit.session import FitDone
+    from rccltune.job.answer import Answer
+    from rccltune.job.trying import Request
+    from rccltune.machine.records import Finding, System
+    from rccltune.report.session import Reported
+    from rccltune.rules.explanation import Explanation
+    from rccltune.rules.sheets import Emitted
+    from rccltune.session.imports import Imported
+    from rccltune.why.records import Verdict
 
 
 def detect(root: Place | None = None, *, rccl_tests: Place | None = None) -> System:
@@ -39,7 +51,7 @@ def detect(root: Place | None = None, *, rccl_tests: Place | None = None) -> Sys
         root: of a captured machine, instead of this one.
         rccl_tests: folder of the benchmarks.
     """
-    return machine.here(path_of(root), path_of(rccl_tests))
+    return this_machine.here(path_of(root), path_of(rccl_tests))
 
 
 def doctor(root: Place | None = None, *, rccl_tests: Place | None = None) -> tuple[Finding, ...]:
@@ -52,7 +64,7 @@ def doctor(root: Place | None = None, *, rccl_tests: Place | None = None) -> tup
         rccl_tests: folder of the benchmarks.
     """
     system = detect(root, rccl_tests=rccl_tests)
-    return machine.doctor(machine.circumstances(system, live=root is None))
+    return machine_doctor(this_machine.circumstances(system, live=root is None))
 
 
 def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = None) -> Imported:
@@ -69,7 +81,7 @@ def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = N
         SessionError: another machine, a newer format, or a writer that holds the session.
     """
     paths = [Path(file) for file in files]
-    return session.import_files(Path(folder), paths, stated or Stated(), reporter=Logging())
+    return imports.import_files(Path(folder), paths, stated or Stated(), reporter=Logging())
 
 
 def fit(folder: Place) -> FitDone:
@@ -79,7 +91,7 @@ def fit(folder: Place) -> FitDone:
         SessionError: no session there.
         TooLittleDataError: no usable sample.
     """
-    return fitting.fit_session(Path(folder), reporter=Logging())
+    return fit_session(Path(folder), reporter=Logging())
 
 
 def emit_config(
@@ -111,15 +123,15 @@ def emit_config(
         SessionError: no session there.
         TooLittleDataError: nothing to choose from.
     """
-    found = session.sessions_in(paths_of(folders))
-    request = rules.EmitRequest(
+    found = sessions_in(paths_of(folders))
+    request = sheets.EmitRequest(
         folders=found,
         home=paths_of(folders)[0],
         options=choosing(tolerance, min_gain, baseline, max_channels),
         output=path_of(output),
         overwrite=force,
     )
-    return rules.emit_rules(request, reporter=Logging())
+    return emission.emit_rules(request, reporter=Logging())
 
 
 def plot(
@@ -148,7 +160,7 @@ def plot(
         SessionError: no session there.
         TooLittleDataError: no usable sample.
     """
-    return reporting.plot_session(
+    return plots.plot_session(
         Path(folder),
         choosing(tolerance, min_gain, baseline),
         reporter=Logging(),
@@ -182,7 +194,7 @@ def report(
         SessionError: no session there.
         TooLittleDataError: no usable sample.
     """
-    return reporting.report_session(
+    return report_session(
         Path(folder),
         choosing(tolerance, min_gain, baseline),
         reporter=Logging(),
@@ -212,13 +224,13 @@ def explain(
         InputFileError: the file cannot be read, or the plugin refuses it.
         VerificationError: plugin and file disagree.
     """
-    question = rules.Question(
+    question = explanation.Question(
         collective=Collective.parse(collective) if collective else None,
         n_nodes=n_nodes,
         n_ranks=n_ranks,
         mode=Mode.parse(mode) if mode else None,
     )
-    return rules.explain(Path(rule_file), question)
+    return explanation.explain(Path(rule_file), question)
 
 
 def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:
@@ -233,7 +245,7 @@ def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:
         InputFileError: the rule file is refused.
         TooLittleDataError: the files tell nothing.
     """
-    return reasons.explain_job([Path(file) for file in files], path_of(rule_file))
+    return explain_job([Path(file) for file in files], path_of(rule_file))
 
 
 def workload(files: Iterable[Place]) -> Told:
@@ -279,4 +291,4 @@ def try_job(request: Request, *, reporter: Reporter | None = None) -> Answer:
         LaunchError: the job fails.
         TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
     """
-    return job.try_job(request, reporter=reporter or Logging())
+    return trying.try_job(request, reporter=reporter or Logging())

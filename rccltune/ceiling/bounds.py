@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
-from rccltune.model import TUNABLE, Ceiling, Collective, Link, LinkRates, Mode, Scale
+from rccltune.model.links import Ceiling, Link, LinkRates
+from rccltune.model.settings import Mode, Scale
+from rccltune.model.vocabulary import TUNABLE, Collective
 
 # All that spread a call evenly over the links; alltoall does it without a ring.
 _BOUND: Final = (*TUNABLE, Collective.ALLTOALL)

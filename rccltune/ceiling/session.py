@@ -14,28 +14,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import launch, machine, model, session
 from rccltune.ceiling import bounds, transferbench
-from rccltune.fit import FitDone
-from rccltune.launch import Ending, Job
-from rccltune.model import (
-    Ceiling,
-    Collective,
+from rccltune.fit.session import FitDone
+from rccltune.launch import process, signals, variables
+from rccltune.launch.process import Ending, Job
+from rccltune.machine import software, survey
+from rccltune.model import schema
+from rccltune.model.curves import Curve
+from rccltune.model.errors import (
     CommandLineError,
-    Curve,
     LaunchError,
-    Link,
-    LinkRates,
     MachineError,
     OutputError,
-    Place,
-    Reporter,
-    Scale,
     SessionError,
-    Setting,
-    busbw,
 )
-from rccltune.session import CEILING_FILE, NODE_FILE, Session, stored_place
+from rccltune.model.links import Ceiling, Link, LinkRates
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Place, Scale, Setting
+from rccltune.model.vocabulary import Collective, busbw
+from rccltune.session import files, store
+from rccltune.session.place import stored_place
+from rccltune.session.store import CEILING_FILE, NODE_FILE, Session
 
 _Target = tuple[Collective, Scale, str | None]
 FOLDER: Final = "ceiling"
@@ -101,15 +100,15 @@ class Bounded:
             "transferbench": self.rates.version,
             "simulated": self.rates.simulated,
             "median_link_gb_per_s": self.middle,
-            "slow_links": model.to_plain(self.slow),
+            "slow_links": schema.to_plain(self.slow),
             "targets": [
                 {
                     "collective": one.ceiling.collective.value,
-                    "scale": model.to_plain(one.ceiling.scale),
+                    "scale": schema.to_plain(one.ceiling.scale),
                     "rank_placement": one.ceiling.rank_placement,
                     "ceiling_gb_per_s": one.ceiling.gb_per_s,
                     "n_links": one.ceiling.n_links,
-                    "slowest_link": model.to_plain(one.ceiling.slowest),
+                    "slowest_link": schema.to_plain(one.ceiling.slowest),
                     "all_links_gb_per_s": one.ceiling.all_links_gb_per_s,
                     "reached_gb_per_s": one.gb_per_s,
                     "fraction": one.fraction,
@@ -162,9 +161,9 @@ def take_rates(folder: Path, file: Path, *, reporter: Reporter, is_here: bool = 
         LaunchError: TransferBench failed.
         OutputError: what it printed is not understood.
     """
-    opened = session.open_session(folder)
+    opened = store.open_session(folder)
     check_file(file, simulated=opened.simulated)
-    with session.writing(folder, reporter), launch.interruptible():
+    with files.writing(folder, reporter), signals.interruptible():
         if _is_program(file):
             if not is_here:
                 _check_machine(opened)
@@ -173,8 +172,8 @@ def take_rates(folder: Path, file: Path, *, reporter: Reporter, is_here: bool = 
             output = _kept(folder, file)
         rates = _read(output, file.name)
         _check_rates(rates, file, simulated=opened.simulated)
-        plain = {"format": _FORMAT, "output": output.parent.name, **model.to_plain(rates)}
-        session.write_derived(folder, CEILING_FILE, plain)
+        plain = {"format": _FORMAT, "output": output.parent.name, **schema.to_plain(rates)}
+        store.write_derived(folder, CEILING_FILE, plain)
     return rates
 
 
@@ -185,7 +184,7 @@ def stored_rates(folder: Path) -> LinkRates | None:
         SessionError: another format, or values that do not fit.
     """
     again = "give TransferBench's output again with --transferbench."
-    return session.read_derived(
+    return store.read_derived(
         folder, CEILING_FILE, LinkRates, number=_FORMAT, hint=again, beside=("output",)
     )
 
@@ -281,7 +280,7 @@ def _check_kind_of(program: Path, *, simulated: bool) -> None:
     Raises:
         MachineError: it is the other one.
     """
-    is_stand_in = machine.SIMULATED_MARK in program.read_bytes()
+    is_stand_in = software.SIMULATED_MARK in program.read_bytes()
     if is_stand_in != simulated:
         raise MachineError(
             f"this is {'the stand-in' if is_stand_in else 'no stand-in'}, and the session is "
@@ -315,14 +314,14 @@ def _kept(folder: Path, file: Path) -> Path:
     """A copy of somebody's output in the session."""
     content = file.read_bytes()
     output = folder / FOLDER / hashlib.sha256(content).hexdigest()[:10] / _OUTPUT
-    session.write_atomically(output, content)
+    files.write_atomically(output, content)
     return output
 
 
 def _read(output: Path, name: str) -> LinkRates:
     text = output.read_bytes().decode("utf-8", "replace")
     try:
-        return replace(transferbench.read_rates(text, name), sha256=session.sha256_of(output))
+        return replace(transferbench.read_rates(text, name), sha256=files.sha256_of(output))
     except OutputError as error:
         line = (error.where or "").rpartition(":")[2]
         where = f"{output}:{line}" if line.isdigit() else str(output)
@@ -331,7 +330,7 @@ def _read(output: Path, name: str) -> LinkRates:
 
 def _ran(opened: Session, program: Path, reporter: Reporter) -> Path:
     """Run TransferBench once and for all."""
-    digest = session.sha256_of(program)
+    digest = files.sha256_of(program)
     what = json.dumps([digest, _ARGUMENTS, _ASKED])
     own = (opened.path / FOLDER / hashlib.sha256(what.encode()).hexdigest()[:10]).resolve()
     if (own / _ENDED).exists():
@@ -340,12 +339,12 @@ def _ran(opened: Session, program: Path, reporter: Reporter) -> Path:
     added = list(_ASKED)
     if opened.simulated:
         added.append(("RCCLTUNE_SIM_NODE", str((opened.path / NODE_FILE).resolve())))
-    environment = launch.environment(dict(os.environ), added)
+    environment = variables.environment(dict(os.environ), added)
     argv = (str(program.resolve()), *_ARGUMENTS)
     reporter.say(f"Running {' '.join(argv)}")
     plain = {"argv": list(argv), "sha256": digest, "environment": dict(environment.added)}
-    session.write_atomically(own / "launch.json", json.dumps(plain, indent=1) + "\n")
-    ending = launch.run(
+    files.write_atomically(own / "launch.json", json.dumps(plain, indent=1) + "\n")
+    ending = process.run(
         Job(
             argv=argv,
             variables=environment.variables,
@@ -354,10 +353,10 @@ def _ran(opened: Session, program: Path, reporter: Reporter) -> Path:
             is_complete=_is_complete,
         )
     )
-    session.check_room(opened.path)
+    files.check_room(opened.path)
     _check_end(own, ending)
     ended = {"exit_code": ending.exit_code, "duration_s": round(ending.duration_s, 3)}
-    session.write_atomically(own / _ENDED, json.dumps(ended, indent=1) + "\n")
+    files.write_atomically(own / _ENDED, json.dumps(ended, indent=1) + "\n")
     return own / _OUTPUT
 
 
@@ -396,7 +395,7 @@ def _check_machine(opened: Session) -> None:
     """
     if opened.simulated:
         return
-    here = machine.fingerprint(machine.look(machine.Look(variables=dict(os.environ), deep=False)))
+    here = survey.fingerprint(survey.look(survey.Look(variables=dict(os.environ), deep=False)))
     if not opened.fingerprint.devices or here.devices != opened.fingerprint.devices:
         raise SessionError(
             "the session is of another machine than this one, or does not say of which",

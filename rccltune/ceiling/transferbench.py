@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from rccltune.model import LinkRates, OutputError, is_usable, printed
+from rccltune.model.errors import OutputError
+from rccltune.model.links import LinkRates
+from rccltune.model.times import is_usable, printed
 
 _CORNER: Final = "SRC\\DST"
 _CORNER_OF_P2P: Final = ("SRC+EXE\\DST", "SRC\\EXE+DST")

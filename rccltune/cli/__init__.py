@@ -18,7 +18,8 @@ import click
 from rccltune import __version__
 from rccltune.cli import gone
 from rccltune.cli.console import put, take_over, talk
-from rccltune.model import RccltuneError, SessionError, lay
+from rccltune.model.errors import RccltuneError, SessionError
+from rccltune.model.vocabulary import lay
 
 _ISSUES: Final = "please report it with this file"
 _START: Final = (

@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar, cast
 import click
 
 from rccltune.cli.help import grouped
-from rccltune.model import Laid, Reporter, json_text, lay, shown
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import Laid, json_text, lay, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from rccltune.model import Caution, Notice
-
+    from rccltune.model.measured import Caution, Notice
 
 # What a write says where nobody reads any more: a pipe, or a terminal that has hung up.
 _GONE = (errno.EPIPE, errno.EIO)
@@ -215,7 +215,7 @@ class Console(Reporter):
 
         Of several of one kind the first is spelled out. Quiet, only wrong results are told.
         """
-        from rccltune.model import Caution
+        from rccltune.model.measured import Caution
 
         waiting: Counter[tuple[Caution, str | None]] = Counter()
         for notice in notices:

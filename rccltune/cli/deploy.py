@@ -11,7 +11,7 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, session_argument
-from rccltune.model import Laid, lay
+from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.deploy.folder import Deployed

@@ -14,10 +14,12 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, of_a_machine
 from rccltune.cli.sweep_options import sweep_option
-from rccltune.model import CommandLineError, Laid, defaults, lay
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.machine import Finding, Gpu, Oam, System
+    from rccltune.machine.records import Finding, Gpu, Oam, System
 
 
 @verb("detect")
@@ -82,15 +84,15 @@ def detect(
     Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means). With
     --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
     """
-    from rccltune import machine
+    from rccltune.machine import records, situation, this_machine
 
     if links:
         _links_wanted(console, root, rccl_tests, simulate, options)
         return
     _refuse_alone(("simulate", *options))
-    system = machine.here(root, rccl_tests)
-    findings = machine.situations(system, os.environ)
-    console.result(machine.as_plain(system, findings), _text(system, console))
+    system = this_machine.here(root, rccl_tests)
+    findings = situation.situations(system, os.environ)
+    console.result(records.as_plain(system, findings), _text(system, console))
     for finding in findings:
         console.say(lay([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"]))
     console.say("Next: rccltune doctor says what would spoil a measurement here.")
@@ -116,8 +118,8 @@ def _links_wanted(
     options: dict[str, Any],
 ) -> None:
     from rccltune.cli.links import LinkRequest, show_links
-    from rccltune.machine import here
-    from rccltune.measure import SiteRequest
+    from rccltune.machine.this_machine import here
+    from rccltune.measure.site import SiteRequest
 
     if root is not None:
         raise CommandLineError(
@@ -148,7 +150,7 @@ def _text(system: System, console: Console) -> Laid:
 
 
 def _headline(system: System) -> Laid:
-    from rccltune.machine import mode_text
+    from rccltune.machine.records import mode_text
 
     named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
     n_oams = len([oam for oam in system.oams if oam.n_gpus])

@@ -14,11 +14,12 @@ from rccltune.cli.detect import told
 from rccltune.cli.help import verb
 from rccltune.cli.options import of_a_machine
 from rccltune.cli.sweep_options import sweep_option
-from rccltune.model import MachineError, Mode
+from rccltune.model.errors import MachineError
+from rccltune.model.settings import Mode
 
 if TYPE_CHECKING:
-    from rccltune.launch import Launcher
-    from rccltune.machine import Finding
+    from rccltune.launch.launchers import Launcher
+    from rccltune.machine.records import Finding
 
 
 @verb("doctor")
@@ -49,16 +50,18 @@ def doctor(
 
     Exit codes: 0 done, also with warnings; 4 a sweep cannot run here (--strict: or a warning).
     """
-    from rccltune import machine
-    from rccltune.machine import finding_as_plain
+    from rccltune.machine import this_machine
+    from rccltune.machine.checks.doctor import doctor as machine_doctor
+    from rccltune.machine.checks.doctor import doctor_of_simulation
+    from rccltune.machine.records import finding_as_plain
 
-    system = machine.here(root, rccl_tests)
-    facts = machine.circumstances(system, live=root is None)
+    system = this_machine.here(root, rccl_tests)
+    facts = this_machine.circumstances(system, live=root is None)
     if simulate is not None:
         console.say(_simulated(simulate, mode))
-        findings = machine.doctor_of_simulation(facts)
+        findings = doctor_of_simulation(facts)
     else:
-        findings = machine.doctor(facts)
+        findings = machine_doctor(facts)
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
     console.result(plain, told(findings, console) or "Nothing in the way.")
     _end(findings, strict=strict)
@@ -67,9 +70,9 @@ def doctor(
 
 def _simulated(simulate: str, mode: Mode | None) -> str:
     """What would be measured; that it can be is seen on the way."""
-    from rccltune import measure
+    from rccltune.measure.site import SiteRequest, find_site
 
-    site = measure.find_site(measure.SiteRequest(mode=mode, simulate=simulate))
+    site = find_site(SiteRequest(mode=mode, simulate=simulate))
     name = site.node.name if site.node is not None else simulate
     started = f"{site.scale}, started by {_launcher(site.launcher)}"
     return f"SIMULATED node {name}: {started}; no hardware is measured"
@@ -86,7 +89,7 @@ def _next(simulate: str | None, mode: Mode | None) -> str:
 
 
 def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
-    from rccltune.machine import Severity
+    from rccltune.machine.records import Severity
 
     counts = Counter(finding.severity for finding in findings)
     if counts[Severity.STOPS]:

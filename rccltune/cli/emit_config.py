@@ -19,19 +19,13 @@ from rccltune.cli.options import (
     base_option,
     choosing,
 )
-from rccltune.model import (
-    NOT_MEASURED,
-    CommandLineError,
-    Laid,
-    Proof,
-    format_last,
-    format_size,
-    lay,
-)
+from rccltune.model.chosen import NOT_MEASURED, Proof
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import Laid, format_last, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.model import Zone
-    from rccltune.rules import Emitted
+    from rccltune.model.chosen import Zone
+    from rccltune.rules.sheets import Emitted
     from rccltune.workload.shares import Saving
 
 
@@ -83,8 +77,9 @@ def emit_config(
     Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
     finds none, 7 no session, 8 nothing to choose from.
     """
-    from rccltune import job, rules
-    from rccltune.session import sessions_in
+    from rccltune.job import savings
+    from rccltune.rules import emission, sheets
+    from rccltune.session.folders import sessions_in
 
     if steps is not None and choosing.workload is None:
         raise CommandLineError(
@@ -93,7 +88,7 @@ def emit_config(
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    request = rules.EmitRequest(
+    request = sheets.EmitRequest(
         folders=folders,
         home=given[0],
         options=choosing.options,
@@ -102,12 +97,12 @@ def emit_config(
         base=base,
         allowed=allowed,
     )
-    done = rules.emit_rules(request, reporter=console)
+    done = emission.emit_rules(request, reporter=console)
     console.warn(done.notices)
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
         found = _saving(console, choosing.workload, folders, done, steps)
-        plain["saving"], saved = job.saving_plain(found), job.saving_text(found)
+        plain["saving"], saved = savings.saving_plain(found), savings.saving_text(found)
     if done.path is None:
         if saved:
             console.say(saved)
@@ -128,11 +123,11 @@ def _saving(
     steps: int | None,
 ) -> Saving:
     """What the rules save of a recorded job."""
-    from rccltune import job
+    from rccltune.job.savings import by_zones, saving_in
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
-    chosen = job.by_zones(zones)
-    return job.saving_in(workload, folders, chosen, steps, reporter=console)
+    chosen = by_zones(zones)
+    return saving_in(workload, folders, chosen, steps, reporter=console)
 
 
 def _file(text: str) -> Laid:

@@ -13,13 +13,16 @@ from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
 from rccltune.cli.verify import no_hardware
-from rccltune.model import Collective, Laid, Mode, format_last, format_size, lay
+from rccltune.model.settings import Mode
+from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, lay
 from rccltune.releases import hosts_of
-from rccltune.rules import counted, simulated_over
+from rccltune.rules.documents import counted
+from rccltune.rules.provenance import simulated_over
 
 if TYPE_CHECKING:
-    from rccltune.model import Setting
-    from rccltune.rules import Difference, Explained, Explanation, Stretch
+    from rccltune.model.settings import Setting
+    from rccltune.rules.answers import Explained, Stretch
+    from rccltune.rules.explanation import Difference, Explanation
 
 
 @verb("explain")
@@ -51,9 +54,10 @@ def explain(
 
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
-    from rccltune import model
-    from rccltune.rules import Question, compare, differences, is_verified
-    from rccltune.rules import explain as rules_explain
+    from rccltune.model import schema
+    from rccltune.rules.explanation import Question, compare, differences
+    from rccltune.rules.explanation import explain as rules_explain
+    from rccltune.rules.writer import is_verified
 
     question = Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
     console.say(f"Rule file: {rules}")
@@ -61,7 +65,7 @@ def explain(
         found = rules_explain(rules, question)
         # Of thousands of rules either takes seconds.
         if console.as_json:
-            console.result(model.to_plain(_plain(found)), "")
+            console.result(schema.to_plain(_plain(found)), "")
         else:
             console.result(None, _text(found))
         path = shlex.quote(str(rules))
@@ -73,7 +77,7 @@ def explain(
         return
     one, other = compare(rules, diff, question)
     changes = differences(one, other)
-    console.result(model.to_plain(changes), _changes(changes, one, other))
+    console.result(schema.to_plain(changes), _changes(changes, one, other))
     console.say(f"Next: rccltune verify --rules {shlex.quote(str(diff))} measures the other file.")
 
 
@@ -169,7 +173,7 @@ def _remarks(found: Explanation) -> list[str]:
 
 
 def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanation) -> Laid:
-    from rccltune.rules import Call
+    from rccltune.rules.answers import Call
 
     conditions = _conditions(one, other)
     if not changes:

@@ -11,11 +11,11 @@ from rccltune.cli.console import Console, with_options
 from rccltune.cli.fit_tables import ceiling_lines, transferbench_option
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER
-from rccltune.model import lay
+from rccltune.model.vocabulary import lay
 
 if TYPE_CHECKING:
-    from rccltune.measure import Prepared
-    from rccltune.npkit import Dumped
+    from rccltune.measure.preparation import Prepared
+    from rccltune.npkit.session import Dumped
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,32 +30,33 @@ class Extras:
 
     def check(self, prepared: Prepared) -> None:
         """Find out before a long sweep whether both can be done at its end."""
-        from rccltune import ceiling, npkit
+        from rccltune.ceiling import session
+        from rccltune.npkit.session import check_dump, stored_dump
 
         if self.transferbench is not None:
-            ceiling.check_file(self.transferbench, simulated=prepared.site.node is not None)
-        if self.npkit_dump is not None and not npkit.stored_dump(prepared.folder, self.npkit_dump):
-            npkit.check_dump(self.npkit_dump, prepared.site)
+            session.check_file(self.transferbench, simulated=prepared.site.node is not None)
+        if self.npkit_dump is not None and not stored_dump(prepared.folder, self.npkit_dump):
+            check_dump(self.npkit_dump, prepared.site)
 
     def rates(self, console: Console, prepared: Prepared) -> None:
         """Keep the rates, and say what they bound."""
-        from rccltune import ceiling
-        from rccltune.fit import fit_session
+        from rccltune.ceiling.session import bounded, take_rates
+        from rccltune.fit.session import fit_session
 
         if self.transferbench is None:
             return
-        ceiling.take_rates(prepared.folder, self.transferbench, reporter=console, is_here=True)
-        found = ceiling.bounded(fit_session(prepared.folder, reporter=console))
+        take_rates(prepared.folder, self.transferbench, reporter=console, is_here=True)
+        found = bounded(fit_session(prepared.folder, reporter=console))
         if found is not None:
             console.event("ceiling", found.as_plain(), lay(ceiling_lines(found)))
 
     def dump(self, console: Console, prepared: Prepared) -> None:
         """Run the winner once more, with NPKit's dump."""
-        from rccltune import npkit
+        from rccltune.npkit.session import dump_winner
 
         if self.npkit_dump is None:
             return
-        done = npkit.dump_winner(
+        done = dump_winner(
             prepared.folder,
             self.npkit_dump,
             prepared.sweep,

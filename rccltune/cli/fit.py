@@ -23,12 +23,16 @@ from rccltune.cli.fit_tables import (
 )
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
-from rccltune.model import TREE_SIMPLE_FORCED, Algorithm, Laid, Protocol, Role, format_size, lay
+from rccltune.model.settings import TREE_SIMPLE_FORCED, Role
+from rccltune.model.vocabulary import Algorithm, Laid, Protocol, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.ceiling import Bounded
-    from rccltune.fit import Checked, FitDone
-    from rccltune.model import Belief, Crossover, Curve, Held, Separation, Setting, Target
+    from rccltune.ceiling.session import Bounded
+    from rccltune.fit.beliefs import Checked
+    from rccltune.fit.session import FitDone
+    from rccltune.model.belief import Belief, Held
+    from rccltune.model.curves import Crossover, Curve, Separation
+    from rccltune.model.settings import Setting, Target
 
 
 @verb("fit")
@@ -51,8 +55,8 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
     8 no usable sample.
     """
-    from rccltune.fit import fit_session
-    from rccltune.session import one_machine, sessions_in
+    from rccltune.fit.session import fit_session
+    from rccltune.session.folders import one_machine, sessions_in
 
     folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
@@ -76,7 +80,7 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
 
 def _separations(fits: Sequence[FitDone]) -> tuple[Separation, ...] | None:
     """How latency goes with the scale; None where only one was measured."""
-    from rccltune.fit import separate
+    from rccltune.fit.models import separate
 
     curves = [curve for done in fits for curve in done.curves]
     if len({curve.key.scale for curve in curves}) < 2:
@@ -88,7 +92,7 @@ def _plain(
     fits: list[FitDone], limits: list[Bounded | None], separations: Sequence[Separation] | None
 ) -> dict[str, Any]:
     """One session as ever; several as a list."""
-    from rccltune.model import to_plain
+    from rccltune.model.schema import to_plain
 
     made = [
         to_plain(done.file) | ({"ceiling": limit.as_plain()} if limit else {})
@@ -174,7 +178,7 @@ def _everything(done: FitDone) -> Laid:
 
 
 def _variants(done: FitDone) -> list[str]:
-    from rccltune.zones import judged_variants
+    from rccltune.zones.session import judged_variants
 
     return environment_lines(judged_variants(done))
 
@@ -197,7 +201,7 @@ def _curves(curves: tuple[Curve, ...]) -> Laid:
 
 
 def _curve_row(curve: Curve) -> tuple[str, ...]:
-    from rccltune.model import Model
+    from rccltune.model.curves import Model
 
     chosen, line = curve.fit(curve.chosen), curve.fit(Model.LINEAR)
     error = chosen.held_out_error if chosen else None
@@ -255,9 +259,9 @@ _WINNERS = 3
 
 def belief_text(beliefs: Sequence[Belief], curves: Sequence[Curve]) -> Laid:
     """A part for every target whose predictions are known; empty where none are."""
-    from rccltune import fit
+    from rccltune.fit.beliefs import check_beliefs
 
-    checked = fit.check_beliefs(beliefs, curves)
+    checked = check_beliefs(beliefs, curves)
     return lay((_target(one, checked) for one in checked), gap="\n\n")
 
 
@@ -372,7 +376,7 @@ def _winner(one: Held) -> str:
 
 def _offers(one: Checked, others: Sequence[Checked]) -> str:
     """Which cells the library does not offer, or not at every size."""
-    from rccltune.model import Setting
+    from rccltune.model.settings import Setting
 
     if all(time_us is None for belief in one.beliefs for _, time_us in belief.offered):
         known = dict.fromkeys(str(cell) for belief in one.beliefs for cell, _ in belief.offered)

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 from rccltune.cli.console import Console, table
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, F
-from rccltune.model import DEFAULT_VARIANT, Laid, format_size, lay
-from rccltune.session import CEILING_FILE
+from rccltune.model.settings import DEFAULT_VARIANT
+from rccltune.model.vocabulary import Laid, format_size, lay
+from rccltune.session.store import CEILING_FILE
 
 if TYPE_CHECKING:
-    from rccltune.ceiling import Bounded, Reached
-    from rccltune.fit import FitDone
-    from rccltune.model import Ceiling, Environment, LinkRates, Separation
+    from rccltune.ceiling.session import Bounded, Reached
+    from rccltune.fit.session import FitDone
+    from rccltune.model.chosen import Environment
+    from rccltune.model.curves import Separation
+    from rccltune.model.links import Ceiling, LinkRates
 
 
 def environment_lines(environments: Iterable[Environment]) -> list[str]:
     """What each variant gains and costs, and which one the rules are for."""
-    from rccltune.rules import finding_lines
+    from rccltune.rules.writer import finding_lines
 
     lines: list[str] = []
     for one in environments:
@@ -83,7 +86,7 @@ def transferbench_option(command: F) -> F:
 def take(console: Console, sessions: Iterable[Path], file: Path | None) -> None:
     """Keep the rates of ``--transferbench`` in the sessions, where it was given."""
     if file is not None:
-        from rccltune.ceiling import take_rates
+        from rccltune.ceiling.session import take_rates
 
         for session in sessions:
             take_rates(session, file, reporter=console)
@@ -93,7 +96,7 @@ def ceiling_of(done: FitDone) -> Bounded | None:
     """The ceiling of a session, None where it has no rates of links."""
     if not (done.session.path / CEILING_FILE).exists():
         return None
-    from rccltune.ceiling import bounded
+    from rccltune.ceiling.session import bounded
 
     return bounded(done)
 

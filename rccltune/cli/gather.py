@@ -9,7 +9,8 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
-from rccltune.model import CommandLineError, lay
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import lay
 
 
 @verb("gather")
@@ -37,7 +38,7 @@ def gather(*, console: Console, what: Path, output: Path) -> None:
     Exit codes: 0 done, 2 no session, or the file is there; 7 a full disk.
     """
     from rccltune import gather as gathering
-    from rccltune.session import disk_errors
+    from rccltune.session.files import disk_errors
 
     try:
         gathering.check_free(output)

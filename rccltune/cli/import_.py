@@ -9,17 +9,10 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR
-from rccltune.model import (
-    BASELINE,
-    Algorithm,
-    Collective,
-    CommandLineError,
-    Mode,
-    Protocol,
-    Setting,
-    Stated,
-    lay,
-)
+from rccltune.model.errors import CommandLineError
+from rccltune.model.measured import Stated
+from rccltune.model.settings import BASELINE, Mode, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol, lay
 
 
 @verb("import")
@@ -84,11 +77,12 @@ def import_(
     Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not
     understood, 7 the session is of another machine or held by another process.
     """
-    from rccltune import measure, session
+    from rccltune.measure import variants
+    from rccltune.session import imports
 
     stated = Stated(
         setting=_setting(algorithm, protocol, channels, baseline=baseline),
-        variant=None if variant is None else measure.variant_named(variant, own),
+        variant=None if variant is None else variants.variant_named(variant, own),
         collective=collective,
         n_ranks=ranks,
         n_nodes=nodes,
@@ -97,7 +91,7 @@ def import_(
         assume=tuple(sorted(assume)),
     )
     console.say(f"Session: {output}")
-    done = session.import_files(output, files, stated, reporter=console)
+    done = imports.import_files(output, files, stated, reporter=console)
     console.warn(done.notices)
     text = (
         f"{done.n_new} new timings from {done.n_files} file{'' if done.n_files == 1 else 's'}, "

@@ -10,14 +10,17 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, Word, common, styled, table
 from rccltune.cli.help import Verb
 from rccltune.cli.options import FOLDER, allow_need_option
-from rccltune.model import Laid, SessionError, VerificationError, format_time, lay
+from rccltune.model.errors import SessionError, VerificationError
+from rccltune.model.vocabulary import Laid, format_time, lay
 
 if TYPE_CHECKING:
-    from rccltune.job import Answer, Compared, Run
+    from rccltune.job.answer import Answer
+    from rccltune.job.looks import Compared
+    from rccltune.job.runs import Run
 
 
 def _duration(text: str) -> float:
-    from rccltune.measure import parse_duration
+    from rccltune.measure.declaration import parse_duration
 
     return parse_duration(text)
 
@@ -100,7 +103,8 @@ def job(
     the job, 5 the job fails, 6 its output is not understood, 7 no session, 8 too few runs, or no
     rule answered, 9 the rules make it slower.
     """
-    from rccltune.job import Request, draw, try_job, written
+    from rccltune.job.answer import draw
+    from rccltune.job.trying import Request, try_job, written
 
     folder = session or (DEFAULT_SESSION if DEFAULT_SESSION.exists() else None)
     if session is not None and not session.exists():
@@ -137,7 +141,7 @@ def job(
 
 
 def _text(found: Answer, figure: Path, *, color: bool) -> Laid:
-    from rccltune.job import in_words
+    from rccltune.job.measures import in_words
 
     lines = ["SIMULATED, no hardware"] if found.simulated else []
     lines += [styled(_rules(found), "green" if color and _pays(found) else None)]

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
 from rccltune.cli.progress import Shown, minutes
-from rccltune.model import Laid, LaunchError, LinkMap, SessionError, Spread, format_size, lay
+from rccltune.model.errors import LaunchError, SessionError
+from rccltune.model.links import LinkMap, Spread
+from rccltune.model.vocabulary import Laid, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.links import PairProgress, Prepared
-    from rccltune.machine import System
-    from rccltune.measure import SiteRequest
+    from rccltune.links.pairs import PairProgress, Prepared
+    from rccltune.machine.records import System
+    from rccltune.measure.site import SiteRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,10 @@ def show_links(console: Console, request: LinkRequest, look: Callable[[], System
     Raises:
         LaunchError: pairs failed; what the others gave is shown and kept.
     """
-    from rccltune import links
+    from rccltune.links.session import draw_links, links_as_plain, stored_links
 
     console.say(f"Session: {request.session}")
-    done = None if request.force else links.stored_links(request.session)
+    done = None if request.force else stored_links(request.session)
     if done is not None and not done.failed and not _is_of_another(done, request):
         console.say(f"measured {done.measured}, not again; --force measures anew")
         if done.simulated and request.site.simulate is None:
@@ -63,11 +65,11 @@ def show_links(console: Console, request: LinkRequest, look: Callable[[], System
         measured = True
     pictures: tuple[Path, ...] = ()
     try:
-        pictures = links.draw_links(done, request.session, anew=measured)
+        pictures = draw_links(done, request.session, anew=measured)
     except SessionError as error:
         # A session to look at may be read-only; the figures are worth showing all the same.
         console.say(f"not drawn: {error}")
-    plain = links.links_as_plain(done, request.session, pictures)
+    plain = links_as_plain(done, request.session, pictures)
     console.result(plain, _text(done, pictures))
     if not done.failed:
         console.say(
@@ -84,18 +86,18 @@ def show_links(console: Console, request: LinkRequest, look: Callable[[], System
 
 def _is_of_another(done: LinkMap, request: LinkRequest) -> bool:
     """Whether a node is asked for that the map does not speak of; measuring then says so."""
-    from rccltune import simulate
+    from rccltune.simulate import sources
 
     if request.site.simulate is None:
         return False
     mode = str(request.site.mode) if request.site.mode else None
-    return simulate.load_node(simulate.node_path(request.site.simulate, mode)).name != done.node
+    return sources.load_node(sources.node_path(request.site.simulate, mode)).name != done.node
 
 
 def _measured(console: Console, request: LinkRequest, look: Callable[[], System]) -> LinkMap:
-    from rccltune import links
+    from rccltune.links.session import measure_links, prepare_links
 
-    prepared = links.prepare_links(
+    prepared = prepare_links(
         request.site,
         request.session,
         system=look() if request.site.simulate is None else None,
@@ -105,7 +107,7 @@ def _measured(console: Console, request: LinkRequest, look: Callable[[], System]
         anew=request.force,
     )
     _talk_before(console, prepared)
-    return links.measure_links(
+    return measure_links(
         prepared,
         reporter=Shown(console, lambda progress: _line(console, progress)),
         command=shlex.join(["rccltune", *sys.argv[1:]]),

@@ -11,11 +11,13 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Word, with_options
 from rccltune.cli.help import grouped
-from rccltune.model import Collective, Mode, defaults
+from rccltune.model import defaults
+from rccltune.model.settings import Mode
+from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
-    from rccltune.fit import FitDone
-    from rccltune.zones import ChoiceOptions
+    from rccltune.fit.session import FitDone
+    from rccltune.zones.arms import ChoiceOptions
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,7 +86,8 @@ class Choosing:
     def options(self, done: FitDone) -> ChoiceOptions:
         """What choosing zones needs; the baseline is looked up among what was measured."""
         from rccltune.workload.reader import read
-        from rccltune.zones import ChoiceOptions, baseline_named
+        from rccltune.zones.arms import ChoiceOptions
+        from rccltune.zones.session import baseline_named
 
         return ChoiceOptions(
             tolerance=self.tolerance / 100,

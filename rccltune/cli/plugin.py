@@ -11,11 +11,12 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.model import CommandLineError, lay
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import lay
 
 if TYPE_CHECKING:
-    from rccltune.machine import LoadedTuner, Mapped
-    from rccltune.rules import Answered, JobCheck
+    from rccltune.machine.loaded_libraries import LoadedTuner, Mapped
+    from rccltune.rules.library import Answered, JobCheck
 
 
 @verb("plugin")
@@ -46,7 +47,7 @@ def plugin(*, console: Console, action: str | None, pid: int | None, python: str
     or no plugin works with it, 9 the plugin answers wrongly.
     """
     from rccltune.plugin import library as plugin_library
-    from rccltune.rules import check_plugin
+    from rccltune.rules.decision import check_plugin
 
     if pid is not None or python is not None:
         if action not in (None, "check") or (pid is not None and python is not None):
@@ -75,13 +76,13 @@ def plugin(*, console: Console, action: str | None, pid: int | None, python: str
 
 
 def _check_job(console: Console, pid: int | None, python: str | None) -> None:
-    from rccltune import rules
-    from rccltune.model import MachineError
+    from rccltune.model.errors import MachineError
     from rccltune.releases import LOADING_OURS
+    from rccltune.rules.library import Need, check_process, check_python
 
-    found = rules.check_process(pid) if pid is not None else rules.check_python(python or "")
+    found = check_process(pid) if pid is not None else check_python(python or "")
     console.result(found.as_plain(), lay(_lines(found)))
-    if all(one.need is rules.Need.NOTHING_WORKS for one in found.answers):
+    if all(one.need is Need.NOTHING_WORKS for one in found.answers):
         raise MachineError(
             "no plugin and no rule file works with this library",
             where=str(found.answers[0].library.file.path),

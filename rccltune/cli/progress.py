@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rccltune.cli.console import Console, columns
-from rccltune.model import Reporter, format_size, format_time, shown
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import format_size, format_time, shown
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
 
-    from rccltune.measure import Progress
+    from rccltune.measure.runs import Progress
 
 # A log gets a line when so long nothing was said, then after twice that, up to the most.
 _FIRST_S: Final = 30.0
@@ -156,7 +157,7 @@ def minutes(seconds: float) -> str:
 
 
 def _setting(progress: Progress) -> str:
-    from rccltune.session import named_in
+    from rccltune.session.launches import named_in
 
     return named_in(progress.ran.launch)
 

@@ -16,10 +16,12 @@ from rccltune.cli.options import (
     choosing,
     session_argument,
 )
-from rccltune.model import FIGURE_FORMATS, CommandLineError, Laid, defaults, lay
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import FIGURE_FORMATS, Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.report import Reported
+    from rccltune.report.session import Reported
 
 
 @verb("report")
@@ -53,8 +55,8 @@ def report(
 
     Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 no usable sample.
     """
-    from rccltune.report import report_session
-    from rccltune.session import sessions_in
+    from rccltune.report.session import report_session
+    from rccltune.session.folders import sessions_in
 
     folders = sessions_in((session,))
     if output is not None and len(folders) > 1:
@@ -120,8 +122,8 @@ def plot(
     Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 5 TransferBench failed, 6 its
     output is not understood, 7 no session, 8 no usable sample.
     """
-    from rccltune import report
-    from rccltune.session import sessions_in
+    from rccltune.report import plots
+    from rccltune.session.folders import sessions_in
 
     folders = sessions_in(sessions or (DEFAULT_SESSION,))
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
@@ -130,7 +132,7 @@ def plot(
         take(console, [folder], transferbench)
         # Two sessions may have figures of one name, such as those of two placements of one scale.
         own = output / folder.name if output and len(folders) > 1 else output
-        paths += report.plot_session(
+        paths += plots.plot_session(
             folder,
             choosing.options,
             reporter=console,

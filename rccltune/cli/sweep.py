@@ -16,18 +16,16 @@ from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
-from rccltune.model import (
-    CommandLineError,
-    Laid,
-    LaunchError,
-    Scale,
-    defaults,
-    format_size,
-    lay,
-)
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, LaunchError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Laid, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure import Prepared, Request, Site, Swept
+    from rccltune.measure.preparation import Prepared
+    from rccltune.measure.request import Request
+    from rccltune.measure.site import Site
+    from rccltune.measure.sweeps import Swept
 
 
 # What to measure, the session for it, and the scale where --scales asked for it.
@@ -116,22 +114,23 @@ def sweep(
     Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 launches
     failed, 7 the session is of another machine, 130 interrupted.
     """
-    from rccltune import measure
+    from rccltune.measure import declaration
+    from rccltune.measure.request import merge_request, on_kept_node
+    from rccltune.measure.scales import at_scales
+    from rccltune.measure.site import in_mode
 
-    request = measure.merge_request(config, options, runner=defaults.SWEEP_RUNNER)
-    request = measure.on_kept_node(
-        request, [output / one.short for one in request.scales] or [output]
-    )
+    request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
+    request = on_kept_node(request, [output / one.short for one in request.scales] or [output])
     check_hardware(request, apply_mode=apply_mode)
     flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
-    with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
+    with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         wanted: list[_Wanted] = [(request, output, None)]
         if request.scales:
             wanted = [
                 (replace(request, site=one.request), one.folder, one.scale)
-                for one in measure.at_scales(request.site, request.scales, output)
+                for one in at_scales(request.site, request.scales, output)
             ]
-        is_perf = request.site.runner == measure.PERF
+        is_perf = request.site.runner == declaration.PERF
         if plan_only and is_perf:
             plans = [sweep_perf.prepare(console, *one, extras) for one in wanted]
             sweep_perf.show(console, plans, request.scales)
@@ -169,13 +168,14 @@ def _prepare(
     console: Console, request: Request, output: Path, scale: Scale | None, flags: _Flags
 ) -> Prepared:
     """What would run; ``scale`` is what was asked for with --scales."""
-    from rccltune import measure
+    from rccltune.measure import preparation
+    from rccltune.measure.scales import check_scale
 
     console.say(f"Session: {output}")
     site = site_of(console, request, output)
     if scale is not None:
-        measure.check_scale(scale, site)
-    prepared = measure.prepare_request(request, site, output, lifts=flags.lifts)
+        check_scale(scale, site)
+    prepared = preparation.prepare_request(request, site, output, lifts=flags.lifts)
     flags.extras.check(prepared)
     return prepared
 
@@ -184,13 +184,13 @@ def _sweep(
     console: Console, request: Request, output: Path, scale: Scale | None, flags: _Flags
 ) -> None:
     """One session."""
-    from rccltune import measure
+    from rccltune.measure import crosscheck
 
     prepared = _prepare(console, request, output, scale, flags)
     beside = None
     if request.site.runner == "torch" and request.site.rccl_tests is not None:
         # Looked at before an hour is measured.
-        beside = measure.prepare_beside(prepared, request.site)
+        beside = crosscheck.prepare_beside(prepared, request.site)
     _measure(console, prepared, flags.extras, force=flags.force)
     if beside is not None:
         _hold_beside(console, prepared, beside)
@@ -198,7 +198,7 @@ def _sweep(
 
 def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) -> None:
     """The plan, or one for each of several scales."""
-    from rccltune.measure import plan_as_plain
+    from rccltune.measure.sweeps import plan_as_plain
 
     plain = [plan_as_plain(one) for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
@@ -208,11 +208,11 @@ def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) 
 
 
 def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:
-    from rccltune import measure
+    from rccltune.measure import sweeps
 
     talk_before(console, prepared)
     with progress_of(console, n_launches=len(prepared.left)) as reporter:
-        done = measure.sweep(
+        done = sweeps.sweep(
             prepared,
             reporter=reporter,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
@@ -241,11 +241,11 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
 
 
 def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None:
-    from rccltune import measure
+    from rccltune.measure.crosscheck import cross_check
 
     console.say(f"rccl-tests beside it, nothing forced: {len(beside.left)} launches")
     with progress_of(console, n_launches=len(beside.left)) as reporter:
-        found = measure.cross_check(
+        found = cross_check(
             prepared,
             beside,
             reporter=reporter,
@@ -271,10 +271,10 @@ def check_hardware(request: Request, *, apply_mode: bool) -> None:
 
 def site_of(console: Console, request: Request, output: Path) -> Site:
     """Where it runs; where that is no hardware it is said before all else."""
-    from rccltune import measure
-    from rccltune.session import NODE_FILE
+    from rccltune.measure.site import find_site
+    from rccltune.session.store import NODE_FILE
 
-    site = measure.find_site(request.site)
+    site = find_site(request.site)
     if site.node is not None:
         is_kept = request.site.simulate == str(output / NODE_FILE)
         kept = ", as this session keeps it" if is_kept else ""
@@ -309,7 +309,7 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
 
 def plan_text(prepared: Prepared) -> Laid:
     """Every launch that is planned, what is not, and how long it takes."""
-    from rccltune.session import named_in
+    from rccltune.session.launches import named_in
 
     lines = [
         f"{one.id}  {one.collectives[0].value:<15} {named_in(one):<12}  {shlex.join(one.argv)}"
@@ -375,7 +375,7 @@ def _text(done: Swept, verbosity: int) -> Laid:
 
 def _undecided(done: Swept) -> list[str]:
     """What the search still expects to lose, and what the budget left out."""
-    from rccltune.measure import expected_text
+    from rccltune.measure.searching import expected_text
 
     lines = [f"may still be lost: {expected_text(one)}" for one in done.expected]
     for one in done.expected:

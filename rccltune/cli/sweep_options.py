@@ -11,8 +11,9 @@ import click
 from rccltune.cli.console import Word
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, PAIR
-from rccltune.measure import Declared, declared
-from rccltune.model import FromUp, OneOf
+from rccltune.measure.all_options import declared
+from rccltune.measure.declaration import Declared
+from rccltune.model.schema import FromUp, OneOf
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,28 +91,28 @@ _MODES: Final = (
 
 
 def _nodes() -> Iterable[str]:
-    from rccltune.simulate import shipped_nodes
+    from rccltune.simulate.sources import shipped_nodes
 
     return ("mi300x", *shipped_nodes())
 
 
 def _collectives() -> Iterable[str]:
-    from rccltune.model import Collective
+    from rccltune.model.vocabulary import Collective
 
     return (one.value for one in Collective)
 
 
 def _settings() -> Iterable[str]:
-    from rccltune.model import Algorithm, Protocol
+    from rccltune.model.vocabulary import Algorithm, Protocol
 
     found = product((Algorithm.TREE, Algorithm.RING), Protocol)
     return (f"{algorithm.value}/{protocol.value}" for algorithm, protocol in found)
 
 
 def _variants() -> Iterable[str]:
-    from rccltune import variants
+    from rccltune.variants import catalog
 
-    return (one.name for one in variants.read_catalog(None).specs)
+    return (one.name for one in catalog.read_catalog(None).specs)
 
 
 _VALUES: Final[dict[str, Callable[[], Iterable[str]]]] = {

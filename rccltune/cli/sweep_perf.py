@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Final, cast
 from rccltune.cli.console import Console, columns
 from rccltune.cli.extras import Extras
 from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
-from rccltune.model import CommandLineError, Laid, LaunchError, Reporter, Scale, lay
+from rccltune.model.errors import CommandLineError, LaunchError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rccltune.measure import Measured, Prepared, Request, ToMeasure
+    from rccltune.measure.measuring import Measured, ToMeasure
+    from rccltune.measure.preparation import Prepared
+    from rccltune.measure.request import Request
     from rccltune.perf.sweep import Progress
 
 # A log gets a line so often.
@@ -29,23 +34,24 @@ def prepare(
     console: Console, request: Request, output: Path, scale: Scale | None, extras: Extras
 ) -> ToMeasure:
     """What would be measured; ``scale`` is what was asked for with --scales."""
-    from rccltune import measure
+    from rccltune.measure import measuring
+    from rccltune.measure.scales import check_scale
 
     if extras.npkit_dump is not None:
         raise CommandLineError(
             "--npkit-dump runs the winner by rccl-tests", hint="say --runner rccl-tests with it."
         )
     console.say(f"Session: {output}")
-    prepared = measure.prepare_measuring(request, output, console)
+    prepared = measuring.prepare_measuring(request, output, console)
     site = prepared.instrument.site
     if site.node is not None:
         console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
     if scale is not None:
-        measure.check_scale(scale, site)
+        check_scale(scale, site)
     if extras.transferbench is not None:
-        from rccltune import ceiling
+        from rccltune.ceiling import session
 
-        ceiling.check_file(extras.transferbench, simulated=site.node is not None)
+        session.check_file(extras.transferbench, simulated=site.node is not None)
     return prepared
 
 
@@ -93,7 +99,7 @@ def left_out_of(prepared: ToMeasure | Prepared) -> Iterator[str]:
 
 def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, lifts: bool) -> None:
     """Measure, and say what came of it."""
-    from rccltune import measure
+    from rccltune.measure.measuring import measure_with_perf
 
     for remark in prepared.instrument.site.remarks:
         console.say(remark)
@@ -109,7 +115,7 @@ def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, l
         else "everything is measured already"
     )
     with _progress(console) as reporter:
-        done = measure.measure_with_perf(
+        done = measure_with_perf(
             prepared,
             reporter=reporter,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
@@ -118,9 +124,9 @@ def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, l
         )
     console.event("done", done.as_plain(), _text(done, console.verbosity))
     if extras.transferbench is not None:
-        from rccltune import ceiling
+        from rccltune.ceiling.session import take_rates
 
-        ceiling.take_rates(prepared.folder, extras.transferbench, reporter=console, is_here=True)
+        take_rates(prepared.folder, extras.transferbench, reporter=console, is_here=True)
     if done.aside:
         named = "; ".join(f"{one}: {one.reason}" for one in done.aside)
         raise LaunchError(

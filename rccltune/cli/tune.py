@@ -17,21 +17,16 @@ from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.verify import by_environment, no_hardware
-from rccltune.model import (
-    NOT_MEASURED,
-    CommandLineError,
-    Laid,
-    LaunchError,
-    MachineError,
-    format_span,
-    lay,
-)
+from rccltune.model.chosen import NOT_MEASURED
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError
+from rccltune.model.vocabulary import Laid, format_span, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure import Prepared
-    from rccltune.rules import Emitted
+    from rccltune.measure.preparation import Prepared
+    from rccltune.rules.sheets import Emitted
     from rccltune.tune import Tuned
-    from rccltune.verify import Outlook, Verified
+    from rccltune.verify.begun import Outlook
+    from rccltune.verify.verifying import Verified
 
 
 _SHOWN = 4
@@ -76,14 +71,18 @@ def tune(
     machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune import job, measure, verify
-    from rccltune.rules import named_in
+    from rccltune.job import savings
+    from rccltune.measure import preparation
+    from rccltune.measure.request import merge_request, on_kept_node
+    from rccltune.measure.site import in_mode
+    from rccltune.rules.provenance import named_in
     from rccltune.tune import tune as tune_tune
+    from rccltune.verify import begun
 
     # Here --variant says what is measured; gains decide what is chosen of it.
     options["variant"] = choosing.variant
     choosing = replace(choosing, variant=None)
-    request = measure.merge_request(config, {**options, "workload": choosing.workload})
+    request = merge_request(config, {**options, "workload": choosing.workload})
     if request.scales:
         raise CommandLineError(
             "tune is for one scale, where it proves its rules",
@@ -91,19 +90,19 @@ def tune(
             hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
         )
     console.say(f"Session: {output}")
-    request = measure.on_kept_node(request, [output])
+    request = on_kept_node(request, [output])
     check_hardware(request, apply_mode=apply_mode)
-    with measure.in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
+    with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         site = site_of(console, request, output)
         if site.untunable is not None:
             raise MachineError(
                 f"nothing can be tuned here: {site.untunable}",
                 hint="rccltune sweep with the same options measures it.",
             )
-        prepared = measure.prepare_request(request, site, output, lifts=lift_quarantine)
+        prepared = preparation.prepare_request(request, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         if plan_only:
-            expected = verify.outlook(prepared.sweep, prepared.site, prepared.done)
+            expected = begun.outlook(prepared.sweep, prepared.site, prepared.done)
             _show(console, prepared, expected)
             return
         talk_before(console, prepared)
@@ -123,10 +122,10 @@ def tune(
     plain, text = done.as_plain(), _text(done)
     if choosing.workload is not None:
         rules = [standing.rule for one in done.verified for standing in one.standings]
-        chosen = job.by_rules(rules)
-        saved = job.saving_in(choosing.workload, [output], chosen, None, reporter=console)
-        plain["saving"] = job.saving_plain(saved)
-        text = lay([text, job.saving_text(saved)])
+        chosen = savings.by_rules(rules)
+        saved = savings.saving_in(choosing.workload, [output], chosen, None, reporter=console)
+        plain["saving"] = savings.saving_plain(saved)
+        text = lay([text, savings.saving_text(saved)])
     console.result(plain, text)
     if done.swept.quarantined or done.swept.left:
         names = [str(one) for one in done.swept.quarantined]
@@ -140,8 +139,8 @@ def tune(
 
 def _show(console: Console, prepared: Prepared, expected: Outlook) -> None:
     """What would be measured, and what it roughly takes to prove what is found."""
-    from rccltune.measure import plan_as_plain
-    from rccltune.model import to_plain
+    from rccltune.measure.sweeps import plan_as_plain
+    from rccltune.model.schema import to_plain
 
     plain = {**plan_as_plain(prepared), "verification": to_plain(expected)}
     # Several rules, and what stays undecided, were seen to take five times as many.
@@ -205,10 +204,10 @@ def _beside_rules(one: Verified) -> list[str]:
 
 def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
     """The second pair of files: first what it costs, then what it gains."""
-    from rccltune import variants
+    from rccltune.variants import catalog
 
     exports = _exports(emitted)
-    spec, _ = variants.read_catalog(None).find(emitted.environment or "")
+    spec, _ = catalog.read_catalog(None).find(emitted.environment or "")
     against = ", its rules against the library in it" if _rules(one) else ""
     lines = [f"Or with {exports} in the job's environment, verified too{against}:"]
     if spec.costs is not None:
@@ -251,7 +250,7 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
 
 def _undecided(one: Verified) -> Sequence[str]:
     """Sizes of which verification says nothing, since noise is larger than what matters."""
-    from rccltune.verify import in_words
+    from rccltune.verify.harm import in_words
 
     where = in_words(one.undecided)
     return [f"  undecided: {where}, where noise could hide a loss of 5 %"] if where else []

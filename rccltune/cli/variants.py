@@ -10,10 +10,12 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
-from rccltune.model import CommandLineError, Laid, lay
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.variants import Site, VariantSpec
+    from rccltune.variants.availability import Site
+    from rccltune.variants.records import VariantSpec
 
 
 @verb("variants")
@@ -38,7 +40,7 @@ def variants(
 
     Exit codes: 0 done, 2 no such variant or library, 3 mistakes in FILE.
     """
-    from rccltune.variants import read_catalog
+    from rccltune.variants.catalog import read_catalog
 
     catalog = read_catalog(own)
     site = _site(library)
@@ -51,7 +53,7 @@ def variants(
 
 def _site(library: str | None) -> Site:
     from rccltune.releases import parse_library
-    from rccltune.variants import Site
+    from rccltune.variants.availability import Site
 
     if library is None:
         return Site()
@@ -73,7 +75,7 @@ def _with(site: Site, parameter: str | None) -> Site:
 
 def _list(told: list[tuple[VariantSpec, Site]]) -> Laid:
     """Three lines for each: what it sets, which calls it concerns, who has it and what of it."""
-    from rccltune.variants import calls_of, releases_of, sets
+    from rccltune.variants.catalog import calls_of, releases_of, sets
 
     width = max(len(spec.title) for spec, _ in told) + 2
     lines = []
@@ -85,13 +87,13 @@ def _list(told: list[tuple[VariantSpec, Site]]) -> Laid:
 
 
 def _status(spec: VariantSpec, site: Site) -> str:
-    from rccltune.variants import status
+    from rccltune.variants.catalog import status
 
     return status(spec, site)
 
 
 def _details(spec: VariantSpec, site: Site) -> Laid:
-    from rccltune.variants import calls_of, releases_of, sets
+    from rccltune.variants.catalog import calls_of, releases_of, sets
 
     parts = [
         ("sets", sets(spec)),
@@ -109,7 +111,7 @@ def _details(spec: VariantSpec, site: Site) -> Laid:
 
 
 def _threshold(spec: VariantSpec) -> str | None:
-    from rccltune.model import format_size
+    from rccltune.model.vocabulary import format_size
 
     if spec.threshold is None:
         return None
@@ -120,7 +122,8 @@ def _threshold(spec: VariantSpec) -> str | None:
 
 
 def _plain(spec: VariantSpec, site: Site) -> dict[str, Any]:
-    from rccltune.variants import calls_of, why_absent
+    from rccltune.variants.availability import why_absent
+    from rccltune.variants.catalog import calls_of
 
     threshold = spec.threshold
     return {

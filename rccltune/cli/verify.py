@@ -13,15 +13,14 @@ from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep_options import sweep_option, sweep_options
-from rccltune.model import (
+from rccltune.model import defaults
+from rccltune.model.chosen import Judgement
+from rccltune.model.curves import LAUNCHES_DIFFER
+from rccltune.model.errors import SessionError, VerificationError
+from rccltune.model.vocabulary import (
     DTYPE_BYTES,
-    LAUNCHES_DIFFER,
     Collective,
-    Judgement,
     Laid,
-    SessionError,
-    VerificationError,
-    defaults,
     format_last,
     format_size,
     format_span,
@@ -31,7 +30,7 @@ from rccltune.model import (
 )
 
 if TYPE_CHECKING:
-    from rccltune.verify import Verified
+    from rccltune.verify.verifying import Verified
 
 
 _BESIDE_NBYTES = 1 << 20
@@ -177,10 +176,13 @@ def verify(
     file, 4 the machine cannot run it, 5 the benchmark fails without rules, 7 no session, 9 wrong
     results without rules, ranks without the plugin, --keep-losers with a rule that loses.
     """
-    from rccltune import measure
-    from rccltune.model import to_plain
-    from rccltune.session import open_session
-    from rccltune.verify import VerifyRequest, in_words, rule_file_of, verify_rules
+    from rccltune.measure.request import session_request
+    from rccltune.measure.site import find_site
+    from rccltune.model.schema import to_plain
+    from rccltune.session.store import open_session
+    from rccltune.verify.begun import VerifyRequest
+    from rccltune.verify.harm import in_words
+    from rccltune.verify.verifying import rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     open_session(session)
@@ -190,8 +192,8 @@ def verify(
             where=str(session),
             hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
         )
-    measured = measure.session_request(session, options, trusted=trust_session)
-    site = measure.find_site(measured.site)
+    measured = session_request(session, options, trusted=trust_session)
+    site = find_site(measured.site)
     own = rule_file_of(session, site)
     chosen = rules or own
     request = VerifyRequest(
@@ -269,7 +271,7 @@ def by_environment(done: Verified) -> list[str]:
 
 def no_hardware(runner: str | None) -> str:
     """That everything is simulated, and which library ran where the real one did."""
-    from rccltune.machine import unchecked
+    from rccltune.machine.real_rccl import unchecked
 
     return f"SIMULATED: nothing of this was measured on hardware{unchecked(runner)}"
 

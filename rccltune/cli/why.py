@@ -13,10 +13,10 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER
-from rccltune.model import Collective, Laid, format_span, lay
+from rccltune.model.vocabulary import Collective, Laid, format_span, lay
 
 if TYPE_CHECKING:
-    from rccltune.why import Answer, Remark, Verdict
+    from rccltune.why.records import Answer, Remark, Verdict
 
 
 @verb("why")
@@ -45,7 +45,7 @@ def why(
     Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
     8 the files tell nothing.
     """
-    from rccltune.why import explain_job
+    from rccltune.why.job import explain_job
 
     found = explain_job(files, rules, collective)
     console.result(_plain(found), _text(found))

@@ -11,7 +11,8 @@ from rccltune.cli import gone
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
-from rccltune.model import CommandLineError, Laid, format_size, lay
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import Laid, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.workload.shares import Share

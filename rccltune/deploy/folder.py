@@ -17,20 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__, plugin
-from rccltune.model import (
-    Algorithm,
-    Collective,
-    CommandLineError,
-    Protocol,
-    Rule,
-    RuleCount,
-    Scale,
-    VerificationError,
-    lay,
-    shown,
-)
-from rccltune.rules import Host, RuleFile, check_plugin, cost_table, decisions
-from rccltune.session import Session, sync_folder
+from rccltune.model.chosen import Rule, RuleCount
+from rccltune.model.errors import CommandLineError, VerificationError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol, lay, shown
+from rccltune.rules.decision import check_plugin, cost_table, decisions
+from rccltune.rules.host import Host
+from rccltune.rules.reader import RuleFile
+from rccltune.session.files import sync_folder
+from rccltune.session.store import Session
 
 ENV_SH: Final = "env.sh"
 README: Final = "README"

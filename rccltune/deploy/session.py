@@ -8,26 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rccltune import session, verify
 from rccltune.deploy import folder as folders
 from rccltune.deploy.folder import Deployed, Rules
-from rccltune.model import (
-    CommandLineError,
-    Reporter,
-    SessionError,
-    VerificationError,
-    grammar,
-    shown,
-)
-from rccltune.rules import (
-    UNPROVEN_MARK,
-    accepted,
-    content_of,
-    counted,
-    is_harmless,
-    misread,
-)
-from rccltune.session import disk_errors
+from rccltune.model import grammar
+from rccltune.model.errors import CommandLineError, SessionError, VerificationError
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import shown
+from rccltune.rules.documents import counted
+from rccltune.rules.line_format import UNPROVEN_MARK
+from rccltune.rules.other_readers import misread
+from rccltune.rules.provenance import is_harmless
+from rccltune.rules.refusals import accepted, content_of
+from rccltune.session import store
+from rccltune.session.files import disk_errors
+from rccltune.verify import verdict_store
 
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
 _UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
@@ -59,7 +53,7 @@ def deploy_session(
     """
     target = _absolute(directory)
     replaced = folders.is_ours(target)
-    made = session.open_session(folder)
+    made = store.open_session(folder)
     rules = _rule_files(made.path)
     odd = [f"{one.n_unproven} of {one.name}" for one in rules if one.n_unproven]
     if odd and not unproven:
@@ -100,9 +94,9 @@ def _absolute(directory: Path) -> Path:
 
 def _rule_files(folder: Path) -> tuple[Rules, ...]:
     """The rule files of a session that have a rule, the one for any placement first."""
-    rules = [_rules(path) for path in verify.site_rule_paths(folder)]
+    rules = [_rules(path) for path in verdict_store.site_rule_paths(folder)]
     for one in rules:
-        why = verify.refused(folder, one.content)
+        why = verdict_store.refused(folder, one.content)
         if why is not None:
             raise VerificationError(
                 f"the verification of these rules failed: {why.message}",

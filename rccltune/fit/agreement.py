@@ -15,32 +15,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune import logs, model
 from rccltune.fit import points
 from rccltune.fit.beliefs import OwnChoices
 from rccltune.fit.gathered import Gathered, gather, rows
 from rccltune.fit.models import fit_all
 from rccltune.fit.points import find_stalls
 from rccltune.fit.sameness import Compared, Side, compare, noise_of
-from rccltune.model import (
-    BASELINE,
-    LAUNCHES_DIFFER,
-    SILENT,
-    Caution,
-    Curve,
-    CurveKey,
-    CurvePoint,
-    Equivalence,
-    Notice,
-    Role,
-    Sample,
-    Setting,
-    Silence,
-    Stretch,
-    Target,
-    base_variant,
-    format_size,
-)
+from rccltune.logs import library
+from rccltune.model import schema
+from rccltune.model.curves import LAUNCHES_DIFFER, Curve, CurvePoint, Equivalence, Silence, Stretch
+from rccltune.model.measured import Caution, Notice, Sample
+from rccltune.model.settings import BASELINE, SILENT, CurveKey, Role, Setting, Target, base_variant
+from rccltune.model.vocabulary import format_size
 
 
 def equivalences(samples: Sequence[Sample]) -> tuple[Equivalence, ...]:
@@ -378,8 +364,8 @@ class Agreements:
     def as_plain(self) -> dict[str, Any]:
         """For fit.json and --json."""
         return {
-            "silence": model.to_plain(self.silence),
-            "equivalence": model.to_plain(self.equivalence),
+            "silence": schema.to_plain(self.silence),
+            "equivalence": schema.to_plain(self.equivalence),
             "tuner": self.tuner,
         }
 
@@ -406,7 +392,7 @@ def agreements(
 def tuner_of(folder: Path) -> str | None:
     """Which tuner the baseline of a session used; None where no launch was asked to log."""
     written = sorted(folder.glob("launches/*/nccl-*.log"))
-    said = {logs.tuner_of(log.read_text(errors="replace")) for log in written}
+    said = {library.tuner_of(log.read_text(errors="replace")) for log in written}
     return said.pop() if len(said) == 1 else None
 
 

@@ -12,29 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import logs
-from rccltune.model import (
-    Belief,
-    Caution,
-    Curve,
-    Held,
-    Launch,
-    Notice,
-    Outcome,
-    OutputError,
-    Placement,
-    Role,
-    Sample,
-    Setting,
-    Status,
-    Target,
-    View,
-    by_target,
-    comparable,
-    format_size,
-    grammar,
-    hold,
-)
+from rccltune.logs import trace
+from rccltune.model import grammar
+from rccltune.model.belief import Belief, Held, by_target, comparable, hold
+from rccltune.model.curves import Curve
+from rccltune.model.errors import OutputError
+from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Status
+from rccltune.model.settings import Role, Setting, Target, View
+from rccltune.model.vocabulary import Placement, format_size
 
 Ended = tuple[Launch, Outcome]
 # One shows what the library believes, another one that it always does.
@@ -166,7 +151,7 @@ class _Reader:
         for path in sorted(own.glob("trace-*.csv")):
             try:
                 text = grammar.read_text(path)
-                shown = logs.read_beliefs(text, str(path), self.target)
+                shown = trace.read_beliefs(text, str(path), self.target)
             except (OSError, OutputError) as error:
                 self.unreadable.append(
                     Notice(
@@ -181,7 +166,7 @@ class _Reader:
                 self._add(shown, own.name)
                 return
 
-    def _add(self, shown: logs.Shown, launch: str) -> None:
+    def _add(self, shown: trace.Shown, launch: str) -> None:
         self.n_read += 1
         for nbytes in shown.unsteady:
             self.differing.setdefault(nbytes, launch)

@@ -17,22 +17,10 @@ from math import log, sqrt
 import numpy as np
 
 from rccltune.fit.lines import Array
-from rccltune.model import (
-    MAX_NBYTES,
-    Crossover,
-    Curve,
-    CurvePoint,
-    Evidence,
-    Model,
-    Role,
-    Setting,
-    Target,
-    View,
-    base_variant,
-    crossing,
-    time_at,
-)
+from rccltune.model.curves import Crossover, Curve, CurvePoint, Evidence, Model, crossing, time_at
 from rccltune.model.defaults import TOLERANCE
+from rccltune.model.settings import Role, Setting, Target, View, base_variant
+from rccltune.model.vocabulary import MAX_NBYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,9 @@ from itertools import cycle
 from math import exp, log
 from statistics import median
 
-from rccltune.model import (
-    BASELINE,
-    Collective,
-    CurveKey,
-    Doubt,
-    Role,
-    Sample,
-    Setting,
-    Variant,
-    base_variant,
-    launch_of_pass,
-    told_in,
-)
+from rccltune.model.measured import Sample, launch_of_pass, told_in
+from rccltune.model.settings import BASELINE, CurveKey, Role, Setting, Variant, base_variant
+from rccltune.model.vocabulary import Collective, Doubt
 
 Disqualified = tuple[Collective, Setting, Variant]
 # By size: launches, and the time that each of them had.

@@ -34,21 +34,10 @@ from rccltune.fit.lines import (
     robust_lines_without,
     solve,
 )
-from rccltune.model import (
-    Algorithm,
-    Collective,
-    Curve,
-    CurveKey,
-    Fit,
-    Model,
-    Role,
-    Scale,
-    Segment,
-    Separation,
-    TooLittleDataError,
-    format_size,
-    time_at,
-)
+from rccltune.model.curves import Curve, Fit, Model, Segment, Separation, time_at
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.settings import CurveKey, Role, Scale
+from rccltune.model.vocabulary import Algorithm, Collective, format_size
 
 
 def loglog_errors(sizes: Array, times: Array) -> Array:

@@ -20,18 +20,10 @@ from statistics import median, median_low
 
 from rccltune.fit.gathered import Disqualified, Gathered, Row, anchored, gather, rows
 from rccltune.fit.models import fit_all
-from rccltune.model import (
-    Caution,
-    Curve,
-    CurveKey,
-    CurvePoint,
-    Doubt,
-    Notice,
-    Role,
-    Sample,
-    format_size,
-    own_name,
-)
+from rccltune.model.curves import Curve, CurvePoint
+from rccltune.model.measured import Caution, Notice, Sample, own_name
+from rccltune.model.settings import CurveKey, Role
+from rccltune.model.vocabulary import Doubt, format_size
 
 # Launches of one setting differ by 1-4 %, with stalls of 60 % and more.
 ABOVE_OTHER_LAUNCHES = 1.5

@@ -23,7 +23,8 @@ from statistics import fmean, median
 import numpy as np
 
 from rccltune.fit.lines import Array
-from rccltune.model import SizeRatio, Stretch, launch_of_pass, limit_of, upper_quantile
+from rccltune.model.curves import SizeRatio, Stretch, limit_of, upper_quantile
+from rccltune.model.measured import launch_of_pass
 
 # Times in µs by size and launch, as the gathered samples of one curve have them.
 Side = Mapping[int, Mapping[str, float]]

@@ -7,35 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rccltune import model, session
 from rccltune.fit import agreement, crossings, models, points
 from rccltune.fit.agreement import Agreements, agreements
 from rccltune.fit.beliefs import Believed, OwnChoices, gather_beliefs, own_choices
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    DTYPE_BYTES,
-    Belief,
-    Collective,
-    Crossover,
-    Curve,
-    Doubt,
-    Equivalence,
-    Line,
-    Notice,
-    Quarantine,
-    Reporter,
-    Sample,
-    Scale,
-    Separation,
-    Silence,
-    Target,
-    TooLittleDataError,
-    Whole,
-    Word,
-    WrongShare,
-    base_variant,
-)
-from rccltune.session import Session, load_samples
+from rccltune.model import schema
+from rccltune.model.belief import Belief
+from rccltune.model.chosen import WrongShare
+from rccltune.model.curves import Crossover, Curve, Equivalence, Separation, Silence
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.failure import Quarantine
+from rccltune.model.measured import Notice, Sample
+from rccltune.model.reporter import Reporter
+from rccltune.model.schema import Line, Whole, Word
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, base_variant
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt
+from rccltune.session import files, store
+from rccltune.session.samples import load_samples, set_aside
+from rccltune.session.samples import notices as session_notices
+from rccltune.session.store import Session
 
 FIT_FILE: Final = "fit.json"
 # Without these it is from before they were compared, and made again.
@@ -130,7 +119,7 @@ class FitDone:
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """What weakens the fit, and what is missing from it."""
-        missing = session.notices(self.quarantined)
+        missing = session_notices(self.quarantined)
         return (*self.notices, *self.agreements.notices, *missing)
 
     @property
@@ -168,18 +157,18 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         SessionError: no session, or one that cannot be read.
         TooLittleDataError: no good sample.
     """
-    opened = session.open_session(folder)
-    if not again and session.has_current_samples(opened):
-        kept = _read(opened, session.samples_sha256(opened))
+    opened = store.open_session(folder)
+    if not again and store.has_current_samples(opened):
+        kept = _read(opened, store.samples_sha256(opened))
         if kept is not None:
             return kept
-    derived = session.Derived(folder, reporter)
+    derived = files.Derived(folder, reporter)
     samples = load_samples(opened, reporter, derived)
-    opened = session.open_session(folder)
+    opened = store.open_session(folder)
     digest = (
-        session.samples_sha256(opened)
-        if session.has_current_samples(opened)
-        else session.samples_sha256(opened, samples)
+        store.samples_sha256(opened)
+        if store.has_current_samples(opened)
+        else store.samples_sha256(opened, samples)
     )
     fitted = points.curves(samples)
     if not fitted.curves:
@@ -188,7 +177,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
             where=str(folder / "samples.csv"),
             hint="its column 'doubt' says why for each of them.",
         )
-    launches = session.read_launches(folder)
+    launches = store.read_launches(folder)
     traced = [pair for pair in launches if pair[0].schedule is not None]
     believed = gather_beliefs(folder, traced, samples) if traced else Believed()
     done = FitDone(
@@ -199,7 +188,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         separations=models.separate(fitted.curves),
         notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
-        quarantined=session.set_aside(opened),
+        quarantined=set_aside(opened),
         agreements=agreements(samples, fitted.curves, folder=folder),
         beliefs=believed.beliefs,
         wrong=wrong_shares(samples),
@@ -207,14 +196,14 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
     # Half of all memory, where there are millions.
     del samples
     derived.keep(
-        FIT_FILE, lambda: session.write_derived(folder, FIT_FILE, model.to_plain(done.file))
+        FIT_FILE, lambda: store.write_derived(folder, FIT_FILE, schema.to_plain(done.file))
     )
     return done
 
 
 def _read(opened: Session, digest: str) -> FitDone | None:
     # Of other samples, or of a version that kept less, it is made again.
-    read = session.read_derived(
+    read = store.read_derived(
         opened.path,
         FIT_FILE,
         FitFile,
@@ -231,7 +220,7 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         notices=read.notices,
         bypasses=read.bypasses,
         # Not from the file: a failed launch changes no sample, and so no file.
-        quarantined=session.set_aside(opened),
+        quarantined=set_aside(opened),
         agreements=Agreements(silence=read.silence, equivalence=read.equivalence, tuner=read.tuner),
         beliefs=read.beliefs,
         wrong=read.wrong,

@@ -14,12 +14,14 @@ from math import exp, inf, log
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import report, session
 from rccltune.job import looks
 from rccltune.job.looks import Compared, Verdict
 from rccltune.job.measures import in_words
 from rccltune.job.runs import Arm, Run
-from rccltune.report import Axis, Figure, Ink, Line, Marker, Point
+from rccltune.report.figures import axes, files
+from rccltune.report.records import Axis, Figure, Ink, Line, Marker, Point
+from rccltune.report.renderers import replay, sheet
+from rccltune.session.files import write_atomically
 
 # Losses of one and the same first step differ by the order in which ranks add.
 _SAME_LOSS: Final = 1e-3
@@ -233,10 +235,10 @@ _MOST_TICKS: Final = 20
 def draw(folder: Path, found: Answer) -> Path:
     """Write the figure beside the runs; returns its path."""
     one = job_figure(found)
-    with report.house_style():
-        content = report.encode(report.draw_figure(one), "png", one.title, "rccltune job")
+    with sheet.house_style():
+        content = files.encode(replay.draw_figure(one), "png", one.title, "rccltune job")
     path = folder / NAME
-    session.write_atomically(path, content)
+    write_atomically(path, content)
     return path
 
 
@@ -255,7 +257,7 @@ def job_figure(found: Answer) -> Figure:
         stamp="SIMULATED, no hardware" if found.simulated else "measured",
         loud=found.simulated,
         x=_runs_axis(last),
-        y=report.straight_axis(values, "speed beside the job as it is", " %"),
+        y=axes.straight_axis(values, "speed beside the job as it is", " %"),
         lines=tuple(lines),
         header=("run", "how", in_words(found.what)),
         rows=tuple((f"{at:g}", *said[at]) for at in sorted(said)),

@@ -15,9 +15,9 @@ from math import expm1, inf, log, log1p, sqrt
 from typing import Final
 
 from rccltune.job.runs import Arm
-from rccltune.model import upper_quantile
+from rccltune.model.curves import upper_quantile
 from rccltune.model.defaults import LEVEL
-from rccltune.verify import Estimate, Value, by_launch
+from rccltune.verify.intervals import Estimate, Value, by_launch
 
 FEWEST_ROUNDS: Final = 3
 MOST_ROUNDS: Final = 12

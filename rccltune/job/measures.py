@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune.model import CommandLineError, OutputError, lay, shown
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.vocabulary import lay, shown
 
 WALL: Final = "wall"
 _STEPS: Final = "step time, ms"

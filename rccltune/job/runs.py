@@ -18,25 +18,17 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, model, session, why
 from rccltune.job.measures import Measured, measured
-from rccltune.model import (
-    MAX_NBYTES,
-    TUNABLE,
-    Algorithm,
-    Collective,
-    CommandLineError,
-    Curve,
-    Line,
-    Number,
-    OutputError,
-    Protocol,
-    Role,
-    Scale,
-    Setting,
-    Whole,
-    reason_of,
-)
+from rccltune.launch import process
+from rccltune.model import schema, vocabulary
+from rccltune.model.curves import Curve
+from rccltune.model.errors import CommandLineError, OutputError, reason_of
+from rccltune.model.schema import Line, Number, Whole
+from rccltune.model.settings import Role, Scale, Setting
+from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
+from rccltune.session import files
+from rccltune.why import trace
+from rccltune.why.evidence import Evidence
 
 LOG: Final = "plugin-%h-%p.log"
 RECORD: Final = "record-%h-%p.csv"
@@ -289,13 +281,13 @@ def run(
         LaunchError: a process cannot be killed.
         KeyboardInterrupt: after everything that was started is gone.
     """
-    launch.end_leftovers([folder])
+    process.end_leftovers([folder])
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     began = time.time()
-    ending = launch.run(
-        launch.Job(
+    ending = process.run(
+        process.Job(
             argv=tuple(command),
             variables=variables,
             folder=folder,
@@ -311,7 +303,7 @@ def run(
         signal=ending.signal,
         timed_out=ending.timed_out,
     )
-    session.write_atomically(folder / OUTCOME, model.json_text(model.to_plain(outcome)))
+    files.write_atomically(folder / OUTCOME, vocabulary.json_text(schema.to_plain(outcome)))
     return outcome
 
 
@@ -336,7 +328,7 @@ def read_runs(job: Path, pattern: str | None) -> list[Run]:
 
 def _read(folder: Path, number: int, arm: Arm, pattern: str | None) -> Run:
     path = folder / OUTCOME
-    outcome = model.read_json(
+    outcome = schema.read_json(
         Outcome, path.read_bytes(), str(path), "remove its folder; the run is then made again."
     )
     return Run(
@@ -358,8 +350,8 @@ def answers(folder: Path) -> Answers | None:
     logs = sorted(path for path in folder.glob("plugin-*.log") if path.is_file())
     if not logs:
         return None
-    evidence = why.Evidence()
-    own = why.OwnLines(evidence)
+    evidence = Evidence()
+    own = trace.OwnLines(evidence)
     for path in logs:
         try:
             with path.open(encoding="utf-8", errors="replace") as stream:

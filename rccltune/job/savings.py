@@ -6,16 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rccltune.fit import FitDone, fit_session
+from rccltune.fit.session import FitDone, fit_session
 from rccltune.job.times import Times
-from rccltune.model import (
-    Collective,
-    Reporter,
-    Rule,
-    Scale,
-    Setting,
-    Zone,
-)
+from rccltune.model.chosen import Rule, Zone
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale, Setting
+from rccltune.model.vocabulary import Collective
 from rccltune.workload.reader import read
 from rccltune.workload.records import Workload
 from rccltune.workload.shares import Saving, Timed, saving_of

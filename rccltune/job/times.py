@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from rccltune import plan
-from rccltune.model import Collective, Curve, Role, Scale, Setting, base_variant, time_at
+from rccltune.model.curves import Curve, time_at
+from rccltune.model.settings import Role, Scale, Setting, base_variant
+from rccltune.model.vocabulary import Collective
+from rccltune.plan import walks
 
 
 class Times:
@@ -43,7 +45,7 @@ class Times:
 def _inside(sizes: Sequence[int], nbytes: int) -> int | None:
     """A size, or the first or last measured one where that is near; None where it is not."""
     inside = min(max(nbytes, sizes[0]), sizes[-1]) if sizes else nbytes
-    return inside if nbytes and abs(inside - nbytes) <= plan.NEAR * nbytes else None
+    return inside if nbytes and abs(inside - nbytes) <= walks.NEAR * nbytes else None
 
 
 def _is_of(curve: Curve, setting: Setting | None) -> bool:

@@ -11,26 +11,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import fit, launch, model, plugin, rules, session, verify, why
+from rccltune import plugin
+from rccltune.fit.session import fit_session
 from rccltune.job import answer as judging
 from rccltune.job import runs
 from rccltune.job.answer import Answer
 from rccltune.job.looks import FEWEST_ROUNDS, MOST_ROUNDS, Compared, is_hopeless, is_over
 from rccltune.job.measures import in_words, pattern_of
 from rccltune.job.runs import Arm, Rules, Run, folder_of, read_runs, run
-from rccltune.model import (
+from rccltune.launch import process, signals
+from rccltune.model import curves, schema, vocabulary
+from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
     LaunchError,
-    Line,
     MachineError,
     RccltuneError,
-    Reporter,
     TooLittleDataError,
-    Whole,
-    format_time,
-    lay,
 )
+from rccltune.model.reporter import Reporter
+from rccltune.model.schema import Line, Whole
+from rccltune.model.vocabulary import format_time, lay
+from rccltune.rules import provenance, refusals
+from rccltune.session import store
+from rccltune.session.files import write_atomically, writing
+from rccltune.verify import verdict_store
+from rccltune.why import job
 
 JOB_FILE: Final = "job.json"
 BUDGET_S: Final = 600.0
@@ -101,7 +107,7 @@ def try_job(request: Request, *, reporter: Reporter) -> Answer:
         KeyboardInterrupt: after everything that was started is gone.
     """
     trial = _Trial(request, reporter)
-    with session.writing(request.folder, reporter), launch.interruptible():
+    with writing(request.folder, reporter), signals.interruptible():
         trial.prepare()
         trial.make()
     return trial.answer()
@@ -121,9 +127,9 @@ class _Trial:
         runs.check_site(self.site)
         self.library = plugin.library()
         self.source = _rule_file(request)
-        content = rules.content_of(self.source)
-        file = rules.accepted(content, self.source, "correct these lines.")
-        rules.check_needs(file.needs, request.allowed, where=str(self.source))
+        content = refusals.content_of(self.source)
+        file = refusals.accepted(content, self.source, "correct these lines.")
+        provenance.check_needs(file.needs, request.allowed, where=str(self.source))
         self.needs = file.needs
         self.content = content
         self.curves, self.simulated = _curves(request.session, reporter)
@@ -145,10 +151,10 @@ class _Trial:
         if path.exists():
             _check_same(path, wanted)
         else:
-            session.write_atomically(folder / "rules.csv", self.content)
+            write_atomically(folder / "rules.csv", self.content)
             if self.control is not None:
-                session.write_atomically(folder / "control.csv", self.control)
-            session.write_atomically(path, model.json_text(model.to_plain(wanted), indent=1))
+                write_atomically(folder / "control.csv", self.control)
+            write_atomically(path, vocabulary.json_text(schema.to_plain(wanted), indent=1))
         for word in runs.set_in(self.site):
             self.reporter.say(
                 f"Warning: {word} is set in every run: rules choose only what it leaves."
@@ -162,7 +168,7 @@ class _Trial:
             # An interrupted run has left its folder, and is made again in its place.
             folder = folder_of(self.request.folder, number, arm).resolve()
             for stale in folder.parent.glob(f"{number:03d}-*"):
-                launch.end_leftovers([stale])
+                process.end_leftovers([stale])
                 shutil.rmtree(stale)
             self._run(folder, arm)
             self._read()
@@ -322,7 +328,7 @@ class _Trial:
         """In the words of rccltune why."""
         files = [*sorted(last.folder.glob("plugin-*.log")), last.folder / "stdout.log"]
         try:
-            found = why.explain_job(files, self._file("rules.csv"))
+            found = job.explain_job(files, self._file("rules.csv"))
         except RccltuneError as error:
             return [f"  {error.message}"]
         return [f"  {one.where}: {one.kind.value}: {one.text}" for one in found.answers[:8]]
@@ -367,7 +373,7 @@ def _hits(runs: Sequence[Run]) -> int:
 
 def _check_same(path: Path, wanted: JobFile) -> None:
     hint = "name another folder with -o, or remove this one."
-    kept = model.read_json(JobFile, path.read_bytes(), str(path), hint)
+    kept = schema.read_json(JobFile, path.read_bytes(), str(path), hint)
     if kept != wanted:
         names = [n for n in JobFile.__slots__ if getattr(kept, n) != getattr(wanted, n)]
         raise CommandLineError(
@@ -387,7 +393,7 @@ def _rule_file(request: Request) -> Path:
             "neither a session nor a rule file",
             hint="name the session that was tuned, or give --rules FILE.",
         )
-    found = verify.site_rule_paths(request.session)
+    found = verdict_store.site_rule_paths(request.session)
     if len(found) != 1:
         named = ", ".join(path.name for path in found) or "none"
         raise CommandLineError(
@@ -398,14 +404,14 @@ def _rule_file(request: Request) -> Path:
     return found[0]
 
 
-def _curves(folder: Path | None, reporter: Reporter) -> tuple[tuple[model.Curve, ...], bool]:
+def _curves(folder: Path | None, reporter: Reporter) -> tuple[tuple[curves.Curve, ...], bool]:
     """For the worst settings; a session without samples has none."""
     if folder is None:
         return (), False
     try:
-        done = fit.fit_session(folder, reporter=reporter)
+        done = fit_session(folder, reporter=reporter)
     except TooLittleDataError:
-        return (), session.open_session(folder).simulated
+        return (), store.open_session(folder).simulated
     return done.curves, done.session.simulated
 
 
@@ -432,5 +438,5 @@ def _is_simulated(runs: Sequence[Run]) -> bool:
 def written(folder: Path, found: Answer) -> Path:
     """Keep the answer beside the runs that it was made from, to be made again from them."""
     path = folder / "answer.json"
-    session.write_atomically(path, json.dumps(found.as_plain(), indent=1))
+    write_atomically(path, json.dumps(found.as_plain(), indent=1))
     return path

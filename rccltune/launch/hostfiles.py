@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import InputFileError, lay, reason_of
+from rccltune.model.errors import InputFileError, reason_of
+from rccltune.model.vocabulary import lay
 
 _SLOTS: Final = re.compile(r"\bslots=(\d+)")
 _COLON: Final = re.compile(r"([\w.-]+):(\d+)")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from rccltune.launch import variables
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 Pairs = tuple[tuple[str, str], ...]
 # A site's own list of what Open MPI takes to other hosts. Version 4 refuses it beside -x, and

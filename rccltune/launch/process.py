@@ -28,7 +28,7 @@ from typing import Final
 
 from rccltune.launch.family import GRACE_S, TAG, Family
 from rccltune.launch.signals import held
-from rccltune.model import LaunchError, MachineError, SessionError
+from rccltune.model.errors import LaunchError, MachineError, SessionError
 
 RUN_ID: Final = "run-id"
 # What ends others does not end the guardian.

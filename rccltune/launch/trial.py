@@ -16,7 +16,7 @@ from typing import Final
 
 from rccltune.launch.launchers import Launcher
 from rccltune.launch.process import Ending, Job, run
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 _SAYS: Final = "rccltune-rank"
 # Open MPI 5 has hung on ranks that end at once; half a second has never failed.

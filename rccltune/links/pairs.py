@@ -8,23 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import machine, measure, plan, session
-from rccltune.machine import Pair
-from rccltune.measure import Site
-from rccltune.model import (
-    Collective,
-    Doubt,
-    Launch,
-    Outcome,
-    Placement,
-    Reporter,
-    Sample,
-    Scale,
-    Status,
-    Sweep,
-    format_size,
-)
-from rccltune.session import Ran
+from rccltune.machine import situation
+from rccltune.machine.links import Pair, choosing
+from rccltune.measure import launches, runs
+from rccltune.measure.site import Site
+from rccltune.model.measured import Launch, Outcome, Sample, Status, Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective, Doubt, Placement, format_size
+from rccltune.plan.launches import benchmark_options
+from rccltune.session import store
+from rccltune.session.launches import Ran, read_launch
 
 # The smallest size of AMD's own tables, and the one of its transfers over a link (ROCm blog on
 # xGMI, 2025-03-02): long enough that latency is 1 % of a link's time.
@@ -127,7 +121,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
     Raises:
         MachineError: the machine changed meanwhile.
     """
-    ended = {one.id: outcome for one, outcome in session.read_launches(prepared.links)}
+    ended = {one.id: outcome for one, outcome in store.read_launches(prepared.links)}
     outcomes = [outcome for outcome in ended.values() if outcome.status is Status.OK]
     number = 0
     for turn in range(prepared.first_repeat, prepared.first_repeat + prepared.repeats):
@@ -138,13 +132,13 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
             one = _launch(prepared, pair, turn)
             known = ended.get(one.id)
             if known is not None and known.status is Status.OK:
-                tried.take(one, known, session.read_launch(one, prepared.links, known))
+                tried.take(one, known, read_launch(one, prepared.links, known))
                 continue
-            measure.stop_if_changed(prepared.site, "before")
+            runs.stop_if_changed(prepared.site, "before")
             ran = _run(prepared, one, outcomes)
             outcomes.append(ran.outcome)
             tried.take(one, ran.outcome, ran.samples)
-            measure.stop_if_changed(prepared.site, "during")
+            runs.stop_if_changed(prepared.site, "during")
             reporter.progress(
                 PairProgress(
                     number=number,
@@ -157,12 +151,12 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
 
 
 def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
-    return measure.run_launch(
-        replace(one, timeout_s=prepared.timeout_s or measure.limit_s(outcomes)),
+    return launches.run_launch(
+        replace(one, timeout_s=prepared.timeout_s or runs.limit_s(outcomes)),
         prepared.links,
         site=tuple(os.environ.items()),
         # The site's choice of devices is in the pairs already; a second one would index the first.
-        clear=(*prepared.site.cleared, *machine.VISIBLE),
+        clear=(*prepared.site.cleared, *situation.VISIBLE),
         carry=prepared.site.launcher.carry,
         fingerprint=prepared.site.fingerprint,
         changed=prepared.site.changed,
@@ -173,7 +167,7 @@ def _launch(prepared: Prepared, pair: Pair, turn: int) -> Launch:
     site = prepared.site
     first, second = pair.first.index, pair.second.index
     environment = dict(site.environment)
-    environment |= dict(machine.choosing(prepared.vendor, first, second))
+    environment |= dict(choosing(prepared.vendor, first, second))
     if site.node is not None:
         environment["RCCLTUNE_SIM_NODE"] = "{session}/" + NODE_FILE
         environment["RCCLTUNE_SIM_LAUNCH"] = f"link {first}-{second} {turn}"
@@ -187,7 +181,7 @@ def _launch(prepared: Prepared, pair: Pair, turn: int) -> Launch:
         rank_placement=pair.link.value,
         repeat=turn,
     )
-    return replace(one, id=session.launch_id(one))
+    return replace(one, id=store.launch_id(one))
 
 
 def _options(site: Site) -> tuple[str, ...]:
@@ -201,7 +195,7 @@ def _options(site: Site) -> tuple[str, ...]:
         iterations=_ITERATIONS,
     )
     # -A asks for algorithm and protocol, which sendrecv has not.
-    options = plan.benchmark_options(wanted, site.help_letters - {"A"}, Collective.SENDRECV)
+    options = benchmark_options(wanted, site.help_letters - {"A"}, Collective.SENDRECV)
     alone = site.launcher.flavour == "none" and site.node is None
     if not alone:
         return options

@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, launch, machine, measure, model, session, simulate
+from rccltune import __version__
+from rccltune.launch import signals
 from rccltune.links.pairs import (
     FOLDER,
     LARGE,
@@ -24,18 +25,17 @@ from rccltune.links.pairs import (
     Tried,
     measure_pairs,
 )
-from rccltune.measure import Site, SiteRequest, find_site
-from rccltune.model import (
-    Collective,
-    LaunchError,
-    LinkClass,
-    LinkMap,
-    MachineError,
-    PairTimes,
-    Reporter,
-    Spread,
-)
-from rccltune.session import Session
+from rccltune.machine import links, placement, records
+from rccltune.measure import instrument
+from rccltune.measure.site import Site, SiteRequest, find_site
+from rccltune.model import schema
+from rccltune.model.errors import LaunchError, MachineError
+from rccltune.model.links import LinkClass, LinkMap, PairTimes, Spread
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import Collective
+from rccltune.session import files, store
+from rccltune.session.store import Session
+from rccltune.simulate import compiled
 
 _RECORD: Final = f"{FOLDER}/links.json"
 _FORMAT: Final = 1
@@ -48,14 +48,14 @@ def stored_links(folder: Path) -> LinkMap | None:
         SessionError: another format, or values that do not fit.
     """
     again = "use the rccltune that wrote it, or measure it anew with --force."
-    return session.read_derived(folder, _RECORD, LinkMap, number=_FORMAT, hint=again)
+    return store.read_derived(folder, _RECORD, LinkMap, number=_FORMAT, hint=again)
 
 
 def prepare_links(
     request: SiteRequest,
     folder: Path,
     *,
-    system: machine.System | None,
+    system: records.System | None,
     per_class: int,
     repeats: int,
     timeout_s: float | None = None,
@@ -76,7 +76,7 @@ def prepare_links(
         MachineError: no sendrecv benchmark, no launcher, fewer than two GPUs, no topology.
         SessionError: the session is of another machine.
     """
-    gpus = machine.usable(system, os.environ) if system is not None else ()
+    gpus = links.usable(system, os.environ) if system is not None else ()
     site = find_site(replace(request, n_ranks=PAIR.n_ranks))
     if Collective.SENDRECV not in site.programs:
         raise MachineError(
@@ -85,12 +85,12 @@ def prepare_links(
             hint="build all of rccl-tests (make MPI=1) and name the folder with --rccl-tests.",
         )
     if site.node is not None:
-        system = machine.simulated_system(site.node)
-        gpus = machine.usable(system, os.environ)
+        system = placement.simulated_system(site.node)
+        gpus = links.usable(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
-    measure.same_machine(folder, site)
-    every = machine.pairs(gpus, system.links)
+    instrument.same_machine(folder, site)
+    every = links.pairs(gpus, system.links)
     known = None if anew else stored_links(folder)
     return Prepared(
         folder=folder,
@@ -99,7 +99,7 @@ def prepare_links(
         vendor=system.vendor,
         devices=tuple(sorted(gpu.index for gpu in gpus)),
         every=every,
-        chosen=machine.representatives(every, per_class),
+        chosen=links.representatives(every, per_class),
         repeats=repeats,
         timeout_s=timeout_s,
         first_repeat=known.first_repeat if known else _next_repeat(folder) if anew else 0,
@@ -118,7 +118,7 @@ def measure_links(prepared: Prepared, *, reporter: Reporter, command: str) -> Li
         SessionError: another writer, or the disk refuses.
         KeyboardInterrupt: after all that was started is gone.
     """
-    with session.writing(prepared.folder, reporter), launch.interruptible():
+    with files.writing(prepared.folder, reporter), signals.interruptible():
         _begin(prepared, command)
         pairs = {pair: Tried() for pair in prepared.chosen}
         measure_pairs(prepared, pairs, reporter)
@@ -130,8 +130,8 @@ def measure_links(prepared: Prepared, *, reporter: Reporter, command: str) -> Li
                 where=f"{prepared.links}/launches/{first.launches[-1]}/",
                 hint="run its command by hand (launch.json has it) until it works.",
             )
-        plain = {"format": _FORMAT, **model.to_plain(done)}
-        session.write_derived(prepared.folder, _RECORD, plain)
+        plain = {"format": _FORMAT, **schema.to_plain(done)}
+        store.write_derived(prepared.folder, _RECORD, plain)
     return done
 
 
@@ -146,12 +146,13 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     Raises:
         SessionError: the disk refuses.
     """
-    from rccltune import report
+    from rccltune.report.figures.files import LINK_FORMATS
+    from rccltune.report.figures.files import draw_links as report_draw_links
 
-    there = tuple(folder / f"plots/links.{kind}" for kind in report.LINK_FORMATS)
+    there = tuple(folder / f"plots/links.{kind}" for kind in LINK_FORMATS)
     if not anew and all(path.exists() for path in there):
         return there
-    return report.draw_links(done, folder / "plots")
+    return report_draw_links(done, folder / "plots")
 
 
 def links_as_plain(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[str, Any]:
@@ -206,7 +207,7 @@ def _plain(spread: Spread | None) -> dict[str, float] | None:
 def _begin(prepared: Prepared, command: str) -> None:
     site = prepared.site
     if not (prepared.folder / "session.json").exists():
-        session.write_header(
+        store.write_header(
             Session(
                 path=prepared.folder,
                 command=command,
@@ -215,10 +216,10 @@ def _begin(prepared: Prepared, command: str) -> None:
             )
         )
     if site.node is not None:
-        session.write_atomically(prepared.links / NODE_FILE, simulate.written(site.node))
+        files.write_atomically(prepared.links / NODE_FILE, compiled.written(site.node))
 
 
-def _record(prepared: Prepared, pairs: Mapping[machine.Pair, Tried]) -> LinkMap:
+def _record(prepared: Prepared, pairs: Mapping[links.Pair, Tried]) -> LinkMap:
     node = prepared.site.node
     return LinkMap(
         machine=prepared.machine,
@@ -261,11 +262,11 @@ def _grid(prepared: Prepared) -> tuple[str, ...]:
 
 
 def _next_repeat(folder: Path) -> int:
-    made = [one.repeat for one, _ in session.read_launches(folder / FOLDER)]
+    made = [one.repeat for one, _ in store.read_launches(folder / FOLDER)]
     return max(made, default=-1) + 1
 
 
-def _machine(site: Site, system: machine.System) -> str:
+def _machine(site: Site, system: records.System) -> str:
     mode = site.fingerprint.mode
     product = site.fingerprint.product or system.product
     parts = [product, str(mode) if mode and mode.compute else None]

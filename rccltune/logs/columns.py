@@ -16,7 +16,9 @@ from math import ceil, floor, inf, isfinite
 from typing import Any, Final
 
 from rccltune.logs.drafts import Run, dtype_named, placement_of, yes_or_no
-from rccltune.model import MAX_NBYTES, Collective, Doubt, Mode, OutputError, Setting, busbw_factor
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import Mode, Setting
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, busbw_factor
 
 # The first spelling that a table has wins, so that time_us stands before latency_us.
 _SPELLINGS: Final = {

@@ -15,13 +15,8 @@ from dataclasses import dataclass, field, fields, replace
 from math import inf, isfinite
 from typing import Final
 
-from rccltune.model import (
-    Collective,
-    Doubt,
-    Mode,
-    Placement,
-    Setting,
-)
+from rccltune.model.settings import Mode, Setting
+from rccltune.model.vocabulary import Collective, Doubt, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

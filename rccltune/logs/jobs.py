@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from rccltune.logs.drafts import Commands, Run, Said
 from rccltune.logs.text_table import Layout, Table
-from rccltune.model import BASELINE, Algorithm, Collective, Protocol, Setting
+from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 
 _RANK: Final = re.compile(
     r"Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)"

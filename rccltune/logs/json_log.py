@@ -14,15 +14,10 @@ from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said, commanded
 from rccltune.logs.jobs import Preamble, Rank, marked
 from rccltune.logs.long_table import RecordReader
 from rccltune.logs.resolver import Resolver
-from rccltune.model import (
-    Caution,
-    Doubt,
-    OutputError,
-    Placement,
-    derived_us,
-    is_usable,
-    printed_or_none,
-)
+from rccltune.model.errors import OutputError
+from rccltune.model.measured import Caution
+from rccltune.model.times import derived_us, is_usable, printed_or_none
+from rccltune.model.vocabulary import Doubt, Placement
 
 _CHUNK: Final = 1 << 20
 _MAX_VALUE: Final = 16 << 20

@@ -25,7 +25,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model import TUNABLE, Algorithm, Collective, Doubt, Protocol, Sample, Setting
+from rccltune.model.measured import Sample
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Doubt, Protocol
 
 # "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
 MODEL_ROW: Final = r" *(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})"

@@ -21,21 +21,18 @@ from rccltune.logs.drafts import (
 )
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import drop_repeats
-from rccltune.model import (
-    BASELINE,
+from rccltune.model.errors import OutputError
+from rccltune.model.measured import Caution
+from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.times import derived_us, is_usable, printed_or_none
+from rccltune.model.vocabulary import (
     Algorithm,
-    Caution,
     Collective,
     Doubt,
-    OutputError,
     Placement,
     Protocol,
-    Setting,
     busbw_factor,
-    derived_us,
-    is_usable,
     parse_size,
-    printed_or_none,
 )
 
 _UNFORCED: Final = frozenset(("default", "baseline", "auto"))

@@ -18,7 +18,8 @@ from rccltune.logs.long_table import DelimitedFile
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, samples_of
 from rccltune.logs.text_log import TextReader
-from rccltune.model import Caution, Fingerprint, Notice, OutputError, Sample, Stated, reason_of
+from rccltune.model.errors import OutputError, reason_of
+from rccltune.model.measured import Caution, Fingerprint, Notice, Sample, Stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,24 +16,19 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from rccltune.logs.drafts import Said, dtype_named, placement_of, yes_or_no
-from rccltune.model import (
-    DTYPE_BYTES,
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.measured import Caution, Notice, Stated
+from rccltune.model.settings import (
     KNOWN_VARIANTS,
     UNSTATED,
-    Caution,
-    Collective,
-    CommandLineError,
     CurveKey,
     Mode,
-    Notice,
-    OutputError,
-    Placement,
     Role,
     Scale,
     Setting,
-    Stated,
     Variant,
 )
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
 
 T = TypeVar("T")
 _ASSUMABLE: Final = (

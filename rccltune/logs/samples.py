@@ -10,22 +10,10 @@ from rccltune.logs.columns import evidence_of, proposed
 from rccltune.logs.drafts import Draft, Run, Said
 from rccltune.logs.jobs import marked
 from rccltune.logs.resolver import Resolver
-from rccltune.model import (
-    DTYPE_BYTES,
-    RUNS,
-    Caution,
-    Collective,
-    CommandLineError,
-    CurveKey,
-    Doubt,
-    Fingerprint,
-    OutputError,
-    Role,
-    Sample,
-    Setting,
-    busbw_factor,
-    vendor_of,
-)
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.measured import RUNS, Caution, Fingerprint, Sample
+from rccltune.model.settings import CurveKey, Role, Setting, vendor_of
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt, busbw_factor
 
 # Rounding of busbw to two decimals, and of their mean to six digits.
 _ROUNDING: Final = 0.0055

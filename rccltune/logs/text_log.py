@@ -12,15 +12,9 @@ from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book, Jobs, numbers_of, rank_of, starting
 from rccltune.logs.library import NOISE, OUR_TUNER, cut_log, strip, tuner_of
 from rccltune.logs.text_table import Table
-from rccltune.model import (
-    DTYPE_BYTES,
-    Algorithm,
-    Collective,
-    OutputError,
-    Placement,
-    Protocol,
-    Setting,
-)
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import DTYPE_BYTES, Algorithm, Collective, Placement, Protocol
 
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"

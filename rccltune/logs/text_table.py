@@ -14,19 +14,17 @@ from typing import Final, NamedTuple
 
 from rccltune.logs.columns import agree, doubt_of, old_error, step, wrong
 from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
-from rccltune.model import (
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import Setting
+from rccltune.model.times import derived_us, is_usable, printed
+from rccltune.model.vocabulary import (
     DTYPE_BYTES,
     MAX_NBYTES,
     REDOPS,
     Algorithm,
     Doubt,
-    OutputError,
     Placement,
     Protocol,
-    Setting,
-    derived_us,
-    is_usable,
-    printed,
 )
 
 LEAD: Final = frozenset(("size", "count", "type", "redop", "root"))

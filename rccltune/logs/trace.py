@@ -16,19 +16,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from rccltune.model import (
-    Algorithm,
-    Belief,
-    Collective,
-    Doubt,
-    OutputError,
-    Protocol,
-    Role,
-    Sample,
-    Setting,
-    Target,
-    grammar,
-)
+from rccltune.model import grammar
+from rccltune.model.belief import Belief
+from rccltune.model.errors import OutputError
+from rccltune.model.measured import Sample
+from rccltune.model.settings import Role, Setting, Target
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Protocol
 
 _COLUMNS: Final = (
     *("comm", "abi", "n_nodes", "n_ranks", "step", "setting", "collective", "nbytes", "calls"),

@@ -15,18 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rccltune.logs.trace import Asked, agree, prove, read_trace
-from rccltune.model import (
-    PASSES,
-    SILENT,
-    Doubt,
-    LaunchError,
-    OutputError,
-    Questions,
-    Role,
-    Sample,
-    Setting,
-    grammar,
-)
+from rccltune.model import grammar
+from rccltune.model.errors import LaunchError, OutputError
+from rccltune.model.measured import PASSES, Questions, Sample
+from rccltune.model.settings import SILENT, Role, Setting
+from rccltune.model.vocabulary import Doubt
 
 _WORD: Final = re.compile(r"([a-z-]+)=(\S+)")
 

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rccltune.model import Laid, Line, Text, Whole, lay
+from rccltune.model.schema import Line, Text, Whole
+from rccltune.model.vocabulary import Laid, lay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

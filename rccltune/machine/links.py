@@ -8,7 +8,8 @@ from itertools import combinations
 
 from rccltune.machine.records import Gpu, Link, System
 from rccltune.machine.situation import VISIBLE
-from rccltune.model import LinkClass, MachineError
+from rccltune.model.errors import MachineError
+from rccltune.model.links import LinkClass
 
 _AMD = "ROCR_VISIBLE_DEVICES"
 _CUDA = "CUDA_VISIBLE_DEVICES"

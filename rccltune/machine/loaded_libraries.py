@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch
+from rccltune.launch.variables import environment
+from rccltune.launch.variables import program as launch_program
 from rccltune.machine import files, software
 from rccltune.machine.files import Root, has_any, mapped
 from rccltune.machine.software import library_of, sha256_of, version_of
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 # A line of /proc/PID/maps: addresses, rights, offset, device, inode, path, then "(deleted)".
 _MAPPED: Final = re.compile(
@@ -151,7 +152,7 @@ def loaded_by_torch(
         MachineError: it does not start, has no torch, or torch does not import.
     """
     ended = files.ask(
-        list(launch.program(python, _TORCH)), timeout_s=timeout_s, variables=variables
+        list(launch_program(python, _TORCH)), timeout_s=timeout_s, variables=variables
     )
     line = next((x for x in ended.out.split("\n") if x.startswith(_MARK)), None)
     if line is None:
@@ -328,6 +329,6 @@ def loaded(
     cleared: Sequence[str],
 ) -> Path | None:
     """The library that the benchmark will load, None where that is not seen."""
-    seen = launch.environment(os.environ, added, clear=cleared)
+    seen = environment(os.environ, added, clear=cleared)
     # Of a script around the benchmark the loader knows nothing; what was named counts then.
     return software.library_of(program, seen.variables) or library

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune import launch
+from rccltune.launch import signals
 from rccltune.machine.files import Root
 from rccltune.machine.records import System, mode_text
 from rccltune.machine.smi import Runner
-from rccltune.model import MachineError, Mode, Reporter, lay
+from rccltune.model.errors import MachineError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Mode
+from rccltune.model.vocabulary import lay
 
 
 def check_mode(wanted: Mode | None, system: System) -> None:
@@ -177,11 +180,11 @@ def applied(
     target = {a: _merged(wanted, mode) for a, mode in before.items()}
     back = "; ".join(commands(next(iter(before.values()))))
     reporter.say(f"Setting {mode_text(wanted)}. Should this be killed, go back by hand: {back}")
-    with launch.interruptible():
+    with signals.interruptible():
         try:
             yield _reach(target, look, run, reporter)
         finally:
-            with launch.held():
+            with signals.held():
                 _put_back(before, look, run, reporter)
 
 

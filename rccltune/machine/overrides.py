@@ -18,21 +18,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rccltune.model import (
-    Algorithm,
-    Caution,
-    Collective,
-    Doubt,
-    Launch,
-    Notice,
-    Outcome,
-    Protocol,
-    Role,
-    Sample,
-    Scale,
-    Setting,
-    Zone,
-)
+from rccltune.model.chosen import Zone
+from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample
+from rccltune.model.settings import Role, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Protocol
 from rccltune.releases import (
     KEEPING_PROTOCOLS,
     LOADING_OURS,

@@ -14,7 +14,7 @@ from typing import Final
 from rccltune.machine.files import Content, Reading, Root, hexadecimal
 from rccltune.machine.kfd import address_text
 from rccltune.machine.records import Disagreement, Oam, Smi, SmiGpu, System
-from rccltune.model import Mode
+from rccltune.model.settings import Mode
 
 DRIVER: Final = "sys/bus/pci/drivers/amdgpu"
 DEVICES: Final = "sys/bus/pci/devices"

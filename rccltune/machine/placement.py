@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import simulate
 from rccltune.machine import records, situation
 from rccltune.machine.links import choosing, chosen, heeded, n_usable
 from rccltune.machine.records import Gpu, System
-from rccltune.model import CommandLineError, Launch, MachineError, Place, RankPlacement, Scale
+from rccltune.model.errors import CommandLineError, MachineError
+from rccltune.model.measured import Launch
+from rccltune.model.settings import Place, Scale
+from rccltune.model.vocabulary import RankPlacement
+from rccltune.simulate.node import SimulatedNode
 
 _MASK: Final = "NCCL_TESTS_SPLIT_MASK"
 _SPLIT: Final = "NCCL_TESTS_SPLIT"
@@ -408,7 +411,7 @@ def _remark(place: Place, environment: Sequence[tuple[str, str]]) -> str:
     return f"Placement {place.name}: {place.scale}; every launch has {exports}"
 
 
-def simulated_system(node: simulate.SimulatedNode) -> records.System:
+def simulated_system(node: SimulatedNode) -> records.System:
     """The devices of one host of a simulated node, as a look at such a machine would find them."""
     per_oam, per_iod = node.devices_per_oam, node.devices_per_iod
     gpus = tuple(

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, plugin
+from rccltune import plugin
+from rccltune.launch import process
 from rccltune.machine.loaded_libraries import named_library
 from rccltune.machine.software import sha256_of, version_of
-from rccltune.model import (
-    LaunchError,
-    MachineError,
-    Scale,
-    lay,
-)
-from rccltune.simulate import load_node, node_path, timeless
+from rccltune.model.errors import LaunchError, MachineError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import lay
+from rccltune.simulate.compiled import timeless
+from rccltune.simulate.sources import load_node, node_path
 
 REAL: Final = "real"
 # What real_words gives, found in a text.
@@ -189,8 +188,8 @@ def real_calls(
             head = (mpirun, "--allow-run-as-root", "--oversubscribe", "-np", str(scale.n_ranks))
             passed = [*own, *(key for key in variables if key.startswith(("NCCL_", "RCCL")))]
             argv = (*head, *(word for key in passed for word in ("-x", key)), *argv)
-        ended = launch.run(
-            launch.Job(
+        ended = process.run(
+            process.Job(
                 argv=argv,
                 variables={**variables, **own},
                 folder=folder,

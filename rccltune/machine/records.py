@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.model import Mode
+from rccltune.model.settings import Mode
 
 Sources = tuple[tuple[str, str], ...]
 

@@ -14,7 +14,8 @@ from typing import Final
 from rccltune.machine import files
 from rccltune.machine.files import Root, mapped
 from rccltune.machine.records import Benchmark, Library, Starter
-from rccltune.model import Collective, reason_of
+from rccltune.model.errors import reason_of
+from rccltune.model.vocabulary import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
 _NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")

@@ -23,7 +23,8 @@ from rccltune.machine.kfd import (
 from rccltune.machine.pci import disagreements, with_smi
 from rccltune.machine.records import Gpu, Link, Oam, Smi, Starter, System
 from rccltune.machine.smi import nvidia_gpus
-from rccltune.model import Fingerprint, Mode
+from rccltune.model.measured import Fingerprint
+from rccltune.model.settings import Mode
 
 # gfx940 to gfx950: the parts whose compute dies can be partitioned.
 _PARTITIONED: Final = range(90400, 90600)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch
+from rccltune.launch import variables
 from rccltune.machine.checks.facts import Circumstances
 from rccltune.machine.records import System
 from rccltune.machine.survey import Look, look
@@ -59,7 +59,7 @@ def circumstances(system: System, *, live: bool) -> Circumstances:
     return Circumstances(
         system=system,
         variables=dict(os.environ),
-        chooses=launch.chooses,
+        chooses=variables.chooses,
         home=home,
         limits={
             "nofile": _limit(resource.RLIMIT_NOFILE),

@@ -18,7 +18,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, machine
+from rccltune import __version__
+from rccltune.machine import hosts, kfd, records, software, survey
+from rccltune.machine.files import Root
 
 NO_MPI: Final = "RCCLTUNE-NO-MPI"
 # Open MPI 5 has hung on ranks that end at once.
@@ -49,9 +51,9 @@ def _by_mpi(question: Mapping[str, Any]) -> int:
     said_here = _answer(question, host, boot_id, is_first=is_first)
     answers = world.gather(said_here, root=0)
     if answers is not None:
-        found = machine.merged(answers)
+        found = hosts.merged(answers)
         plain = {"n_ranks": world.size, "hosts": [asdict(one) for one in found]}
-        _print(machine.lines_of(plain, f"{host}:{os.getpid()}"))
+        _print(hosts.lines_of(plain, f"{host}:{os.getpid()}"))
     return 0
 
 
@@ -61,7 +63,7 @@ def _by_lines(question: Mapping[str, Any]) -> int:
     # Where the launcher does not number its ranks, each of them looks: slower, and no less right.
     local = next((os.environ[name] for name in _LOCAL if name in os.environ), "0")
     answer = _answer(question, host, boot_id, is_first=local == "0")
-    _print(machine.lines_of(asdict(answer), f"{host}:{os.getpid()}"))
+    _print(hosts.lines_of(asdict(answer), f"{host}:{os.getpid()}"))
     time.sleep(max(0.0, _AT_LEAST_S - (time.monotonic() - start)))
     return 0
 
@@ -81,18 +83,18 @@ def _who() -> tuple[str, str | None]:
 
 def _answer(
     question: Mapping[str, Any], host: str, boot_id: str | None, *, is_first: bool
-) -> machine.Answer:
-    return machine.Answer(
+) -> hosts.Answer:
+    return hosts.Answer(
         host=host,
         boot_id=boot_id,
         facts=_facts(question) if is_first else None,
-        variables={name: value for name, value in os.environ.items() if machine.compares(name)},
+        variables={name: value for name, value in os.environ.items() if hosts.compares(name)},
     )
 
 
 def _facts(question: Mapping[str, Any]) -> dict[str, str]:
     """What must be alike, by the names that a table shows; what is not there is left out."""
-    system = machine.look_quickly(os.environ)
+    system = survey.look_quickly(os.environ)
     programs = [Path(name) for name in question["programs"]]
     files = {program.name: program for program in programs}
     files |= {what: Path(name) for what, name in question["files"].items()}
@@ -104,7 +106,7 @@ def _facts(question: Mapping[str, Any]) -> dict[str, str]:
         "CUs": str(system.cu_count) if system.cu_count else None,
         "driver": system.driver,
         "library": _library(programs[0], question["librccl"]),
-        **{what: machine.sha256_of(path) for what, path in files.items()},
+        **{what: software.sha256_of(path) for what, path in files.items()},
         "rccltune": __version__,
         **_hidden(system),
     }
@@ -113,20 +115,18 @@ def _facts(question: Mapping[str, Any]) -> dict[str, str]:
 
 def _library(program: Path, named: str | None) -> str | None:
     """What the benchmark loads here; of a script around it the loader knows nothing."""
-    path = machine.library_of(program, os.environ) or (Path(named) if named else None)
+    path = software.library_of(program, os.environ) or (Path(named) if named else None)
     if path is None:
         return None
-    return f"{machine.version_of(path) or 'of unknown version'} {machine.sha256_of(path)}"
+    return f"{software.version_of(path) or 'of unknown version'} {software.sha256_of(path)}"
 
 
-def _hidden(system: machine.System) -> dict[str, str]:
+def _hidden(system: records.System) -> dict[str, str]:
     """Variables that configuration files set here, whatever the environment says."""
     home = None
     with suppress(KeyError):
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    read = machine.hidden_files(
-        machine.Root(system.root), os.environ, home, amd=system.vendor != "nvidia"
-    )
+    read = kfd.hidden_files(Root(system.root), os.environ, home, amd=system.vendor != "nvidia")
     # Homes may have other names on other hosts; what matters is which of the files it is.
     names = [_CONF if one.whose == _CONF else one.path.name for one in read]
     said = [

@@ -15,11 +15,15 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune import launch, machine, session
-from rccltune.launch import Launcher
-from rccltune.machine import Loaded, LoadedLibrary
-from rccltune.model import TUNABLE, Collective, CommandLineError, MachineError, Sweep, reason_of
+from rccltune.launch import launchers
+from rccltune.launch.launchers import Launcher
+from rccltune.machine import loaded_libraries, overrides, real_rccl, software
+from rccltune.machine.loaded_libraries import Loaded, LoadedLibrary
+from rccltune.model.errors import CommandLineError, MachineError, reason_of
+from rccltune.model.measured import Sweep
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.releases import release_of, running_closed_tree
+from rccltune.session import files
 from rccltune.torchbench import options
 
 if TYPE_CHECKING:
@@ -39,11 +43,11 @@ def over_real(site: Site, library: Path, one_process: bool) -> Site:
             "the real library tells simulated hosts apart by process",
             hint="leave --launcher none out, or say ranks of one host (--np).",
         )
-    free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
-    machine.check_real_memory(n_ranks, n_hosts, one_process=one_process, free_mib=free)
-    version, words = machine.real_words(library)
-    machine.check_real_starts(library)
-    start_s = machine.real_start_s(n_ranks, one_process=one_process)
+    free = real_rccl.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
+    real_rccl.check_real_memory(n_ranks, n_hosts, one_process=one_process, free_mib=free)
+    version, words = real_rccl.real_words(library)
+    real_rccl.check_real_starts(library)
+    start_s = real_rccl.real_start_s(n_ranks, one_process=one_process)
     return replace(
         site,
         fingerprint=replace(site.fingerprint, runner=words),
@@ -53,7 +57,7 @@ def over_real(site: Site, library: Path, one_process: bool) -> Site:
         start_s=start_s + (site.start_s or 0),
         library=version,
         library_file=library,
-        tunerless=machine.tunerless(version),
+        tunerless=overrides.tunerless(version),
     )
 
 
@@ -126,7 +130,7 @@ def bench_of(named: Path | None) -> Bench:
     folder = _folder(named)
     programs = programs_in(folder)
     first = Path(next(iter(programs.values())))
-    if machine.SIMULATED_MARK in first.read_bytes():
+    if software.SIMULATED_MARK in first.read_bytes():
         raise MachineError(
             "these are rccltune's stand-in benchmarks, not rccl-tests",
             where=str(folder),
@@ -135,7 +139,7 @@ def bench_of(named: Path | None) -> Bench:
     return Bench(
         programs=programs,
         letters=letters_of(str(first), os.environ),
-        sha256=session.sha256_of(first),
+        sha256=files.sha256_of(first),
         linked=first,
     )
 
@@ -247,7 +251,7 @@ def torch_bench_of(python: str | None, backend: str, variables: Mapping[str, str
         MachineError: no such Python, no torch, or no library in it.
     """
     found = python_with_torch(python)
-    loaded = machine.loaded_by_torch(found, dict(variables))
+    loaded = loaded_libraries.loaded_by_torch(found, dict(variables))
     on_cpu = backend == "gloo"
     library = None if on_cpu else _library(loaded, backend)
     runner = f"{loaded.what.split(' of ')[0].replace('torch', 'PyTorch', 1)}, {backend}"
@@ -282,7 +286,7 @@ def _remarks(loaded: Loaded, library: LoadedLibrary | None, backend: str) -> tup
 
 def torchrun(bench: Bench) -> Launcher:
     """PyTorch's own launcher, of the Python that the runner runs in."""
-    return launch.LAUNCHERS["torchrun"](program=Path(bench.runs[0]))
+    return launchers.LAUNCHERS["torchrun"](program=Path(bench.runs[0]))
 
 
 def python_with_torch(named: str | None) -> str:

@@ -12,20 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune import session
 from rccltune.measure.preparation import Prepared, prepare
 from rccltune.measure.site import SiteRequest, find_site
 from rccltune.measure.sweeps import sweep
-from rccltune.model import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    Collective,
-    Placement,
-    Reporter,
-    Sample,
-    defaults,
-)
-from rccltune.session import load_samples
+from rccltune.model import defaults
+from rccltune.model.measured import Sample
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import BASELINE, DEFAULT_VARIANT
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.session import store
+from rccltune.session.samples import load_samples
 
 FOLDER: Final = "rccl-tests"
 _ONLY: Final = "rccl-tests are only held beside the PyTorch runner"
@@ -125,7 +121,7 @@ Times = dict[int, list[float]]
 
 def _times(folder: Path, reporter: Reporter) -> dict[Collective, Times]:
     found: dict[Collective, Times] = {}
-    for sample in _usable(load_samples(session.open_session(folder), reporter)):
+    for sample in _usable(load_samples(store.open_session(folder), reporter)):
         times = found.setdefault(sample.key.collective, {})
         times.setdefault(sample.nbytes, []).append(sample.time_us or 0.0)
     return found

@@ -15,23 +15,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args
 
-from rccltune.model import (
-    Collective,
-    CommandLineError,
-    FromUp,
-    Listed,
-    Made,
-    Mode,
-    Parsed,
-    RankPlacement,
-    Scale,
-    Setting,
-    VariableName,
-    odd_letters,
-    parse_size,
-    short_size,
-    shown,
-)
+from rccltune.model.errors import CommandLineError
+from rccltune.model.schema import FromUp, Listed, Made, Parsed, VariableName, odd_letters
+from rccltune.model.settings import Mode, Scale, Setting
+from rccltune.model.vocabulary import Collective, RankPlacement, parse_size, short_size, shown
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}

@@ -20,10 +20,28 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import rccltune
-from rccltune import launch, machine, model, plugin, session
-from rccltune.machine import Host
+from rccltune import plugin
+from rccltune.launch import family, process
+from rccltune.launch.variables import environment, module
+from rccltune.machine import software
+from rccltune.machine.hosts import (
+    Answer,
+    Host,
+    as_asked,
+    differences,
+    merged,
+    named_hosts,
+    read_lines,
+    table_of,
+)
 from rccltune.measure.site import Site
-from rccltune.model import MachineError, Reporter, Whole, lay
+from rccltune.model import schema
+from rccltune.model.errors import MachineError
+from rccltune.model.reporter import Reporter
+from rccltune.model.schema import Whole
+from rccltune.model.vocabulary import lay
+from rccltune.session import store
+from rccltune.session.files import write_atomically
 
 # Ranks that cannot meet wait for each other; a host file's worth of them must not take an hour.
 _LEAST_S: Final = 60.0
@@ -87,13 +105,13 @@ def ask(
     """
     # Of a folder with the same name on another disk it is not known that it is this one.
     token = where / f"seen-{uuid.uuid4().hex}"
-    session.write_atomically(token, "")
+    write_atomically(token, "")
     try:
         reason = _look(site, where, token, rules)
     finally:
         token.unlink(missing_ok=True)
     question = where / "question.json"
-    session.write_atomically(question, session.dump_json(_question(site, rules)))
+    write_atomically(question, store.dump_json(_question(site, rules)))
     if reason is None:
         found, reason = _met(site, where, question)
         if found is not None:
@@ -106,9 +124,9 @@ def ask(
 
 
 def _question(site: Site, rules: Path | None) -> dict[str, Any]:
-    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    seen = environment(os.environ, site.environment, clear=site.cleared)
     # Where the loader tells of it here, it is to tell on every host.
-    told = machine.library_of(site.files[0], seen.variables)
+    told = software.library_of(site.files[0], seen.variables)
     return {
         "programs": [str(path) for path in site.files],
         "librccl": str(site.library_file) if site.library_file and told is None else None,
@@ -147,7 +165,7 @@ def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | Non
         lacking = [host for host, numbers in said if str(number) in numbers.split()]
         if not lacking:
             continue
-        told = f"{machine.named_hosts(lacking)}: {one.lacking}"
+        told = f"{named_hosts(lacking)}: {one.lacking}"
         if one.hint is None:
             return told
         raise MachineError(told, where=str(one.path), hint=one.hint)
@@ -195,8 +213,8 @@ def _read(text: str, kind: type[T], where: Path) -> list[T]:
         MachineError: it is not what they are asked for.
     """
     hint = "the rccltune of every host must be this one."
-    answers = machine.read_lines(text)
-    return [model.read_json(kind, one, str(where), hint, fails=MachineError) for one in answers]
+    answers = read_lines(text)
+    return [schema.read_json(kind, one, str(where), hint, fails=MachineError) for one in answers]
 
 
 def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
@@ -206,7 +224,7 @@ def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
         MachineError: a rank is missing.
     """
     ran = _run(site, where / "lines", _command("lines", question))
-    answers = _read(ran.text, machine.Answer, where)
+    answers = _read(ran.text, Answer, where)
     if len(answers) != site.seating.n_started:
         raise MachineError(
             f"{len(answers)} of {site.seating.n_started} ranks said what their host is: "
@@ -214,11 +232,11 @@ def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
             where=str(where / "lines" / "stderr.log"),
             hint="the Python of this rccltune must start on every host, with what it imports.",
         )
-    return machine.merged(answers)
+    return merged(answers)
 
 
 def _command(how: str, question: Path) -> tuple[str, ...]:
-    return (*launch.module(sys.executable, _PROGRAM), how, str(question))
+    return (*module(sys.executable, _PROGRAM), how, str(question))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,16 +266,16 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
     own = {**_OWN_JOBS, **_libmpi(site.launcher.program)}
     # The site's own goes first, and other hosts must have it too.
     added = [(name, os.environ.get(name, value)) for name, value in own.items()]
-    seen = launch.environment(os.environ, [*added, *site.environment], clear=site.cleared)
+    seen = environment(os.environ, [*added, *site.environment], clear=site.cleared)
     names = {name for name, _ in (*seen.added, *seen.passed)}
     options, variables = site.launcher.carry(
-        {*names, launch.TAG}, {**seen.variables, launch.TAG: ""}
+        {*names, family.TAG}, {**seen.variables, family.TAG: ""}
     )
     started = site.seating.n_started
     argv = site.launcher.argv(started, program, bind=site.binding, hostfile=site.hostfile)
     limit_s = min(_MOST_S, _LEAST_S + _EACH_S * started)
-    ending = launch.run(
-        launch.Job(
+    ending = process.run(
+        process.Job(
             argv=(argv[0], *options, *argv[1:]),
             variables=variables,
             folder=where,
@@ -273,7 +291,7 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
 
 def _mpi(site: Site) -> str:
     """The MPI that ranks are to meet through: the benchmark's, else the launcher's first."""
-    linked = machine.linked_mpi(site.files[0])
+    linked = software.linked_mpi(site.files[0])
     families = sorted(site.launcher.families)
     return linked if linked in families else families[-1]
 
@@ -319,14 +337,14 @@ def same_hosts(
 
 
 def _keep(folder: Path, found: Sequence[Host], reason: str | None) -> None:
-    session.write_derived(
+    store.write_derived(
         folder,
         HOSTS_FILE,
         {
             "format": 1,
             "met_through": "mpi4py" if reason is None else "the launcher's output",
             "why_not_mpi4py": reason,
-            "hosts": model.to_plain(tuple(found)),
+            "hosts": schema.to_plain(tuple(found)),
         },
     )
 
@@ -337,20 +355,20 @@ def _judge(
     if len(found) != len(site.hosts):
         raise MachineError(
             f"the host file names {len(site.hosts)} hosts "
-            f"({machine.named_hosts(site.hosts)}), and ranks "
-            f"run on {len(found)} ({machine.named_hosts(_names(found))})",
+            f"({named_hosts(site.hosts)}), and ranks "
+            f"run on {len(found)} ({named_hosts(_names(found))})",
             where=str(site.hostfile),
             hint="name each host once: the library counts hosts by their own names, and rules are "
             "for the number that it counts.",
         )
-    differing = machine.differences(found)
+    differing = differences(found)
     wanted = {name: value for name, value in site.environment if name not in _OWN}
     but = [one.what for one in differing]
-    differing = (*differing, *machine.as_asked(found, wanted, but))
+    differing = (*differing, *as_asked(found, wanted, but))
     if not differing:
-        reporter.say(f"{len(found)} hosts are alike: {machine.named_hosts(_names(found))}")
+        reporter.say(f"{len(found)} hosts are alike: {named_hosts(_names(found))}")
         return
-    text = lay(["the hosts are not alike:", machine.table_of(differing)])
+    text = lay(["the hosts are not alike:", table_of(differing)])
     if force:
         reporter.say(lay(["Measured all the same: ", text], gap=""))
         return

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, machine, session, simulate
-from rccltune.launch import Launcher
-from rccltune.machine import Seating
+from rccltune.launch import launchers
+from rccltune.launch.launchers import Launcher
+from rccltune.machine import files, overrides, placement, real_rccl, situation, survey
+from rccltune.machine.mode import check_mode
+from rccltune.machine.placement import Seating
 from rccltune.measure import benchmarks
 from rccltune.measure.declaration import PERF
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
@@ -27,17 +29,14 @@ from rccltune.measure.site import (
     system_here,
     vendor_here,
 )
-from rccltune.model import (
-    Collective,
-    CommandLineError,
-    Fingerprint,
-    MachineError,
-    RankPlacement,
-    SessionError,
-    defaults,
-)
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, MachineError, SessionError
+from rccltune.model.measured import Fingerprint
+from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.perf import library, plan, ranks, runs
 from rccltune.perf.ranks import Ground, Measured
+from rccltune.session import store
+from rccltune.simulate.node import SimulatedNode
 
 # Who starts ranks on one node: the rank program itself.
 _LOCAL: Final = ("auto", "local", "none")
@@ -98,9 +97,9 @@ def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None)
 
 def _real(request: SiteRequest) -> Instrument:
     system = system_here()
-    there = machine.with_nvidia(system, os.environ)
+    there = survey.with_nvidia(system, os.environ)
     seen = seen_by(request)
-    is_bare = any(one.name == "no-gpu" for one in machine.situations(there, os.environ))
+    is_bare = any(one.name == "no-gpu" for one in situation.situations(there, os.environ))
     try:
         measured = library.find(request.librccl, seen)
     except MachineError as error:
@@ -109,12 +108,12 @@ def _real(request: SiteRequest) -> Instrument:
         raise
     if is_bare:
         raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
-    machine.check_mode(request.mode, system)
+    check_mode(request.mode, system)
     launcher = _launcher(request)
-    seating = machine.seating_of(request.placement, request.n_ranks, there, seen)
+    seating = placement.seating_of(request.placement, request.n_ranks, there, seen)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     hidden = hidden_here(system)
-    known = machine.fingerprint(there)
+    known = survey.fingerprint(there)
     fingerprint = replace(
         known,
         hosts=hosts or known.hosts,
@@ -130,7 +129,7 @@ def _real(request: SiteRequest) -> Instrument:
         remarks=(f"Library: {_named(measured)}", *site.remarks),
         hidden=hidden,
         changed=lambda: changes_since(system, hidden),
-        is_rcclx=machine.has_any(measured.file, RCCLX_SWITCH),
+        is_rcclx=files.has_any(measured.file, RCCLX_SWITCH),
     )
     return Instrument(site=site, ground=_ground(site, measured))
 
@@ -151,7 +150,7 @@ def _launcher(request: SiteRequest) -> Launcher:
             raise CommandLineError(
                 "torchrun is used on one host here", hint="name another launcher, or no host file."
             )
-        return launch.LAUNCHERS["torchrun"](program=Path(benchmarks.python_with_torch(None)))
+        return launchers.LAUNCHERS["torchrun"](program=Path(benchmarks.python_with_torch(None)))
     flavour = "none" if request.launcher == "local" else request.launcher
     found = launcher_of(flavour, None)
     if request.hostfile is not None:
@@ -180,7 +179,7 @@ def _site(
         has_patched_library=False,
         node=None,
         remarks=remarks_of(seating),
-        tunerless=machine.tunerless(measured.version),
+        tunerless=overrides.tunerless(measured.version),
         library=measured.version,
         library_file=measured.file,
     )
@@ -229,7 +228,7 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
         environment=(
             *site.environment,
             ("RCCLTUNE_SIM_SEED", str(request.seed)),
-            ("RCCLTUNE_SIM_NODE", str(folder.resolve() / session.NODE_FILE)),
+            ("RCCLTUNE_SIM_NODE", str(folder.resolve() / store.NODE_FILE)),
         ),
         remarks=(*site.remarks, *([said] if words else [])),
         is_rcclx=node.library == "rcclx",
@@ -248,7 +247,7 @@ def _over_network(measured: Measured) -> Measured:
     return replace(measured, needs=(*measured.needs, ("NCCL_NET_PLUGIN", str(measured.runtime))))
 
 
-def _over(named: Path, node: simulate.SimulatedNode, seating: Seating) -> tuple[Measured, str]:
+def _over(named: Path, node: SimulatedNode, seating: Seating) -> tuple[Measured, str]:
     """The real library, and how everything made with it names it.
 
     Raises:
@@ -260,10 +259,10 @@ def _over(named: Path, node: simulate.SimulatedNode, seating: Seating) -> tuple[
             hint="simulate such a node, or leave --librccl out.",
         )
     measured = library.real(named, os.environ)
-    free = machine.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
+    free = real_rccl.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
     scale = seating.place.scale
-    machine.check_real_memory(scale.n_ranks, scale.n_nodes, one_process=False, free_mib=free)
-    version, words = machine.real_words(measured.file)
+    real_rccl.check_real_memory(scale.n_ranks, scale.n_nodes, one_process=False, free_mib=free)
+    version, words = real_rccl.real_words(measured.file)
     return replace(measured, version=version), words
 
 
@@ -299,7 +298,7 @@ def same_runner(folder: Path, *, is_perf: bool) -> None:
             where=str(folder),
             hint=hint.format(PERF),
         )
-    if is_perf and not has_runs and any(one.argv for one, _ in session.read_launches(folder)):
+    if is_perf and not has_runs and any(one.argv for one, _ in store.read_launches(folder)):
         raise SessionError(
             "this session was measured by a benchmark (rccl-tests or PyTorch), and goes on with "
             "that alone",
@@ -320,13 +319,13 @@ def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
         SessionError: it is.
     """
     if (folder / "session.json").exists():
-        known, mine = session.open_session(folder).fingerprint, site.fingerprint
+        known, mine = store.open_session(folder).fingerprint, site.fingerprint
         if bool(runs.numbers(folder)) is not is_perf:
             # Measured by the rank program, and now a benchmark is to be launched beside it (verify,
             # detect --links), or the other way round: they are two programs on one machine.
             mine = replace(mine, benchmark_sha256=known.benchmark_sha256)
         try:
-            session.combined_fingerprint([(str(folder), known), ("this machine", mine)])
+            store.combined_fingerprint([(str(folder), known), ("this machine", mine)])
         except SessionError as error:
             raise SessionError(
                 error.message, where=str(folder), hint="choose another session with -o."

@@ -8,10 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune import launch, logs, machine
-from rccltune.launch import Binding, Launcher
-from rccltune.machine import Seating, named_hosts
-from rccltune.model import CommandLineError, MachineError, Reporter
+from rccltune.launch import hostfiles, launchers, process, trial, variables
+from rccltune.launch.launchers import Launcher
+from rccltune.launch.trial import Binding
+from rccltune.logs import resolver
+from rccltune.machine import placement, software
+from rccltune.machine.hosts import named_hosts
+from rccltune.machine.placement import Seating
+from rccltune.model.errors import CommandLineError, MachineError
+from rccltune.model.reporter import Reporter
 
 if TYPE_CHECKING:
     from rccltune.measure.site import SiteRequest
@@ -24,10 +29,10 @@ def launcher_of(flavour: str, benchmark: Path | None) -> Launcher:
         MachineError: there is none.
         CommandLineError: srun outside an allocation.
     """
-    return launch.find_launcher(
+    return launchers.find_launcher(
         flavour,
         path=os.environ.get("PATH"),
-        family=machine.linked_mpi(benchmark) if benchmark is not None else None,
+        family=software.linked_mpi(benchmark) if benchmark is not None else None,
         in_allocation="SLURM_JOB_ID" in os.environ,
     )
 
@@ -42,7 +47,7 @@ def hosts_of(hostfile: Path | None, launcher: Launcher, n_ranks: int) -> tuple[s
     if hostfile is None:
         return ()
     check_reads_hosts(launcher)
-    return launch.hosts_used(hostfile, launcher.flavour, n_ranks)
+    return hostfiles.hosts_used(hostfile, launcher.flavour, n_ranks)
 
 
 def over_hosts(
@@ -63,7 +68,7 @@ def over_hosts(
     hosts = hosts_of(request.hostfile, launcher, seating.n_started)
     if len(hosts) <= 1:
         return seating, hosts
-    seating = machine.over_hosts(request.placement, seating, len(hosts), n_gpus)
+    seating = placement.over_hosts(request.placement, seating, len(hosts), n_gpus)
     if request.n_ranks is None:
         # This host's devices are not those of all hosts.
         raise CommandLineError(
@@ -103,10 +108,10 @@ def binding_of(
     if launcher.flavour == "torchrun":
         # It binds nothing, and its Python has imported torch already.
         return Binding(bind="none")
-    seen = launch.environment(os.environ, added, clear=cleared)
+    seen = variables.environment(os.environ, added, clear=cleared)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         try:
-            found = launch.find_binding(
+            found = trial.find_binding(
                 launcher,
                 n_ranks,
                 hostfile=hostfile,
@@ -114,7 +119,7 @@ def binding_of(
                 folder=Path(folder),
             )
         except MachineError as error:
-            meaning = logs.meaning_of(error.message)
+            meaning = resolver.meaning_of(error.message)
             raise MachineError(
                 error.message, where=error.where, hint=meaning or error.hint
             ) from error
@@ -152,8 +157,11 @@ def end_leftovers(folder: Path, reporter: Reporter) -> None:
         LaunchError: a process cannot be killed (it hangs in the driver).
     """
     # Ended launches too: one may have left a process that could not be killed then.
-    found = (*folder.glob(f"launches/**/{launch.RUN_ID}"), *folder.glob(f"runs/*/{launch.RUN_ID}"))
-    n_left = launch.end_leftovers(path.parent for path in found)
+    found = (
+        *folder.glob(f"launches/**/{process.RUN_ID}"),
+        *folder.glob(f"runs/*/{process.RUN_ID}"),
+    )
+    n_left = process.end_leftovers(path.parent for path in found)
     if n_left:
         reporter.say(
             f"{n_left} processes of an interrupted launch were still there; they are gone now"

@@ -8,31 +8,24 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, model, plan, plugin, session
-from rccltune.launch import Job
-from rccltune.machine import is_switched, switches
+from rccltune import plugin
+from rccltune.launch import family, process
+from rccltune.launch.process import Job
+from rccltune.launch.variables import Environment
+from rccltune.launch.variables import environment as launch_environment
+from rccltune.machine.overrides import is_switched, switches
 from rccltune.measure.outcomes import BESIDE, has_row, is_complete, read
-from rccltune.model import (
-    MAX_NBYTES,
-    TREE_SIMPLE_FORCED,
-    Algorithm,
-    Caution,
-    Failure,
-    Fingerprint,
-    Launch,
-    LaunchError,
-    MachineError,
-    Notice,
-    Outcome,
-    Role,
-    Rule,
-    SessionError,
-    Setting,
-    Status,
-    json_text,
-)
-from rccltune.rules import render_rules
-from rccltune.session import Ran, is_walk, setting_of
+from rccltune.model import schema
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import LaunchError, MachineError, SessionError
+from rccltune.model.failure import Failure
+from rccltune.model.measured import Caution, Fingerprint, Launch, Notice, Outcome, Status
+from rccltune.model.settings import TREE_SIMPLE_FORCED, Role, Setting
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, json_text
+from rccltune.plan import walks
+from rccltune.rules.writer import render_rules
+from rccltune.session.files import check_room, disk_errors, write_atomically
+from rccltune.session.launches import Ran, is_walk, setting_of
 
 _LONGEST_S: Final = 600.0
 _RULES: Final = "forced.csv"
@@ -124,7 +117,7 @@ def run_launch(
     _set_aside(own)
     began_s = simulated_s(folder)
 
-    def job_in(where: Path, argv: Sequence[str]) -> tuple[Job, launch.Environment]:
+    def job_in(where: Path, argv: Sequence[str]) -> tuple[Job, Environment]:
         """Of this launch, its files in a folder of their own."""
         values = {"{launch}": str(where), "{session}": str(folder.resolve()), "{id}": wanted.id}
         values["{clock}"] = f"{began_s:.9f}"
@@ -132,7 +125,7 @@ def run_launch(
         names = _OF_STEPS if where != own else ()
         pairs = [pair for pair in wanted.environment if pair[0] not in names]
         added = [(name, _filled(value, values)) for name, value in pairs]
-        environment = launch.environment(dict(site), added, clear=clear)
+        environment = launch_environment(dict(site), added, clear=clear)
         options, variables = _carried(environment, carry)
         words = [_filled(part, values) for part in argv]
         job = Job(
@@ -145,28 +138,28 @@ def run_launch(
         return job, environment
 
     job, environment = job_in(own, wanted.argv)
-    session.write_atomically(own / "launch.json", _json(wanted))
-    session.write_atomically(own / "environment.json", _environment_json(environment, files))
+    write_atomically(own / "launch.json", _json(wanted))
+    write_atomically(own / "environment.json", _environment_json(environment, files))
     setting = setting_of(wanted)
     if is_walk(wanted) and wanted.schedule is not None:
         forced = wanted.variant == TREE_SIMPLE_FORCED
-        text = plan.schedule_text(wanted.schedule, forced=forced)
-        session.write_atomically(own / _SCHEDULE, text)
+        text = walks.schedule_text(wanted.schedule, forced=forced)
+        write_atomically(own / _SCHEDULE, text)
     elif setting.role is Role.FORCED and not is_switched(wanted):
-        session.write_atomically(own / _RULES, _forced(wanted, setting))
+        write_atomically(own / _RULES, _forced(wanted, setting))
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
     try:
         if wanted.beside is None:
-            ending = launch.run(job)
+            ending = process.run(job)
         else:
             other, _ = job_in(own / BESIDE, wanted.beside.argv)
-            ending = launch.run_beside(job, replace(other, is_complete=has_row))
+            ending = process.run_beside(job, replace(other, is_complete=has_row))
     except LaunchError as error:
         # What cannot be killed hangs as no other does; it must count when the sweep goes on.
         _write_outcome(own, _hung(wanted, error, started, fingerprint))
         raise
     # A log that a full disk cut off would be blamed on the setting.
-    session.check_room(folder)
+    check_room(folder)
     ran = read(wanted, own, ending, library)
     elsewhere = misplaced(own / "stdout.log")
     if changed() or elsewhere:
@@ -198,7 +191,7 @@ def _set_aside(own: Path) -> None:
     if not left:
         return
     into = own / f"{_EARLIER}{sum(1 for _ in own.glob(_EARLIER + '*')) + 1}"
-    with session.disk_errors(into):
+    with disk_errors(into):
         into.mkdir()
         for path in left:
             path.rename(into / path.name)
@@ -226,7 +219,7 @@ def _seconds(clock: Path) -> float:
 
 
 def _write_outcome(own: Path, outcome: Outcome) -> None:
-    session.write_atomically(own / "outcome.json", _json(outcome))
+    write_atomically(own / "outcome.json", _json(outcome))
 
 
 def _spoilt(outcome: Outcome) -> Outcome:
@@ -260,9 +253,7 @@ def _hung(wanted: Launch, error: LaunchError, started: str, fingerprint: Fingerp
     )
 
 
-def _environment_json(
-    environment: launch.Environment, files: Sequence[tuple[str, str, str]]
-) -> str:
+def _environment_json(environment: Environment, files: Sequence[tuple[str, str, str]]) -> str:
     """What decided beside the command line, for whoever asks later why a time was what it was."""
     plain = {
         "cleared": dict(environment.cleared),
@@ -273,13 +264,11 @@ def _environment_json(
     return json_text(plain, indent=1) + "\n"
 
 
-def _carried(
-    environment: launch.Environment, carry: Carry
-) -> tuple[tuple[str, ...], Mapping[str, str]]:
+def _carried(environment: Environment, carry: Carry) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Every rank of every launch sees what we set and what the site set, on other hosts too."""
     names = {name for name, _ in (*environment.added, *environment.passed)}
     # By the launch's tag its ranks are found again; it gets its value when they start.
-    return carry({*names, launch.TAG}, {**environment.variables, launch.TAG: ""})
+    return carry({*names, family.TAG}, {**environment.variables, family.TAG: ""})
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
@@ -289,7 +278,7 @@ def _filled(text: str, values: dict[str, str]) -> str:
 
 
 def _json(record: object) -> str:
-    return json_text(model.to_plain(record), indent=1) + "\n"
+    return json_text(schema.to_plain(record), indent=1) + "\n"
 
 
 def _forced(wanted: Launch, setting: Setting) -> str:

@@ -10,10 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import model, plan, session
 from rccltune.measure.launches import choosing_anew
-from rccltune.model import Failure, Launch, Outcome, Quarantine, Setting, Status
-from rccltune.session import Ended, is_good, is_walk, setting_of
+from rccltune.model import schema
+from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.measured import Launch, Outcome, Status
+from rccltune.model.settings import Setting
+from rccltune.plan.walks import alone as plan_alone
+from rccltune.plan.walks import continuation, is_walked, n_kept
+from rccltune.session import files, samples, store
+from rccltune.session.launches import is_walk, setting_of
+from rccltune.session.samples import Ended, is_good
 
 QUARANTINE_FILE: Final = "quarantine.json"
 # What simulated noise depends on beside what is measured.
@@ -42,7 +48,7 @@ class Ledger:
         """Note how an attempt ended."""
         self._quarantined = None
         self._ended[one.id] = (one, outcome)
-        whole = one.part_of or session.launch_id(replace(one, attempt=0))
+        whole = one.part_of or store.launch_id(replace(one, attempt=0))
         planned = whole if one.argv else one.id
         others = [pair for pair in self._by_plan.get(planned, ()) if pair[0].id != one.id]
         self._by_plan[planned] = [*others, (one, outcome)]
@@ -56,7 +62,7 @@ class Ledger:
     def quarantined(self) -> tuple[Quarantine, ...]:
         """Settings that are not tried any more."""
         if self._quarantined is None:
-            self._quarantined = session.quarantines(self.ended)
+            self._quarantined = samples.quarantines(self.ended)
         return self._quarantined
 
     def of(self, planned: Launch) -> tuple[Ended, ...]:
@@ -82,17 +88,17 @@ class Ledger:
 
     def is_quarantined(self, planned: Launch) -> bool:
         """Whether its setting is not tried any more."""
-        return any(session.covers(one, planned) for one in self.quarantined)
+        return any(samples.covers(one, planned) for one in self.quarantined)
 
     def is_to_walk(self, planned: Launch) -> bool:
         """Whether a combined launch lacks repeats of a setting that is not under suspicion."""
-        return not plan.is_walked(planned, self._walked(planned), self._left_out(planned))
+        return not is_walked(planned, self._walked(planned), self._left_out(planned))
 
     def next_attempt(self, planned: Launch) -> Launch:
         """The launch to make; failed attempts keep their folders."""
         if not is_walk(planned):
             return self._named(planned, planned)
-        following = plan.continuation(planned, self._walked(planned), self._left_out(planned))
+        following = continuation(planned, self._walked(planned), self._left_out(planned))
         return self._named(planned, following)
 
     def again(self, planned: Launch) -> Launch:
@@ -101,7 +107,7 @@ class Ledger:
 
     def suspects(self, planned: Launch) -> dict[Setting, Failure]:
         """Settings with which a combined launch failed, to be tried alone, and how it failed."""
-        barred = session.barred(self.quarantined, planned)
+        barred = samples.barred(self.quarantined, planned)
         made = self.of(planned)
         acquitted = {setting_of(one) for one, o in made if not is_walk(one) and is_good((one, o))}
         failed = {**self._forgiven(planned), **self._failures(planned)}
@@ -113,11 +119,11 @@ class Ledger:
 
     def next_alone(self, planned: Launch, setting: Setting) -> Launch:
         """The launch that tries a setting of a combined launch alone."""
-        return self._named(planned, choosing_anew(plan.alone(planned, setting)))
+        return self._named(planned, choosing_anew(plan_alone(planned, setting)))
 
     def kept(self, planned: Launch, setting: Setting) -> tuple[int, int]:
         """How often a setting of a combined launch was measured, alone too, and should be."""
-        n_walked, n_planned = plan.n_kept(planned, self._walked(planned), setting)
+        n_walked, n_planned = n_kept(planned, self._walked(planned), setting)
         alone = [
             pair
             for pair in self.of(planned)
@@ -136,13 +142,13 @@ class Ledger:
         """What a combined launch goes on without; SIGKILL says nothing of a setting."""
         failed = self._failures(planned).items()
         suspected = {setting for setting, failure in failed if failure is not Failure.KILLED}
-        return session.barred(self.quarantined, planned) | suspected
+        return samples.barred(self.quarantined, planned) | suspected
 
     def _failures(self, planned: Launch) -> dict[Setting, Failure]:
         """The worst that launches for a combined one say against each setting."""
         found: dict[Setting, Failure] = {}
         for one, outcome in self._walks(planned):
-            for setting, failure in session.failures(one, outcome).items():
+            for setting, failure in samples.failures(one, outcome).items():
                 if found.get(setting, Failure.KILLED) is Failure.KILLED:
                     found[setting] = failure
         return found
@@ -150,7 +156,7 @@ class Ledger:
     def _forgiven(self, planned: Launch) -> dict[Setting, Failure]:
         """Wrong results that were forgiven; the steps were made, so only alone is left to try."""
         lifted = (replace(o, lifted=False) for _, o in self._walks(planned) if o.lifted)
-        pairs = (session.failures(planned, outcome).items() for outcome in lifted)
+        pairs = (samples.failures(planned, outcome).items() for outcome in lifted)
         return {s: failure for found in pairs for s, failure in found if failure is Failure.WRONG}
 
     def _named(self, planned: Launch, one: Launch) -> Launch:
@@ -162,11 +168,11 @@ class Ledger:
             n_ended = sum(not outcome.was_cut_off for _, outcome in made)
             one = _told_apart(replace(one, part_of=planned.id), n_ended)
         following = replace(one, attempt=attempt)
-        return replace(following, id=session.launch_id(following))
+        return replace(following, id=store.launch_id(following))
 
     def blamed(self, launches: Sequence[Launch]) -> tuple[Ended, ...]:
         """Failed launches behind the quarantines of these launches' settings."""
-        found = [one for one in self.quarantined if any(session.barred([one], x) for x in launches)]
+        found = [one for one in self.quarantined if any(samples.barred([one], x) for x in launches)]
         return tuple(
             (launch, outcome)
             for launch, outcome in self.ended
@@ -195,7 +201,7 @@ def _told_apart(one: Launch, n_ended: int) -> Launch:
 
 def open_ledger(folder: Path) -> Ledger:
     """The ledger of a session; empty where there is none yet."""
-    return Ledger(session.read_launches(folder))
+    return Ledger(store.read_launches(folder))
 
 
 def lift(folder: Path, ledger: Ledger, one: Launch, outcome: Outcome) -> None:
@@ -206,9 +212,7 @@ def lift(folder: Path, ledger: Ledger, one: Launch, outcome: Outcome) -> None:
     """
     lifted = replace(outcome, lifted=True)
     ledger.add(one, lifted)
-    session.write_atomically(
-        folder / "launches" / one.id / "outcome.json", session.dump_json(lifted)
-    )
+    files.write_atomically(folder / "launches" / one.id / "outcome.json", store.dump_json(lifted))
 
 
 def write_quarantine(folder: Path, ledger: Ledger) -> None:
@@ -219,5 +223,5 @@ def write_quarantine(folder: Path, ledger: Ledger) -> None:
     """
     found = ledger.quarantined
     if found or (folder / QUARANTINE_FILE).exists():
-        plain = [{**model.to_plain(one), "reason": one.reason} for one in found]
-        session.write_derived(folder, QUARANTINE_FILE, {"quarantined": plain})
+        plain = [{**schema.to_plain(one), "reason": one.reason} for one in found]
+        store.write_derived(folder, QUARANTINE_FILE, {"quarantined": plain})

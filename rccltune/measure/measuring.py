@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import __version__, launch, model, session, simulate
-from rccltune.logs import tuner_of
+from rccltune import __version__
+from rccltune.launch import signals, variables
+from rccltune.logs.library import tuner_of
 from rccltune.measure import sweep_file, variants
 from rccltune.measure.all_options import declared
 from rccltune.measure.declaration import PERF
@@ -23,32 +24,31 @@ from rccltune.measure.instrument import (
 )
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.request import Request, site_keys
-from rccltune.model import (
+from rccltune.model import defaults, schema
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
+from rccltune.model.failure import Quarantine
+from rccltune.model.measured import Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.search import Range
+from rccltune.model.settings import (
     DEFAULT_VARIANT,
     KNOWN_VARIANTS,
     LL128_FORCED,
-    TREE_SIMPLE_NEEDS_NODES,
-    Algorithm,
-    Collective,
-    CommandLineError,
-    LaunchError,
-    MachineError,
-    Protocol,
-    Quarantine,
-    Range,
-    Reporter,
     Role,
-    SessionError,
     Setting,
-    Sweep,
     Variant,
-    defaults,
 )
+from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 from rccltune.perf import passes, plan, ranks, runs
 from rccltune.perf.passes import Wanted
 from rccltune.perf.runs import Run
 from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, of_ranks, unattributed
-from rccltune.session import NODE_FILE, PLACE_FILE, SWEEP_FILE, Session
+from rccltune.session import files, folders, place, store
+from rccltune.session.folders import SWEEP_FILE
+from rccltune.session.place import PLACE_FILE
+from rccltune.session.samples import samples_from_logs
+from rccltune.session.store import NODE_FILE, Session
+from rccltune.simulate import compiled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +150,7 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToM
     check_collectives(request.sweep.collectives)
     same_runner(folder, is_perf=True)
     same_machine(folder, site, is_perf=True)
-    session.same_place(folder, site.seating)
+    place.same_place(folder, site.seating)
     sweep, refused = variants.with_variants(request, site)
     named, more = _variants(request, sweep)
     left_out: tuple[str, ...] = ()
@@ -165,8 +165,8 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToM
         sweep, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,)
     )
     wanted = _wanted(request, sweep, instrument)
-    seen = launch.environment(
-        os.environ, site.environment, clear=site.cleared, keep=launch.CHANNELS
+    seen = variables.environment(
+        os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
     )
     measuring = Measuring(
         ground=instrument.ground,
@@ -285,7 +285,7 @@ class Measured:
             "tuner_of_baseline": self.tuner,
             "runs": self.n_runs,
             "samples": self.n_samples,
-            "set_aside": [{**model.to_plain(one), "reason": one.reason} for one in self.aside],
+            "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.aside],
             "not_offered": list(self.not_offered),
             "remarks": list(self.remarks),
             "budget_spent": self.is_over,
@@ -315,7 +315,7 @@ def measure_with_perf(
     """
     measuring, folder, site = prepared.measuring, prepared.folder, prepared.instrument.site
     measuring.reporter = reporter
-    with session.writing(folder, reporter), launch.interruptible():
+    with files.writing(folder, reporter), signals.interruptible():
         _begin(prepared, command)
         end_leftovers(folder, reporter)
         same_hosts(site, folder, reporter=reporter, force=force)
@@ -374,7 +374,7 @@ def _begin(prepared: ToMeasure, command: str) -> None:
         variants=tuple(own),
     )
     if (folder / "session.json").exists():
-        there = session.open_session(folder)
+        there = store.open_session(folder)
         known = {one.name: one for one in there.variants}
         for one in own:
             if known.get(one.name, one).environment != one.environment:
@@ -385,12 +385,12 @@ def _begin(prepared: ToMeasure, command: str) -> None:
                 )
         added = tuple(one for one in own if one.name not in known)
         made = replace(there, variants=(*there.variants, *added))
-    session.write_header(made)
-    session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
-    session.write_atomically(folder / SWEEP_FILE, _sweep_text(prepared))
-    session.remember(folder)
+    store.write_header(made)
+    files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
+    files.write_atomically(folder / SWEEP_FILE, _sweep_text(prepared))
+    folders.remember(folder)
     if site.node is not None:
-        session.write_atomically(folder / NODE_FILE, simulate.written(site.node))
+        files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
 
 
 def _sweep_text(prepared: ToMeasure) -> str:
@@ -420,10 +420,10 @@ def _lift(measuring: Measuring) -> None:
 
 def _finish(folder: Path) -> tuple[Session, int]:
     """Make samples.csv of all that is there."""
-    opened = session.open_session(folder)
-    samples = session.samples_from_logs(opened)
+    opened = store.open_session(folder)
+    samples = samples_from_logs(opened)
     usable = sum(one.doubt is None for one in samples)
-    return session.commit(opened, [], samples), usable
+    return store.commit(opened, [], samples), usable
 
 
 def _not_offered(prepared: ToMeasure, table: pd.DataFrame) -> Iterator[str]:

@@ -36,23 +36,10 @@ from rccltune.measure.declaration import (
     Pairs,
     parse_channels,
 )
-from rccltune.model import (
-    BACKENDS,
-    DTYPE_BYTES,
-    RANK_PLACEMENTS,
-    REDOPS,
-    Collective,
-    FromUp,
-    Listed,
-    Mode,
-    OneOf,
-    Parsed,
-    Scale,
-    Setting,
-    VariableName,
-    defaults,
-    parse_scales,
-)
+from rccltune.model import defaults
+from rccltune.model.schema import FromUp, Listed, OneOf, Parsed, VariableName
+from rccltune.model.settings import Mode, Scale, Setting, parse_scales
+from rccltune.model.vocabulary import BACKENDS, DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
 
 _of_calls = partial(Option, group="Running", metavar="N", pinned=True, runners=BENCHMARKS)
 

@@ -10,21 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch import Ending
-from rccltune.logs import is_memory_fault, meaning_of, tuner_of, was_killed
-from rccltune.model import (
-    Caution,
-    Doubt,
-    Failure,
-    Launch,
-    Notice,
-    Outcome,
-    RccltuneError,
-    Sample,
-    Setting,
-    Status,
-)
-from rccltune.session import (
+from rccltune.launch.process import Ending
+from rccltune.logs.library import tuner_of
+from rccltune.logs.resolver import is_memory_fault, meaning_of, was_killed
+from rccltune.model.errors import RccltuneError
+from rccltune.model.failure import Failure
+from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Status
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Doubt
+from rccltune.session.launches import (
     Ran,
     is_walk,
     n_steps_of,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rccltune import launch, machine, plan, session
+from rccltune.launch import variables
+from rccltune.machine import overrides
 from rccltune.measure import searching, variants
 from rccltune.measure.benchmarks import can_force
 from rccltune.measure.instrument import same_machine, same_runner
@@ -17,18 +18,19 @@ from rccltune.measure.ledger import Ledger, open_ledger
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.searching import Search
 from rccltune.measure.site import Site
-from rccltune.model import (
-    KNOWN_VARIANTS,
-    LL128_FORCED,
-    Launch,
-    MachineError,
-    Outcome,
-    Quarantine,
-    Sample,
-    Sweep,
-    Variant,
-)
-from rccltune.session import NODE_FILE, counted, name_of
+from rccltune.model.errors import MachineError
+from rccltune.model.failure import Quarantine
+from rccltune.model.measured import Launch, Outcome, Sample, Sweep
+from rccltune.model.settings import KNOWN_VARIANTS, LL128_FORCED, Variant
+from rccltune.plan import rounds, walks
+from rccltune.plan.launches import Ground, Impossible, Plan, arms, repeat_letter, sizes_of, with_ids
+from rccltune.plan.launches import estimate_s as plan_estimate_s
+from rccltune.plan.launches import plan as plan_plan
+from rccltune.plan.variants import controls, plan_variants
+from rccltune.session import place, store
+from rccltune.session.launches import channels_in, name_of, read_launch
+from rccltune.session.samples import barred, counted, doubted
+from rccltune.session.store import NODE_FILE
 
 # Samples of launches by their ids, where they were read already.
 Read = dict[str, tuple[Sample, ...]]
@@ -59,7 +61,7 @@ class Prepared:
     folder: Path
     sweep: Sweep
     site: Site
-    plan: plan.Plan
+    plan: Plan
     ledger: Ledger
     method: str
     search: Search | None
@@ -91,7 +93,7 @@ class Prepared:
         return tuple(
             one
             for one in self.ledger.quarantined
-            if any(session.barred([one], launch) for launch in self.plan.launches)
+            if any(barred([one], launch) for launch in self.plan.launches)
         )
 
     @property
@@ -112,7 +114,7 @@ class Prepared:
         return self.estimate_s + self.most_following * self._seconds(self.search.planned[0])
 
     def _seconds(self, launches: Sequence[Launch]) -> float:
-        return plan.estimate_s(launches, self.sweep, self.done, self.site.start_s)
+        return plan_estimate_s(launches, self.sweep, self.done, self.site.start_s)
 
 
 def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) -> Prepared:
@@ -191,36 +193,36 @@ def prepare(
     )
     own = {one.name: one for one in wanted.variants}
     ground = replace(ground_of(site), ll128=own.get(LL128_FORCED.name, LL128_FORCED))
-    parts = plan.parted(wanted, ground, site.start_s)
+    parts = rounds.parted(wanted, ground, site.start_s)
     method, hindrance = _method(parts[0] if parts else wanted, ground)
     search = None
     if parts:
         method += ", of a workload's"
         made = _in_parts(parts, ground)
     elif hindrance is not None:
-        made = plan.plan(wanted, ground)
+        made = plan_plan(wanted, ground)
     elif wanted.exhaustive:
-        made = plan.plan_walks(wanted, ground)
-        made = replace(made, launches=(*made.launches, *plan.controls(wanted, ground)))
+        made = walks.plan_walks(wanted, ground)
+        made = replace(made, launches=(*made.launches, *controls(wanted, ground)))
     else:
         search = searching.begin(wanted, ground)
-        made = plan.Plan(launches=search.launches, impossible=plan.arms(wanted, ground)[1])
+        made = Plan(launches=search.launches, impossible=arms(wanted, ground)[1])
     named = replace(made, launches=_named(made.launches, site, timeout_s, is_first=True))
     if search is not None:
         search = replace(search, planned=(named.launches,))
     others = [
         one
         for part in parts or (wanted,)
-        for one in plan.plan_variants(part, ground, walks=hindrance is None)
+        for one in plan_variants(part, ground, walks=hindrance is None)
     ]
     varied = _named(others, site, timeout_s, is_first=False)
     named = replace(named, launches=(*named.launches, *varied))
     same_machine(folder, site)
-    session.same_place(folder, site.seating)
+    place.same_place(folder, site.seating)
     ledger = open_ledger(folder)
     for one, outcome in ledger.blamed(named.launches) if lifts else ():
         ledger.add(one, replace(outcome, lifted=True))
-    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    seen = variables.environment(os.environ, site.environment, clear=site.cleared)
     prepared = Prepared(
         folder=folder,
         sweep=wanted,
@@ -247,23 +249,23 @@ def prepare(
     return caught_up(prepared, {})
 
 
-def _in_parts(parts: Sequence[Sweep], ground: plan.Ground) -> plan.Plan:
+def _in_parts(parts: Sequence[Sweep], ground: Ground) -> Plan:
     """Each range whole, one after the other."""
     launches: list[Launch] = []
-    impossible: dict[plan.Impossible, None] = {}
+    impossible: dict[Impossible, None] = {}
     for part in parts:
         can_walk = _method(part, ground)[1] is None
-        made = plan.plan_walks(part, ground) if can_walk else plan.plan(part, ground)
+        made = walks.plan_walks(part, ground) if can_walk else plan_plan(part, ground)
         launches += made.launches
         impossible |= dict.fromkeys(made.impossible)
         if can_walk and part is parts[0]:
-            launches += plan.controls(part, ground)
-    return plan.Plan(launches=tuple(launches), impossible=tuple(impossible))
+            launches += controls(part, ground)
+    return Plan(launches=tuple(launches), impossible=tuple(impossible))
 
 
-def ground_of(site: Site) -> plan.Ground:
+def ground_of(site: Site) -> Ground:
     """What launches can be planned on."""
-    return plan.Ground(
+    return Ground(
         programs=site.programs,
         letters=site.help_letters,
         launch=lambda n_ranks, program: site.launcher.argv(
@@ -286,19 +288,19 @@ def ground_of(site: Site) -> plan.Ground:
     )
 
 
-def _method(wanted: Sweep, ground: plan.Ground) -> tuple[str, str | None]:
+def _method(wanted: Sweep, ground: Ground) -> tuple[str, str | None]:
     """How settings are measured, in words, and what stands against one launch for many.
 
     Raises:
         MachineError: one launch was asked for, and something stands against it.
     """
-    each = "one launch for each setting" + (f", {machine.HOW}" if ground.tunerless else "")
+    each = "one launch for each setting" + (f", {overrides.HOW}" if ground.tunerless else "")
     if wanted.method == "per-setting":
         return f"{each}, as asked for", "asked for"
-    hindrance = plan.why_no_walk(wanted, ground)
+    hindrance = walks.why_no_walk(wanted, ground)
     if hindrance is None:
         how = "every setting at every size" if wanted.exhaustive else "searching in rounds"
-        letter = plan.repeat_letter(ground)
+        letter = repeat_letter(ground)
         return f"many settings in each launch ({letter}), {how}", None
     if wanted.method == "one-launch":
         raise MachineError(
@@ -314,8 +316,8 @@ def _named(
     """Launches with all that they need, and their ids."""
     complete = tuple(completed(one, site, timeout_s) for one in launches)
     told = _tell_tuner(complete) if is_first else complete
-    made = plan.Plan(launches=told, impossible=())
-    return plan.with_ids(made, session.launch_id).launches
+    made = Plan(launches=told, impossible=())
+    return with_ids(made, store.launch_id).launches
 
 
 def caught_up(prepared: Prepared, known: Read) -> Prepared:
@@ -335,7 +337,7 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
     site = prepared.site
     samples = samples_so_far(prepared, known)
     told = prepared.ledger.done(search.planned[0][0])
-    own = session.channels_in(prepared.folder / "launches" / told[0].id) if told else ()
+    own = channels_in(prepared.folder / "launches" / told[0].id) if told else ()
     made = searching.step(
         search,
         samples,
@@ -376,9 +378,9 @@ def samples_so_far(prepared: Prepared, known: Read) -> list[Sample]:
     ended = _ended(prepared)
     for one, outcome in ended:
         if one.id not in known:
-            known[one.id] = session.read_launch(one, prepared.folder, outcome)
+            known[one.id] = read_launch(one, prepared.folder, outcome)
     found = [sample for one, _ in ended for sample in known[one.id]]
-    return session.doubted(found, ended)
+    return doubted(found, ended)
 
 
 def _environment(site: Site) -> tuple[tuple[str, str], ...]:
@@ -401,7 +403,7 @@ def completed(one: Launch, site: Site, timeout_s: float | None) -> Launch:
         # and 64 give the same samples.
         name = f"{one.collectives[0].value} {name_of(one)} {one.repeat}"
         if one.round or one.variant.name not in KNOWN_VARIANTS:
-            name += f" {one.variant.name} {one.round} {plan.sizes_of(one)}"
+            name += f" {one.variant.name} {one.round} {sizes_of(one)}"
         if one.beside is not None:
             name += f" beside {one.beside.collective.value} {one.beside.nbytes}"
         extra["RCCLTUNE_SIM_LAUNCH"] = name

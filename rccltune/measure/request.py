@@ -8,25 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import session
-from rccltune.machine import real_library
+from rccltune.machine.real_rccl import real_library
 from rccltune.measure import benchmarks, sweep_file
 from rccltune.measure.all_options import declared, given
 from rccltune.measure.all_options import orders as options_orders
 from rccltune.measure.declaration import PERF, PRESETS, Declared
 from rccltune.measure.options import SweepOptions
 from rccltune.measure.site import SiteRequest
-from rccltune.model import (
-    Collective,
-    CommandLineError,
-    InputFileError,
-    RankPlacement,
-    Scale,
-    Sweep,
-    defaults,
-    reason_of,
-)
-from rccltune.simulate import shipped_nodes
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, InputFileError, reason_of
+from rccltune.model.measured import Sweep
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective, RankPlacement
+from rccltune.session import store
+from rccltune.session.folders import SWEEP_FILE, is_ours
+from rccltune.simulate.sources import shipped_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +160,9 @@ def on_kept_node(request: Request, folders: Iterable[Path]) -> Request:
     if any(one is not None for one in named) or site.runner not in (PERF, defaults.RUNNER):
         return request
     for folder in folders:
-        node = folder / session.NODE_FILE
+        node = folder / store.NODE_FILE
         is_there = (folder / "session.json").exists() and node.exists()
-        if is_there and session.open_session(folder).simulated:
+        if is_there and store.open_session(folder).simulated:
             return replace(request, site=replace(site, simulate=str(node)))
     return request
 
@@ -179,8 +175,8 @@ def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
         folder: the session that it is kept in, whose own node is named without its folder.
     """
     simulate = site.simulate
-    if folder is not None and simulate == str(folder / session.NODE_FILE):
-        simulate = session.NODE_FILE
+    if folder is not None and simulate == str(folder / store.NODE_FILE):
+        simulate = store.NODE_FILE
     elif simulate is not None and Path(simulate).is_file():
         simulate = str(Path(simulate).resolve())
     return {
@@ -223,8 +219,8 @@ def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) 
         InputFileError: mistakes in the file, all at once.
         SessionError: no session.
     """
-    path = folder / session.SWEEP_FILE
-    if not trusted and not session.is_ours(folder):
+    path = folder / SWEEP_FILE
+    if not trusted and not is_ours(folder):
         followed = options_orders() - set(given(options))
         orders = {
             name: value
@@ -261,7 +257,7 @@ def _is_harmless(name: str, value: object, folder: Path) -> bool:
     if name == "runner":
         return value == PERF
     return name == "simulate" and (
-        value == str(folder / session.NODE_FILE)
+        value == str(folder / store.NODE_FILE)
         or any(value == node or node.startswith(f"{value}-") for node in shipped_nodes())
     )
 
@@ -282,8 +278,8 @@ def _read(path: Path) -> dict[str, Any]:
             f"the sweep file cannot be read: {reason_of(error)}", where=str(path)
         ) from error
     said = sweep_file.read_sweep_file(text, str(path))
-    if said.get("simulate") == session.NODE_FILE:
-        said["simulate"] = str(path.parent / session.NODE_FILE)
+    if said.get("simulate") == store.NODE_FILE:
+        said["simulate"] = str(path.parent / store.NODE_FILE)
     return said
 
 

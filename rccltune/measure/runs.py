@@ -11,24 +11,19 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from rccltune import plan, session
 from rccltune.measure.launches import run_launch
 from rccltune.measure.ledger import lift
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Collective,
-    Failure,
-    Launch,
-    LaunchError,
-    MachineError,
-    Outcome,
-    Reporter,
-    Role,
-    Sample,
-    Setting,
-    Status,
-)
-from rccltune.session import Ran, is_walk, name_of, setting_of
+from rccltune.model.errors import LaunchError, MachineError
+from rccltune.model.failure import Failure
+from rccltune.model.measured import Launch, Outcome, Sample, Status
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import DEFAULT_VARIANT, Role, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.plan.launches import estimate_s
+from rccltune.plan.launches import left_s as plan_left_s
+from rccltune.session import place
+from rccltune.session.launches import Ran, is_interrupted, is_walk, name_of, setting_of
+from rccltune.session.samples import is_hopeless
 
 if TYPE_CHECKING:
     from rccltune.measure.preparation import Prepared
@@ -159,7 +154,7 @@ class _Runner:
 
     def is_to_walk(self, planned: Launch) -> bool:
         """Whether to go on with a combined launch; not where no setting is known to be at fault."""
-        hopeless = session.is_hopeless(self.unexplained.get(planned.id, ()))
+        hopeless = is_hopeless(self.unexplained.get(planned.id, ()))
         return self.prepared.ledger.is_to_walk(planned) and not hopeless
 
     def walk(self, planned: Launch) -> Iterator[Ran]:
@@ -200,7 +195,7 @@ class _Runner:
             if ran.outcome.failure is not None:
                 failures.append(ran.outcome.failure)
             yield ran
-            if session.is_hopeless(failures):
+            if is_hopeless(failures):
                 raise _no_baseline(ran, self.prepared.folder)
 
     def attempt(
@@ -264,8 +259,8 @@ class _Runner:
         if is_walk(one):
             # What launches of one pass took says nothing of many; as if it went over all sizes of
             # the sweep, since its settings may be far slower than what is usual.
-            limit += plan.estimate_s([replace(one, argv=())], prepared.sweep)
-        if session.is_interrupted(prepared.folder / "launches" / one.id):
+            limit += estimate_s([replace(one, argv=())], prepared.sweep)
+        if is_interrupted(prepared.folder / "launches" / one.id):
             self.reporter.say(f"launch {one.id} was interrupted and is made again")
         ran = run_launch(
             replace(one, timeout_s=one.timeout_s or limit),
@@ -276,7 +271,7 @@ class _Runner:
             fingerprint=site.fingerprint,
             files=prepared.filled,
             changed=site.changed,
-            misplaced=lambda log: session.misplaced(log, site.seating.gpus),
+            misplaced=lambda log: place.misplaced(log, site.seating.gpus),
             library=site.library,
         )
         ledger.add(ran.launch, ran.outcome)
@@ -292,7 +287,7 @@ class _Runner:
                 of=self.made + len(left),
                 ran=ran,
                 elapsed_s=time.monotonic() - self.start,
-                left_s=plan.left_s(left, prepared.sweep, ledger.ended, self.share()),
+                left_s=plan_left_s(left, prepared.sweep, ledger.ended, self.share()),
                 best=self.best,
             )
         )

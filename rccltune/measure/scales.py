@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rccltune import launch, session
+from rccltune.launch import hostfiles
 from rccltune.measure.launcher import check_reads_hosts
 from rccltune.measure.site import Site, SiteRequest, launcher_for
-from rccltune.model import CommandLineError, Scale
+from rccltune.model.errors import CommandLineError
+from rccltune.model.settings import Scale
+from rccltune.session import files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ def _hosts(hostfile: Path | None, flavour: str, scale: Scale) -> str | None:
     if hostfile is None:
         return None
     n_each = scale.n_ranks // scale.n_nodes
-    return launch.first_hosts(hostfile, flavour, scale.n_nodes, n_each)
+    return hostfiles.first_hosts(hostfile, flavour, scale.n_nodes, n_each)
 
 
 def _at(scale: Scale, request: SiteRequest, hosts: str | None, folder: Path) -> AtScale:
@@ -78,7 +80,7 @@ def _at(scale: Scale, request: SiteRequest, hosts: str | None, folder: Path) -> 
     if hosts is not None:
         path = folder / f"{scale.short}.hosts"
         folder.mkdir(parents=True, exist_ok=True)
-        session.write_atomically(path, hosts)
+        files.write_atomically(path, hosts)
         own = replace(own, hostfile=path)
     return AtScale(scale=scale, request=own, folder=folder / scale.short)
 

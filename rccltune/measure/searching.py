@@ -14,30 +14,23 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
-from rccltune import fit, plan, search
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    LL128_FORCED,
-    Collective,
-    Curve,
-    Doubt,
-    Expected,
-    Launch,
-    Outcome,
-    Role,
-    Round,
-    Sample,
-    Setting,
-    Sweep,
-    Target,
-    Variant,
-    Word,
-    defaults,
-    format_size,
-    lay,
-    time_at,
-)
-from rccltune.session import is_walk
+from rccltune.fit import agreement, beliefs
+from rccltune.fit.points import curves as fit_curves
+from rccltune.model import defaults
+from rccltune.model.curves import Curve, time_at
+from rccltune.model.measured import Launch, Outcome, Sample, Sweep
+from rccltune.model.schema import Word
+from rccltune.model.search import Expected, Round
+from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Role, Setting, Target, Variant
+from rccltune.model.vocabulary import Collective, Doubt, format_size, lay
+from rccltune.plan import variants
+from rccltune.plan.launches import Ground, anchor_of, over_own
+from rccltune.plan.launches import arms as plan_arms
+from rccltune.plan.launches import sizes as plan_sizes
+from rccltune.plan.rounds import Pace, plan_round, seconds, size_s
+from rccltune.search.rounds import AT_ONCE, MOST_ROUNDS, Known, first_round, second_round, undecided
+from rccltune.search.sizes import looked_at
+from rccltune.session.launches import is_walk
 
 # What a launch costs beside its collectives at least.
 _LEAST_START_S: Final = 1.0
@@ -56,7 +49,7 @@ class Library:
     """What launches have shown of the library as it is; of :func:`fit.strengthened`."""
 
     tunerless: bool = False
-    own: fit.OwnChoices = field(default_factory=dict)
+    own: beliefs.OwnChoices = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +62,7 @@ class Search:
     """
 
     sweep: Sweep
-    ground: plan.Ground
+    ground: Ground
     rounds: tuple[Round, ...]
     planned: tuple[tuple[Launch, ...], ...]
 
@@ -81,22 +74,22 @@ class Search:
     @property
     def is_over(self) -> bool:
         """Whether nothing more will be planned; the last launches may still be to be made."""
-        return len(self.rounds) > search.MOST_ROUNDS or not self.planned[-1]
+        return len(self.rounds) > MOST_ROUNDS or not self.planned[-1]
 
     @property
     def most_following(self) -> int:
         """Rounds that may come after those that are planned."""
-        return 0 if self.is_over else search.MOST_ROUNDS - len(self.rounds)
+        return 0 if self.is_over else MOST_ROUNDS - len(self.rounds)
 
 
-def begin(sweep: Sweep, ground: plan.Ground) -> Search:
+def begin(sweep: Sweep, ground: Ground) -> Search:
     """The coarse pass, launches without ids."""
-    wanted, _ = plan.arms(sweep, ground)
+    wanted, _ = plan_arms(sweep, ground)
     arms: dict[Collective, list[Setting]] = {c: [] for c in sweep.collectives}
     for collective, setting, _ in wanted:
         arms[collective].append(setting)
-    first = search.first_round(arms, plan.sizes(sweep))
-    made = plan.plan_round(sweep, ground, first)
+    first = first_round(arms, plan_sizes(sweep))
+    made = plan_round(sweep, ground, first)
     return Search(sweep=sweep, ground=ground, rounds=(first,), planned=(made,))
 
 
@@ -130,11 +123,11 @@ def step(
         replace(one, cheap_nbytes=_cheap_nbytes(before.sweep, one, pace)) for one in known
     )
     number = len(before.rounds) + 1
-    if number > search.MOST_ROUNDS or not known:
-        over = Round(number=number, wants=(), expected=search.undecided(known))
+    if number > MOST_ROUNDS or not known:
+        over = Round(number=number, wants=(), expected=undecided(known))
         return replace(before, rounds=(*before.rounds, over), planned=(*before.planned, ()))
-    second = search.second_round(known)
-    launches = plan.plan_round(
+    second = second_round(known)
+    launches = plan_round(
         before.sweep,
         before.ground,
         second,
@@ -146,12 +139,12 @@ def step(
     )
     if environment is not None:
         left = {one.collective: _left(one, second) for one in known}
-        walks = plan.plan_environment(before.sweep, before.ground, environment, left)
+        walks = variants.plan_environment(before.sweep, before.ground, environment, left)
         launches += tuple(replace(one, round=number) for one in walks)
     return replace(before, rounds=(*before.rounds, second), planned=(*before.planned, launches))
 
 
-def _left(known: search.Known, made: Round) -> list[Setting]:
+def _left(known: Known, made: Round) -> list[Setting]:
     """Settings that leave channels to the library and that a round has not dropped."""
     dropped = {one.setting for one in made.dropped if one.collective is known.collective}
     settings = dict.fromkeys(curve.key.setting for curve in known.curves)
@@ -162,27 +155,25 @@ def _left(known: search.Known, made: Round) -> list[Setting]:
     ]
 
 
-def _asked_from(known: search.Known) -> int:
+def _asked_from(known: Known) -> int:
     """The smallest size at which a forced setting was proven to run."""
     return min(curve.min_nbytes for curve in known.curves if curve.key.setting.role is Role.FORCED)
 
 
-def _anchor(known: search.Known, ground: plan.Ground) -> Setting | None:
+def _anchor(known: Known, ground: Ground) -> Setting | None:
     """Of the settings that ran at most sizes, so that none that fails is asked again."""
     forced = [curve for curve in known.curves if curve.key.setting.role is Role.FORCED]
     most = max(len(curve.points) for curve in forced)
-    return plan.anchor_of(
-        (curve.key.setting for curve in forced if len(curve.points) == most), ground
-    )
+    return anchor_of((curve.key.setting for curve in forced if len(curve.points) == most), ground)
 
 
 def library_of(
     folder: Path, ended: Sequence[tuple[Launch, Outcome]], samples: Sequence[Sample]
 ) -> Library:
     """What a session's launches show of the library as it is."""
-    tunerless = fit.tuner_of(folder) == "none"
-    shown = fit.gather_beliefs(folder, ended, samples)
-    return Library(tunerless=tunerless, own=fit.own_choices(shown.beliefs, tunerless=tunerless))
+    tunerless = agreement.tuner_of(folder) == "none"
+    shown = beliefs.gather_beliefs(folder, ended, samples)
+    return Library(tunerless=tunerless, own=beliefs.own_choices(shown.beliefs, tunerless=tunerless))
 
 
 def known_of(
@@ -190,7 +181,7 @@ def known_of(
     samples: Sequence[Sample],
     most_channels: int | None = None,
     library: Library | None = None,
-) -> tuple[search.Known, ...]:
+) -> tuple[Known, ...]:
     """What the samples say of each collective that asks a tuner.
 
     Args:
@@ -203,8 +194,8 @@ def known_of(
     usual = tuple(n for n in _COUNTS if most_channels is None or n <= most_channels)
     samples = _as_wanted(sweep, [s for s in samples if _is_searched(s.key.variant)])
     # Sizes between those of the untouched site's launches are known from silence.
-    curves = fit.strengthened(
-        fit.curves(samples).curves, tunerless=library.tunerless, inside=True, own=library.own
+    curves = agreement.strengthened(
+        fit_curves(samples).curves, tunerless=library.tunerless, inside=True, own=library.own
     )
     found = []
     for collective in sweep.collectives:
@@ -218,7 +209,7 @@ def known_of(
         )
         if any(curve.key.setting.role is Role.FORCED for curve in own):
             found.append(
-                search.Known(
+                Known(
                     collective=collective,
                     curves=own,
                     grid=_grid(sweep, collective, own[0].key.scale.n_ranks),
@@ -250,7 +241,7 @@ def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:
         collective, n_ranks = sample.key.collective, sample.key.scale.n_ranks
         key = (collective, n_ranks)
         if key not in asked:
-            asked[key] = search.looked_at(_grid(sweep, collective, n_ranks), n_ranks)
+            asked[key] = looked_at(_grid(sweep, collective, n_ranks), n_ranks)
         at = bisect_left(asked[key], sample.nbytes)
         wanted = asked[key][at] if at < len(asked[key]) else sample.nbytes
         unit = _ALIGNED * (n_ranks if collective.is_shared else 1)
@@ -262,7 +253,7 @@ def _as_wanted(sweep: Sweep, samples: Sequence[Sample]) -> list[Sample]:
 def _grid(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
     """Sizes at which every rank has something to send; all where none has."""
     least = _ALIGNED * n_ranks if collective.is_shared else 0
-    whole = plan.sizes(sweep)
+    whole = plan_sizes(sweep)
     return tuple(nbytes for nbytes in whole if nbytes >= least) or whole
 
 
@@ -315,10 +306,10 @@ def _first_uses(samples: Sequence[Sample], collective: Collective) -> tuple[Sett
 
 def _pace(
     sweep: Sweep,
-    known: Sequence[search.Known],
+    known: Sequence[Known],
     ended: Sequence[tuple[Launch, Outcome]],
     start_s: float | None,
-) -> plan.Pace:
+) -> Pace:
     """What calls and launches took so far."""
     typical = {one.collective: _typical(one.curves) for one in known}
     own = {
@@ -337,10 +328,10 @@ def _pace(
         return time_at(sizes, times, max(nbytes, sizes[0]))
 
     if start_s is not None:
-        return plan.Pace(launch_s=start_s, call_us=call_us)
-    rough = plan.Pace(call_us=call_us)
+        return Pace(launch_s=start_s, call_us=call_us)
+    rough = Pace(call_us=call_us)
     starts = [
-        outcome.duration_s - plan.seconds(plan.over_own(sweep, one), one.collectives[0], rough)
+        outcome.duration_s - seconds(over_own(sweep, one), one.collectives[0], rough)
         for one, outcome in ended
         if outcome.duration_s is not None and not is_walk(one)
     ]
@@ -349,11 +340,11 @@ def _pace(
     )
 
 
-def _cheap_nbytes(sweep: Sweep, known: search.Known, pace: plan.Pace) -> int:
+def _cheap_nbytes(sweep: Sweep, known: Known, pace: Pace) -> int:
     """The largest size of the grid at which a few settings cost little beside a launch; 0: none."""
     for nbytes in reversed(known.grid):
-        once_s = plan.size_s(sweep, known.collective, nbytes, pace)
-        if search.AT_ONCE * (known.repeats + 1) * once_s <= _LITTLE * pace.launch_s:
+        once_s = size_s(sweep, known.collective, nbytes, pace)
+        if AT_ONCE * (known.repeats + 1) * once_s <= _LITTLE * pace.launch_s:
             return nbytes
     return 0
 
@@ -411,7 +402,7 @@ def file_of(done: Search, expected: Sequence[Expected]) -> SearchFile:
 
 def round_text(made: Round) -> str:
     """What a round is for, in a line."""
-    text = f"Round {made.number} of {search.MOST_ROUNDS}: "
+    text = f"Round {made.number} of {MOST_ROUNDS}: "
     if not made.expected:
         return text + "every setting at a few sizes"
     text += "where the fastest is still open"

@@ -13,24 +13,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, machine, plugin, session, simulate
-from rccltune.launch import Launcher
-from rccltune.machine import Seating, has_any
+from rccltune import plugin
+from rccltune.launch import variables
+from rccltune.launch.launchers import Launcher
+from rccltune.machine import (
+    kfd,
+    loaded_libraries,
+    overrides,
+    records,
+    situation,
+    smi,
+    software,
+    survey,
+)
+from rccltune.machine.files import Root, has_any
+from rccltune.machine.mode import applied, check_mode, commands, needs
+from rccltune.machine.placement import Seating, seating_of, simulated_system
+from rccltune.machine.placement import over_hosts as machine_over_hosts
 from rccltune.measure import benchmarks
 from rccltune.measure.benchmarks import Bench, forcing, over_real
 from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, over_hosts, remarks
-from rccltune.model import (
-    TREE_SIMPLE_PATCHED,
-    Collective,
-    CommandLineError,
-    Fingerprint,
-    MachineError,
-    Mode,
-    RankPlacement,
-    Reporter,
-    Scale,
-    defaults,
-)
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, MachineError
+from rccltune.model.measured import Fingerprint
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import TREE_SIMPLE_PATCHED, Mode, Scale
+from rccltune.model.vocabulary import Collective, RankPlacement
+from rccltune.session.files import sha256_of
+from rccltune.simulate import compiled, sources
+from rccltune.simulate.node import SimulatedNode
 
 # A library built after scripts/enable-tree-simple asks for this variable by name.
 TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
@@ -108,13 +119,13 @@ class Site:
     cleared: tuple[str, ...]
     hostfile: Path | None
     has_patched_library: bool
-    node: simulate.SimulatedNode | None
+    node: SimulatedNode | None
     hosts: tuple[str, ...] = ()
     # A simulated node's ranks have no memory to be near to.
     binding: str | None = "none"
     remarks: tuple[str, ...] = ()
     start_s: float | None = None
-    hidden: tuple[machine.HiddenFile, ...] = ()
+    hidden: tuple[kfd.HiddenFile, ...] = ()
     changed: Callable[[], tuple[str, ...]] = tuple
     tunerless: str | None = None
     tells: bool = False
@@ -143,7 +154,7 @@ def find_site(request: SiteRequest) -> Site:
     found = _simulated(request) if request.simulate else _real(request)
     if request.force_tree_simple:
         found = forcing(found)
-    said = machine.overwrite_remark(found.library, found.scale, found.help_letters)
+    said = overrides.overwrite_remark(found.library, found.scale, found.help_letters)
     if said is not None:
         found = replace(found, remarks=(*found.remarks, said))
     return _without_tuner(found) if found.tunerless is not None else found
@@ -163,7 +174,7 @@ def launcher_for(request: SiteRequest) -> Launcher:
 def _bench(request: SiteRequest) -> Bench:
     if request.runner != "torch":
         return benchmarks.bench_of(request.rccl_tests)
-    seen = launch.environment(os.environ, request.added, clear=request.cleared).variables
+    seen = variables.environment(os.environ, request.added, clear=request.cleared).variables
     return benchmarks.torch_bench_of(request.python, request.backend, seen)
 
 
@@ -176,9 +187,9 @@ def _started_by(request: SiteRequest, bench: Bench) -> Launcher:
 
 def _without_tuner(site: Site) -> Site:
     """How what runs is known there, and what the user should know of it."""
-    seen = launch.environment(os.environ, site.environment, clear=site.cleared)
+    seen = variables.environment(os.environ, site.environment, clear=site.cleared)
     letters = site.help_letters
-    tells, said = machine.how_to_prove(str(site.tunerless), letters, seen.variables)
+    tells, said = overrides.how_to_prove(str(site.tunerless), letters, seen.variables)
     return replace(site, tells=tells, remarks=(*site.remarks, said))
 
 
@@ -187,7 +198,7 @@ def _real(request: SiteRequest) -> Site:
     try:
         bench = _bench(request)
     except MachineError as error:
-        if any(one.name == "no-gpu" for one in machine.situations(system, os.environ)):
+        if any(one.name == "no-gpu" for one in situation.situations(system, os.environ)):
             shown = (
                 "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all "
                 "of it without a GPU."
@@ -199,25 +210,25 @@ def _real(request: SiteRequest) -> Site:
             ) from error
         raise
     if not bench.on_cpu:
-        machine.check_mode(request.mode, system)
+        check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
-    there = system if bench.on_cpu else machine.with_nvidia(system, os.environ)
-    seating = machine.seating_of(request.placement, request.n_ranks, there, seen_by(request))
+    there = system if bench.on_cpu else survey.with_nvidia(system, os.environ)
+    seating = seating_of(request.placement, request.n_ranks, there, seen_by(request))
     n_started = seating.n_started
-    library = None if request.librccl is None else machine.named_library(request.librccl)
+    library = None if request.librccl is None else loaded_libraries.named_library(request.librccl)
     launcher = _started_by(request, bench)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
-    added = (*machine.loads(library), *request.added, *seating.environment)
+    added = (*loaded_libraries.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(
         launcher, n_started, hostfile=request.hostfile, added=environment, cleared=request.cleared
     )
-    known = _cpu() if bench.on_cpu else machine.fingerprint(there)
+    known = _cpu() if bench.on_cpu else survey.fingerprint(there)
     hidden = hidden_here(system)
     loaded = bench.library
     if bench.linked is not None:
-        loaded = machine.loaded(bench.linked, library, environment, request.cleared)
-    version = machine.version_of(loaded) if loaded is not None else None
+        loaded = loaded_libraries.loaded(bench.linked, library, environment, request.cleared)
+    version = software.version_of(loaded) if loaded is not None else None
     patched = library if bench.linked is not None else loaded
     return Site(
         programs=bench.programs,
@@ -247,7 +258,7 @@ def _real(request: SiteRequest) -> Site:
         remarks=(*bench.remarks, *remarks(binding), *remarks_of(seating)),
         hidden=hidden,
         changed=lambda: changes_since(system, hidden),
-        tunerless=machine.tunerless(version),
+        tunerless=overrides.tunerless(version),
         library=version,
         library_file=loaded,
         is_rcclx=has_any(loaded, RCCLX_SWITCH) if loaded is not None else None,
@@ -261,23 +272,19 @@ def _cpu() -> Fingerprint:
     return Fingerprint(product=benchmarks.GLOO_PRODUCT, hosts=(socket.gethostname(),))
 
 
-def hidden_here(system: machine.System) -> tuple[machine.HiddenFile, ...]:
+def hidden_here(system: records.System) -> tuple[kfd.HiddenFile, ...]:
     """Configuration files that the library would read in every rank."""
     home = None
     with suppress(KeyError):
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    return machine.hidden_files(
-        machine.Root(system.root), dict(os.environ), home, amd=system.vendor == "amd"
-    )
+    return kfd.hidden_files(Root(system.root), dict(os.environ), home, amd=system.vendor == "amd")
 
 
-def changes_since(
-    system: machine.System, hidden: tuple[machine.HiddenFile, ...]
-) -> tuple[str, ...]:
+def changes_since(system: records.System, hidden: tuple[kfd.HiddenFile, ...]) -> tuple[str, ...]:
     """What of the machine changed, and hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(hidden) ^ set(hidden_here(system))})
     return (
-        *machine.changes(system, system_here()),
+        *survey.changes(system, system_here()),
         *(f"{name} is not what it was" for name in names),
     )
 
@@ -293,9 +300,9 @@ def remarks_of(seating: Seating) -> tuple[str, ...]:
     return () if seating.remark is None else (seating.remark,)
 
 
-def system_here() -> machine.System:
+def system_here() -> records.System:
     """This machine, from sysfs alone: quick enough to look before and after each launch."""
-    return machine.look(machine.Look(variables=dict(os.environ), deep=False))
+    return survey.look(survey.Look(variables=dict(os.environ), deep=False))
 
 
 @contextmanager
@@ -315,17 +322,17 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
         )
     rocm = Path(os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm")
     packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
-    folder = machine.bindings(rocm, packages)
+    folder = smi.bindings(rocm, packages)
     system = system_here()
-    for need in machine.needs(system, mode, is_root=os.geteuid() == 0):
+    for need in needs(system, mode, is_root=os.geteuid() == 0):
         reporter.say(f"--apply-mode needs {need}")
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",
-            hint=f"set it by hand: {'; '.join(machine.commands(mode))}.",
+            hint=f"set it by hand: {'; '.join(commands(mode))}.",
         )
-    run = machine.runner(folder, os.environ)
-    with machine.applied(mode, system, run=run, look=system_here, reporter=reporter):
+    run = smi.runner(folder, os.environ)
+    with applied(mode, system, run=run, look=system_here, reporter=reporter):
         yield
 
 
@@ -360,7 +367,7 @@ def _simulated(request: SiteRequest) -> Site:
             cu_count=hardware.get("compute_units"),
             mode=mode,
             hosts=(f"simulated {node.name}",),
-            benchmark_sha256=session.sha256_of(Path(next(iter(programs.values())))),
+            benchmark_sha256=sha256_of(Path(next(iter(programs.values())))),
             ranks_per_process=1,
             simulated=True,
         ),
@@ -373,23 +380,21 @@ def _simulated(request: SiteRequest) -> Site:
         node=node,
         # Simulated collectives are not waited for, the library's start-up is.
         start_s=1.0 + float(node.raw.get("start", {}).get("startup_s", 0)),
-        tunerless=machine.tunerless(f"RCCL {release_played(request, node)}"),
+        tunerless=overrides.tunerless(f"RCCL {release_played(request, node)}"),
         library=f"RCCL {release_played(request, node)}",
         is_rcclx=node.library == "rcclx",
     )
     return played if request.librccl is None else over_real(played, request.librccl, one_process)
 
 
-def simulated_node(request: SiteRequest) -> tuple[simulate.SimulatedNode, Mode]:
+def simulated_node(request: SiteRequest) -> tuple[SimulatedNode, Mode]:
     """Load the node that is simulated, and its mode.
 
     Raises:
         MachineError: it is in another mode than was asked for.
     """
     named = str(request.simulate)
-    node = simulate.load_node(
-        simulate.node_path(named, str(request.mode) if request.mode else None)
-    )
+    node = sources.load_node(sources.node_path(named, str(request.mode) if request.mode else None))
     mode = Mode.parse(node.raw["hardware"].get("mode", "none"))
     if request.mode not in (None, mode):
         raise MachineError(
@@ -399,26 +404,26 @@ def simulated_node(request: SiteRequest) -> tuple[simulate.SimulatedNode, Mode]:
     return node, mode
 
 
-def simulated_seating(request: SiteRequest, node: simulate.SimulatedNode) -> Seating:
+def simulated_seating(request: SiteRequest, node: SimulatedNode) -> Seating:
     """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
-    system = machine.simulated_system(node)
+    system = simulated_system(node)
     if node.nodes == 1:
-        return machine.seating_of(request.placement, request.n_ranks, system, seen_by(request))
-    whole = machine.seating_of(None, request.n_ranks or node.ranks, system, seen_by(request))
+        return seating_of(request.placement, request.n_ranks, system, seen_by(request))
+    whole = seating_of(None, request.n_ranks or node.ranks, system, seen_by(request))
     if whole.n_started < node.ranks and request.placement in (None, RankPlacement.NODE):
         return whole
-    return machine.over_hosts(request.placement, whole, node.nodes, len(system.gpus))
+    return machine_over_hosts(request.placement, whole, node.nodes, len(system.gpus))
 
 
-def release_played(request: SiteRequest, node: simulate.SimulatedNode) -> str:
+def release_played(request: SiteRequest, node: SimulatedNode) -> str:
     """The library's release that is played."""
     return dict(request.added).get("RCCLTUNE_SIM_RELEASE") or str(node.raw["release"]["rccl"])
 
 
-def _simulated_letters(program: str, node: simulate.SimulatedNode) -> frozenset[str]:
+def _simulated_letters(program: str, node: SimulatedNode) -> frozenset[str]:
     """The stand-in's options depend on the benchmark release that its node names."""
     with tempfile.NamedTemporaryFile(suffix=".node") as stream:
         # Its times are nearly all of the file, and no option depends on them.
-        stream.write(simulate.written(replace(node, curves=())))
+        stream.write(compiled.written(replace(node, curves=())))
         stream.flush()
         return benchmarks.letters_of(program, {**os.environ, "RCCLTUNE_SIM_NODE": stream.name})

@@ -13,16 +13,10 @@ from typing import Any, Final
 
 from rccltune.measure.all_options import declared
 from rccltune.measure.options import SweepOptions
-from rccltune.model import (
-    TUNABLE,
-    Collective,
-    Placement,
-    RankPlacement,
-    Setting,
-    Sweep,
-    defaults,
-    yamlfile,
-)
+from rccltune.model import defaults, yamlfile
+from rccltune.model.measured import Sweep
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import TUNABLE, Collective, Placement, RankPlacement
 
 _PLACEMENTS: Final = {
     "out": (Placement.OUT_OF_PLACE,),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rccltune import __version__, launch, model, plan, search, session, simulate
-from rccltune.fit import Agreements, agreements
+from rccltune import __version__
+from rccltune.fit.agreement import Agreements, agreements
+from rccltune.launch import signals, variables
 from rccltune.measure import searching, sweep_file
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.launcher import end_leftovers
@@ -22,21 +23,20 @@ from rccltune.measure.preparation import (
     samples_so_far,
 )
 from rccltune.measure.runs import run_all
-from rccltune.model import (
-    KNOWN_VARIANTS,
-    CommandLineError,
-    Expected,
-    Launch,
-    LaunchError,
-    MachineError,
-    Outcome,
-    Quarantine,
-    Reporter,
-    Sample,
-    SessionError,
-    Variant,
-)
-from rccltune.session import NODE_FILE, PLACE_FILE, Session, samples_of
+from rccltune.model import schema
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
+from rccltune.model.failure import Quarantine
+from rccltune.model.measured import Launch, Outcome, Sample
+from rccltune.model.reporter import Reporter
+from rccltune.model.search import Expected
+from rccltune.model.settings import KNOWN_VARIANTS, Variant
+from rccltune.plan.launches import estimate_s
+from rccltune.search import rounds
+from rccltune.session import files, folders, store
+from rccltune.session.place import PLACE_FILE
+from rccltune.session.samples import failure_of, samples_of
+from rccltune.session.store import NODE_FILE, Session
+from rccltune.simulate import compiled
 
 
 def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def plan_as_plain(prepared: Prepared) -> dict[str, Any]:
             {"id": one.id, "argv": list(one.argv), "environment": dict(one.environment)}
             for one in prepared.left
         ],
-        "impossible": model.to_plain(prepared.plan.impossible),
-        "quarantined": model.to_plain(prepared.quarantined),
+        "impossible": schema.to_plain(prepared.plan.impossible),
+        "quarantined": schema.to_plain(prepared.quarantined),
         "refused": list(prepared.refused),
         "left_out": list(prepared.left_out),
         "cleared": dict(prepared.cleared),
@@ -94,11 +94,11 @@ class Swept:
             "samples": self.n_samples,
             "failed": [outcome.launch for outcome in self.failed],
             "quarantined": [
-                {**model.to_plain(one), "reason": one.reason} for one in self.quarantined
+                {**schema.to_plain(one), "reason": one.reason} for one in self.quarantined
             ],
             "left": [one.id for one in self.left],
             "tuner_of_baseline": self.tuner,
-            "expected_regret": model.to_plain(self.expected),
+            "expected_regret": schema.to_plain(self.expected),
             "unaffordable": [one.id for one in self.unaffordable],
             **self.agreements.as_plain(),
         }
@@ -120,7 +120,7 @@ def sweep(prepared: Prepared, *, reporter: Reporter, command: str, force: bool) 
     if not force:
         _refuse_hidden_choices(prepared)
     folder, launches = prepared.folder, prepared.plan.launches
-    with session.writing(folder, reporter), launch.interruptible():
+    with files.writing(folder, reporter), signals.interruptible():
         _begin(prepared, command)
         end_leftovers(folder, reporter)
         same_hosts(prepared.site, folder, reporter=reporter, force=force)
@@ -139,7 +139,7 @@ def sweep(prepared: Prepared, *, reporter: Reporter, command: str, force: bool) 
             _write_search(prepared, expected)
         finally:
             opened, samples = _finish(prepared, known)
-    failed = tuple(o for _, o in ledger.ended if session.failure_of(o) is not None)
+    failed = tuple(o for _, o in ledger.ended if failure_of(o) is not None)
     if not samples and unaffordable and not failed:
         raise CommandLineError(
             f"the budget allows not even one launch, which takes about "
@@ -194,8 +194,8 @@ def _run(
         if under_way is None or under_way.is_over or out:
             return prepared, out
         prepared = next_round(prepared, under_way, known)
-        there = session.open_session(prepared.folder)
-        session.write_header(_with_variants(there, _own_variants(prepared)))
+        there = store.open_session(prepared.folder)
+        store.write_header(_with_variants(there, _own_variants(prepared)))
         # What failed twice in an earlier round is left to the next command.
         wanted = prepared.search.planned[-1] if prepared.search is not None else ()
 
@@ -215,7 +215,7 @@ def _affordable(prepared: Prepared, batch: Sequence[Launch]) -> list[Launch]:
 
 
 def _cost_s(prepared: Prepared, one: Launch) -> float:
-    return plan.estimate_s([one], prepared.sweep, prepared.done, prepared.site.start_s)
+    return estimate_s([one], prepared.sweep, prepared.done, prepared.site.start_s)
 
 
 def _expected(prepared: Prepared, known: Read) -> tuple[Expected, ...]:
@@ -224,14 +224,14 @@ def _expected(prepared: Prepared, known: Read) -> tuple[Expected, ...]:
         return ()
     samples = samples_so_far(prepared, known)
     library = library_of(prepared, samples)
-    return search.undecided(searching.known_of(prepared.sweep, samples, library=library))
+    return rounds.undecided(searching.known_of(prepared.sweep, samples, library=library))
 
 
 def _write_search(prepared: Prepared, expected: Sequence[Expected]) -> None:
     """Keep the decisions where people and programs find them; derived, like samples.csv."""
     if prepared.search is not None:
         made = searching.file_of(prepared.search, expected)
-        session.write_derived(prepared.folder, session.SEARCH_FILE, model.to_plain(made))
+        store.write_derived(prepared.folder, store.SEARCH_FILE, schema.to_plain(made))
 
 
 def _refuse_hidden_choices(prepared: Prepared) -> None:
@@ -240,7 +240,9 @@ def _refuse_hidden_choices(prepared: Prepared) -> None:
     Raises:
         MachineError: there is one.
     """
-    choosing = [item for item in prepared.filled if launch.chooses(item[1], prepared.site.cleared)]
+    choosing = [
+        item for item in prepared.filled if variables.chooses(item[1], prepared.site.cleared)
+    ]
     if choosing:
         path = choosing[0][0]
         said = "; ".join(f"{where} sets {name}={value}" for where, name, value in choosing)
@@ -255,17 +257,17 @@ def _begin(prepared: Prepared, command: str) -> None:
     folder, site = prepared.folder, prepared.site
     made = _header(prepared, command)
     if (folder / "session.json").exists():
-        there = session.open_session(folder)
+        there = store.open_session(folder)
         _check_variants(prepared, there)
         made = _with_variants(there, made.variants)
-    session.write_header(made)
-    session.write_atomically(folder / PLACE_FILE, session.dump_json(site.seating.place))
-    session.write_atomically(
-        folder / session.SWEEP_FILE, sweep_file.dump_sweep(prepared.sweep, prepared.site_keys)
+    store.write_header(made)
+    files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
+    files.write_atomically(
+        folder / folders.SWEEP_FILE, sweep_file.dump_sweep(prepared.sweep, prepared.site_keys)
     )
-    session.remember(folder)
+    folders.remember(folder)
     if site.node is not None:
-        session.write_atomically(folder / NODE_FILE, simulate.written(site.node))
+        files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
 
 
 def _with_variants(there: Session, more: Sequence[Variant]) -> Session:
@@ -281,7 +283,7 @@ def _check_variants(prepared: Prepared, there: Session) -> None:
     Raises:
         SessionError: a variant of this sweep was measured there with other variables.
     """
-    ended = session.read_launches(there.path)
+    ended = store.read_launches(there.path)
     recorded = {made.variant.name: made.variant for made, _ in ended}
     for one in dict.fromkeys(made.variant for made in prepared.plan.launches):
         before = recorded.get(one.name, one)
@@ -330,8 +332,8 @@ def _finish(
     prepared: Prepared, known: Mapping[str, tuple[Sample, ...]]
 ) -> tuple[Session, list[Sample]]:
     folder = prepared.folder
-    opened = session.open_session(folder)
-    ended = session.read_launches(folder)
+    opened = store.open_session(folder)
+    ended = store.read_launches(folder)
     samples = samples_of(folder, ended, known)
     write_quarantine(folder, prepared.ledger)
-    return session.commit(opened, [], samples), samples
+    return store.commit(opened, [], samples), samples

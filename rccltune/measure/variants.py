@@ -8,23 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import machine, plan, session, variants
+from rccltune.machine import software
 from rccltune.measure.request import Request
 from rccltune.measure.site import Site
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    KNOWN_VARIANTS,
-    LL128_FORCED,
-    Collective,
-    CommandLineError,
-    MachineError,
-    Scale,
-    Sweep,
-    Variant,
-    format_size,
-    lay,
-)
-from rccltune.variants import Acts, Catalog, VariantSpec, Where
+from rccltune.model.errors import CommandLineError, MachineError
+from rccltune.model.measured import Sweep
+from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Scale, Variant
+from rccltune.model.vocabulary import Collective, format_size, lay
+from rccltune.plan import walks
+from rccltune.session import files
+from rccltune.variants import availability
+from rccltune.variants.catalog import Catalog, Where, read_catalog, resolve
+from rccltune.variants.catalog import Where as variants_Where
+from rccltune.variants.records import Acts, VariantSpec
 from rccltune.workload.reader import read
 from rccltune.workload.records import Workload
 from rccltune.workload.shares import Part, Sizes, heaviest
@@ -56,7 +52,7 @@ def with_sizes(
         whole,
         scale,
         MOST_SIZES,
-        lambda collective, nbytes: plan.nearest(sweep, collective, scale.n_ranks, nbytes),
+        lambda collective, nbytes: walks.nearest(sweep, collective, scale.n_ranks, nbytes),
     )
     kept = [one for one in found if not named_collectives or one.collective in sweep.collectives]
     said = (*whole.cuts, *_left_out(whole, scale, sweep, found, kept))
@@ -92,7 +88,7 @@ def _left_out(
         if one not in kept:
             parts.append((f"{name}, which was not asked for", _of(whole, scale, one.collective)))
             continue
-        step = format_size(plan.grain(sweep, one.collective, scale.n_ranks))
+        step = format_size(walks.grain(sweep, one.collective, scale.n_ranks))
         why = f"{name} at {_listed(one.uncallable)}, near which the benchmark has no size (it has "
         parts.append((f"{why}multiples of {step})", one.uncallable))
         many = f"the {len(beyond.sizes)} lightest sizes of {name}, beyond {MOST_SIZES}"
@@ -107,7 +103,7 @@ def _left_out(
         )
         yield (
             f"{sizes} measured at the nearest that the benchmark can call with, at most "
-            f"{100 * plan.NEAR:.0f} % away"
+            f"{100 * walks.NEAR:.0f} % away"
         )
 
 
@@ -151,7 +147,7 @@ def callable_only(sweep: Sweep, scale: Scale) -> tuple[Sweep, tuple[str, ...]]:
     said: list[str] = []
     wanted: dict[Collective, tuple[int, ...]] = {}
     for collective, sizes in sweep.wanted:
-        near = {n: plan.nearest(sweep, collective, scale.n_ranks, n) for n in sizes}
+        near = {n: walks.nearest(sweep, collective, scale.n_ranks, n) for n in sizes}
         wanted[collective] = tuple(sorted({at for at in near.values() if at is not None}))
         lost = Part(sizes=tuple(n for n, at in near.items() if at is None))
         if lost.sizes:
@@ -177,11 +173,11 @@ def _has_sizes(
 ) -> bool:
     if sweep.wanted:
         return bool(wanted.get(collective))
-    return bool(plan.called_sizes(sweep, collective, scale.n_ranks))
+    return bool(walks.called_sizes(sweep, collective, scale.n_ranks))
 
 
 def _uncallable(sweep: Sweep, collective: Collective, scale: Scale, at: str) -> str:
-    step = format_size(plan.grain(sweep, collective, scale.n_ranks))
+    step = format_size(walks.grain(sweep, collective, scale.n_ranks))
     return (
         f"Not measured: {collective.value}{at}: the benchmark can call it with multiples of {step} "
         f"at {scale.n_ranks} ranks, and none is near"
@@ -201,21 +197,21 @@ def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]
         MachineError: a variant's library is not there.
     """
     sweep = request.sweep
-    catalog = variants.read_catalog(request.variants_file)
+    catalog = read_catalog(request.variants_file)
     found: dict[str, Variant] = {DEFAULT_VARIANT.name: DEFAULT_VARIANT}
     refused: list[str] = []
-    where = variants.Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
+    where = variants_Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
     words = list(request.variants)
     for word in words:
         spec, parameter = catalog.find(word)
-        why = variants.why_absent(spec, _seen(site, sweep, spec, parameter))
+        why = availability.why_absent(spec, _seen(site, sweep, spec, parameter))
         if why is not None:
             refused.append(f"{word}: {why}")
             continue
         if spec.without is not None and spec.without not in words:
             # What a threshold is best depends on what runs beyond it.
             words.append(spec.without)
-        one = _widened(catalog, variants.resolve(spec, parameter, where), where)
+        one = _widened(catalog, resolve(spec, parameter, where), where)
         if one.widens is not None and one.widens not in words:
             # Its settings stand beside those of the variant that it widens.
             words.append(one.widens)
@@ -227,7 +223,7 @@ def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]
     # Measured wherever a setting needs it, whether it is named or not.
     ll128 = catalog.look_up(LL128_FORCED.name)[0]
     if ll128.own and ll128.parameter is None and ll128.not_tunable is None:
-        found.setdefault(ll128.name, variants.resolve(ll128, None, where))
+        found.setdefault(ll128.name, resolve(ll128, None, where))
     made = replace(sweep, variants=tuple(found.values()), named_variants=request.variants)
     return made, tuple(refused)
 
@@ -253,11 +249,11 @@ def more_channels(
     if sweep.no_environment or is_named or not own or not _CHANNELS.isdisjoint(said):
         return None
     word = f"channels-{1 << max(own).bit_length()}"
-    spec, parameter = variants.read_catalog(None).find(word)
-    if variants.why_absent(spec, _seen(site, sweep, spec, parameter)) is not None:
+    spec, parameter = read_catalog(None).find(word)
+    if availability.why_absent(spec, _seen(site, sweep, spec, parameter)) is not None:
         return None
-    where = variants.Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
-    return variants.resolve(spec, parameter, where)
+    where = variants_Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
+    return resolve(spec, parameter, where)
 
 
 # Variables that say how many channels there are.
@@ -276,7 +272,7 @@ def variant_named(word: str, own: Path | None) -> Variant:
     """
     if word in KNOWN_VARIANTS and own is None:
         return KNOWN_VARIANTS[word]
-    catalog = variants.read_catalog(own)
+    catalog = read_catalog(own)
     try:
         spec, parameter = catalog.find(word)
     except CommandLineError:
@@ -284,7 +280,7 @@ def variant_named(word: str, own: Path | None) -> Variant:
     if any("{max_bytes}" in value or "{ranks}" in value for _, value in spec.environment):
         return Variant(name=word)
     where = Where(max_nbytes=0, n_ranks=0)
-    found = variants.resolve(spec, parameter, where)
+    found = resolve(spec, parameter, where)
     return _served(spec, _widened(catalog, found, where))
 
 
@@ -292,7 +288,7 @@ def _widened(catalog: Catalog, one: Variant, where: Where) -> Variant:
     """With the environment of the variant that it widens; the default one has none."""
     if one.widens in (None, DEFAULT_VARIANT.name):
         return one
-    base = variants.resolve(*catalog.find(one.widens), where)
+    base = resolve(*catalog.find(one.widens), where)
     both = {**dict(base.environment), **dict(one.environment)}
     return replace(
         base,
@@ -313,9 +309,9 @@ def _missing(site: Site, one: Variant) -> str | None:
     return f"the PyTorch runner has no {options[0]}" if options else None
 
 
-def _seen(site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None) -> variants.Site:
+def _seen(site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None) -> availability.Site:
     options = dict(spec.options)
-    return variants.Site(
+    return availability.Site(
         library=site.library,
         is_rcclx=site.is_rcclx,
         arch=site.fingerprint.arch,
@@ -367,6 +363,6 @@ def _with_library(spec: VariantSpec, made: Variant) -> Variant:
     return replace(
         made,
         environment=tuple(sorted((*made.environment, loads))),
-        library_sha256=session.sha256_of(library),
-        library_version=machine.version_of(library),
+        library_sha256=files.sha256_of(library),
+        library_version=software.version_of(library),
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine import has_any
-from rccltune.model import Line, Whole
+from rccltune.machine.files import has_any
+from rccltune.model.schema import Line, Whole
 
 _EVENT_BYTES: Final = 16
 _GPU_EVENTS: Final = re.compile(r"gpu_events_rank_(\d+)_(?:buf|channel)_\d+")

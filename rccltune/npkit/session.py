@@ -10,35 +10,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import launch, measure, model, plan, session, zones
-from rccltune.fit import FitDone, fit_session
-from rccltune.measure import Site
-from rccltune.model import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    Collective,
-    CommandLineError,
-    Curve,
-    Doubt,
-    Launch,
-    LaunchError,
-    Line,
-    MachineError,
-    Number,
-    Placement,
-    Reporter,
-    Setting,
-    Status,
-    Sweep,
-    TooLittleDataError,
-    Variant,
-    Whole,
-    Word,
-    format_size,
-)
+from rccltune.fit.session import FitDone, fit_session
+from rccltune.launch import signals
+from rccltune.measure import launches, preparation, runs
+from rccltune.measure.site import Site
+from rccltune.model import schema
+from rccltune.model.curves import Curve
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError, TooLittleDataError
+from rccltune.model.measured import Launch, Status, Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.schema import Line, Number, Whole, Word
+from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, Setting, Variant
+from rccltune.model.vocabulary import Collective, Doubt, Placement, format_size
 from rccltune.npkit.dump import Dump, find_tools, has_npkit, next_command, read_dump, why_useless
-from rccltune.session import Ran
-from rccltune.zones import choice_of
+from rccltune.plan.launches import launch_of
+from rccltune.session import files, store
+from rccltune.session.launches import Ran
+from rccltune.zones import arms
+from rccltune.zones.session import choice_of
 
 FOLDER: Final = "npkit"
 _RECORD: Final = f"{FOLDER}/npkit.json"
@@ -93,7 +82,7 @@ class Dumped:
 
     def as_plain(self) -> dict[str, Any]:
         """For --json and for the session."""
-        return {"format": _FORMAT, **model.to_plain(self)}
+        return {"format": _FORMAT, **schema.to_plain(self)}
 
 
 def stored_dump(folder: Path, into: Path) -> Dumped | None:
@@ -102,7 +91,7 @@ def stored_dump(folder: Path, into: Path) -> Dumped | None:
     Raises:
         SessionError: the record cannot be read.
     """
-    known = session.read_derived(folder, _RECORD, Dumped, number=_FORMAT)
+    known = store.read_derived(folder, _RECORD, Dumped, number=_FORMAT)
     return known if known is not None and known.folder == str(into.resolve()) else None
 
 
@@ -178,13 +167,13 @@ def dump_winner(
     one = _launch(winner, wanted, site, into, timeout_s)
     into.mkdir(parents=True, exist_ok=True)
     own = folder / FOLDER / "launches" / one.id
-    with session.writing(folder, reporter), launch.interruptible():
+    with files.writing(folder, reporter), signals.interruptible():
         if site.node is not None:
-            node = (folder / session.NODE_FILE).read_bytes()
-            session.write_atomically(folder / FOLDER / session.NODE_FILE, node)
-        measure.stop_if_changed(site, "before")
-        ran = measure.run_launch(
-            replace(one, timeout_s=timeout_s or measure.limit_s(())),
+            node = (folder / store.NODE_FILE).read_bytes()
+            files.write_atomically(folder / FOLDER / store.NODE_FILE, node)
+        runs.stop_if_changed(site, "before")
+        ran = launches.run_launch(
+            replace(one, timeout_s=timeout_s or runs.limit_s(())),
             folder / FOLDER,
             site=tuple(os.environ.items()),
             clear=site.cleared,
@@ -203,7 +192,7 @@ def dump_winner(
             )
         _collect(into, own / _COLLECTED)
         done = _done(winner, one, into, dump, site=site, own=own)
-        session.write_derived(folder, _RECORD, done.as_plain())
+        store.write_derived(folder, _RECORD, done.as_plain())
     return done
 
 
@@ -241,7 +230,7 @@ def winner_of(done: FitDone, collectives: Sequence[Collective]) -> Winner:
 def _gaining(done: FitDone, collectives: Sequence[Collective]) -> Iterator[Winner]:
     """Each chosen setting at each of its sizes where the baseline was measured too."""
     try:
-        chosen = choice_of(done, zones.ChoiceOptions())
+        chosen = choice_of(done, arms.ChoiceOptions())
     except TooLittleDataError:
         return
     for zone in chosen.zones:
@@ -291,7 +280,7 @@ def _launch(
     winner: Winner, wanted: Sweep, site: Site, into: Path, timeout_s: float | None
 ) -> Launch:
     """One size, one pass, and no question but those of its calls."""
-    ground = measure.ground_of(site)
+    ground = preparation.ground_of(site)
     ground = replace(ground, letters=ground.letters - {"A", "N", "s"})
     sweep = replace(
         wanted,
@@ -302,12 +291,12 @@ def _launch(
         graph=0,
         rank_placement=site.seating.place.name,
     )
-    one = plan.launch_of(sweep, ground, (winner.collective, winner.setting, winner.variant), 0)
+    one = launch_of(sweep, ground, (winner.collective, winner.setting, winner.variant), 0)
     _check_options(one)
-    one = measure.completed(one, site, timeout_s)
+    one = preparation.completed(one, site, timeout_s)
     environment = {**dict(one.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
     one = replace(one, environment=tuple(sorted(environment.items())))
-    return replace(one, id=session.launch_id(one))
+    return replace(one, id=store.launch_id(one))
 
 
 def _check_options(one: Launch) -> None:
@@ -352,7 +341,7 @@ def _collect(into: Path, collected: Path) -> None:
     """Put the dump beside its launch."""
     shutil.rmtree(collected, ignore_errors=True)
     # A rank has over a thousand files; on the same disk they take no second place.
-    with session.disk_errors(collected):
+    with files.disk_errors(collected):
         shutil.copytree(into, collected, copy_function=_link_or_copy)
 
 

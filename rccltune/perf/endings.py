@@ -6,8 +6,10 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from rccltune.launch import Ending
-from rccltune.model import Failure, LaunchError, MachineError, Role, SessionError
+from rccltune.launch.process import Ending
+from rccltune.model.errors import LaunchError, MachineError, SessionError
+from rccltune.model.failure import Failure
+from rccltune.model.settings import Role
 from rccltune.perf import runs
 from rccltune.perf.plan import Placed
 from rccltune.perf.runs import EndFile, Run

@@ -19,8 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, machine, plugin
-from rccltune.model import MachineError, reason_of
+from rccltune import plugin
+from rccltune.launch.variables import program as launch_program
+from rccltune.machine import loaded_libraries, real_rccl, software
+from rccltune.model.errors import MachineError, reason_of
 from rccltune.perf.ranks import Measured
 
 TORCH: Final = "torch"
@@ -77,7 +79,7 @@ def find(named: Path | None, variables: Mapping[str, str]) -> Measured:
         MachineError: there is none; it says where was looked, and how to name one.
     """
     if named is not None and str(named) != TORCH:
-        file = machine.named_library(named)
+        file = loaded_libraries.named_library(named)
         return _measured(file, None, "as named")
     if named is not None:
         return of_torch()
@@ -94,7 +96,7 @@ def find(named: Path | None, variables: Mapping[str, str]) -> Measured:
 
 
 def _measured(file: Path, runtime: Path | None, what: str) -> Measured:
-    return Measured(file=file, runtime=runtime, version=machine.version_of(file), what=what)
+    return Measured(file=file, runtime=runtime, version=software.version_of(file), what=what)
 
 
 def _installed(variables: Mapping[str, str], looked: list[str]) -> Iterator[tuple[str, Path]]:
@@ -173,7 +175,7 @@ def _asked(python: str) -> tuple[Path | None, list[str]]:
     """The same of another Python, and where it looks for packages."""
     try:
         done = subprocess.run(
-            list(launch.program(python, _ASKED)),
+            list(launch_program(python, _ASKED)),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
@@ -255,7 +257,7 @@ def real(named: Path, variables: Mapping[str, str]) -> Measured:
     Raises:
         MachineError: nothing was downloaded, or there is no such file.
     """
-    file, runtime = machine.real_library(named, variables), _native(HIP)
+    file, runtime = real_rccl.real_library(named, variables), _native(HIP)
     own = file.parent / "ld-linux-x86-64.so.2"
     loader = own if own.exists() else Path("/lib64") / own.name
     preloaded = _native("hip/zero_pages.so")

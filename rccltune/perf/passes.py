@@ -13,17 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rccltune.model import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    SILENT,
-    Collective,
-    Placement,
-    Role,
-    Setting,
-    Variant,
-    defaults,
-)
+from rccltune.model import defaults
+from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, SILENT, Role, Setting, Variant
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
 from rccltune.perf.plan import FINE, GRAPH, LOOP, ROUGH, Call, Step
 from rccltune.perf.rows import setting_of

@@ -6,18 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rccltune.model import (
-    BASELINE,
-    RULES,
-    SILENT,
-    Algorithm,
-    Collective,
-    OutputError,
-    Placement,
-    Protocol,
-    Role,
-    Setting,
-)
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 FIRST_LINE: Final = "plan 1"
 COMMUNICATOR: Final = "communicator"

@@ -18,15 +18,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import launch, model, plugin
-from rccltune.launch import Launcher
-from rccltune.model import (
-    MachineError,
-    Place,
-    SessionError,
-    Variant,
-    reason_of,
-)
+from rccltune import plugin
+from rccltune.launch import family, process
+from rccltune.launch.launchers import Launcher
+from rccltune.launch.variables import CHANNELS, CLEARED, Environment, environment
+from rccltune.model import schema, vocabulary
+from rccltune.model.errors import MachineError, SessionError, reason_of
+from rccltune.model.settings import Place, Variant
 from rccltune.perf import endings, plan, runs
 from rccltune.perf.plan import Communicators
 from rccltune.perf.runs import Run, RunFile
@@ -128,7 +126,7 @@ def program() -> Path:
 
 def environment_of(
     ground: Ground, order: Order, site: Mapping[str, str], token: str
-) -> launch.Environment:
+) -> Environment:
     """What every rank of a run sees.
 
     Where our plugin answers, what chooses is cleared, but for channels and threads, which no tuner
@@ -145,16 +143,16 @@ def environment_of(
     if ground.simulated:
         named = (order.purpose, order.variant.name, "plugin" if order.plugin else "site")
         added.append(("RCCLTUNE_SIM_LAUNCH", f"{' '.join(named)} {order.number_of}"))
-    return launch.environment(
+    return environment(
         site,
         added,
         clear=(*_NEVER, *ground.cleared),
-        keep=launch.CHANNELS if order.plugin else launch.CLEARED,
+        keep=CHANNELS if order.plugin else CLEARED,
     )
 
 
 def argv_of(
-    ground: Ground, order: Order, folder: Path, seen: launch.Environment
+    ground: Ground, order: Order, folder: Path, seen: Environment
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Command line of a run, and the environment that it is started with.
 
@@ -185,7 +183,7 @@ def argv_of(
         return tuple(words), seen.variables
     names = {name for name, _ in (*seen.added, *seen.passed)}
     options, variables = ground.launcher.carry(
-        {*names, launch.TAG}, {**seen.variables, launch.TAG: ""}
+        {*names, family.TAG}, {**seen.variables, family.TAG: ""}
     )
     argv = ground.launcher.argv(n_ranks, tuple(words), bind="none", hostfile=ground.hostfile)
     return (argv[0], *options, *argv[1:]), variables
@@ -256,11 +254,11 @@ def run(
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
     _write_json(folder / runs.ENVIRONMENT_FILE, _variables(seen))
-    _write_json(folder / runs.RUN_FILE, model.to_plain(file))
+    _write_json(folder / runs.RUN_FILE, schema.to_plain(file))
     watch = _Watch(ground, grown)
     limit_s = 10 * 365 * 86_400.0 if most_s is None else max(most_s, _SHORTEST_S)
-    ending = launch.run(
-        launch.Job(
+    ending = process.run(
+        process.Job(
             argv=argv,
             variables=variables,
             folder=folder,
@@ -272,7 +270,7 @@ def run(
     )
     made = runs.read_run(folder)
     end = endings.judged(made, ending, stalled=watch.stalled)
-    _write_json(folder / runs.END_FILE, model.to_plain(end))
+    _write_json(folder / runs.END_FILE, schema.to_plain(end))
     return replace(made, ended=end)
 
 
@@ -281,7 +279,7 @@ def _told(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in pairs if pair[0] != _ALL_RANKS)
 
 
-def _variables(seen: launch.Environment) -> dict[str, Any]:
+def _variables(seen: Environment) -> dict[str, Any]:
     """environment.json, as launches have it."""
     return {
         "cleared": dict(seen.cleared),
@@ -299,7 +297,7 @@ def lift(one: Run) -> None:
     """
     if one.ended is not None:
         end = replace(one.ended, lifted=True)
-        _write_json(one.folder / runs.END_FILE, model.to_plain(end))
+        _write_json(one.folder / runs.END_FILE, schema.to_plain(end))
 
 
 class _Watch:
@@ -356,7 +354,7 @@ def _made(session: Path, number: int) -> Path:
 
 
 def _write_json(path: Path, plain: object) -> None:
-    _write(path, model.json_text(plain, indent=1) + "\n")
+    _write(path, vocabulary.json_text(plain, indent=1) + "\n")
 
 
 def _write(path: Path, text: str) -> None:

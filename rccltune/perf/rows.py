@@ -48,7 +48,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from rccltune.model import OutputError, Role, Setting
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import Role, Setting
 from rccltune.perf import plan, runs
 from rccltune.perf.plan import Placed
 from rccltune.perf.runs import Run, strange

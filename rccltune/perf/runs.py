@@ -12,22 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rccltune.launch import CHANNELS, chooses
-from rccltune.model import (
-    Collective,
-    Failure,
-    Integer,
-    Line,
-    Number,
-    OutputError,
-    Setting,
-    Text,
-    Variable,
-    Whole,
-    Word,
-    read_json,
-    reason_of,
-)
+from rccltune.launch.variables import CHANNELS, chooses
+from rccltune.model.errors import OutputError, reason_of
+from rccltune.model.failure import Failure
+from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word, read_json
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
 from rccltune.perf import plan
 from rccltune.perf.plan import Placed
 

@@ -11,25 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from rccltune.model import (
-    KNOWN_VARIANTS,
-    Collective,
-    CurveKey,
-    Doubt,
-    Failure,
-    Fingerprint,
-    Launch,
-    Outcome,
-    Placement,
-    Quarantine,
-    Role,
-    Sample,
-    Scale,
-    Schedule,
-    Setting,
-    Status,
-    Variant,
-)
+from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.measured import Fingerprint, Launch, Outcome, Sample, Schedule, Status
+from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Role, Scale, Setting, Variant
+from rccltune.model.vocabulary import Collective, Doubt, Placement
 from rccltune.perf import plan, rows, runs
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import Run

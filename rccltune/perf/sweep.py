@@ -16,20 +16,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.model import (
+from rccltune.model.errors import LaunchError, MachineError
+from rccltune.model.failure import Quarantine
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     KNOWN_VARIANTS,
     SILENT,
-    Collective,
-    LaunchError,
-    MachineError,
-    Quarantine,
-    Reporter,
     Setting,
     Variant,
-    format_size,
 )
+from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf import endings, passes, plan, ranks, rows, runs, samples
 from rccltune.perf.passes import Unit, Wanted
 from rccltune.perf.plan import GRAPH, LOOP, Step

@@ -11,30 +11,28 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Final
 
-from rccltune.model import (
+from rccltune.model.measured import Launch, Outcome, Schedule, Status, Sweep
+from rccltune.model.search import Range
+from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
     TREE_SIMPLE_FORCED,
-    TREE_SIMPLE_NEEDS_NODES,
     TREE_SIMPLE_PATCHED,
-    Algorithm,
-    Collective,
-    Launch,
-    Outcome,
-    Placement,
-    Protocol,
-    Range,
     Role,
     Scale,
-    Schedule,
     Setting,
-    Status,
-    Sweep,
     Variant,
     widened_by,
 )
-from rccltune.session import REPEATING, passes_of
+from rccltune.model.vocabulary import (
+    TREE_SIMPLE_NEEDS_NODES,
+    Algorithm,
+    Collective,
+    Placement,
+    Protocol,
+)
+from rccltune.session.launches import REPEATING, passes_of
 
 N_BASELINES: Final = 3
 # What is taken for a launch's start-up before one was measured: 64 ranks of RCCL take tens of

@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model import Collective, Rule, Sweep
+from rccltune.model.chosen import Rule
+from rccltune.model.measured import Sweep
+from rccltune.model.vocabulary import Collective
 from rccltune.plan.walks import called_sizes, grain, unit_of
 
 # Sizes an octave: a loss over a range of a factor 1.25 between powers of two holds one of them.

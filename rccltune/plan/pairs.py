@@ -14,19 +14,10 @@ from itertools import cycle, islice
 from types import MappingProxyType
 from typing import Final
 
-from rccltune.model import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    RULES,
-    SILENT,
-    Beside,
-    Collective,
-    Launch,
-    Rule,
-    Sweep,
-    Variant,
-    format_size,
-)
+from rccltune.model.chosen import Rule
+from rccltune.model.measured import Beside, Launch, Sweep
+from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, RULES, SILENT, Variant
+from rccltune.model.vocabulary import Collective, format_size
 from rccltune.plan.launches import Ground, benchmark_options, launch_of, repeat_letter, sizes
 from rccltune.plan.octaves import FACTOR, Part, parts
 from rccltune.plan.walks import LEADING, called_sizes, grain, schedule_of, shows_steps

@@ -17,19 +17,12 @@ from functools import partial
 from math import ceil, gcd
 from typing import Final
 
-from rccltune.model import (
-    LAUNCHES_DIFFER,
-    Collective,
-    Launch,
-    Range,
-    Round,
-    Setting,
-    Sweep,
-    Variant,
-    Want,
-    base_variant,
-    defaults,
-)
+from rccltune.model import defaults
+from rccltune.model.curves import LAUNCHES_DIFFER
+from rccltune.model.measured import Launch, Sweep
+from rccltune.model.search import Range, Round, Want
+from rccltune.model.settings import Setting, Variant, base_variant
+from rccltune.model.vocabulary import Collective
 from rccltune.plan.launches import (
     N_BASELINES,
     Ground,

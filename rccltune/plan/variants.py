@@ -17,7 +17,9 @@ from itertools import combinations
 from math import ceil
 from typing import Final
 
-from rccltune.model import DEFAULT_VARIANT, Collective, Launch, Setting, Sweep, Variant
+from rccltune.model.measured import Launch, Sweep
+from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant
+from rccltune.model.vocabulary import Collective
 from rccltune.plan.launches import (
     N_BASELINES,
     Arm,

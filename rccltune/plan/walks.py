@@ -19,21 +19,9 @@ from itertools import islice
 from math import ceil
 from typing import Final
 
-from rccltune.model import (
-    DTYPE_BYTES,
-    SILENT,
-    Algorithm,
-    Collective,
-    Launch,
-    Protocol,
-    Questions,
-    Role,
-    Schedule,
-    Setting,
-    Sweep,
-    Variant,
-    base_variant,
-)
+from rccltune.model.measured import Launch, Questions, Schedule, Sweep
+from rccltune.model.settings import SILENT, Role, Setting, Variant, base_variant
+from rccltune.model.vocabulary import DTYPE_BYTES, Algorithm, Collective, Protocol
 from rccltune.plan.launches import (
     N_BASELINES,
     Arm,
@@ -48,7 +36,7 @@ from rccltune.plan.launches import (
     repeat_letter,
     sizes,
 )
-from rccltune.session import REPEATING
+from rccltune.session.launches import REPEATING
 
 _SHARE_NBYTES: Final = 16
 # How far from its own size a call may be measured.  A time grows with its size, and less than in

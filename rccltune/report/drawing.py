@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Final
 
-from rccltune.model import format_size, format_span
+from rccltune.model.vocabulary import format_size, format_span
 from rccltune.report.figures.look import capacity, spread
 from rccltune.report.records import Axis, Band, Figure, Line, Marker, Point
 from rccltune.report.renderers.sheet import text_width

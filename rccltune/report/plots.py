@@ -6,28 +6,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune import session
-from rccltune.ceiling import Bounded, bounded
-from rccltune.fit import FitDone, fit_session
-from rccltune.model import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    Curve,
-    Environment,
-    Launch,
-    Outcome,
-    Reporter,
-    Status,
-    TooLittleDataError,
-    Variant,
-    base_variant,
-)
+from rccltune.ceiling.session import Bounded, bounded
+from rccltune.fit.session import FitDone, fit_session
+from rccltune.model.chosen import Environment
+from rccltune.model.curves import Curve
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.measured import Launch, Outcome, Status
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, Variant, base_variant
 from rccltune.report.figures import files, scene
 from rccltune.report.verified import Verification, rule_files, verifications, views_of
-from rccltune.zones import choice_of, environments_of, zones_in
+from rccltune.session import store
+from rccltune.session.files import disk_errors
+from rccltune.zones.session import choice_of, environments_of, zones_in
 
 if TYPE_CHECKING:
-    from rccltune.zones import Choice, ChoiceOptions
+    from rccltune.zones.arms import Choice, ChoiceOptions
 
 
 Ended = tuple[Launch, Outcome]
@@ -65,7 +59,7 @@ def plot_session(
     limits = bounded(done)
     if limits is not None:
         bounds(limits)
-    launches = session.read_made(done.session)
+    launches = store.read_made(done.session)
     wanted = plot_input(
         done,
         choosing,
@@ -82,7 +76,7 @@ def plot_session(
     for sentence in files.omissions(wanted):
         reporter.say(sentence)
     where = directory or folder / "plots"
-    with session.disk_errors(where):
+    with disk_errors(where):
         overwrite = overwrite or directory is None
         return files.draw_figures(wanted, where, formats=formats, overwrite=overwrite)
 

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from rccltune import session
-from rccltune.fit import FitDone
-from rccltune.model import CommandLineError, Reporter
+from rccltune.fit.session import FitDone
+from rccltune.model.errors import CommandLineError
+from rccltune.model.reporter import Reporter
 from rccltune.report.drawing import draw, number, svg_marker, svg_path
 from rccltune.report.records import Page
 from rccltune.report.sections import findings, headline, launches, machine, rules, usage
 from rccltune.report.sections.found import Found, gather
+from rccltune.session import files
 
 if TYPE_CHECKING:
-    from rccltune.zones import ChoiceOptions
+    from rccltune.zones.arms import ChoiceOptions
 
 
 # What a mail attachment may weigh.
@@ -187,7 +188,7 @@ def report_session(
         reporter.say(
             f"the page would have {len(text.encode()):,} bytes: less of the session is shown"
         )
-    session.write_atomically(path, text)
+    files.write_atomically(path, text)
     return Reported(
         path=path,
         n_bytes=len(text.encode()),

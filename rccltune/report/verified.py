@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import session
-from rccltune.model import Collective, Curve, Rule, Verdict, View
-from rccltune.rules import RuleFile, read_rules
-from rccltune.verify import (
+from rccltune.model.chosen import Rule, Verdict
+from rccltune.model.curves import Curve
+from rccltune.model.settings import View
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.session import store
+from rccltune.session.files import disk_errors
+from rccltune.verify.cuts import Cut
+from rccltune.verify.verdict_store import (
     ConditionFile,
-    Cut,
     EnvironmentGainFile,
     StandingFile,
     VerdictFile,
@@ -96,7 +100,7 @@ def verifications(folder: Path, files: Files, views: set[View]) -> Iterator[Veri
         SessionError: a verdict is not what rccltune verify writes.
     """
     for path in verdict_files(folder):
-        read = session.read_derived(folder, path.name, VerdictFile, hint=_AGAIN)
+        read = store.read_derived(folder, path.name, VerdictFile, hint=_AGAIN)
         if read is not None:
             yield _read(read, name_of(Path(read.path or ""), folder), files, views)
 
@@ -107,7 +111,7 @@ def rule_files(folder: Path) -> Files:
     Raises:
         SessionError: one cannot be read.
     """
-    with session.disk_errors(folder):
+    with disk_errors(folder):
         return {name_of(path, folder): read_rules(path.read_bytes()) for path in rule_paths(folder)}
 
 

@@ -11,24 +11,17 @@ from itertools import count, product
 from pathlib import Path
 from typing import Final
 
-from rccltune import machine, zones
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Algorithm,
-    Collective,
-    Mode,
-    Protocol,
-    Rule,
-    Scale,
-    Setting,
-    Target,
-    VerificationError,
-)
+from rccltune.machine import overrides
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import VerificationError
+from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules import decision
 from rccltune.rules.decision import Decision
 from rccltune.rules.documents import first_at
 from rccltune.rules.host import Communicator, Host
 from rccltune.rules.reader import RuleFile
+from rccltune.zones import arms
 
 # Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
 # whether buffers are registered, so rules that ask for it never match there.
@@ -122,7 +115,7 @@ def why_not(
     target = Target(
         collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
     )
-    return zones.why_not_selectable(Setting(algorithm=a, protocol=p), target, arch)
+    return arms.why_not_selectable(Setting(algorithm=a, protocol=p), target, arch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +203,7 @@ def explain_one(case: Case, host: Asked) -> Explained:
             for abi in _DIFFERENT_BY_DESIGN
             if abi in answers and answers[abi][USUAL][0] != answers[newest][USUAL][0]
         ),
-        overwritten=machine.overwrite_explained(case.collective, case.scale),
+        overwritten=overrides.overwrite_explained(case.collective, case.scale),
         calls=tuple(
             (call, found)
             for call, found in stretches.items()

@@ -11,22 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import machine, plugin
-from rccltune.model import (
-    TUNABLE,
-    Algorithm,
-    Collective,
-    Fingerprint,
-    InputFileError,
-    MachineError,
-    Protocol,
-    Reporter,
-    Rule,
-    Scale,
-    VerificationError,
-    grammar,
-    lay,
-)
+from rccltune import plugin
+from rccltune.machine import files, software
+from rccltune.model import grammar
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import InputFileError, MachineError, VerificationError
+from rccltune.model.measured import Fingerprint
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol, lay
 from rccltune.releases import READING_RULES
 from rccltune.rules import decision, line_format, reader, refusals, vendor_rules, writer
 from rccltune.rules.decision import Decision
@@ -104,7 +97,7 @@ def _named(path: Path) -> tuple[str, bytes]:
 
 
 def _found(arch: str | None) -> tuple[str, bytes]:
-    found = machine.vendor_table(machine.Root(), os.environ, arch)
+    found = software.vendor_table(files.Root(), os.environ, arch)
     if found.place is not None:
         return found.place, found.content
     which = arch or "this architecture"

@@ -10,7 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from rccltune import plugin
-from rccltune.model import MAX_NBYTES, Algorithm, Collective, Protocol, Setting, VerificationError
+from rccltune.model.errors import VerificationError
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.host import Communicator, Host
 
 # µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.

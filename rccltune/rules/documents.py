@@ -13,22 +13,10 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import groupby, product
 
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    MAX_NBYTES,
-    Algorithm,
-    Collective,
-    Mode,
-    Proof,
-    Protocol,
-    Rule,
-    RuleCount,
-    Scale,
-    Setting,
-    Target,
-    VerificationError,
-    Zone,
-)
+from rccltune.model.chosen import Proof, Rule, RuleCount, Zone
+from rccltune.model.errors import VerificationError
+from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.line_format import UNPROVEN_MARK
 
 Interval = tuple[int, int]

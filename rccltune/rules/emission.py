@@ -7,22 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune import machine, plugin, session
-from rccltune.fit import FitDone, fit_session
-from rccltune.model import (
-    CommandLineError,
-    Environment,
-    Fingerprint,
-    LeftOut,
-    MachineError,
-    Notice,
-    Quarantine,
-    Reporter,
-    Scale,
-    Target,
-    TooLittleDataError,
-    base_variant,
-)
+from rccltune import plugin
+from rccltune.fit.session import FitDone, fit_session
+from rccltune.machine import overrides
+from rccltune.model.chosen import Environment, LeftOut
+from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError
+from rccltune.model.failure import Quarantine
+from rccltune.model.measured import Fingerprint, Notice
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale, Target, base_variant
 from rccltune.releases import library_named
 from rccltune.rules import writer
 from rccltune.rules.base import based, vendor
@@ -45,11 +38,13 @@ from rccltune.rules.sheets import (
     sheets_of,
 )
 from rccltune.rules.writer import is_verified, render_environment, write_all
-from rccltune.session import VENDOR_UNKNOWN, one_machine
-from rccltune.zones import choice_of, environments_of, together, zones_in
+from rccltune.session import store
+from rccltune.session.folders import one_machine
+from rccltune.session.imports import VENDOR_UNKNOWN
+from rccltune.zones.session import choice_of, environments_of, together, zones_in
 
 if TYPE_CHECKING:
-    from rccltune.zones import Choice
+    from rccltune.zones.arms import Choice
 
 
 def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
@@ -289,9 +284,9 @@ def _left_out(one: Quarantine) -> LeftOut:
 def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
     fitted = (notice for done in fits for notice in done.warnings)
     chosen = (notice for choice in choices for notice in choice.notices)
-    launched = [session.read_made(done.session) for done in fits]
+    launched = [store.read_made(done.session) for done in fits]
     forced = (
-        machine.switch_notice(", ".join(libraries_in(made)))
+        overrides.switch_notice(", ".join(libraries_in(made)))
         for made in launched
         if is_switched(made)
     )
@@ -301,7 +296,7 @@ def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice
         for done, made in zip(fits, launched, strict=True)
         for name in libraries_in(made)
     ]
-    overwritten = machine.overwrite_notice(named, zones)
+    overwritten = overrides.overwrite_notice(named, zones)
     return (*fitted, *chosen, *forced, *([overwritten] if overwritten else []))
 
 

@@ -11,18 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import plugin
-from rccltune.model import (
-    MAX_NBYTES,
-    TUNABLE,
-    Collective,
-    CommandLineError,
-    Mode,
-    Rule,
-    Scale,
-    Setting,
-    Vendor,
-    grammar,
-)
+from rccltune.model import grammar
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import CommandLineError
+from rccltune.model.settings import Mode, Scale, Setting, Vendor
+from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Collective
 from rccltune.rules import decision, documents
 from rccltune.rules.answers import (
     USUAL,

@@ -21,7 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, final
 
-from rccltune.model import Collective, InputFileError, MachineError, lay
+from rccltune.model.errors import InputFileError, MachineError
+from rccltune.model.vocabulary import Collective, lay
 
 ABI_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
 CostTable = tuple[tuple[float, ...], ...]

@@ -9,9 +9,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import machine, plugin
-from rccltune.machine import Loaded, LoadedLibrary, LoadedTuner
-from rccltune.model import MachineError
+from rccltune import plugin
+from rccltune.machine import files, loaded_libraries, software, survey
+from rccltune.machine.loaded_libraries import Loaded, LoadedLibrary, LoadedTuner
+from rccltune.model.errors import MachineError
 from rccltune.releases import LOADING_OURS, PAIRS, RELEASES, release_of
 from rccltune.rules.other_readers import misread
 from rccltune.rules.reader import read_rules
@@ -176,7 +177,7 @@ def check_process(pid: int, root: Path | None = None) -> JobCheck:
     Raises:
         MachineError: it is gone or another's, or has no collective library.
     """
-    loaded = machine.loaded_by_process(pid, machine.Root(root) if root else None)
+    loaded = loaded_libraries.loaded_by_process(pid, files.Root(root) if root else None)
     return _checked(
         loaded,
         "look again once it has made its first communicator, or at another of its processes; a "
@@ -193,7 +194,7 @@ def check_python(python: str) -> JobCheck:
         MachineError: it does not start, has no torch, or that has no collective library.
     """
     return _checked(
-        machine.loaded_by_torch(python),
+        loaded_libraries.loaded_by_torch(python),
         "torch for the CPU alone has none; else look at a running job with --pid.",
         rules=os.environ.get(_RULES),
     )
@@ -203,7 +204,7 @@ def _checked(loaded: Loaded, hint: str, root: Path | None = None, *, rules: str 
     if not loaded.libraries:
         raise MachineError(f"no librccl or libnccl in {loaded.what}", where=loaded.by, hint=hint)
     offered = tuple(int(abi) for abi in plugin.build_info().get("abi_versions", ()))
-    digest = machine.sha256_of(plugin.library())
+    digest = software.sha256_of(plugin.library())
     ours = tuple(one for one in loaded.tuners if one.sha256 == digest)
     return JobCheck(
         loaded=loaded,
@@ -225,8 +226,8 @@ def _misread(path: Path) -> tuple[str, ...]:
 
 
 def _mode(root: Path | None) -> str | None:
-    where = machine.Look(root=root or Path("/"), variables=dict(os.environ), deep=False)
-    found = machine.look(where).mode
+    where = survey.Look(root=root or Path("/"), variables=dict(os.environ), deep=False)
+    found = survey.look(where).mode
     return None if found is None else str(found)
 
 

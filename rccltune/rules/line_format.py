@@ -17,7 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import InputFileError, Rule, VerificationError, grammar
+from rccltune.model import grammar
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import InputFileError, VerificationError
 
 LIMIT: Final = 199
 _WIDTH: Final = 110

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model import (
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import (
     TUNABLE,
     Algorithm,
     Collective,
     Protocol,
-    Rule,
-    Setting,
     format_last,
     format_size,
     shown,

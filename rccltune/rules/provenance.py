@@ -7,22 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rccltune import __version__, machine, session, variants
-from rccltune.fit import FitDone
-from rccltune.model import (
-    KNOWN_VARIANTS,
-    CommandLineError,
-    Environment,
-    Fingerprint,
-    Launch,
-    Outcome,
-    Status,
-    grammar,
-)
+from rccltune import __version__
+from rccltune.fit.session import FitDone
+from rccltune.machine import overrides, real_rccl
+from rccltune.model import grammar
+from rccltune.model.chosen import Environment
+from rccltune.model.errors import CommandLineError
+from rccltune.model.measured import Fingerprint, Launch, Outcome, Status
+from rccltune.model.settings import KNOWN_VARIANTS
 from rccltune.releases import library_named
 from rccltune.rules.writer import finding_lines
-from rccltune.session import VENDOR_UNKNOWN, machine_words
-from rccltune.variants import Parameter
+from rccltune.session import store
+from rccltune.session.folders import machine_words
+from rccltune.session.imports import VENDOR_UNKNOWN
+from rccltune.variants import catalog
+from rccltune.variants.records import Parameter
 
 # What we add to rules ourselves; no catalog need be read for it.
 _OURS: Final = frozenset(name for one in KNOWN_VARIANTS.values() for name, _ in one.environment)
@@ -37,7 +36,7 @@ def harmless() -> frozenset[str]:
     """
     return frozenset(
         name
-        for spec in variants.load_catalog().specs
+        for spec in catalog.load_catalog().specs
         if spec.parameter is not Parameter.DIR and spec.library_file is None
         for name, value in spec.environment
         if not _may_be_path(value)
@@ -55,7 +54,7 @@ def named_in(file: Path | None) -> frozenset[str]:
     Raises:
         InputFileError: it has mistakes.
     """
-    specs = variants.read_catalog(file).specs
+    specs = catalog.read_catalog(file).specs
     return frozenset(name for spec in specs if spec.own for name, _ in spec.environment)
 
 
@@ -113,13 +112,13 @@ def provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, 
 def simulated_over(path: Path) -> tuple[bool, str | None]:
     """Whether a rule file says that it is simulated, and over which real library."""
     said = [line[2:] for line in grammar.lines(grammar.read_text(path)) if line.startswith("# ")]
-    real = machine.REAL_WORDS.search(" ".join(said))
+    real = real_rccl.REAL_WORDS.search(" ".join(said))
     return any(line.startswith("SIMULATED") for line in said), real and real[0]
 
 
 def is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
     """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
-    outcomes = (one for done in fits for _, one in session.read_made(done.session))
+    outcomes = (one for done in fits for _, one in store.read_made(done.session))
     is_imported = any(one.status is Status.IMPORTED for one in outcomes)
     return fingerprint.vendor is not None or not is_imported
 
@@ -143,7 +142,7 @@ def _dates(outcomes: Iterable[Outcome]) -> str:
 
 
 def _session_lines(done: FitDone) -> list[str]:
-    made = session.read_made(done.session)
+    made = store.read_made(done.session)
     outcomes = [outcome for _, outcome in made]
     origins = sorted({o.origin for o in outcomes if o.origin})
     libraries = libraries_in(made)
@@ -159,8 +158,8 @@ def _session_lines(done: FitDone) -> list[str]:
         if files
         else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
-        machine.PROVENANCE if is_switched(made) else "",
-        *machine.overwrite_provenance(
+        overrides.PROVENANCE if is_switched(made) else "",
+        *overrides.overwrite_provenance(
             (library_named(name, done.session.fingerprint.arch_or_vendor) for name in libraries),
             made,
         ),
@@ -179,4 +178,4 @@ def libraries_in(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
 
 def is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
     """Whether the library's own switches forced settings in some launch."""
-    return any(machine.is_switched(one) for one, _ in made)
+    return any(overrides.is_switched(one) for one, _ in made)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rccltune.model import InputFileError, lay, reason_of
+from rccltune.model.errors import InputFileError, reason_of
+from rccltune.model.vocabulary import lay
 from rccltune.rules.other_readers import misread
 from rccltune.rules.reader import RuleFile, read_rules
 

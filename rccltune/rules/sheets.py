@@ -13,28 +13,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rccltune import model, zones
-from rccltune.fit import FitDone
-from rccltune.model import (
-    Curve,
-    Environment,
-    Fingerprint,
-    LeftOut,
-    Notice,
-    Place,
-    RankPlacement,
-    Reporter,
-    RuleCount,
-    Scale,
-    Zone,
-)
+from rccltune.fit.session import FitDone
+from rccltune.model import schema
+from rccltune.model.chosen import Environment, LeftOut, RuleCount, Zone
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Fingerprint, Notice
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Place, Scale
+from rccltune.model.vocabulary import RankPlacement
 from rccltune.rules import documents
 from rccltune.rules.base import Vendor
-from rccltune.session import stored_place
-from rccltune.zones import explained
+from rccltune.session.place import stored_place
+from rccltune.zones.choice import choose_together
+from rccltune.zones.session import explained
 
 if TYPE_CHECKING:
-    from rccltune.zones import Choice, ChoiceOptions
+    from rccltune.zones.arms import Choice, ChoiceOptions
 
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
@@ -178,7 +172,7 @@ def _joint(
     why = _why_apart(parts)
     chosen = None
     if why is None:
-        chosen = zones.choose_together(
+        chosen = choose_together(
             {name: part.curves for name, part in parts.items()},
             replace(
                 options,
@@ -299,12 +293,12 @@ class Emitted:
             "environment_path": str(self.environment_path) if self.environment_path else None,
             "kept": self.is_kept,
             "environment": self.environment,
-            "environments": model.to_plain(self.environments),
+            "environments": schema.to_plain(self.environments),
             "needs": dict(self.needs),
             **self.count.as_plain(),
-            "zones": model.to_plain(self.zones),
-            "left_out": model.to_plain(self.left_out),
-            "notices": model.to_plain(self.notices),
+            "zones": schema.to_plain(self.zones),
+            "left_out": schema.to_plain(self.left_out),
+            "notices": schema.to_plain(self.notices),
             "text": self.text,
             "placement": self.placement,
             "beside": [one.as_plain() for one in self.beside],

@@ -41,18 +41,11 @@ from dataclasses import replace
 from itertools import chain, product
 from typing import Final
 
-from rccltune.model import (
-    MAX_NBYTES,
-    TUNABLE,
-    Algorithm,
-    Collective,
-    Protocol,
-    Rule,
-    Scale,
-    Setting,
-    VerificationError,
-    grammar,
-)
+from rccltune.model import grammar
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import VerificationError
+from rccltune.model.settings import Scale, Setting
+from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
 from rccltune.rules.documents import Base, Hole, RuleDocument, Section, audit, left_over
 from rccltune.rules.line_format import is_frame
 from rccltune.rules.reader import Finding, RuleFile, Severity, read_rules

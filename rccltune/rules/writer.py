@@ -13,27 +13,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from rccltune import session
-from rccltune.model import (
-    Collective,
-    CommandLineError,
-    Environment,
-    Gain,
-    GainRange,
-    Reporter,
-    Rule,
-    Scale,
-    VariantGain,
-    VerificationError,
-    format_size,
-    format_span,
-    grammar,
-)
+from rccltune.model import grammar
+from rccltune.model.chosen import Environment, Gain, GainRange, Rule, VariantGain
+from rccltune.model.errors import CommandLineError, VerificationError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective, format_size, format_span
 from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
 from rccltune.rules.documents import Base, Hole, RuleDocument, Section
 from rccltune.rules.line_format import comment, framed
 from rccltune.rules.vendor_rules import by_reason
+from rccltune.session.files import write_atomically
 
 _COLUMNS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 
@@ -180,14 +171,14 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: R
         raise _in_the_way(changing[0])
     for path in filter(is_verified, changing):
         kept = kept_of(path)
-        session.write_atomically(kept, path.read_bytes())
+        write_atomically(kept, path.read_bytes())
         reporter.say(
             f"{path} was verified; what is written now is not, and has again what verification "
             f"took away: rccltune verify. The verified file is kept as {kept}"
         )
     for path, text in files:
         path.parent.mkdir(exist_ok=True)
-        session.write_atomically(path, text)
+        write_atomically(path, text)
 
 
 def is_verified(path: Path) -> bool:

@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rccltune.model import SLOW, Curve, CurvePoint, Setting, View, limit_of
+from rccltune.model.curves import SLOW, Curve, CurvePoint, limit_of
+from rccltune.model.settings import Setting, View
 
 # Draws of what the times may be; the mean of 512 regrets is known to a twentieth of itself.
 _DRAWS: Final = 512

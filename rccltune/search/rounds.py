@@ -10,8 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from rccltune.model import Collective, Curve, Dropped, Expected, Motive, Role, Round, Setting, Want
+from rccltune.model.curves import Curve
 from rccltune.model.defaults import REPEATS, TOLERANCE
+from rccltune.model.search import Dropped, Expected, Motive, Round, Want
+from rccltune.model.settings import Role, Setting
+from rccltune.model.vocabulary import Collective
 from rccltune.search.estimates import Array, Estimates, Prospect, estimate, prospect
 from rccltune.search.sizes import coarse_sizes, looked_at
 

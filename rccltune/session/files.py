@@ -24,7 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TypeVar
 
-from rccltune.model import ReadOnlyError, Reporter, SessionError
+from rccltune.model.errors import ReadOnlyError, SessionError
+from rccltune.model.reporter import Reporter
 
 _CHUNK = 1 << 20
 _LARGEST = 1 << 30

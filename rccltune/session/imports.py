@@ -11,22 +11,23 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, logs, model
-from rccltune.model import (
-    DEFAULT_VARIANT,
+from rccltune import __version__
+from rccltune.logs import reader
+from rccltune.model import schema
+from rccltune.model.errors import SessionError
+from rccltune.model.measured import (
     Caution,
-    Doubt,
     Fingerprint,
     Launch,
     Notice,
     Outcome,
-    Reporter,
     Sample,
-    SessionError,
     Stated,
     Status,
-    Variant,
 )
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import DEFAULT_VARIANT, Variant
+from rccltune.model.vocabulary import Doubt
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
 from rccltune.session.samples import AGAIN, samples_from_logs
@@ -59,7 +60,7 @@ class Imported:
             "doubted": self.n_doubted,
             "doubts": {doubt.value: n for doubt, n in self.doubts},
             "samples": self.n_samples,
-            "notices": model.to_plain(self.notices),
+            "notices": schema.to_plain(self.notices),
         }
 
 
@@ -145,7 +146,7 @@ def _two_libraries(
             where=str(folder),
         )
         for variant, versions in found.items()
-        for one, other in filter(None, [logs.different_libraries(versions)])
+        for one, other in filter(None, [reader.different_libraries(versions)])
     ]
 
 
@@ -175,7 +176,7 @@ def _read(path: Path, stated: Stated) -> _Incoming:
         stated=replace(stated, assume=_without_same(stated.assume)),
     )
     launch = replace(launch, id=store.launch_id(launch), source=path.name)
-    reading = logs.read(path, _for_parsing(stated), launch.id)
+    reading = reader.read(path, _for_parsing(stated), launch.id)
     outcome = Outcome(
         launch=launch.id,
         status=Status.IMPORTED,

@@ -10,44 +10,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rccltune import machine
-from rccltune.logs import (
-    Logged,
-    Reading,
-    Walk,
-    agree,
-    agree_on_walk,
-    jobs_in,
-    place,
-    prove,
-    prove_by_log,
-    read_log,
-    read_stream,
-    read_trace,
-    read_walk,
-    suspect,
-)
-from rccltune.machine import is_switched
-from rccltune.model import (
+from rccltune.logs.jobs import jobs_in
+from rccltune.logs.library import Logged, prove_by_log, read_log
+from rccltune.logs.reader import Reading, read_stream
+from rccltune.logs.trace import agree, prove, read_trace
+from rccltune.logs.walk import Walk, agree_on_walk, place, read_walk, suspect
+from rccltune.machine import overrides, placement
+from rccltune.machine.overrides import is_switched
+from rccltune.model import grammar
+from rccltune.model.errors import LaunchError, RccltuneError
+from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Stated, Status
+from rccltune.model.settings import (
     BASELINE,
     KNOWN_VARIANTS,
     NEEDS,
     RULES,
-    Caution,
-    Doubt,
-    Launch,
-    LaunchError,
-    Notice,
-    Outcome,
-    RccltuneError,
     Role,
-    Sample,
     Setting,
-    Stated,
-    Status,
     base_variant,
-    grammar,
 )
+from rccltune.model.vocabulary import Doubt
 from rccltune.releases import LOADING_OURS, library_named
 from rccltune.session import store
 
@@ -112,7 +94,7 @@ def samples_of_launch(
         reading = replace(reading, samples=tuple(map(_tolerated, reading.samples)))
     if is_walk(wanted):
         samples = _walked(wanted, _walks(own), reading.samples)
-        samples = machine.overwrite_doubted(
+        samples = overrides.overwrite_doubted(
             samples, library or reading.library_version, reading.samples
         )
         return samples, reading, _doubts(samples, wanted)
@@ -124,7 +106,7 @@ def samples_of_launch(
         return samples, reading, _doubts(samples, wanted)
     traces = of_all_ranks(own, read_trace, agree)
     samples = prove(warm, next(iter(traces.values())), setting)
-    samples = machine.overwrite_doubted(
+    samples = overrides.overwrite_doubted(
         samples, library or reading.library_version, reading.samples
     )
     return samples, reading, _doubts(samples, wanted)
@@ -149,7 +131,7 @@ def samples_before_the_end(
         raise LaunchError("more was asked than the launch has steps", where=str(own))
     cut = {name: replace(walk, ended=False) for name, walk in walks.items()}
     samples = _walked(wanted, cut, reading.samples)
-    return machine.overwrite_doubted(samples, library or reading.library_version, reading.samples)
+    return overrides.overwrite_doubted(samples, library or reading.library_version, reading.samples)
 
 
 def suspect_of(wanted: Launch, own: Path) -> Setting | None:
@@ -197,7 +179,7 @@ def _stated(wanted: Launch) -> Stated:
         setting=setting_of(wanted),
         variant=wanted.variant,
         n_ranks=wanted.scale.n_ranks if wanted.scale else None,
-        n_started=machine.n_started_in_groups(wanted),
+        n_started=placement.n_started_in_groups(wanted),
         n_nodes=wanted.scale.n_nodes if wanted.scale else None,
         assume=(("rank_placement", wanted.rank_placement or "node"),),
     )

@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import logs, machine
-from rccltune.machine import Seating
-from rccltune.model import (
-    Place,
-    RankPlacement,
-    Scale,
-    SessionError,
-)
+from rccltune.logs import jobs
+from rccltune.machine import records
+from rccltune.machine.placement import Seating
+from rccltune.model.errors import SessionError
+from rccltune.model.settings import Place, Scale
+from rccltune.model.vocabulary import RankPlacement
 from rccltune.session import store
 
 PLACE_FILE: Final = "placement.json"
@@ -24,7 +22,7 @@ _ADDRESS: Final = re.compile(
 )
 
 
-def misplaced(log: Path, gpus: Sequence[machine.Gpu]) -> str | None:
+def misplaced(log: Path, gpus: Sequence[records.Gpu]) -> str | None:
     """The first rank that says it ran on another device than it was to; None where none does.
 
     Older benchmarks print a bus, newer ones the OAM's whole address; what is not printed is not
@@ -38,7 +36,7 @@ def misplaced(log: Path, gpus: Sequence[machine.Gpu]) -> str | None:
         return None
     printed = {
         rank: match.groups()
-        for rank, bus in logs.buses_in(log.read_bytes()).items()
+        for rank, bus in jobs.buses_in(log.read_bytes()).items()
         if (match := _ADDRESS.fullmatch(bus)) is not None
     }
     numbered = any(part not in (None, "0") for *_, part in printed.values())

@@ -18,27 +18,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import logs
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    KNOWN_VARIANTS,
+from rccltune.logs import reader
+from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.measured import (
     Caution,
-    Collective,
-    Doubt,
-    Failure,
     Launch,
     Notice,
     Outcome,
-    Quarantine,
-    Reporter,
-    Role,
     Sample,
-    Scale,
-    Setting,
     Stated,
     Status,
     folder_of,
 )
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Scale, Setting
+from rccltune.model.vocabulary import Collective, Doubt
 from rccltune.perf import rows, runs
 from rccltune.perf import samples as run_samples
 from rccltune.session import store
@@ -83,7 +77,7 @@ def samples_from_logs(opened: Session) -> tuple[Sample, ...]:
     for launch, _ in ended:
         if not launch.argv:
             raw = store.raw_log(opened.path, launch.id)
-            known[launch.id] = logs.read(raw, launch.stated or Stated(), launch.id).samples
+            known[launch.id] = reader.read(raw, launch.stated or Stated(), launch.id).samples
     return (*samples_of(opened.path, ended, known), *_samples_of_runs(opened))
 
 

@@ -19,27 +19,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from rccltune.model import (
-    KNOWN_VARIANTS,
-    Fingerprint,
-    Launch,
-    Line,
-    Outcome,
-    Sample,
-    SessionError,
-    Variant,
-    Word,
-    checked,
-    folder_of,
-    json_pieces,
-    json_text,
-    lay,
-    load_json,
-    matching,
-    read_json,
-    shown,
-    to_plain,
-)
+from rccltune.model.errors import SessionError
+from rccltune.model.measured import Fingerprint, Launch, Outcome, Sample, folder_of
+from rccltune.model.schema import Line, Word, checked, load_json, matching, read_json, to_plain
+from rccltune.model.settings import KNOWN_VARIANTS, Variant
+from rccltune.model.vocabulary import json_pieces, json_text, lay, shown
 from rccltune.perf import runs
 from rccltune.perf import samples as run_samples
 from rccltune.session.files import (

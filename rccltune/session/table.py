@@ -7,23 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import IO, Final
 
-from rccltune.model import (
-    LARGEST,
-    NAME,
-    Collective,
-    CurveKey,
-    Doubt,
-    Placement,
-    Sample,
-    Scale,
-    SessionError,
-    Setting,
-    Variant,
-    is_usable,
-    odd_letters,
-    printed,
-    shown,
-)
+from rccltune.model.errors import SessionError
+from rccltune.model.measured import Sample
+from rccltune.model.schema import LARGEST, NAME, odd_letters
+from rccltune.model.settings import CurveKey, Scale, Setting, Variant
+from rccltune.model.times import is_usable, printed
+from rccltune.model.vocabulary import Collective, Doubt, Placement, shown
 
 COLUMNS: Final = (
     "launch",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rccltune.model import Collective
+from rccltune.model.vocabulary import Collective
 from rccltune.simulate.node import (
     SPREADS,
     Curve,

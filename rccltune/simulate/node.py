@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.model import Algorithm, InputFileError, Protocol, reason_of, yamlfile
+from rccltune.model import yamlfile
+from rccltune.model.errors import InputFileError, reason_of
+from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.simulate.schema import MAX_CHANNELS, NodeFile
 
 Points = tuple[tuple[int, float], ...]

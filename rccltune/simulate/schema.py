@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from annotated_types import Ge, Gt, Le, Len, MaxLen
 from typing_extensions import Required, TypedDict
 
-from rccltune.model import LARGEST, Checked, Collective, Line, Made, Parsed, Text, matching
+from rccltune.model.schema import LARGEST, Checked, Line, Made, Parsed, Text, matching
+from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler

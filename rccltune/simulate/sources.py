@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from rccltune.model import CommandLineError, InputFileError, convert, reason_of
+from rccltune.model.errors import CommandLineError, InputFileError, reason_of
+from rccltune.model.schema import convert
 from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE, written
 from rccltune.simulate.modelled import filled
 from rccltune.simulate.node import (

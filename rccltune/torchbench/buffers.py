@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from rccltune.model import DTYPE_BYTES, Collective, Placement
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
 from rccltune.torchbench.options import DTYPES, Options
 from rccltune.torchbench.teams import Team, names_of
 

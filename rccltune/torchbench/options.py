@@ -10,15 +10,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NoReturn
 
-from rccltune.model import (
-    BACKENDS,
-    TUNABLE,
-    Collective,
-    CommandLineError,
-    Placement,
-    defaults,
-    parse_size,
-)
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import BACKENDS, TUNABLE, Collective, Placement, parse_size
 
 # Option letters of rccl-tests that are understood, as its --help would list them.
 LETTERS: Final = frozenset("befinwNcdorGOatgmh")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import rccltune
-from rccltune.model import DTYPE_BYTES, MachineError, Placement, RccltuneError
+from rccltune.model.errors import MachineError, RccltuneError
+from rccltune.model.vocabulary import DTYPE_BYTES, Placement
 from rccltune.torchbench import ranks
 from rccltune.torchbench.buffers import Buffers, Counts, counts_of
 from rccltune.torchbench.options import Options, read

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import MachineError, grammar
+from rccltune.model import grammar
+from rccltune.model.errors import MachineError
 
 # (rank, ranks, rank on this host). MPI's first: a job's own RANK may stand in every process of it.
 # srun says a step's tasks only inside a step; a batch script has the whole job's SLURM_NTASKS.

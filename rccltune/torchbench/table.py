@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rccltune.model import Placement, algbw, busbw, is_usable
+from rccltune.model.times import is_usable
+from rccltune.model.vocabulary import Placement, algbw, busbw
 from rccltune.torchbench.options import Options
 
 _TITLES = {Placement.OUT_OF_PLACE: "out-of-place", Placement.IN_PLACE: "in-place"}

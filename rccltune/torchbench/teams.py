@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias
 
-from rccltune.model import Collective, MachineError
+from rccltune.model.errors import MachineError
+from rccltune.model.vocabulary import Collective
 from rccltune.torchbench.options import Average
 from rccltune.torchbench.ranks import Who
 from rccltune.torchbench.table import Seat

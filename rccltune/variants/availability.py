@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import Collective
+from rccltune.model.vocabulary import Collective
 from rccltune.releases import Family, dotted, parse_library
 from rccltune.variants.records import Acts, Calls, Needs, Parameter, VariantSpec, name_all
 

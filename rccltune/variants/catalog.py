@@ -11,14 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import (
-    TREE_SIMPLE_PATCHED,
-    CommandLineError,
-    InputFileError,
-    Variant,
-    format_size,
-    reason_of,
-)
+from rccltune.model.errors import CommandLineError, InputFileError, reason_of
+from rccltune.model.settings import TREE_SIMPLE_PATCHED, Variant
+from rccltune.model.vocabulary import format_size
 from rccltune.variants.availability import Site, scale_words, why_absent
 from rccltune.variants.entries import Entries, Entry, read_entries
 from rccltune.variants.records import Acts, Calls, Parameter, VariantSpec

@@ -9,22 +9,10 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from typing_extensions import Required, TypedDict
 
-from rccltune.model import (
-    DTYPE_BYTES,
-    REDOPS,
-    Collective,
-    FromUp,
-    Line,
-    Listed,
-    Made,
-    OneOf,
-    Parsed,
-    VariableName,
-    YamlFile,
-    matching,
-    parse_size,
-    yamlfile,
-)
+from rccltune.model import yamlfile
+from rccltune.model.schema import FromUp, Line, Listed, Made, OneOf, Parsed, VariableName, matching
+from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective, parse_size
+from rccltune.model.yamlfile import YamlFile
 from rccltune.variants.records import (
     Acts,
     Calls,

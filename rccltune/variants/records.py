@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from rccltune.model import Collective
+from rccltune.model.vocabulary import Collective
 from rccltune.releases import Family, Version, dotted, rocm_of, version_of
 
 

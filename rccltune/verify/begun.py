@@ -9,31 +9,26 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from rccltune import fit, measure, plan
-from rccltune.measure import Site, ground_of
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    NOT_MEASURED,
-    Collective,
-    CommandLineError,
-    Launch,
-    Outcome,
-    RccltuneError,
-    Reporter,
-    Rule,
-    RuleCount,
-    Setting,
-    Sweep,
-    defaults,
-)
-from rccltune.rules import (
-    Change,
-    RuleFile,
-    accepted,
-    check_needs,
-    counted,
-    rewritten,
-)
+from rccltune.fit import agreement
+from rccltune.measure import preparation
+from rccltune.measure.preparation import ground_of
+from rccltune.measure.site import Site
+from rccltune.model import defaults
+from rccltune.model.chosen import NOT_MEASURED, Rule, RuleCount
+from rccltune.model.errors import CommandLineError, RccltuneError
+from rccltune.model.measured import Launch, Outcome, Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import DEFAULT_VARIANT, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.plan import octaves
+from rccltune.plan.launches import starting_s
+from rccltune.plan.pairs import Condition, conditions, plan_pairs
+from rccltune.plan.walks import why_no_walk
+from rccltune.rules.documents import counted
+from rccltune.rules.line_format import Change, rewritten
+from rccltune.rules.provenance import check_needs
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.refusals import accepted
 from rccltune.verify import cuts as cutting
 from rccltune.verify.cuts import Cut, text_of
 from rccltune.verify.held import Ground, read_swept
@@ -67,7 +62,7 @@ def outlook(sweep: Sweep, site: Site, finished: tuple[Outcome, ...] = ()) -> Out
     collectives = [one for one in sweep.collectives if one.is_tunable]
     launches = [one for each in collectives for one in _launches(sweep, site, each)]
     known = [one.duration_s for one in finished if one.duration_s is not None]
-    start_s = plan.starting_s(launches, known) if site.start_s is None else site.start_s
+    start_s = starting_s(launches, known) if site.start_s is None else site.start_s
     return Outlook(n_launches=len(launches), starts_s=len(launches) * start_s)
 
 
@@ -81,9 +76,9 @@ def _launches(sweep: Sweep, site: Site, collective: Collective) -> list[Launch]:
     )
     own = replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
     ground = ground_of(site)
-    walks = plan.why_no_walk(sweep, ground) is None
-    pairs = plan.plan_pairs(
-        plan.Condition(sweep=own),
+    walks = why_no_walk(sweep, ground) is None
+    pairs = plan_pairs(
+        Condition(sweep=own),
         ground,
         [rule],
         DEFAULT_VARIANT,
@@ -180,10 +175,10 @@ def begin(request: VerifyRequest, sweep: Sweep, site: Site, reporter: Reporter) 
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
         text = _ending_where_called(narrowed, left, sweep, site)
-    walks = plan.why_no_walk(sweep, measure.ground_of(site)) is None
+    walks = why_no_walk(sweep, preparation.ground_of(site)) is None
     ground = Ground(
         folder=request.folder / FOLDER,
-        conditions=plan.conditions(
+        conditions=conditions(
             replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,)),
             dtypes=request.dtypes,
             graphs=request.graphs,
@@ -227,7 +222,7 @@ def _is_silent_site(folder: Path, file: RuleFile) -> bool:
     """Whether a plugin that answers nothing leaves the library as it is: it has no other tuner."""
     if any(rule.vendor for rule in file.rules):
         return False
-    return fit.tuner_of(folder) in (None, "none")
+    return agreement.tuner_of(folder) in (None, "none")
 
 
 def _within_reach(
@@ -238,7 +233,7 @@ def _within_reach(
     n_ranks = site.scale.n_ranks
     beyond = cutting.beyond(
         {
-            one: plan.verified_sizes(sweep, one, n_ranks) if one in sweep.collectives else ()
+            one: octaves.verified_sizes(sweep, one, n_ranks) if one in sweep.collectives else ()
             for one in dict.fromkeys(rule.collective for rule in rules)
         }
     )
@@ -268,7 +263,7 @@ def _ending_where_called(text: str, rules: Sequence[Rule], sweep: Sweep, site: S
     changes = {
         rule.line: Change(parts=(new,), evidence="")
         for rule, new in zip(
-            rules, plan.ending_where_called(sweep, rules, site.scale.n_ranks), strict=True
+            rules, octaves.ending_where_called(sweep, rules, site.scale.n_ranks), strict=True
         )
         if new != rule and rule.line is not None
     }

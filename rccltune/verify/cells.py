@@ -21,22 +21,14 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final
 
-from rccltune import session
-from rccltune.measure import SIM_LAUNCH
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    RULES,
-    SILENT,
-    Doubt,
-    Launch,
-    Outcome,
-    Rule,
-    Sample,
-    Status,
-    Target,
-    View,
-)
-from rccltune.session import REPEATING, Ended, is_walk
+from rccltune.measure.ledger import SIM_LAUNCH
+from rccltune.model.chosen import Rule
+from rccltune.model.measured import Launch, Outcome, Sample, Status
+from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Target, View
+from rccltune.model.vocabulary import Doubt
+from rccltune.session import launches
+from rccltune.session.launches import REPEATING, is_walk
+from rccltune.session.samples import Ended
 
 # A pass this many times as slow as the fastest of its arm hit a stall.
 STALL: Final = 1.5
@@ -270,7 +262,7 @@ def silence(pair: Ended, folder: Path) -> dict[Key, float]:
         folder: of the verification.
     """
     walk, outcome = pair
-    made = cells_of(walk, session.read_launch(walk, folder, outcome))
+    made = cells_of(walk, launches.read_launch(walk, folder, outcome))
     return {key: cell.silent_us for key, cell in made.items()}
 
 

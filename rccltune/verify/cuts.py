@@ -8,21 +8,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import (
-    LL128_FORCED,
-    MAX_NBYTES,
-    NOT_MEASURED,
-    Collective,
-    InputFileError,
-    Line,
-    Protocol,
-    Rule,
-    Sweep,
-    Whole,
-    grammar,
-    is_gap,
-)
-from rccltune.rules import VERIFIED_MARK, Change, read_rules, rewritten
+from rccltune.model import grammar
+from rccltune.model.chosen import NOT_MEASURED, Rule
+from rccltune.model.curves import is_gap
+from rccltune.model.errors import InputFileError
+from rccltune.model.measured import Sweep
+from rccltune.model.schema import Line, Whole
+from rccltune.model.settings import LL128_FORCED
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Protocol
+from rccltune.rules.line_format import Change, rewritten
+from rccltune.rules.reader import read_rules
+from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.verify.cells import Key, is_of
 
 # Places that are cut out of one rule; with more of them nobody knows where else it loses.

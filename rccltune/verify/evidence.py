@@ -9,8 +9,10 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from rccltune.model import Collective, Judgement, Rule, Scale, Target, Verdict, View
+from rccltune.model.chosen import Judgement, Rule, Verdict
 from rccltune.model.defaults import LEVEL
+from rccltune.model.settings import Scale, Target, View
+from rccltune.model.vocabulary import Collective
 from rccltune.verify.cells import Cell, Key
 from rccltune.verify.intervals import (
     LEAST,

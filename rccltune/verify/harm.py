@@ -9,9 +9,12 @@ from math import log, log1p
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import Collective, HarmError, Rule, Target, format_span
+from rccltune.model.chosen import Rule
 from rccltune.model.defaults import LEVEL
-from rccltune.rules import RuleFile
+from rccltune.model.errors import HarmError
+from rccltune.model.settings import Target
+from rccltune.model.vocabulary import Collective, format_span
+from rccltune.rules.reader import RuleFile
 from rccltune.verify import cuts
 from rccltune.verify.cells import Key
 from rccltune.verify.cuts import Cut

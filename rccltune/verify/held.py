@@ -14,19 +14,17 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from rccltune import session
-from rccltune.measure import Site
-from rccltune.model import (
-    Collective,
-    Reporter,
-    Role,
-    Rule,
-    Sample,
-    SessionError,
-    Setting,
-)
-from rccltune.plan import Condition
-from rccltune.rules import RuleFile
+from rccltune.measure.site import Site
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import SessionError
+from rccltune.model.measured import Sample
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Role, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.plan.pairs import Condition
+from rccltune.rules.reader import RuleFile
+from rccltune.session import store
+from rccltune.session.samples import load_samples
 from rccltune.verify.evidence import Evidence
 from rccltune.verify.proofs import Proven
 
@@ -62,7 +60,7 @@ class Swept:
 def read_swept(folder: Path, reporter: Reporter) -> Swept:
     """What a session's samples say; nothing where there are none."""
     with suppress(SessionError):
-        return swept_of(session.load_samples(session.open_session(folder), reporter))
+        return swept_of(load_samples(store.open_session(folder), reporter))
     return Swept()
 
 

@@ -14,7 +14,7 @@ from math import exp, inf, log, log2, sqrt
 from statistics import fmean, median
 from typing import Final
 
-from rccltune.model import upper_quantile
+from rccltune.model.curves import upper_quantile
 from rccltune.model.defaults import LEVEL
 
 # The median of a squared standard normal variable.

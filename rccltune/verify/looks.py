@@ -10,38 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import measure, plan, plugin, session
-from rccltune.measure import (
-    Progress,
-    Site,
-    completed,
-    ground_of,
-    limit_s,
-    open_ledger,
-    stop_if_changed,
-)
-from rccltune.model import (
-    NEEDS,
-    RULES,
-    SILENT,
-    Collective,
-    Doubt,
-    HarmError,
-    Launch,
-    LaunchError,
-    MachineError,
-    Outcome,
-    Role,
-    Rule,
-    Sample,
-    Status,
-    Sweep,
-    Variant,
-    VerificationError,
-)
-from rccltune.plan import Condition, Pair
-from rccltune.rules import RuleFile
-from rccltune.session import Ran, is_walk
+from rccltune import plugin
+from rccltune.measure.launches import run_launch
+from rccltune.measure.ledger import open_ledger
+from rccltune.measure.preparation import completed, ground_of
+from rccltune.measure.runs import Progress, limit_s, stop_if_changed
+from rccltune.measure.site import Site
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import HarmError, LaunchError, MachineError, VerificationError
+from rccltune.model.measured import Launch, Outcome, Sample, Status, Sweep
+from rccltune.model.settings import NEEDS, RULES, SILENT, Role, Variant
+from rccltune.model.vocabulary import Collective, Doubt
+from rccltune.plan.launches import Ground as plan_Ground
+from rccltune.plan.launches import repeat_letter, sizes
+from rccltune.plan.pairs import CYCLE, Condition, Pair, plan_pairs
+from rccltune.rules.reader import RuleFile
+from rccltune.session import files, store
+from rccltune.session.launches import Ran, is_walk, read_launch
+from rccltune.session.samples import Ended
 from rccltune.verify import cells, proofs
 from rccltune.verify.held import Ground, Held, Look, new_held
 from rccltune.verify.proofs import Failed
@@ -82,7 +68,7 @@ class Looker:
         self.ground = ground
         self.alongside = list(alongside)
         # The site as it is beside what rules need: launches of its own, or another file's walk.
-        self._beside: dict[str, session.Ended] = {}
+        self._beside: dict[str, Ended] = {}
         self.ledger = open_ledger(ground.folder)
         self.outcomes: list[Outcome] = [outcome for _, outcome in self.ledger.ended]
         self.start = time.monotonic()
@@ -151,7 +137,7 @@ class Looker:
         bare = _bare(look.file)
         takes_turns = ground.walks and bool(rules)
         n_cycles = (lambda _sweep, _collective: 1) if look.is_brief else self._n_cycles
-        pairs = plan.plan_pairs(
+        pairs = plan_pairs(
             condition,
             on,
             rules,
@@ -222,7 +208,7 @@ class Looker:
 
     def _named(self, one: Launch) -> Launch:
         complete = completed(one, self.ground.site, self.ground.timeout_s)
-        return replace(complete, id=session.launch_id(complete))
+        return replace(complete, id=store.launch_id(complete))
 
     def _n_cycles(self, sweep: Sweep, collective: Collective) -> int:
         """As often as takes about as long as starting does; once where results are checked.
@@ -232,14 +218,14 @@ class Looker:
         if sweep.check:
             return 1
         pass_s = self._pass_s(sweep, collective)
-        return max(FEWEST_CYCLES, min(_MOST_CYCLES, round(_WALK_S / len(plan.CYCLE) / pass_s)))
+        return max(FEWEST_CYCLES, min(_MOST_CYCLES, round(_WALK_S / len(CYCLE) / pass_s)))
 
     def _pass_s(self, sweep: Sweep, collective: Collective) -> float:
         known = sorted(self.ground.swept.times.get(collective, {}).items())
         row_s = _CHECKED_ROW_S if sweep.check else _ROW_S
         calls = (1 + sweep.iterations) * len(sweep.placements) * max(1, sweep.graph)
         total = 0.0
-        for nbytes in plan.sizes(sweep):
+        for nbytes in sizes(sweep):
             # The nearest size that was measured, scaled: good enough to plan by.
             size, time_us = min(known, key=lambda one: abs(one[0] - nbytes), default=(nbytes, 50.0))
             total += row_s + calls * 1e-6 * time_us * max(1.0, nbytes / max(1, size))
@@ -321,7 +307,7 @@ class Looker:
     def _attempt(self, one: Launch, left: int) -> Ran:
         site = self.ground.site
         stop_if_changed(site, "before")
-        ran = measure.run_launch(
+        ran = run_launch(
             replace(one, timeout_s=one.timeout_s or limit_s(self.outcomes)),
             self.ground.folder,
             site=tuple(os.environ.items()),
@@ -361,7 +347,7 @@ def _read(done: tuple[Launch, Outcome], folder: Path, ran: Ran | None) -> tuple[
         and all(one.key.setting.role is not Role.FORCED for one in ran.samples)
     ):
         return ran.samples
-    return session.read_launch(wanted, folder, outcome)
+    return read_launch(wanted, folder, outcome)
 
 
 def _taken_from(alongside: list[Launch], walk: Launch) -> Launch | None:
@@ -392,7 +378,7 @@ def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
     text = "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     written = f"rules-{digest}.csv"
-    session.write_atomically(folder / written, text)
+    files.write_atomically(folder / written, text)
     pairs = {
         **dict(file.needs),
         "NCCL_TUNER_PLUGIN": str(plugin.library()),
@@ -410,7 +396,7 @@ def _tuned(file: RuleFile, text: str, folder: Path, site: Site) -> Variant:
     return Variant(name=name, environment=tuple(sorted(pairs.items())))
 
 
-def _check(condition: Condition, on: plan.Ground) -> None:
+def _check(condition: Condition, on: plan_Ground) -> None:
     if condition.sweep.graph and "G" not in on.letters:
         raise MachineError(
             "this benchmark captures no graphs: its --help lists no -G",
@@ -424,7 +410,7 @@ def _check(condition: Condition, on: plan.Ground) -> None:
             f"there is no {name} beside the other benchmarks, to run at the same time",
             hint="build it with the others, or name another collective after --beside.",
         )
-    if plan.repeat_letter(on) is None:
+    if repeat_letter(on) is None:
         raise MachineError(
             f"{name} cannot run on until it is ended: its --help lists neither -N nor -s",
             hint="leave out --beside, or take a newer rccl-tests.",

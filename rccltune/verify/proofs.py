@@ -11,26 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rccltune import logs
-from rccltune.logs import Asked
-from rccltune.measure import Site
-from rccltune.model import (
-    RULES,
-    SILENT,
-    Collective,
-    Judgement,
-    Launch,
-    LaunchError,
-    Outcome,
-    RccltuneError,
-    Rule,
-    Sample,
-    Setting,
-    Stated,
-    Target,
-    VerificationError,
-)
-from rccltune.session import is_walk, of_all_ranks
+from rccltune.logs import reader
+from rccltune.logs.trace import Asked, agree, read_trace
+from rccltune.logs.walk import read_walk
+from rccltune.measure.site import Site
+from rccltune.model.chosen import Judgement, Rule
+from rccltune.model.errors import LaunchError, RccltuneError, VerificationError
+from rccltune.model.measured import Launch, Outcome, Sample, Stated
+from rccltune.model.settings import RULES, SILENT, Setting, Target
+from rccltune.model.vocabulary import Collective
+from rccltune.session.launches import is_walk, of_all_ranks
 from rccltune.verify.evidence import Weighed
 
 
@@ -146,7 +136,7 @@ def prove(
     own = folder / "launches" / one.id
     rules, samples = found
     try:
-        traces = of_all_ranks(own, logs.read_trace, logs.agree)
+        traces = of_all_ranks(own, read_trace, agree)
     except LaunchError as error:
         raise VerificationError(error.message, where=error.where, hint=error.hint) from error
     _check_ranks(len(traces), site, own)
@@ -224,7 +214,7 @@ def where_it_failed(
     walks = []
     for path in own.glob("trace-*.csv"):
         with suppress(RccltuneError, OSError):
-            walks.append(logs.read_walk(path.read_text(encoding="utf-8"), str(path)))
+            walks.append(read_walk(path.read_text(encoding="utf-8"), str(path)))
     if walks:
         _check_ranks(len(walks), site, own)
     furthest = max(walks, key=lambda walk: walk.n_begun, default=None)
@@ -251,7 +241,7 @@ def _next_size(own: Path, one: Launch) -> int | None:
     stated = Stated(collective=one.collectives[0], n_ranks=one.scale.n_ranks if one.scale else None)
     with suppress(RccltuneError, OSError), log.open("rb") as stream:
         whole = (line for line in stream if line.endswith(b"\n"))
-        printed = logs.read_stream(whole, str(log), stated, one.id).samples
+        printed = reader.read_stream(whole, str(log), stated, one.id).samples
         last = max(printed, key=lambda sample: sample.line or 0).nbytes
         words = dict(itertools.pairwise(one.argv))
         low, high = int(words["-b"]), int(words["-e"])

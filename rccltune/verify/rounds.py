@@ -7,19 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
-from rccltune.measure import Site
-from rccltune.model import (
-    Collective,
-    HarmError,
-    Launch,
-    Reporter,
-    Rule,
-    format_size,
-    format_span,
-)
+from rccltune.measure.site import Site
+from rccltune.model.chosen import Rule
 from rccltune.model.defaults import LEVEL
-from rccltune.plan import Condition
-from rccltune.rules import RuleFile, accepted, counted
+from rccltune.model.errors import HarmError
+from rccltune.model.measured import Launch
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import Collective, format_size, format_span
+from rccltune.plan.pairs import Condition
+from rccltune.rules.documents import counted
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.refusals import accepted
 from rccltune.verify import cuts, harm
 from rccltune.verify.cells import is_of
 from rccltune.verify.cuts import Cut, without_needs, without_regions

@@ -9,9 +9,11 @@ from math import exp, inf, log, log2
 from pathlib import Path
 from typing import Final
 
-from rccltune.model import Judgement, Number, Rule, Sweep
+from rccltune.model.chosen import Judgement, Rule
 from rccltune.model.defaults import LEVEL
-from rccltune.plan import PER_OCTAVE
+from rccltune.model.measured import Sweep
+from rccltune.model.schema import Number
+from rccltune.plan.octaves import PER_OCTAVE
 from rccltune.verify import cuts
 from rccltune.verify.cells import is_of
 from rccltune.verify.cuts import Cut

@@ -9,18 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune import model, session
-from rccltune.model import (
-    Collective,
-    Line,
-    Number,
-    Rule,
-    Text,
-    VariableName,
-    Verdict,
-    VerificationError,
-    Whole,
-)
+from rccltune.model import schema
+from rccltune.model.chosen import Rule, Verdict
+from rccltune.model.errors import VerificationError
+from rccltune.model.schema import Line, Number, Text, VariableName, Whole
+from rccltune.model.vocabulary import Collective
+from rccltune.session import store
 from rccltune.verify.cuts import Cut
 
 _VERDICT: Final = "verdict"
@@ -208,7 +202,7 @@ def kept(folder: Path, name: str, rules: Path) -> Iterator[None]:
         yield
     except VerificationError as error:
         made = Refused(path=str(rules), sha256=sha256, message=error.message, hint=error.hint)
-        session.write_derived(folder, path.name, model.to_plain(made))
+        store.write_derived(folder, path.name, schema.to_plain(made))
         raise
     path.unlink(missing_ok=True)
 
@@ -239,7 +233,7 @@ def refused(folder: Path, content: bytes) -> Refused | None:
 
 def _all_refused(folder: Path) -> Iterator[Refused]:
     for path in sorted(folder.glob(f"{_REFUSED}*.json")):
-        made = session.read_derived(folder, path.name, Refused)
+        made = store.read_derived(folder, path.name, Refused)
         if made is not None:
             yield made
 

@@ -6,26 +6,24 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
-from rccltune import launch, model, session, simulate
-from rccltune.machine import unchecked
-from rccltune.measure import Site, end_leftovers, same_hosts
-from rccltune.model import (
-    Collective,
-    Judgement,
-    Reporter,
-    RuleCount,
-    Sweep,
-)
-from rccltune.rules import (
-    VERIFIED_MARK,
-    Change,
-    counted,
-    file_name,
-    read_rules,
-    rewritten,
-    sheet_name,
-)
-from rccltune.session import NODE_FILE
+from rccltune.launch import signals
+from rccltune.machine.real_rccl import unchecked
+from rccltune.measure.hosts import same_hosts
+from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.site import Site
+from rccltune.model import schema
+from rccltune.model.chosen import Judgement, RuleCount
+from rccltune.model.measured import Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.documents import counted
+from rccltune.rules.line_format import Change, rewritten
+from rccltune.rules.reader import read_rules
+from rccltune.rules.sheets import file_name, sheet_name
+from rccltune.rules.writer import VERIFIED_MARK
+from rccltune.session import files, store
+from rccltune.session.store import NODE_FILE
+from rccltune.simulate import compiled
 from rccltune.verify import verdict_store
 from rccltune.verify.begun import VerifyRequest, begin, walks_of
 from rccltune.verify.cuts import Cut, exports_without, is_given_back, without_unneeded
@@ -232,13 +230,13 @@ def verify_rules(
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     with (
         verdict_store.kept(request.folder, name, request.rules),
-        session.writing(ground.folder, reporter),
-        launch.interruptible(),
+        files.writing(ground.folder, reporter),
+        signals.interruptible(),
     ):
         end_leftovers(ground.folder, reporter)
         same_hosts(site, ground.folder, reporter=reporter, rules=request.rules)
         if site.node is not None:
-            session.write_atomically(ground.folder / NODE_FILE, simulate.written(site.node))
+            files.write_atomically(ground.folder / NODE_FILE, compiled.written(site.node))
         alongside = walks_of(following, ground, sweep, site)
         state = settle(begun.wanted, ground, begun.text, alongside=alongside)
     cuts = (*begun.beyond, *state.cuts)
@@ -272,12 +270,12 @@ def verify_rules(
         runner=site.fingerprint.runner,
     )
     if path is not None:
-        session.write_atomically(path, text)
+        files.write_atomically(path, text)
         exports = path.with_suffix(".env")
         if exports.exists() and made.lost_exports:
             kept = exports_without(exports.read_text(encoding="utf-8"), made.lost_exports)
-            session.write_atomically(exports, kept)
-    session.write_derived(request.folder, name, model.to_plain(made.file))
+            files.write_atomically(exports, kept)
+    store.write_derived(request.folder, name, schema.to_plain(made.file))
     return made
 
 

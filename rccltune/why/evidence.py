@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rccltune.model import Collective, Setting
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
 from rccltune.why.records import Job, Key, Loading, Seen, Started, Stuck, Totals, Where
 
 # A job of varying sizes may ask of millions; the first ones tell what goes wrong.

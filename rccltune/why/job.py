@@ -8,16 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import logs
-from rccltune.model import (
-    Collective,
-    OutputError,
-    RccltuneError,
-    Stated,
-    TooLittleDataError,
-    grammar,
-    lay,
-)
+from rccltune.logs import reader
+from rccltune.logs.library import strip
+from rccltune.model import grammar
+from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
+from rccltune.model.measured import Stated
+from rccltune.model.vocabulary import Collective, lay
 from rccltune.why import knowledge, ranges, records, remedies, trace
 from rccltune.why.evidence import Evidence
 from rccltune.why.library import LibraryLog
@@ -95,10 +91,10 @@ Named = dict[int, str]
 def _read(path: Path, evidence: Evidence, library: LibraryLog, own: trace.OwnLines) -> Named | None:
     """Put down what one file says; what a benchmark's table in it names, None without a table."""
     name = str(path)
-    with logs.open_log(path) as stream:
-        head = logs.head_of(stream, name)
+    with reader.open_log(path) as stream:
+        head = reader.head_of(stream, name)
         if head.startswith(_TRACE):
-            lines = (line.decode("utf-8", "replace") for line in logs.lines_of(stream, name))
+            lines = (line.decode("utf-8", "replace") for line in reader.lines_of(stream, name))
             next(lines, None)
             next(lines, None)
             trace.read_trace(lines, name, evidence)
@@ -109,7 +105,7 @@ def _read(path: Path, evidence: Evidence, library: LibraryLog, own: trace.OwnLin
                 where=name,
                 hint=f"give it as the job's rules: --rules {name}, beside the job's own files.",
             )
-        return _read_log(logs.lines_of(stream, name), name, library, own)
+        return _read_log(reader.lines_of(stream, name), name, library, own)
 
 
 def _begins_with_a_rule(head: bytes) -> bool:
@@ -140,7 +136,7 @@ def _read_log(
             # A writer with another communicator says other things with the same words.
             known.clear()
         text = raw.decode("utf-8", "replace")
-        label, body = logs.strip(_ANSI.sub("", text) if "\x1b" in text else text)
+        label, body = strip(_ANSI.sub("", text) if "\x1b" in text else text)
         # The library's messages first: what stands before the plugin's mark may be one of them.
         if trace.MARK in body:
             own.line(f"{name}:{label}", body)
@@ -166,17 +162,19 @@ def _is_known(raw: bytes, known: set[bytes]) -> bool:
     return False
 
 
-def _table_of(path: Path, collective: Collective | None) -> logs.Reading:
+def _table_of(path: Path, collective: Collective | None) -> reader.Reading:
     """A benchmark's table, with what the user says where it does not name its collective."""
     try:
-        with logs.open_log(path) as stream:
-            return logs.read_stream(logs.lines_of(stream, str(path)), str(path), Stated(), "why")
+        with reader.open_log(path) as stream:
+            return reader.read_stream(
+                reader.lines_of(stream, str(path)), str(path), Stated(), "why"
+            )
     except RccltuneError:
         if collective is None:
             raise
     stated = Stated(collective=collective)
-    with logs.open_log(path) as stream:
-        return logs.read_stream(logs.lines_of(stream, str(path)), str(path), stated, "why")
+    with reader.open_log(path) as stream:
+        return reader.read_stream(reader.lines_of(stream, str(path)), str(path), stated, "why")
 
 
 def _read_table(

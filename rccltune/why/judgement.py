@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rccltune.model import Setting
+from rccltune.model.settings import Setting
 from rccltune.releases import KEEPING_PROTOCOLS
 from rccltune.why import remedies
 from rccltune.why.causes import cause

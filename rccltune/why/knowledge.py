@@ -9,21 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import machine, variants, zones
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Collective,
-    Rule,
-    Scale,
-    Setting,
-    Target,
-    Vendor,
-    vendor_of,
-)
+from rccltune.machine import overrides
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, Vendor, vendor_of
+from rccltune.model.vocabulary import Collective
 from rccltune.releases import Family, release_of
-from rccltune.rules import RuleFile, accepted, content_of
-from rccltune.variants import Acts, VariantSpec
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.refusals import accepted, content_of
+from rccltune.variants import availability, catalog
+from rccltune.variants.records import Acts, VariantSpec
 from rccltune.why.records import Around, Filed, Kindred, Known, RuleHere, Where
+from rccltune.zones import arms
 
 # RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8
@@ -44,7 +40,7 @@ class Paths:
         """
         self._variables = variables
         self._is_rcclx = is_rcclx
-        specs = variants.load_catalog().specs
+        specs = catalog.load_catalog().specs
         self._specs = [spec for spec in specs if spec.name.endswith("-off")]
         # What widens a path names the threshold up to which it takes calls by itself.
         self._thresholds = {
@@ -60,7 +56,7 @@ class Paths:
         library: str | None,
     ) -> tuple[Around, ...]:
         """Paths that may take such a call, the library's own release first."""
-        site = variants.Site(
+        site = availability.Site(
             library=library,
             is_rcclx=self._is_rcclx,
             n_nodes=where.n_nodes,
@@ -94,9 +90,9 @@ class Paths:
         return ()
 
     def _of(
-        self, site: variants.Site, collective: Collective, nbytes: int
+        self, site: availability.Site, collective: Collective, nbytes: int
     ) -> tuple[VariantSpec, ...]:
-        specs = (spec for spec in self._specs if variants.why_absent(spec, site) is None)
+        specs = (spec for spec in self._specs if availability.why_absent(spec, site) is None)
         return tuple(
             spec
             for spec in specs
@@ -117,11 +113,13 @@ class Paths:
         return not any(value in self._variables.get(name, ()) for name, value in spec.environment)
 
 
-def _may_take(spec: VariantSpec, site: variants.Site, collective: Collective, nbytes: int) -> bool:
+def _may_take(
+    spec: VariantSpec, site: availability.Site, collective: Collective, nbytes: int
+) -> bool:
     # What switches a path off names the calls that the path would take.
     path = replace(spec, acts=Acts.PATH)
     ranks, nodes = site.n_ranks or 8, site.n_nodes or 1
-    found = variants.takes(path, collective, nbytes, site.dtype, site.redop, ranks, nodes)
+    found = availability.takes(path, collective, nbytes, site.dtype, site.redop, ranks, nodes)
     return found is not False
 
 
@@ -131,7 +129,7 @@ def _around(spec: VariantSpec) -> Around:
 
 
 def _overwrites(library: str | None, collective: Collective, where: Where) -> bool:
-    return collective in machine.CONCERNED and machine.overwrites(library, where.n_nodes)
+    return collective in overrides.CONCERNED and overrides.overwrites(library, where.n_nodes)
 
 
 def known_of(path: Path | None) -> Known:
@@ -187,7 +185,7 @@ class _WhyNot:
             collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
         )
         cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
-        return zones.why_not_selectable(cell, target, arch)
+        return arms.why_not_selectable(cell, target, arch)
 
 
 class _Rules:

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
-from rccltune.logs import collective_named, model_rows, setting_named, without_bandwidth
-from rccltune.model import DTYPE_BYTES, REDOPS, Collective, Setting
+from rccltune.logs.library import collective_named, model_rows, setting_named, without_bandwidth
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective
 from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
 from rccltune.why.phrases import (
     APPLIED,

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rccltune.logs import COLL_CHANNELS, LOG_HEAD, LOG_LEVELS, MODEL_ROW
-from rccltune.model import DTYPE_BYTES, Collective
+from rccltune.logs.library import COLL_CHANNELS, LOG_HEAD, LOG_LEVELS, MODEL_ROW
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective
 from rccltune.why.evidence import MAX_KEYS, Evidence
 from rccltune.why.records import NOWHERE, Kindred, Loading, Where
 from rccltune.why.remedies import DIRECT_GATHER

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from rccltune.model import Collective
+from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
 from rccltune.why.judgement import Judge
 from rccltune.why.records import NOWHERE, Answer, Job, Key, Kind, Known, Reason, Verdict, Where

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from rccltune.model import Collective, Setting
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
 
 
 class Kind(Enum):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from rccltune.model import Setting
+from rccltune.model.settings import Setting
 from rccltune.why import remedies
 from rccltune.why.causes import DEFAULTS
 from rccltune.why.records import (

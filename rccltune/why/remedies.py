@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from rccltune.model import Algorithm, Protocol, Setting
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.releases import CHOOSING_FREELY, release_of
 from rccltune.why.records import Around, Job, Key, Kind, Kindred, Known, Reason, RuleHere, Seen
 

@@ -12,8 +12,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from rccltune.logs import collective_named
-from rccltune.model import Collective, OutputError, Setting, grammar
+from rccltune.logs.library import collective_named
+from rccltune.model import grammar
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
 from rccltune.why.evidence import MAX_WORDS, Evidence, read_setting
 from rccltune.why.records import NOWHERE, Said, Started, Where
 

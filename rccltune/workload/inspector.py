@@ -19,8 +19,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rccltune.logs import INSPECTOR_FORMAT
-from rccltune.model import TUNABLE, Collective, OutputError, Scale
+from rccltune.logs.columns import INSPECTOR_FORMAT
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.workload.records import Count, Recorder, Source, Workload, gathered
 
 # Later ones of the same number add fields; another number may mean others by the same names.

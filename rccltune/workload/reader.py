@@ -6,8 +6,8 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from rccltune.logs import is_inspector
-from rccltune.model import OutputError, reason_of
+from rccltune.logs.columns import is_inspector
+from rccltune.model.errors import OutputError, reason_of
 from rccltune.workload.inspector import read_dump
 from rccltune.workload.records import Workload, added_up
 from rccltune.workload.table import is_table, read_table

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rccltune.model import Collective, CommandLineError, Scale
+from rccltune.model.errors import CommandLineError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective
 
 
 class Source(Enum):

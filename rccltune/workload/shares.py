@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rccltune.model import Collective, Scale
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective
 from rccltune.workload.records import Count, Workload
 
 # What little a call costs however small, in bytes that take as long: 10 µs at 10 GB/s.

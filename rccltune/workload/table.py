@@ -11,7 +11,10 @@ import csv
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model import Collective, OutputError, Scale, grammar
+from rccltune.model import grammar
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective
 from rccltune.workload.records import Count, Recorder, Source, State, Workload, gathered
 
 _WANTED: Final = ("collective", "nbytes", "nranks", "nnodes", "calls")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rccltune import model
+from rccltune.model import schema
 from rccltune.workload.records import Source, State, Workload
 from rccltune.workload.shares import Share, shares_of
 
@@ -37,7 +37,7 @@ class Told:
         return {
             "calls": whole.calls,
             "bytes": whole.total_nbytes,
-            "recorders": model.to_plain(whole.recorders),
+            "recorders": schema.to_plain(whole.recorders),
             "ranks": {scale.short: whole.ranks_at(scale) for scale in whole.scales},
             "aside": dict(whole.aside),
             "counts": [_plain(share) for share in self.shares],

@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rccltune.model import (
+from rccltune.model import defaults
+from rccltune.model.chosen import LeftOut, Zone
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Notice
+from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
     TREE_SIMPLE_FORCED,
-    TREE_SIMPLE_NEEDS_NODES,
-    Algorithm,
-    Collective,
-    Curve,
-    LeftOut,
-    Notice,
-    Protocol,
     Role,
     Scale,
     Setting,
@@ -30,12 +27,11 @@ from rccltune.model import (
     Variant,
     Vendor,
     View,
-    Zone,
     base_variant,
-    defaults,
     vendor_of,
     widened_by,
 )
+from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 
 Selectable = Callable[[Setting, Target], str | None]
 

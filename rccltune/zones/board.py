@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import expm1, log
 
-from rccltune.model import Curve, CurvePoint, View, is_gap, limit_of, time_at
+from rccltune.model.curves import Curve, CurvePoint, is_gap, limit_of, time_at
+from rccltune.model.settings import View
 from rccltune.zones.arms import Arm, ChoiceOptions, Group
 from rccltune.zones.launches import (
     Difference,

@@ -21,8 +21,9 @@ from math import expm1, log, sqrt
 from statistics import fmean, median, variance
 from typing import Final
 
-from rccltune.model import Placement, is_gap, upper_quantile
+from rccltune.model.curves import is_gap, upper_quantile
 from rccltune.model.defaults import LEVEL
+from rccltune.model.vocabulary import Placement
 from rccltune.zones.board import Board, Line
 from rccltune.zones.launches import Difference, between_launches, prior_variance
 

@@ -9,22 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rccltune.model import (
-    MAX_NBYTES,
-    NOT_MEASURED,
-    NOTHING_SELECTABLE,
-    Caution,
-    Curve,
-    LeftOut,
-    Notice,
-    Role,
-    Setting,
-    Target,
-    TooLittleDataError,
-    View,
-    Zone,
-    format_size,
-)
+from rccltune.model.chosen import NOT_MEASURED, NOTHING_SELECTABLE, LeftOut, Zone
+from rccltune.model.curves import Curve
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.measured import Caution, Notice
+from rccltune.model.settings import Role, Setting, Target, View
+from rccltune.model.vocabulary import MAX_NBYTES, format_size
 from rccltune.zones.arms import Arm, Barred, Choice, ChoiceOptions, Group, groups_of
 from rccltune.zones.board import INF, Board, Line, make_board
 from rccltune.zones.decision import Decision, decide, describe

@@ -7,20 +7,10 @@ from dataclasses import dataclass, replace
 from math import log1p, sqrt
 from statistics import NormalDist
 
-from rccltune.model import (
-    BASELINE,
-    Curve,
-    CurvePoint,
-    Gain,
-    GainRange,
-    Setting,
-    Target,
-    Variant,
-    View,
-    Zone,
-    base_variant,
-)
+from rccltune.model.chosen import Gain, GainRange, Zone
+from rccltune.model.curves import Curve, CurvePoint
 from rccltune.model.defaults import LEVEL
+from rccltune.model.settings import BASELINE, Setting, Target, Variant, View, base_variant
 from rccltune.zones.arms import Arm, ChoiceOptions, Group
 from rccltune.zones.board import Board, make_board
 from rccltune.zones.launches import prior_variance

@@ -11,16 +11,16 @@ from functools import cache
 from itertools import accumulate, groupby, pairwise
 from statistics import median
 
-from rccltune.model import (
+from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_FASTER,
     NOT_MEASURED,
     Gain,
     Proof,
     Zone,
-    is_gap,
     not_proven,
 )
+from rccltune.model.curves import is_gap
 from rccltune.zones.arms import ChoiceOptions, Group
 from rccltune.zones.board import INF, Board
 from rccltune.zones.path import HOLE, Cell, Column, cheapest

@@ -15,18 +15,9 @@ from math import log, log1p
 from statistics import fmean
 from typing import Final
 
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Curve,
-    Environment,
-    Role,
-    Target,
-    Variant,
-    VariantGain,
-    WrongShare,
-    Zone,
-    base_variant,
-)
+from rccltune.model.chosen import Environment, VariantGain, WrongShare, Zone
+from rccltune.model.curves import Curve
+from rccltune.model.settings import DEFAULT_VARIANT, Role, Target, Variant, base_variant
 from rccltune.zones.arms import ChoiceOptions
 from rccltune.zones.composite import (
     Race,

@@ -17,7 +17,8 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Final
 
-from rccltune.model import LAUNCHES_DIFFER, PASSES, CurvePoint, launch_of_pass, limit_of
+from rccltune.model.curves import LAUNCHES_DIFFER, CurvePoint, limit_of
+from rccltune.model.measured import PASSES, launch_of_pass
 
 # Standard deviation of the log time of one launch, below LAUNCHES_DIFFER and above. Launches
 # of all_reduce, all_gather and reduce_scatter differ by 10 to 28 % below, by 1 to 5 % at 1 MiB and

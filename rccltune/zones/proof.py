@@ -26,7 +26,7 @@ from math import exp, log, log1p, sqrt
 from statistics import fmean, median
 from typing import Final
 
-from rccltune.model import upper_quantile
+from rccltune.model.curves import upper_quantile
 from rccltune.model.defaults import LEVEL
 from rccltune.zones.board import INF, Board, Line, differences
 from rccltune.zones.certainty import (

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from math import exp, log, log1p, sqrt
 
-from rccltune.model import MAX_NBYTES, Zone, is_gap
+from rccltune.model.chosen import Zone
+from rccltune.model.curves import is_gap
+from rccltune.model.vocabulary import MAX_NBYTES
 from rccltune.zones.arms import ChoiceOptions
 from rccltune.zones.board import Board
 from rccltune.zones.decision import Decision, Stretch

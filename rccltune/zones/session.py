@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rccltune.fit import Bypass, FitDone
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    MAX_NBYTES,
-    NOT_MEASURED,
-    Caution,
-    Collective,
-    CommandLineError,
-    Environment,
-    Reporter,
-    Setting,
-    TooLittleDataError,
-    Variant,
-    Zone,
-    base_variant,
-    format_size,
-    in_default,
-    is_gap,
-    is_not_beaten,
-)
-from rccltune.session import SEARCH_FILE
+from rccltune.fit.session import Bypass, FitDone
+from rccltune.model.chosen import NOT_MEASURED, Environment, Zone, is_not_beaten
+from rccltune.model.curves import is_gap
+from rccltune.model.errors import CommandLineError, TooLittleDataError
+from rccltune.model.measured import Caution
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
+from rccltune.session.store import SEARCH_FILE
 from rccltune.zones import choice, environment
 from rccltune.zones.arms import Choice, ChoiceOptions
 

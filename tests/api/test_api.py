@@ -20,15 +20,15 @@ import pytest
 
 import rccltune
 from rccltune import api, plugin
-from rccltune.model import (
+from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
     OutputError,
     RccltuneError,
-    Reporter,
     SessionError,
     TooLittleDataError,
 )
+from rccltune.model.reporter import Reporter
 
 TABLES = ("samples", "curves", "crossovers", "predictions", "own_choices", "rules", "verdict")
 VERBS = sorted(set(api.__all__) - {"Loaded", "load"})

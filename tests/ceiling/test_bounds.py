@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from printing import MI300X, MI350X, square
 from wording import lacks
 
-from rccltune.ceiling import ceiling_of, out_of_line, read_rates, why_none
-from rccltune.model import TUNABLE, Collective, LinkRates, Mode, Scale, busbw_factor
+from rccltune.ceiling.bounds import ceiling_of, out_of_line, why_none
+from rccltune.ceiling.transferbench import read_rates
+from rccltune.model.links import LinkRates
+from rccltune.model.settings import Mode, Scale
+from rccltune.model.vocabulary import TUNABLE, Collective, busbw_factor
 
 AR = Collective.ALL_REDUCE
 EIGHT = Scale(n_nodes=1, n_ranks=8)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from printing import MI300X, MI350X, Rates, columns_form, cut, framed_form, square
 
-from rccltune.ceiling import read_rates
-from rccltune.model import OutputError
+from rccltune.ceiling.transferbench import read_rates
+from rccltune.model.errors import OutputError
 
 FORMS: dict[str, Callable[[Rates], str]] = {
     "columns": columns_form,

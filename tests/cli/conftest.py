@@ -8,7 +8,7 @@ import kept
 import pytest
 
 from rccltune import plugin
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 
 @pytest.fixture(scope="session")

@@ -26,11 +26,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import NoReturn
 
-from rccltune import launch, session
 from rccltune.cli import run
-from rccltune.launch import Ending, Job
+from rccltune.launch import process
+from rccltune.launch.process import Ending, Job
 from rccltune.measure import launches as launching
 from rccltune.measure import searching
+from rccltune.session import store
 
 
 def die() -> NoReturn:
@@ -63,7 +64,7 @@ def cut(job: Job, share: float) -> None:
 
 def in_launch(kind: str, number: int, amount: float) -> None:
     """Die around the benchmark of a launch."""
-    original: Callable[[Job], Ending] = launch.run
+    original: Callable[[Job], Ending] = process.run
     n_made = 0
 
     def dying(job: Job) -> Ending:
@@ -79,7 +80,7 @@ def in_launch(kind: str, number: int, amount: float) -> None:
             cut(job, amount)
         die()
 
-    setattr(launch, "run", dying)  # noqa: B010 - not what mypy lets one assign
+    setattr(process, "run", dying)  # noqa: B010 - not what mypy lets one assign
 
 
 def in_call(module: ModuleType, name: str, is_meant: Callable[..., bool], *, after: bool) -> None:
@@ -106,12 +107,12 @@ def arrange(kind: str, *numbers: str) -> None:
         left = iter(range(int(numbers[0]) - 1, -1, -1))
         in_call(launching, "_write_outcome", lambda *_: next(left) == 0, after=True)
     elif kind == "samples":
-        in_call(session, "commit", lambda *_: True, after=False)
+        in_call(store, "commit", lambda *_: True, after=False)
     elif kind == "round":
         number = int(numbers[0])
         in_call(searching, "step", lambda s, *_: len(s.rounds) + 1 == number, after=False)
     elif kind == "rules":
-        in_call(session, "write_derived", lambda _, name, *__: name == "verdict.json", after=False)
+        in_call(store, "write_derived", lambda _, name, *__: name == "verdict.json", after=False)
     else:
         raise ValueError(kind)
 

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import yamls
 
-from rccltune import simulate
+from rccltune.simulate import sources
 
 RANKS: Final = 8
 
 
 def raw_node() -> dict[str, Any]:
     """What its file says; a test may change it."""
-    text = simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
+    text = sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
     raw: dict[str, Any] = yamls.loaded(text)
     raw["scale"] |= {"ranks": RANKS, "devices_per_oam": RANKS}
     raw["fill"] = [{"ranks": RANKS, "placement": "node"}]

@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 import yamls
 
-from rccltune import fit, plugin, session, simulate, zones
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model import BASELINE, Curve, Reporter
-from rccltune.rules import read_rules
+from rccltune.fit import agreement
+from rccltune.fit.session import fit_session
+from rccltune.model.curves import Curve
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import BASELINE
+from rccltune.rules.reader import read_rules
+from rccltune.session.samples import load_samples
+from rccltune.simulate import sources
+from rccltune.zones import arms, choice
+from rccltune.zones.session import choice_of
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
 WALK = ["--method", "one-launch", "--exhaustive"]
@@ -28,7 +36,7 @@ def node(
 ) -> Path:
     """mi300x with these changes; quiet is without noise."""
     path = folder / "node.yaml"
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["effects"] = [*raw.get("effects", []), *effects]
     if quiet:
         raw["noise"] = {"sigma": 0.0}
@@ -85,7 +93,7 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
     Where it runs ring/simple by itself, passes of that setting too.
     """
     assert sweep(node(here, quiet=False), *WALK) == 0
-    done = fit.fit_session(SESSION, reporter=Reporter())
+    done = fit_session(SESSION, reporter=Reporter())
     assert {one.n_sizes for one in done.agreements.silence} == {10}
     assert not done.agreements.notices
     assert all("agree within noise" in line for line in done.agreements.lines)
@@ -93,23 +101,23 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
 
     judged: list[Sequence[Curve]] = []
 
-    def choose(curves: Sequence[Curve], options: zones.ChoiceOptions) -> zones.Choice:
+    def choose(curves: Sequence[Curve], options: arms.ChoiceOptions) -> arms.Choice:
         judged.append(curves)
         return original(curves, options)
 
-    original = zones.choose
+    original = choice.choose
     monkeypatch.setattr("rccltune.zones.choice.choose", choose)
-    zones.choice_of(done, zones.ChoiceOptions())
+    choice_of(done, arms.ChoiceOptions())
     assert launches_of_baseline(judged[0]) == {6, 9}
 
 
 def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:
     """The simulated library says in its log which tuner it loads, as the real ones do."""
     assert sweep(node(here), *WALK, "--repeats", "1") == 0
-    assert fit.fit_session(SESSION, reporter=Reporter()).agreements.tunerless
+    assert fit_session(SESSION, reporter=Reporter()).agreements.tunerless
     path, told = with_table(here)
     assert sweep(path, *WALK, *told, "--repeats", "1", "-o", "other") == 0
-    found = fit.fit_session(Path("other"), reporter=Reporter()).agreements
+    found = fit_session(Path("other"), reporter=Reporter()).agreements
     assert found.tuner is not None
     assert not found.tunerless
 
@@ -157,9 +165,9 @@ def test_walks_that_measure_something_else_are_told(
     kept = json.loads((SESSION / "fit.json").read_text())["equivalence"]
     ratios = {(one["key"]["setting"]["algorithm"], round(one["median_ratio"], 2)) for one in kept}
     assert ratios == {("tree", factor), ("ring", 1.0)}
-    done = fit.fit_session(SESSION, reporter=Reporter())
-    samples = session.load_samples(done.session, print)
-    assert fit.agreements(samples, folder=SESSION) == done.agreements
+    done = fit_session(SESSION, reporter=Reporter())
+    samples = load_samples(done.session, print)
+    assert agreement.agreements(samples, folder=SESSION) == done.agreements
 
 
 @pytest.mark.parametrize("lacking", [("silence", "equivalence"), ("tuner",)])

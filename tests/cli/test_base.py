@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune import plugin, rules
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
+from rccltune.rules import reader
 
 EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
 BASE = """\
@@ -120,7 +121,7 @@ def test_it_is_found_where_rccl_finds_it(
     place.write_text(BASE, encoding="utf-8")
     assert run(["emit-config", "--base", "auto", "-o", "merged.csv"]) == 0
     assert str(place) in capsys.readouterr().err
-    assert sum(r.vendor for r in rules.read_rules(Path("merged.csv").read_bytes()).rules) == 4
+    assert sum(r.vendor for r in reader.read_rules(Path("merged.csv").read_bytes()).rules) == 4
     # What we put there ourselves is not the vendor's.
     place.write_text(f"#@ format 1\n{BASE}#@ end 4\n", encoding="utf-8")
     assert run(["emit-config", "--base", "auto", "-o", "-"]) == 3
@@ -160,7 +161,7 @@ def test_rows_for_another_mode_are_left_out_and_named(session: Path) -> None:
     assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
     text = Path("merged.csv").read_text(encoding="utf-8")
     assert lacks(text, "line 1", "cpx-nps4", "not written") == []
-    [vendor] = [r for r in rules.read_rules(text.encode()).rules if r.vendor]
+    [vendor] = [r for r in reader.read_rules(text.encode()).rules if r.vendor]
     assert (vendor.max_nbytes, vendor.only_mode) == (7, None)
 
 
@@ -186,7 +187,7 @@ def test_rows_on_which_readers_disagree_are_left_out_and_named(
     text = Path("merged.csv").read_text(encoding="utf-8")
     assert "# lines 3-4 of it are not written: it names no algorithm and no protocol" in text
     assert "# line 2 of it is not written: unknown algorithm 'direct_a2a'" in text
-    read = rules.read_rules(text.encode())
+    read = reader.read_rules(text.encode())
     assert read.findings == ()
     assert all(rule.setting.algorithm for rule in read.rules)
     [vendor] = [rule for rule in read.rules if rule.vendor]
@@ -202,7 +203,7 @@ def test_a_base_of_ours_is_merged_and_counted(session: Path) -> None:
     Path("ours.csv").write_text(f"#@ format 1\n{rows}#@ end 2\n")
     assert run(["emit-config", "--base", "ours.csv", "-o", "merged.csv"]) == 0
     merged = Path("merged.csv")
-    assert rules.read_rules(merged.read_bytes()).errors == ()
+    assert reader.read_rules(merged.read_bytes()).errors == ()
     assert merged.read_text("utf-8").count("#@ format ") == 1
     assert merged.read_text("utf-8").count("#@ end ") == 1
     Path("cut.csv").write_text(f"#@ format 1\n{rows}")

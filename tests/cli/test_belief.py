@@ -17,11 +17,16 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import logs, simulate
 from rccltune.cli import run
 from rccltune.cli.fit import belief_text
-from rccltune.fit import FitDone, check_beliefs, fit_session
-from rccltune.model import Belief, Collective, Reporter, Setting, Target
+from rccltune.fit.beliefs import check_beliefs
+from rccltune.fit.session import FitDone, fit_session
+from rccltune.logs import trace
+from rccltune.model.belief import Belief
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Setting, Target
+from rccltune.model.vocabulary import Collective
+from rccltune.simulate import sources, true_times
 
 KIB, MIB = 1024, 1024**2
 N = 64
@@ -57,7 +62,7 @@ def sweep(
     where: Path, method: str, collectives: Sequence[str] = COLLECTIVES, **changes: object
 ) -> Path:
     """A session beside its node file, which has these changes."""
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     (where / "node.yaml").write_text(yamls.dumped({**raw, **changes}), encoding="utf-8")
     words = [word for name in collectives for word in ("--collective", name)]
@@ -174,7 +179,7 @@ def test_what_the_library_corrects_after_its_table_is_seen(done: FitDone) -> Non
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_the_loss_is_that_of_the_node_file(done: FitDone, folder: Path, collective: str) -> None:
     """Time of what runs untouched over the least time of any setting that can be chosen, - 1."""
-    node = simulate.load_node(folder.parent / "node.yaml")
+    node = sources.load_node(folder.parent / "node.yaml")
     settings = {"ring/ll": (), "ring/ll128": ("ll128-forced",), "ring/simple": ()}
     if collective == "all_reduce":
         settings |= {"tree/ll": (), "tree/ll128": ("ll128-forced",)}
@@ -184,7 +189,7 @@ def test_the_loss_is_that_of_the_node_file(done: FitDone, folder: Path, collecti
     assert plain.held
     for held in plain.held:
         times = {
-            name: simulate.truth(node, collective, name, held.nbytes, variants=variants) or 0.0
+            name: true_times.truth(node, collective, name, held.nbytes, variants=variants) or 0.0
             for name, variants in settings.items()
         }
         least = min(times.values())
@@ -299,13 +304,13 @@ def test_two_launches_of_a_target_are_enough(
 ) -> None:
     """However many there are; a target with one has one."""
     read: list[Target] = []
-    original = logs.read_beliefs
+    original = trace.read_beliefs
 
-    def counting(text: str, where: str, target: Target) -> logs.Shown:
+    def counting(text: str, where: str, target: Target) -> trace.Shown:
         read.append(target)
         return original(text, where, target)
 
-    monkeypatch.setattr(logs, "read_beliefs", counting)
+    monkeypatch.setattr(trace, "read_beliefs", counting)
     again = fit_session(folder, reporter=Reporter(), again=True)
     assert again.beliefs == done.beliefs
     assert 1 <= max(read.count(target) for target in read) <= 2

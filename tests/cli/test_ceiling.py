@@ -13,8 +13,8 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import simulate
 from rccltune.cli import run
+from rccltune.simulate import sources
 
 SESSION = Path("rccltune-session")
 # Rates of an invented node of eight GPUs: 40 GB/s, but 35 from GPU 2 to GPU 5.
@@ -257,7 +257,7 @@ class TestTheStandIn:
 
     def quiet(self, here: Path) -> str:
         """The shipped node without noise."""
-        raw = yamls.loaded(simulate.node_path(*self.NODE).read_text(encoding="utf-8"))
+        raw = yamls.loaded(sources.node_path(*self.NODE).read_text(encoding="utf-8"))
         raw["noise"] = {"sigma": 0.0}
         path = here / "node.yaml"
         path.write_text(yamls.dumped(raw), encoding="utf-8")

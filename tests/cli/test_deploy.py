@@ -12,8 +12,9 @@ from kept import sweep_once
 from variant_truth import Manner, untouched
 from wording import lacks
 
-from rccltune import session, simulate
 from rccltune.cli import run
+from rccltune.session import files
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -57,7 +58,7 @@ def test_a_job_that_sources_it_runs_the_deployed_rules(
     rules = tmp_path / "site" / RULES
     rows = [line.split(",") for line in rules.read_text().splitlines() if line[:1].isalpha()]
     asked = {max(int(row[1]), 1024): f"{row[3]}/{row[4]}" for row in rows}
-    node = simulate.node_path("mi300x", "cpx-nps4")
+    node = sources.node_path("mi300x", "cpx-nps4")
     # There is no such device here that could say its mode.
     more = {"RCCLTUNE_MODE": "cpx-nps4", "RCCLTUNE_LOG": f"summary:{tmp_path}/log"}
     tuned = untouched(node, "all_reduce", list(asked), Manner().with_env(**given, **more))
@@ -65,7 +66,7 @@ def test_a_job_that_sources_it_runs_the_deployed_rules(
     assert {size: ran.what for size, ran in tuned.items()} == asked
     assert any(plain[size].what != what for size, what in asked.items())
     told = (tmp_path / "log").read_text(encoding="utf-8")
-    assert lacks(told, f"file={rules}", session.sha256_of(rules)) == []
+    assert lacks(told, f"file={rules}", files.sha256_of(rules)) == []
 
 
 @pytest.mark.usefixtures("simulated")

@@ -18,9 +18,9 @@ import pytest
 from eight import raw_node, written
 from wording import lacks
 
-from rccltune import session
 from rccltune.cli import run
-from rccltune.model import Reporter
+from rccltune.model.reporter import Reporter
+from rccltune.session import files
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -235,7 +235,7 @@ def test_what_a_killed_writer_had_not_finished_is_cleared(tmp_path: Path) -> Non
     marker = {"host": os.uname().nodename, "boot": "an earlier one", "pid": "1"}
     (folder / "writer.lock").write_text(str(marker).replace("'", '"'))
 
-    with session.writing(folder, Reporter()):
+    with files.writing(folder, Reporter()):
         pass
     assert [path.exists() for path in halves] == [False, False]
     assert all(path.exists() for path in kept)

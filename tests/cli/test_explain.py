@@ -12,18 +12,13 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model import (
-    SILENT,
-    Algorithm,
-    Collective,
-    InputFileError,
-    MachineError,
-    Protocol,
-    Rule,
-    Scale,
-    Setting,
-)
-from rccltune.rules import Communicator, Host, cost_table, decisions, read_rules
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import InputFileError, MachineError
+from rccltune.model.settings import SILENT, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.rules.decision import cost_table, decisions
+from rccltune.rules.host import Communicator, Host
+from rccltune.rules.reader import read_rules
 
 ALL_CELLS = cost_table((a, p) for a in Algorithm for p in Protocol)
 NO_LL128 = cost_table((a, p) for a in Algorithm for p in Protocol if p is not Protocol.LL128)

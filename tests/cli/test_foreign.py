@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune import session
 from rccltune.cli import run
-from rccltune.launch import module
-from rccltune.launch import program as launch_program
-from rccltune.rules import harmless
+from rccltune.launch.variables import module
+from rccltune.launch.variables import program as launch_program
+from rccltune.rules.provenance import harmless
+from rccltune.session import folders
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
@@ -208,7 +208,7 @@ def test_without_a_home_a_sweep_works_and_trusts_nobody(
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none", "--exhaustive"]
     words += ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "1M"]
     assert run(["sweep", "--runner", "rccl-tests", *words, "--setting", "ring/ll", "-q"]) == 0
-    assert not session.is_ours(SESSION)
+    assert not folders.is_ours(SESSION)
 
 
 def test_modules_of_the_current_folder_are_not_imported(here: Path, capsys: Capture) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
@@ -22,7 +23,7 @@ def hidden_file(here: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> list[
     conf.write_text(text)
     monkeypatch.setenv("NCCL_CONF_FILE", str(conf))
     compiled = here / "x.node"
-    compiled.write_bytes(simulate.compile_node(simulate.node_path("mi300x", "cpx-nps4")))
+    compiled.write_bytes(sources.compile_node(sources.node_path("mi300x", "cpx-nps4")))
     script = here / "bench" / "all_reduce_perf"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec {plugin.native_folder() / "sim" / script.name} "$@"\n')

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune import rules
 from rccltune.cli import run
+from rccltune.rules import reader
 
 pytestmark = pytest.mark.usefixtures("here")
 DATA = Path(__file__).parent / "data" / "h100x4-algorithms.log"
@@ -57,15 +57,15 @@ def product() -> str | None:
     return found
 
 
-def emitted() -> tuple[rules.RuleFile, str]:
+def emitted() -> tuple[reader.RuleFile, str]:
     """The rule file, and its text with each comment on one line."""
     assert run(["emit-config", "--force"]) == 0
     [path] = Path("rccltune-session").glob("rccl_tuner*.csv")
     content = path.read_bytes()
-    return rules.read_rules(content), " ".join(content.decode().replace("\n# ", " ").split())
+    return reader.read_rules(content), " ".join(content.decode().replace("\n# ", " ").split())
 
 
-def named(file: rules.RuleFile) -> set[str]:
+def named(file: reader.RuleFile) -> set[str]:
     """The settings of its rules."""
     return {str(rule.setting) for rule in file.rules}
 

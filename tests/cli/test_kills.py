@@ -23,9 +23,9 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import simulate
 from rccltune.cli import run
-from rccltune.launch import TAG
+from rccltune.launch.family import TAG
+from rccltune.simulate import sources
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("stand_ins")]
 # Every process of a test inherits it, rccltune's guardian among them.
@@ -102,7 +102,7 @@ def _usual_signals() -> None:
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
     """The shipped CPX node on four ranks; noise depends on what is measured and on nothing else."""
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
     raw["fill"] = [{"ranks": 4, "placement": "node"}]
     raw["curves"] = [c | {"ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]

@@ -8,22 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import session
 from rccltune.cli import run
-from rccltune.measure import SIM_LAUNCH, Ledger, Prepared, find_site, merge_request, prepare
-from rccltune.model import (
-    SILENT,
-    Collective,
-    Failure,
-    Launch,
-    Outcome,
-    Questions,
-    Scale,
-    Schedule,
-    Setting,
-    Status,
-)
-from rccltune.session import Ended, counted, launch_id
+from rccltune.measure.ledger import SIM_LAUNCH, Ledger
+from rccltune.measure.preparation import Prepared, prepare
+from rccltune.measure.request import merge_request
+from rccltune.measure.site import find_site
+from rccltune.model.failure import Failure
+from rccltune.model.measured import Launch, Outcome, Questions, Schedule, Status
+from rccltune.model.settings import SILENT, Scale, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.session import store
+from rccltune.session.samples import Ended, counted
+from rccltune.session.store import launch_id
 
 TREE, RING = Setting.parse("tree/ll"), Setting.parse("ring/ll")
 STEPS = (SILENT, SILENT, TREE, RING, TREE, RING, SILENT, RING, SILENT, TREE)
@@ -171,8 +167,8 @@ def cut_off_beside(folder: Path, one: Launch) -> None:
     (own / "stdout.log").write_text("\n".join(lines) + "\n")
     n_steps = len(one.schedule.settings)
     outcome = Outcome(launch=attempt.id, status=Status.INTERRUPTED, n_steps=n_steps)
-    (own / "launch.json").write_text(session.dump_json(attempt))
-    (own / "outcome.json").write_text(session.dump_json(outcome))
+    (own / "launch.json").write_text(store.dump_json(attempt))
+    (own / "outcome.json").write_text(store.dump_json(outcome))
 
 
 def times(words: list[str], factor: int) -> list[str]:

@@ -19,10 +19,11 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import machine, simulate
 from rccltune.cli import run
-from rccltune.launch import Environment, environment
+from rccltune.launch.variables import Environment, environment
+from rccltune.machine import records, situation
 from rccltune.measure import site as site_module
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
@@ -40,7 +41,7 @@ LARGE = 64 * 2**20
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""
-    for name in machine.VISIBLE:
+    for name in situation.VISIBLE:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -51,7 +52,7 @@ def node(here: Path) -> Node:
     """The shipped CPX node without noise, with what a test adds."""
 
     def write(**changes: object) -> Path:
-        raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["noise"] = {"sigma": 0.0}
         raw |= changes
         path = here / "node.yaml"
@@ -147,7 +148,7 @@ def test_it_is_measured_once_a_session(
     logs = sorted(SESSION.glob("links/launches/*"))
 
     monkeypatch.setattr("rccltune.links.session.find_site", None)
-    monkeypatch.setattr("rccltune.machine.here", None)
+    monkeypatch.setattr("rccltune.machine.this_machine.here", None)
     assert links(None) == 0
     again = capsys.readouterr()
     assert again.out == first
@@ -256,7 +257,7 @@ def test_too_little_memory_for_the_large_size(
 ) -> None:
     """The benchmark lowers the largest size without an error; that is seen."""
     hardware = {
-        **yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
+        **yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
         "memory_gib": 2.1,
     }
     assert links(node(hardware=hardware), "--repeats", "1", "--pairs", "1") == 5
@@ -285,7 +286,7 @@ def test_ranks_of_another_mpi(
         more = [*added, ("RCCLTUNE_SIM_LINKED", "mpich")]
         return environment(site, more, clear=clear)
 
-    monkeypatch.setattr("rccltune.launch.environment", mismatched)
+    monkeypatch.setattr("rccltune.measure.launches.launch_environment", mismatched)
     more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1")
     assert links("mi300x-cpx-nps4", *more) == 5
     assert lacks(capsys.readouterr().err, "2 jobs", "2 ranks", "ran instead") == []
@@ -363,16 +364,16 @@ def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "5 pairs failed" in out
 
 
-def two_gpus(vendor: str) -> machine.System:
+def two_gpus(vendor: str) -> records.System:
     """A machine of two GPUs."""
     amd = vendor == "amd"
-    return machine.System(
+    return records.System(
         root=Path("/"),
         status="known" if amd else "none",
         vendor=vendor,
         product="MI300X" if amd else "NVIDIA H200",
         gpus=tuple(
-            machine.Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)
+            records.Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)
         ),
     )
 
@@ -430,7 +431,7 @@ def test_a_machine_that_is_there(
 ) -> None:
     """Each maker's variable, and no other; 671.09 µs for 64 MiB are 100 GB/s."""
     system = two_gpus(vendor)
-    monkeypatch.setattr("rccltune.machine.here", lambda *_: system)
+    monkeypatch.setattr("rccltune.machine.this_machine.here", lambda *_: system)
     # The quick look before a launch does not ask nvidia-smi, so it knows no product there.
     quick = system if vendor == "amd" else replace(system, product=None)
     monkeypatch.setattr(site_module, "system_here", lambda: quick)
@@ -456,7 +457,7 @@ def test_benchmarks_without_sendrecv(
 ) -> None:
     """It says which one is missing and how to get it."""
     system = two_gpus("amd")
-    monkeypatch.setattr("rccltune.machine.here", lambda *_: system)
+    monkeypatch.setattr("rccltune.machine.this_machine.here", lambda *_: system)
     monkeypatch.setattr(site_module, "system_here", lambda: system)
     (benchmarks / "sendrecv_perf").unlink()
     assert links(None, "--rccl-tests", str(benchmarks)) == 4

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from wording import lacks
 
-from rccltune import npkit, plugin
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import Site, SiteRequest, find_site
-from rccltune.model import MachineError
+from rccltune.measure.site import Site, SiteRequest, find_site
+from rccltune.model.errors import MachineError
+from rccltune.npkit import session
 
 SESSION = Path("rccltune-session")
 # MSCCL, which asks no tuner, would take all of these sizes.
@@ -190,13 +191,13 @@ def test_a_library_of_hardware(site: Site, has: bool, tmp_path: Path) -> None:
     library.write_bytes(b"\0NPKIT_DUMP_DIR\0" if has else b"\0MSCCLPP_NPKIT_DUMP_DIR\0")
     site = replace(site, library_file=library)
     if has:
-        npkit.check_dump(tmp_path / "d", site)
+        session.check_dump(tmp_path / "d", site)
         return
     with pytest.raises(MachineError, match="without") as caught:
-        npkit.check_dump(tmp_path / "d", site)
+        session.check_dump(tmp_path / "d", site)
     assert "--npkit-enable" in str(caught.value.hint)
 
 
 def test_a_library_that_is_not_seen_is_tried(site: Site, tmp_path: Path) -> None:
     """A script around the benchmark hides it; then the dump itself tells."""
-    npkit.check_dump(tmp_path / "d", replace(site, library_file=None))
+    session.check_dump(tmp_path / "d", replace(site, library_file=None))

@@ -12,8 +12,8 @@ import yamls
 from truths import is_true
 from wording import lacks
 
-from rccltune import simulate
 from rccltune.cli import run
+from rccltune.simulate import sources
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
 WALK = ["--method", "one-launch", "--exhaustive"]
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 def quiet(folder: Path, **changes: object) -> Path:
     """mi300x without noise, and with these changes."""
     path = folder / "node.yaml"
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     path.write_text(yamls.dumped({**raw, **changes}), encoding="utf-8")
     return path
@@ -70,7 +70,7 @@ def walked(walked_once: Path, here: Path) -> Path:
 
 def test_every_time_is_that_of_its_setting(walked: Path) -> None:
     """Without noise each half-row has the node file's own time, to the digits that are printed."""
-    node = simulate.load_node(walked)
+    node = sources.load_node(walked)
     table = samples()
     forced = table[(table["doubt"] == "") & ~table["setting"].isin(["baseline", "silent"])]
     assert set(forced["setting"]) == {

@@ -10,9 +10,11 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import machine, plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model import Scale
+from rccltune.machine import overrides
+from rccltune.model.settings import Scale
+from rccltune.simulate import sources
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
 SMALL += ["--launcher", "none", "--method", "per-setting"]
@@ -34,7 +36,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def sweep(folder: Path, rccl: str, benchmark: str, nodes: int = 2) -> int:
     """Ring with three protocols; model 5 has the ranges by which RCCL chooses anew."""
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": nodes, "devices_per_oam": 2}
     raw["release"] |= {"rccl": rccl, "benchmark": benchmark}
     raw["library"]["tuning_model"] = 5
@@ -71,7 +73,7 @@ def doubts(setting: str) -> set[str]:
 )
 def test_which_releases_do(library: str | None, n_nodes: int | None, expected: bool) -> None:
     """Since e40ff4f8 (ROCm 7.0), until change 1985 (2.28.3), RCCL alone and several nodes only."""
-    assert machine.overwrites(library, n_nodes) is expected
+    assert overrides.overwrites(library, n_nodes) is expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_which_releases_do(library: str | None, n_nodes: int | None, expected: b
 )
 def test_what_is_not_certain_is_said_so(library: str, verb: str) -> None:
     """ROCm 7.2 carries 7.1's number."""
-    said = machine.overwrite_remark(library, Scale(n_nodes=2, n_ranks=16), {"A"})
+    said = overrides.overwrite_remark(library, Scale(n_nodes=2, n_ranks=16), {"A"})
     assert said is not None
     assert f"{library} {verb} the protocol" in said
 

@@ -12,26 +12,23 @@ import yamls
 from kept import sweep_once
 from machines import DESCRIPTIONS, load
 
-from rccltune import logs, machine, measure, plugin, rules, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import merge_request
+from rccltune.logs import reader
+from rccltune.machine import records, survey
+from rccltune.machine.placement import Seating
 from rccltune.measure import site as site_module
-from rccltune.model import (
-    BASELINE,
-    Algorithm,
-    Collective,
-    CommandLineError,
-    MachineError,
-    Mode,
-    Place,
-    Protocol,
-    RankPlacement,
-    Scale,
-    SessionError,
-    Stated,
-    parse_size,
-)
-from rccltune.session import dump_json, misplaced, same_place
+from rccltune.measure.request import merge_request
+from rccltune.measure.site import Site, SiteRequest, find_site
+from rccltune.model.errors import CommandLineError, MachineError, SessionError
+from rccltune.model.measured import Stated
+from rccltune.model.settings import BASELINE, Mode, Place, Scale
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol, RankPlacement, parse_size
+from rccltune.rules import decision
+from rccltune.rules.host import Host
+from rccltune.session.place import misplaced, same_place
+from rccltune.session.store import dump_json
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 NONE = Mode.parse("none")
@@ -46,7 +43,7 @@ def node(folder: Path) -> Path:
 
     The library itself takes ring/ll up to there, and ring/simple above.
     """
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.01}
     raw["fill"] = [{"ranks": 8, "placement": name} for name in ("one-oam", "one-per-oam")]
     small, large = [1024, 65536], [131072, 1 << 20]
@@ -89,11 +86,11 @@ def measured(path: Path, session: str, placement: str) -> None:
 
 def answer(env: dict[str, str], nbytes: int, n_ranks: int = 8) -> str | None:
     """What the plugin tells a communicator of one node that has what the files require."""
-    host = rules.Host(plugin.library())
+    host = Host(plugin.library())
     abi = max(host.abi_versions)
     with host.communicator(abi=abi, n_nodes=1, n_ranks=n_ranks, env=env) as communicator:
-        found = rules.decisions(
-            communicator, Collective.ALL_REDUCE, rules.cost_table(TABLE), {nbytes}
+        found = decision.decisions(
+            communicator, Collective.ALL_REDUCE, decision.cost_table(TABLE), {nbytes}
         )
     chosen = next(d.setting for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
     return None if chosen is None else str(chosen)
@@ -181,7 +178,7 @@ class Captured:
         monkeypatch.setattr(
             site_module,
             "system_here",
-            lambda: machine.look(machine.Look(root=root, variables={}, deep=False)),
+            lambda: survey.look(survey.Look(root=root, variables={}, deep=False)),
         )
         self.bench = folder / "bench"
         self.bench.mkdir()
@@ -189,11 +186,11 @@ class Captured:
         script.write_text("#!/bin/sh\necho 'USAGE: [-b,--minbytes] [-N,--run_cycles]'\n")
         script.chmod(0o755)
 
-    def site(self, placement: str | None, **more: object) -> measure.Site:
+    def site(self, placement: str | None, **more: object) -> Site:
         """What a sweep would run on."""
         wished = RankPlacement(placement) if placement else None
         given = {"rccl_tests": self.bench, "launcher": "none", "placement": wished, **more}
-        return measure.find_site(measure.SiteRequest(**given))
+        return find_site(SiteRequest(**given))
 
 
 @pytest.mark.parametrize(
@@ -227,8 +224,8 @@ def test_fewer_gpus_of_nvidia_are_chosen_by_address(
 ) -> None:
     """How they are linked is not known, so that no rule is for any two of them."""
     captured = Captured(here, "no-amd-gpu", monkeypatch)
-    gpus = tuple(machine.Gpu(index=n, oam=f"gpu{n}", product="H200") for n in range(4))
-    system = machine.System(
+    gpus = tuple(records.Gpu(index=n, oam=f"gpu{n}", product="H200") for n in range(4))
+    system = records.System(
         root=here, status="none", vendor="nvidia", gpus=gpus, product="H200", mode=NONE
     )
     monkeypatch.setattr(site_module, "system_here", lambda: system)
@@ -283,7 +280,7 @@ def test_ranks_are_looked_up_in_what_a_launch_printed(here: Path, bus: str, stra
     """As far as a benchmark's release says where they were."""
     log = here / "stdout.log"
     log.write_text(f"#   Rank  0 Pid    12 on      host device  0 [{bus}] AMD Instinct MI300X\n")
-    wanted = machine.Gpu(index=1, oam="0000:05:00", partition=1)
+    wanted = records.Gpu(index=1, oam="0000:05:00", partition=1)
     assert (misplaced(log, [wanted]) is not None) is strays
 
 
@@ -295,7 +292,7 @@ def test_another_partition_of_the_same_oam_is_another_device(here: Path) -> None
         for rank, part in ((0, 0), (1, 2))
     ]
     log.write_text("".join(lines))
-    gpus = [machine.Gpu(index=part, oam="0000:05:00", partition=part) for part in (0, 1)]
+    gpus = [records.Gpu(index=part, oam="0000:05:00", partition=part) for part in (0, 1)]
     assert "rank 1 ran on 0000:05:00.2" in str(misplaced(log, gpus))
 
 
@@ -303,8 +300,8 @@ def test_nvidias_driver_names_a_function_and_nccl_does_not(here: Path) -> None:
     """/proc/driver/nvidia/gpus has 0000:0f:00.0, the benchmark prints 0000:0f:00."""
     log = here / "stdout.log"
     log.write_text("#   Rank  0 Pid    12 on      host device  0 [0000:0f:00] NVIDIA H200\n")
-    assert misplaced(log, [machine.Gpu(index=1, oam="0000:0f:00.0")]) is None
-    assert misplaced(log, [machine.Gpu(index=1, oam="0000:1f:00.0")]) is not None
+    assert misplaced(log, [records.Gpu(index=1, oam="0000:0f:00.0")]) is None
+    assert misplaced(log, [records.Gpu(index=1, oam="0000:1f:00.0")]) is not None
 
 
 def test_a_session_that_did_not_list_the_whole_node_goes_on(here: Path) -> None:
@@ -312,7 +309,7 @@ def test_a_session_that_did_not_list_the_whole_node_goes_on(here: Path) -> None:
     scale = Scale(n_nodes=1, n_ranks=2)
     place = Place(name="node", scale=scale, alike=("node",))
     (here / "placement.json").write_text(dump_json(place))
-    listed = machine.Seating(place=replace(place, devices=(0, 1)), n_started=2)
+    listed = Seating(place=replace(place, devices=(0, 1)), n_started=2)
     same_place(here, listed)
     with pytest.raises(SessionError):
         same_place(here, replace(listed, place=replace(listed.place, name="first")))
@@ -389,7 +386,7 @@ def test_older_benchmarks_show_groups_in_their_bandwidths_only(here: Path) -> No
         log = next((here / session / "launches").glob("*/nccl-*.log")).parent / "stdout.log"
         refused = pytest.raises(CommandLineError, match="8 ranks has busbw")
         with log.open("rb") as stream, nullcontext() if is_right else refused:
-            samples = logs.read_stream(stream, "log", stated, "x").samples
+            samples = reader.read_stream(stream, "log", stated, "x").samples
             assert {sample.key.scale.n_ranks for sample in samples} == {8}
 
 

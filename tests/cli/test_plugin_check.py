@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune import machine, plugin, rules, session
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.machine import Root
-from rccltune.model import MachineError
+from rccltune.machine import loaded_libraries
+from rccltune.machine.files import Root
+from rccltune.model.errors import MachineError
 from rccltune.releases import RELEASES, Release
+from rccltune.rules.library import BEGIN, END, check_process, document, table
+from rccltune.session import files
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -138,7 +141,7 @@ def test_what_a_job_has_loaded_decides_what_it_needs(
         "path": str(library),
         "deleted": False,
         "version": version,
-        "sha256": session.sha256_of(library),
+        "sha256": files.sha256_of(library),
         "looks_up": looks_up,
         "built_in_tuner": need == "rules",
         "need": need,
@@ -177,11 +180,11 @@ KNOWN = {
 def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
     """docs/which-file.md between its marks, and each of its lines against the sources."""
     offered = tuple(plugin.build_info()["abi_versions"])
-    made = rules.document(offered)
+    made = document(offered)
     text = (repository / "docs" / "which-file.md").read_text(encoding="utf-8")
     assert "\n".join(made) in text
-    assert text.count(rules.BEGIN) == text.count(rules.END) == 1
-    rows = [line.strip("| ").split(" | ") for line in rules.table(offered)[2:]]
+    assert text.count(BEGIN) == text.count(END) == 1
+    rows = [line.strip("| ").split(" | ") for line in table(offered)[2:]]
     found = {
         one.version + " built in" * one.reads_rules: (int(row[1].replace("–", "0")), row[2], row[3])
         for one, row in zip(LINES, rows, strict=True)
@@ -218,7 +221,7 @@ def test_a_library_on_the_machine_is_told_what_the_table_says(
     name = "librccl.so.1" if release.version.startswith("R") else "libnccl.so.2"
     words = release.version.replace(" ", " version ") + "+x"
     pid = start(build((words, (), release.reads_rules), name))
-    [answer] = rules.check_process(pid).answers
+    [answer] = check_process(pid).answers
     _, one, several = KNOWN[release.version + " built in" * release.reads_rules]
     assert [found.value for _, found in answer.ways] == [one, several]
 
@@ -269,7 +272,7 @@ def test_a_library_that_was_replaced_under_a_job_is_called_so(
 ) -> None:
     """An upgrade: the job runs the old one, and its path now is the new one."""
     library = build(TODAY)
-    digest = session.sha256_of(library)
+    digest = files.sha256_of(library)
     pid = start(library)
     library.unlink()
     build(OLD)
@@ -311,7 +314,7 @@ def test_another_users_process_is_said_to_be_one(tmp_path: Path) -> None:
     # The one file that nobody may read, root included.
     (folder / "maps").symlink_to("/proc/sys/vm/compact_memory")
     with pytest.raises(MachineError, match="looked") as caught:
-        machine.loaded_by_process(77, Root(tmp_path))
+        loaded_libraries.loaded_by_process(77, Root(tmp_path))
     assert lacks(str(caught.value), "that user") == []
 
 
@@ -419,7 +422,7 @@ def test_an_import_that_hangs_ends(torch: Callable[..., Path]) -> None:
     """A driver that does not answer: after the limit, with what to do."""
     torch("import time; time.sleep(60)")
     with pytest.raises(MachineError, match="import"):
-        machine.loaded_by_torch(sys.executable, dict(os.environ), timeout_s=1)
+        loaded_libraries.loaded_by_torch(sys.executable, dict(os.environ), timeout_s=1)
 
 
 @pytest.mark.parametrize(

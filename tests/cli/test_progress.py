@@ -9,8 +9,8 @@ import pytest
 
 from rccltune.cli.console import Console
 from rccltune.cli.progress import bar_line, progress_of
-from rccltune.measure import Progress
-from rccltune.model import Caution, Notice, Outcome, Status
+from rccltune.measure.runs import Progress
+from rccltune.model.measured import Caution, Notice, Outcome, Status
 
 MORE = ["about 12 min left", "best at 512 KiB: ring/simple/32, 1.45 ms"]
 

@@ -13,9 +13,11 @@ import pytest
 from eight import RANKS, raw_node, written
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.launch import Family, process
+from rccltune.launch import process
+from rccltune.launch.family import Family
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
@@ -217,7 +219,7 @@ def test_a_baseline_that_fails_stops_the_sweep(
 def benchmark(node: Node, script: str) -> list[str]:
     """A sweep's options for a benchmark of this folder, which is a script around the stand-in."""
     compiled = Path("x.node").resolve()
-    compiled.write_bytes(simulate.compile_node(node()))
+    compiled.write_bytes(sources.compile_node(node()))
     program = Path("bench").resolve() / "all_reduce_perf"
     program.parent.mkdir(exist_ok=True)
     real = plugin.native_folder() / "sim" / program.name

@@ -14,9 +14,11 @@ import pytest
 from eight import RANKS, raw_node, written
 from wording import lacks
 
-from rccltune import plugin, rules
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.rules import decision
+from rccltune.rules.host import Host
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -35,11 +37,11 @@ CELLS = {
 
 def answered(environment: dict[str, str], n_ranks: int, nbytes: int) -> str | None:
     """What the real plugin makes a communicator of one node run, None where it is silent."""
-    host = rules.Host(Path(environment.get("NCCL_TUNER_PLUGIN", plugin.library())))
+    host = Host(Path(environment.get("NCCL_TUNER_PLUGIN", plugin.library())))
     env = {**environment, "RCCLTUNE_MODE": "cpx-nps4"}
-    table = rules.cost_table(CELLS)
+    table = decision.cost_table(CELLS)
     with host.communicator(abi=4, n_nodes=1, n_ranks=n_ranks, env=env) as communicator:
-        found = rules.decisions(communicator, Collective.ALL_REDUCE, table, {nbytes})
+        found = decision.decisions(communicator, Collective.ALL_REDUCE, table, {nbytes})
     one = next(d for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
     return None if one.setting is None else str(one.setting)
 

@@ -13,9 +13,18 @@ import pytest
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.machine import check_real_memory, free_mib, real_library, real_start_s, real_words
-from rccltune.model import MachineError, Reporter, Role
-from rccltune.session import load_samples, open_session
+from rccltune.machine.real_rccl import (
+    check_real_memory,
+    free_mib,
+    real_library,
+    real_start_s,
+    real_words,
+)
+from rccltune.model.errors import MachineError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Role
+from rccltune.session.samples import load_samples
+from rccltune.session.store import open_session
 
 REAL = ("--simulate", "mi300x", "--mode", "spx-nps1", "--librccl", "real")
 TWO_HOSTS = Path(__file__).parents[2] / "examples/nodes/two-mi300x.yaml"

@@ -20,11 +20,10 @@ from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_reachable, parse, text_of
 from wording import lacks
 
-from rccltune import session
 from rccltune.cli import run
-from rccltune.report import LIMIT_NBYTES
-from rccltune.report.session import _BOUNDS
-from rccltune.rules import framed
+from rccltune.report.session import _BOUNDS, LIMIT_NBYTES
+from rccltune.rules.line_format import framed
+from rccltune.session import store
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
@@ -135,7 +134,7 @@ def test_every_launch_is_there_with_its_command_and_its_log(tuned: Path) -> None
     """Of the sweep and of the verification."""
     tree = parse((tuned / "report.html").read_text(encoding="utf-8"))
     shown = text_of(part(tree, "launches"))
-    ended = [*session.read_launches(tuned), *session.read_launches(tuned / "verification")]
+    ended = [*store.read_launches(tuned), *store.read_launches(tuned / "verification")]
     assert len(ended) > 10
     for launch, outcome in ended:
         assert launch.id in shown

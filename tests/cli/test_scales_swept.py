@@ -12,10 +12,12 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import plugin, session, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model import Scale
-from rccltune.session import sessions_in
+from rccltune.model.settings import Scale
+from rccltune.session import store
+from rccltune.session.folders import sessions_in
+from rccltune.simulate import sources
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1"]
 SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--method", "per-setting"]
@@ -28,7 +30,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
         pytest.skip("this install has no stand-in benchmarks")
     monkeypatch.chdir(tmp_path)
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
     del raw["scale"]["devices_per_iod"]
     places = ((4, "node"), (2, "one-oam"))
@@ -67,7 +69,7 @@ def sweep(node: Path, *more: str) -> int:
 
 def scales_of(folder: Path) -> set[tuple[int, int]]:
     """Nodes and ranks of what a session holds."""
-    found = session.stored_samples(session.open_session(folder))
+    found = store.stored_samples(store.open_session(folder))
     return {(s.key.scale.n_nodes, s.key.scale.n_ranks) for s in found}
 
 

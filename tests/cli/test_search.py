@@ -13,14 +13,23 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import measure, plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import Prepared, find_site, merge_request, prepare, site, sweep
-from rccltune.model import Collective, Reporter, Role, Rule, Setting
-from rccltune.plan import sizes as sizes_of_sweep
-from rccltune.rules import read_rules
-from rccltune.search import AIM
-from rccltune.session import open_session, read_launches, stored_samples
+from rccltune.measure import searching, site
+from rccltune.measure.preparation import Prepared, prepare
+from rccltune.measure.request import merge_request
+from rccltune.measure.site import find_site
+from rccltune.measure.sweeps import sweep
+from rccltune.model.chosen import Rule
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Role, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.plan.launches import sizes as sizes_of_sweep
+from rccltune.rules.reader import read_rules
+from rccltune.search.rounds import AIM
+from rccltune.session.store import open_session, read_launches, stored_samples
+from rccltune.simulate import sources, true_times
+from rccltune.simulate.node import SimulatedNode
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -33,7 +42,7 @@ RULES = "rccl_tuner_gfx942_cpx-nps4.csv"
 def quiet(name: str = "node.yaml", **changes: object) -> Path:
     """The shipped CPX node without noise, and with these changes."""
     path = Path(name)
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     path.write_text(yamls.dumped({**raw, "noise": {"sigma": 0.0}, **changes}), encoding="utf-8")
     return path
 
@@ -91,7 +100,7 @@ def chosen(rules: tuple[Rule, ...], nbytes: int) -> Setting | None:
 def truth_us(node: Path, setting: Setting, nbytes: int) -> float:
     """The node file's own time."""
     pair = "/".join(str(setting).split("/")[:2])
-    time_us = simulate.truth(
+    time_us = true_times.truth(
         loaded(node.resolve()), "all_reduce", pair, nbytes, channels=setting.channels or 0, ranks=64
     )
     assert time_us is not None
@@ -99,9 +108,9 @@ def truth_us(node: Path, setting: Setting, nbytes: int) -> float:
 
 
 @cache
-def loaded(node: Path) -> simulate.SimulatedNode:
+def loaded(node: Path) -> SimulatedNode:
     """Read once; tests have folders of their own."""
-    return simulate.load_node(node)
+    return sources.load_node(node)
 
 
 def test_a_sweep_searches_and_keeps_every_decision(capsys: pytest.CaptureFixture[str]) -> None:
@@ -453,7 +462,7 @@ def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
 
 def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() -> None:
     """Six ranks, 16 bytes each: the benchmark measures 96 B where 128 B were asked for."""
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     curves = [c | {"ranks": 6} for c in raw["curves"] if c.get("placement") == "node"]
     scale = raw["scale"] | {"ranks": 6, "devices_per_oam": 6}
     fill = [{"ranks": 6, "placement": "node"}]
@@ -465,7 +474,7 @@ def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() 
     read = stored_samples(open_session(SESSION))
     assert read is not None
     known_sweep = merge_request(SESSION / "sweep.yaml", {}).sweep
-    [known] = measure.known_of(known_sweep, read)
+    [known] = searching.known_of(known_sweep, read)
     measured = {
         point.nbytes
         for curve in known.curves
@@ -477,7 +486,7 @@ def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() 
     # What the library runs by itself is nobody's rival there.
     forced = [curve.key for curve in known.curves if curve.key.setting.role is Role.FORCED]
     own = {forced[0].target: {512: forced[0].setting}}
-    [less] = measure.known_of(known_sweep, read, library=measure.Library(own=own))
+    [less] = searching.known_of(known_sweep, read, library=searching.Library(own=own))
     before, after = (one.barred.get(forced[0].setting, frozenset()) for one in (known, less))
     assert after == before | {512}
     # The largest one is measured once and confirmed once, and not again and again.
@@ -597,7 +606,7 @@ def test_more_channels_are_tried_though_the_first_launch_was_killed_once() -> No
     """The library's own number of channels stands in the log of the attempt that ended well."""
     here = Path.cwd()
     node = here / "four.node"
-    node.write_bytes(simulate.compile_node(simulate.node_path("mi300x", "spx-nps1")))
+    node.write_bytes(sources.compile_node(sources.node_path("mi300x", "spx-nps1")))
     program = here / "bench" / "all_reduce_perf"
     program.parent.mkdir()
     program.write_text(

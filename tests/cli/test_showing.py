@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import InputFileError, Laid, json_text, lay, shown
+from rccltune.model.errors import InputFileError
+from rccltune.model.vocabulary import Laid, json_text, lay, shown
 
 # With the halves of surrogate pairs that undecodable file names have.
 ANY = st.text(st.characters(exclude_categories=()))

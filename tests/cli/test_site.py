@@ -15,15 +15,10 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import (
-    SiteRequest,
-    dump_sweep,
-    find_site,
-    merge_request,
-    read_sweep_file,
-    site_keys,
-)
-from rccltune.model import CommandLineError, InputFileError, MachineError
+from rccltune.measure.request import merge_request, site_keys
+from rccltune.measure.site import SiteRequest, find_site
+from rccltune.measure.sweep_file import dump_sweep, read_sweep_file
+from rccltune.model.errors import CommandLineError, InputFileError, MachineError
 
 
 @pytest.fixture

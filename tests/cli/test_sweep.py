@@ -19,9 +19,11 @@ import yamls
 from eight import raw_node, written
 from wording import lacks
 
-from rccltune import measure, plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
+from rccltune.measure import preparation
 from rccltune.measure import preparation as preparing
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
@@ -36,7 +38,7 @@ def node(tmp_path: Path) -> Node:
     """The shipped CPX node on four ranks without noise, with what a test adds."""
 
     def write(**changes: object) -> Path:
-        raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["scale"]["ranks"] = 8
         raw["scale"]["devices_per_oam"] = 8
         raw["fill"] = [{"ranks": 8, "placement": "node"}]
@@ -243,7 +245,7 @@ def test_safety_variables_reach_every_rank_of_every_arm(
     """Law 11: NCCL_NVLS_ENABLE=0 is in force everywhere, and what chooses is gone everywhere."""
     bench = recorders(here)
     compiled = here / "x.node"
-    compiled.write_bytes(simulate.compile_node(node()))
+    compiled.write_bytes(sources.compile_node(node()))
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     monkeypatch.setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
     monkeypatch.setenv("NVSHMEM_DISABLE_NVLS", "1")
@@ -645,7 +647,7 @@ def test_missing_sizes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) 
     script.write_text(f"#!/bin/sh\n{real} \"$@\" | grep -v '^ *\\(262144\\|524288\\) '\n")
     script.chmod(0o755)
     compiled = here / "x.node"
-    compiled.write_bytes(simulate.compile_node(simulate.node_path("mi300x", "cpx-nps4")))
+    compiled.write_bytes(sources.compile_node(sources.node_path("mi300x", "cpx-nps4")))
     wish = ["--rccl-tests", str(bench), "--np", "64", "--launcher", "none", *SMALL]
     wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
 
@@ -691,7 +693,7 @@ def test_a_change_of_the_machine_stops_the_sweep(
     """What a launch measured while the mode changed is thrown away, what was before is kept."""
     looks = iter([(), (), (), ("the mode was cpx-nps4, is spx-nps1",)])
     changed = lambda: next(looks, ("the mode was cpx-nps4, is spx-nps1",))  # noqa: E731 - names a long call
-    original = measure.prepare
+    original = preparation.prepare
 
     def prepare(*args: object, **kwargs: object) -> object:
         ready = original(*args, **kwargs)

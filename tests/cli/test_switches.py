@@ -11,8 +11,11 @@ import yamls
 from truths import is_true
 from wording import lacks
 
-from rccltune import machine, plugin, session, simulate
+from rccltune import plugin
 from rccltune.cli import run
+from rccltune.machine import overrides
+from rccltune.session import store
+from rccltune.simulate import sources
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16K", "--repeats", "1"]
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 def old_node(folder: Path, *, benchmark: str = "rt24", **changes: object) -> Path:
     """mi300x with ROCm 6.2's RCCL, without noise, and with these changes."""
     path = folder / "node.yaml"
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.0}
     raw["release"] = {"rccl": "2.20.5", "benchmark": benchmark}
     path.write_text(yamls.dumped({**raw, **changes}), encoding="utf-8")
@@ -48,7 +51,7 @@ def forced(table: pd.DataFrame) -> pd.DataFrame:
 def environments() -> dict[tuple[str, int], dict[str, str]]:
     """Environment that was added to each launch, by its setting and repeat."""
     found = {}
-    for one, _ in session.read_launches(Path("rccltune-session")):
+    for one, _ in store.read_launches(Path("rccltune-session")):
         assert one.schedule is not None
         found[str(one.schedule.settings[0]), one.repeat] = dict(one.environment)
     return found
@@ -67,7 +70,7 @@ def test_every_time_is_that_of_its_setting_and_proven(
     said = capsys.readouterr().err
     assert lacks(said, "NCCL_ALGO", "NCCL_PROTO", "RCCL", "2.20.5") == []
     assert said.count("looks for no tuner plugin") == 1
-    node = simulate.load_node(path)
+    node = sources.load_node(path)
     table = forced(samples())
     assert len(table) == 6 * 5 * 2
     assert set(table["doubt"]) == {""}
@@ -189,7 +192,7 @@ def test_what_will_prove_it_is_told_beforehand(
     library: str, letters: str, variables: list[str], tells: bool, word: str
 ) -> None:
     """Columns where there are some, the log where it says it and is ours to ask for."""
-    said = machine.how_to_prove(library, letters, variables)
+    said = overrides.how_to_prove(library, letters, variables)
     assert said[0] is tells
     assert word in said[1]
 
@@ -273,7 +276,7 @@ def test_a_session_of_the_plugin_says_nothing_of_it(
 )
 def test_the_first_releases_with_a_tuner_of_ours(library: str | None, known_as: str | None) -> None:
     """ROCm 6.3 and NCCL 2.21 look for version 2 of the interface; unknown is taken for newer."""
-    assert machine.tunerless(library) == known_as
+    assert overrides.tunerless(library) == known_as
 
 
 @pytest.fixture
@@ -285,7 +288,7 @@ def bench(here: Path) -> list[str]:
     script.write_text(f'#!/bin/sh\nexec {plugin.native_folder() / "sim/all_reduce_perf"} "$@"\n')
     script.chmod(0o755)
     compiled = here / "x.node"
-    compiled.write_bytes(simulate.compile_node(old_node(here)))
+    compiled.write_bytes(sources.compile_node(old_node(here)))
     wish = [
         "sweep",
         "--runner",

@@ -18,9 +18,10 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import Beside
 from rccltune.measure import benchmarks as torching
-from rccltune.model import Collective, MachineError
+from rccltune.measure.crosscheck import Beside
+from rccltune.model.errors import MachineError
+from rccltune.model.vocabulary import Collective
 
 SESSION = Path("rccltune-session")
 SMALL = ["--min-bytes", "1K", "--max-bytes", "16K", "--factor", "4", "--iters", "2", "--force"]

@@ -14,9 +14,9 @@ import yamls
 from eight import raw_node, written
 from wording import lacks
 
-from rccltune import simulate
 from rccltune.cli import run
-from rccltune.rules import read_rules
+from rccltune.rules.reader import read_rules
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
@@ -175,7 +175,7 @@ def with_channels(*effects: dict[str, Any], raw: dict[str, Any] | None = None) -
     256 KiB only.
     """
     if raw is None:
-        path = simulate.node_path("mi300x", "cpx-nps4")
+        path = sources.node_path("mi300x", "cpx-nps4")
         raw = yamls.loaded(path.read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": 0.003}
     raw["variants"] = [

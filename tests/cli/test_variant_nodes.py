@@ -16,8 +16,9 @@ import pytest
 from variant_truth import ONE_OAM, ONE_PER_OAM, Manner, untouched
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -27,7 +28,7 @@ SESSION = Path("rccltune-session")
 
 def node_of(name: str, mode: str) -> Path:
     """A shipped node's file."""
-    return simulate.node_path(name, mode)
+    return sources.node_path(name, mode)
 
 
 def sweep(name: str, mode: str, *more: str) -> int:

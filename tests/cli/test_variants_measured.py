@@ -15,9 +15,10 @@ import yamls
 from truths import is_true
 from wording import lacks
 
-from rccltune import session, simulate
 from rccltune.cli import run
-from rccltune.rules import RuleFile, read_rules
+from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.session import store
+from rccltune.simulate import sources, true_times
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -39,7 +40,7 @@ variants:
 
 def node(folder: Path, sigma: float = 0.0) -> Path:
     """The shipped node with both."""
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["noise"] = {"sigma": sigma, "launch_sigma": sigma / 2}
     # A library that leaves ring/ll where ring/simple is as fast: what a variant does is not hidden by rules.
     del raw["library"]["graph"]["linked"]
@@ -116,7 +117,7 @@ def test_every_time_is_that_of_its_variant(here: Path) -> None:
     assert set(in_many["setting"]) == names
     assert set(table.loc[table["variant"] == "quick", "setting"]) == {"baseline"}
     forced = in_many[~in_many["setting"].isin(["baseline", "silent"])]
-    is_true(forced.assign(variant="many"), simulate.load_node(path))
+    is_true(forced.assign(variant="many"), sources.load_node(path))
     # The untouched launches of a variant are as many as the site's.
     for variant in ("default", "channels-32", "quick"):
         of = table[(table["variant"] == variant) & (table["setting"] == "baseline")]
@@ -132,10 +133,10 @@ def test_a_path_gets_the_threshold_at_which_it_stops_to_win(here: Path) -> None:
     path = node(here, 0.005)
     assert sweep(path, "--exhaustive", "--variant", "quick") == 0
     rules = emitted()
-    truth = simulate.load_node(path)
+    truth = sources.load_node(path)
 
     def us(name: str, n: int, *, variants: tuple[str, ...] = ()) -> float:
-        found = simulate.truth(truth, "all_reduce", name, n, ranks=64, variants=variants)
+        found = true_times.truth(truth, "all_reduce", name, n, ranks=64, variants=variants)
         assert found is not None
         return found
 
@@ -210,7 +211,7 @@ def test_a_session_can_be_given_another_variant_later(here: Path) -> None:
     assert sweep(path, "--exhaustive", "--variant", "quick", "--variant", "channels-32") == 0
     after = {p.parent.name for p in Path("rccltune-session").glob("launches/*/outcome.json")}
     assert before < after
-    names = {one.name for one in session.open_session(Path("rccltune-session")).variants}
+    names = {one.name for one in store.open_session(Path("rccltune-session")).variants}
     assert {"quick", "channels-32", "channels-32+ll128-forced"} <= names
     assert set(samples()["variant"]) >= {"default", "quick", "channels-32"}
 

@@ -14,7 +14,7 @@ import pytest
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.rules import RuleFile, read_rules
+from rccltune.rules.reader import RuleFile, read_rules
 
 BOTH = (("NCCL_BUFFSIZE", "8388608"), ("RCCL_LL128_FORCE_ENABLE", "1"))
 REPLACING = """

@@ -16,9 +16,9 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model import Rule
-from rccltune.rules import read_rules
-from rccltune.verify import verdict_name
+from rccltune.model.chosen import Rule
+from rccltune.rules.reader import read_rules
+from rccltune.verify.verdict_store import verdict_name
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20

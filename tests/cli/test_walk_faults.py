@@ -21,10 +21,12 @@ import yamls
 from eight import RANKS, raw_node, written
 from wording import lacks
 
-from rccltune import measure, plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import open_ledger
+from rccltune.measure import preparation
 from rccltune.measure import preparation as preparing
+from rccltune.measure.ledger import open_ledger
+from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -311,7 +313,7 @@ def test_wrong_results_that_are_lifted_are_tried_again(
 def benchmark(script: str, *faults: dict[str, object]) -> list[str]:
     """A sweep's options for a script around the stand-in; $WALK is set in a walk."""
     for name, found in (("good", ()), ("bad", faults)):
-        Path(f"{name}.node").write_bytes(simulate.compile_node(node(*found)))
+        Path(f"{name}.node").write_bytes(sources.compile_node(node(*found)))
     program = Path("bench").resolve() / "all_reduce_perf"
     program.parent.mkdir()
     real = plugin.native_folder() / "sim" / program.name
@@ -459,7 +461,7 @@ def test_nothing_of_a_walk_counts_during_which_the_machine_changed(
 ) -> None:
     """Whole as it may be."""
     wanted = benchmark('[ -n "$WALK" ] && touch $HERE/walked\nexec $REAL "$@"')
-    original = measure.prepare
+    original = preparation.prepare
 
     def changed() -> tuple[str, ...]:
         return ("the driver was 6.3, is 6.4",) if (here / "walked").exists() else ()

@@ -16,8 +16,9 @@ import pytest
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.model import Setting
-from rccltune.rules import framed, read_rules
+from rccltune.model.settings import Setting
+from rccltune.rules.line_format import framed
+from rccltune.rules.reader import read_rules
 
 EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
 

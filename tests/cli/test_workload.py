@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
+from rccltune.simulate import sources
 
 HEADER = "collective,nBytes,nRanks,nNodes,calls\n"
 SIMULATED = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
@@ -26,7 +27,7 @@ def job(here: Path, collective: str, nbytes: int, calls: int) -> None:
     """Eight ranks of a job: the benchmark, with our plugin and the one export line."""
     native = plugin.native_folder()
     node = here / "job.node"
-    node.write_bytes(simulate.compile_node(simulate.node_path("mi300x", "cpx-nps4")))
+    node.write_bytes(sources.compile_node(sources.node_path("mi300x", "cpx-nps4")))
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RCCL"))}
     env |= {
         "RCCLTUNE_SIM_NODE": str(node),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from rccltune import simulate
+from rccltune.simulate import true_times
+from rccltune.simulate.node import SimulatedNode
 
 # The text's three significant digits, and rounding in between.
 PRINTED = 6e-3
 
 
-def is_true(samples: pd.DataFrame, node: simulate.SimulatedNode) -> None:
+def is_true(samples: pd.DataFrame, node: SimulatedNode) -> None:
     """Every time of AllReduce with 64 ranks is the node file's, as exactly as it was printed."""
     for row in samples.itertuples():
-        wanted = simulate.truth(
+        wanted = true_times.truth(
             node,
             "all_reduce",
             row.setting,

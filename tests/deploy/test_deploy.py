@@ -19,15 +19,15 @@ from rccltune.cli import run
 from rccltune.deploy import folder as deploy
 from rccltune.deploy.folder import Deployed
 from rccltune.deploy.session import deploy_session
-from rccltune.model import (
+from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
     MachineError,
     RccltuneError,
-    Reporter,
     SessionError,
     VerificationError,
 )
+from rccltune.model.reporter import Reporter
 
 NAME = "rccl_tuner_gfx942_cpx-nps4.csv"
 ONE_OAM = "rccl_tuner_gfx942_cpx-nps4_one-oam.csv"

@@ -12,9 +12,10 @@ import click
 import pytest
 from make_tables import ROOT, findings, pages, paragraphs, part_of, purpose, walk
 
-from rccltune import model, rules
 from rccltune.cli import group, run
 from rccltune.model import errors
+from rccltune.model.errors import RccltuneError
+from rccltune.rules import reader
 
 COMMANDS = dict(walk(group, "rccltune"))
 # Fixed for whoever calls rccltune from a program.
@@ -75,8 +76,8 @@ def test_every_exit_code_is_in_the_design() -> None:
         one.exit_code
         for one in vars(errors).values()
         if isinstance(one, type)
-        and issubclass(one, model.RccltuneError)
-        and one.__base__ in (model.RccltuneError, Exception)
+        and issubclass(one, RccltuneError)
+        and one.__base__ in (RccltuneError, Exception)
     ]
     assert sorted(found) == list(range(1, 10))
     assert set(found) <= CODES
@@ -109,7 +110,7 @@ def test_the_readers_codes_are_listed_as_they_are() -> None:
     # 2^20 rules are too many to write here; tests/rules and CTest have them.
     assert listed.keys() - WRONG.keys() == {"too-many-rules"}
     for code, text in WRONG.items():
-        found = rules.read_rules(text.encode()).findings
+        found = reader.read_rules(text.encode()).findings
         assert [(f.code, f.severity.value) for f in found] == [(code, listed[code])]
 
 

@@ -15,10 +15,13 @@ import pandas as pd
 import pytest
 from wording import lacks
 
-from rccltune import logs, plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure import read_sweep_file
-from rccltune.model import Scale, Stated, Vendor
+from rccltune.logs import reader
+from rccltune.measure.sweep_file import read_sweep_file
+from rccltune.model.measured import Stated
+from rccltune.model.settings import Scale, Vendor
+from rccltune.simulate import sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SWEEPS = sorted((EXAMPLES / "sweeps").glob("*.yaml"))
@@ -57,7 +60,7 @@ MEASURED = sorted([*EXAMPLES.glob("*/sweep.csv"), *EXAMPLES.glob("*/all_reduce.c
 def test_measurements_say_whose_gpus_they_are_of(path: Path) -> None:
     """By themselves, so that each is judged by the limits of its own library."""
     vendor = Vendor.AMD if path.parent.name.startswith("mi") else Vendor.NVIDIA
-    assert logs.read(path, Stated(), "L").fingerprint.vendor is vendor
+    assert reader.read(path, Stated(), "L").fingerprint.vendor is vendor
 
 
 def test_the_job_is_what_its_runs_say() -> None:
@@ -122,8 +125,8 @@ def test_a_workload_of_a_recorded_job_replaces_the_sizes() -> None:
 @pytest.mark.parametrize("path", NODES, ids=lambda path: path.stem)
 def test_a_node_file_is_a_node(path: Path) -> None:
     """Checked against the schema, filled and compiled; it says that it is made up."""
-    assert simulate.load_node(path).name == path.stem
-    assert simulate.compile_node(path).startswith(b"rccltune-node 3\n")
+    assert sources.load_node(path).name == path.stem
+    assert sources.compile_node(path).startswith(b"rccltune-node 3\n")
     text = path.read_text(encoding="utf-8")
     assert "made-up" in text.split("format: 1")[0] or "made up" in text.split("format: 1")[0]
     assert "kind: measured" not in text

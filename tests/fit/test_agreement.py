@@ -11,23 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune import fit
-from rccltune.model import (
+from rccltune.fit import agreement, points
+from rccltune.fit.beliefs import own_choices
+from rccltune.model.belief import Belief
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Caution, Sample
+from rccltune.model.settings import (
     BASELINE,
     LL128_FORCED,
     SILENT,
-    Belief,
-    Caution,
-    Collective,
-    Curve,
     CurveKey,
-    Doubt,
-    Placement,
-    Sample,
     Scale,
     Setting,
     Variant,
 )
+from rccltune.model.vocabulary import Collective, Doubt, Placement
 
 TREE = Setting.parse("tree/ll")
 RING = Setting.parse("ring/simple")
@@ -95,19 +93,19 @@ def silent_session(seed: int, effect: Effect = lambda _: 1.0, **noise: object) -
     slow = noise.pop("slow", ())
     samples = measured(SILENT, PASSES, rng=rng, effect=effect, **noise)
     samples += measured(BASELINE, APART, rng=rng, slow=slow, **noise)
-    return list(fit.curves(samples).curves)
+    return list(points.curves(samples).curves)
 
 
 def alarms(sessions: Sequence[Sequence[Curve]]) -> int:
     """Sessions in which silence is said to differ at any size."""
-    return sum(any(one.stretches for one in fit.silences(curves)) for curves in sessions)
+    return sum(any(one.stretches for one in agreement.silences(curves)) for curves in sessions)
 
 
 def sizes_that_differ(curves: Sequence[Curve]) -> list[set[int]]:
     """By view, as exponents of 1 KiB << n."""
     return [
         {s.nbytes.bit_length() - 11 for stretch in one.stretches for s in stretch.sizes}
-        for one in fit.silences(curves)
+        for one in agreement.silences(curves)
     ]
 
 
@@ -155,11 +153,11 @@ def test_a_difference_everywhere_is_more_than_a_launch_off_as_a_whole(ratio: flo
 def test_what_differs_is_named_with_its_ratio() -> None:
     """Without noise: exactly those sizes, exactly that much, one stretch for each run."""
     ratios = {3: 1.13, 4: 1.13, 5: 1.13, 9: 0.9}
-    curves = fit.curves(
+    curves = points.curves(
         measured(SILENT, PASSES, effect=lambda i: ratios.get(i, 1.0), n_views=1)
         + measured(BASELINE, APART, n_views=1)
     ).curves
-    (found,) = fit.silences(curves)
+    (found,) = agreement.silences(curves)
     assert found.n_sizes == 20
     assert found.median_ratio == pytest.approx(1.0)
     assert [(s.min_nbytes >> 10, s.max_nbytes >> 10) for s in found.stretches] == [
@@ -167,7 +165,7 @@ def test_what_differs_is_named_with_its_ratio() -> None:
         (512, 512),
     ]
     assert [s.ratio for s in found.stretches] == pytest.approx([1.13, 0.9])
-    (notice,) = fit.silence_notices([found])
+    (notice,) = agreement.silence_notices([found])
     assert notice.caution is Caution.SILENCE_DIFFERS
     assert "13 % slower from 8 KiB to 32 KiB, 10 % faster at 512 KiB" in notice.message
     assert "without the plugin" in notice.remedy
@@ -177,7 +175,7 @@ def test_what_differs_is_named_with_its_ratio() -> None:
 def test_what_does_not_matter_is_not_said() -> None:
     """1.5 %, as sure as can be."""
     samples = measured(SILENT, PASSES, effect=lambda _: 1.015) + measured(BASELINE, APART)
-    assert not any(one.stretches for one in fit.silences(fit.curves(samples).curves))
+    assert not any(one.stretches for one in agreement.silences(points.curves(samples).curves))
 
 
 def test_silence_of_another_variant_says_nothing() -> None:
@@ -185,17 +183,17 @@ def test_silence_of_another_variant_says_nothing() -> None:
     silent = [
         replace(s, key=replace(s.key, variant=LL128_FORCED)) for s in measured(SILENT, PASSES)
     ]
-    curves = fit.curves(silent + measured(BASELINE, APART)).curves
-    assert fit.silences(curves) == ()
-    assert fit.strengthened(curves) == curves
+    curves = points.curves(silent + measured(BASELINE, APART)).curves
+    assert agreement.silences(curves) == ()
+    assert agreement.strengthened(curves) == curves
 
 
 def test_without_any_repeat_nothing_is_said() -> None:
     """One run of each shows no noise, so nothing is beyond it, and nothing is known to agree."""
     samples = measured(SILENT, PASSES[:1]) + measured(BASELINE, APART[:1])
-    curves = fit.curves(samples).curves
-    assert fit.silences(curves) == ()
-    assert fit.strengthened(curves) == curves
+    curves = points.curves(samples).curves
+    assert agreement.silences(curves) == ()
+    assert agreement.strengthened(curves) == curves
 
 
 # --- what silence adds to the baseline --------------------------------------------------------
@@ -220,7 +218,7 @@ def test_where_they_agree_launches_are_pooled() -> None:
             names, (101.0, 103.0, 105.0) if step else (100.0, 102.0, 104.0), strict=True
         )
     ]
-    point = baseline_of(fit.strengthened(fit.curves(samples).curves)).points[2]
+    point = baseline_of(agreement.strengthened(points.curves(samples).curves)).points[2]
     assert point.time_us == 102.5
     assert point.launches == ("b", "c", "m.1", "m.2", "m.3", "z")
     assert point.launch_times_us == (102.0, 104.0, 101.0, 103.0, 105.0, 100.0)
@@ -235,8 +233,8 @@ def test_sizes_of_silence_alone_count_where_its_neighbours_agree() -> None:
     samples += measured(
         SILENT, PASSES, sizes=range(17), n_views=1, effect=lambda i: 1.3 if 10 <= i < 14 else 1.0
     )
-    curves = fit.curves(samples).curves
-    made = baseline_of(fit.strengthened(curves))
+    curves = points.curves(samples).curves
+    made = baseline_of(agreement.strengthened(curves))
     taken = {p.nbytes.bit_length() - 11: p.n_launches for p in made.points}
     # 11 differs: the site's own three launches; 9, 10, 12 and 13 are next to it.
     assert taken == dict.fromkeys((0, 1, 3, 4, 6, 7, 11, 15, 16), 3) | {2: 6, 5: 6, 8: 6, 14: 6}
@@ -256,19 +254,19 @@ def test_without_any_tuner_a_rule_must_beat_the_faster_of_silence_and_site() -> 
     samples += measured(
         SILENT, PASSES, sizes=range(16), n_views=1, effect=lambda i: ratios.get(i, 1.0)
     )
-    curves = fit.curves(samples).curves
+    curves = points.curves(samples).curves
     site = {p.nbytes: p.time_us for p in baseline_of(curves).points}
     made = {
         p.nbytes: p.time_us
-        for p in baseline_of(fit.strengthened(curves, tunerless=True, inside=True)).points
+        for p in baseline_of(agreement.strengthened(curves, tunerless=True, inside=True)).points
     }
     assert set(made) == {1024 << i for i in range(16)}
     for i in range(12):
         ratio = ratios.get(i, 1.0)
         wanted = site[1024 << i] * (ratio if i < 9 else min(1.0, ratio))
         assert made[1024 << i] == pytest.approx(wanted)
-    (silence,) = fit.silences(curves)
-    (notice,) = fit.silence_notices([silence], tunerless=True)
+    (silence,) = agreement.silences(curves)
+    (notice,) = agreement.silence_notices([silence], tunerless=True)
     assert "no tuner is loaded" in notice.remedy
 
 
@@ -277,9 +275,9 @@ def test_passes_of_what_the_library_runs_by_itself_are_passes_of_the_baseline() 
     samples = measured(BASELINE, APART, sizes=range(4), n_views=1)
     samples += measured(SILENT, PASSES, sizes=range(4), n_views=1)
     samples += measured(RING, PASSES, sizes=range(4), n_views=1, effect=lambda _: 0.9)
-    curves = fit.curves(samples).curves
+    curves = points.curves(samples).curves
     target = curves[0].key.target
-    made = fit.strengthened(curves, own={target: {2048: RING, 4096: TREE}})
+    made = agreement.strengthened(curves, own={target: {2048: RING, 4096: TREE}})
     counts = {p.nbytes: p.n_launches for p in baseline_of(made).points}
     assert counts == {1024: 6, 2048: 9, 4096: 6, 8192: 6}
     ring = [c for c in curves if c.key.setting == RING]
@@ -293,8 +291,8 @@ def test_what_the_library_runs_is_what_was_seen_else_the_least_of_its_table() ->
     guessed = Belief(target=target, nbytes=2048, offered=(), choice=RING)
     unknown = Belief(target=target, nbytes=4096, offered=(), choice=None)
     beliefs = (seen, guessed, unknown)
-    assert fit.own_choices(beliefs, tunerless=True) == {target: {1024: TREE, 2048: RING}}
-    assert fit.own_choices(beliefs, tunerless=False) == {target: {1024: TREE}}
+    assert own_choices(beliefs, tunerless=True) == {target: {1024: TREE, 2048: RING}}
+    assert own_choices(beliefs, tunerless=False) == {target: {1024: TREE}}
 
 
 def test_an_end_that_differs_gives_nothing_beyond_it() -> None:
@@ -303,7 +301,7 @@ def test_an_end_that_differs_gives_nothing_beyond_it() -> None:
     samples += measured(
         SILENT, PASSES, sizes=range(14), n_views=1, effect=lambda i: 1.3 if i < 6 else 1.0
     )
-    made = baseline_of(fit.strengthened(fit.curves(samples).curves))
+    made = baseline_of(agreement.strengthened(points.curves(samples).curves))
     assert {p.nbytes.bit_length() - 11 for p in made.points} == set(range(4, 14))
 
 
@@ -317,8 +315,8 @@ def test_only_a_baseline_beside_silence_ever_changes(settings: list[Setting], se
     samples = [
         s for one in settings for s in measured(one, APART, rng=rng, sizes=range(4), n_views=1)
     ]
-    curves = fit.curves(samples).curves
-    made = fit.strengthened(curves)
+    curves = points.curves(samples).curves
+    made = agreement.strengthened(curves)
     assert [c.key for c in made] == [c.key for c in curves]
     for old, new in zip(curves, made, strict=True):
         if old.key.setting != BASELINE or SILENT not in settings:
@@ -339,9 +337,9 @@ def test_silence_stands_for_a_baseline_that_nobody_measured_in_an_environment(
         for s in measured(SILENT, PASSES, rng=random.Random(1))
     ]
     here = measured(SILENT, PASSES, rng=random.Random(2), effect=lambda _: slower)
-    curves = fit.curves([*there, *here, *measured(BASELINE, APART, rng=random.Random(3))]).curves
+    curves = points.curves([*there, *here, *measured(BASELINE, APART, rng=random.Random(3))]).curves
     for tunerless, wanted in ((False, stands), (True, True)):
-        made = fit.strengthened(curves, tunerless=tunerless)
+        made = agreement.strengthened(curves, tunerless=tunerless)
         found = [c for c in made if c.key.setting == BASELINE and c.key.variant == CHANNELS]
         assert bool(found) == wanted
         silent = [c.points for c in made if c.key.setting == SILENT and c.key.variant == CHANNELS]
@@ -352,8 +350,8 @@ def test_silence_with_wrong_results_adds_nothing() -> None:
     """What was disqualified is no evidence."""
     wrong = replace(measured(SILENT, PASSES)[0], doubt=Doubt.WRONG, n_wrong=3)
     samples = [*measured(SILENT, PASSES), *measured(BASELINE, APART), wrong]
-    curves = fit.curves(samples).curves
-    assert fit.strengthened(curves) == curves
+    curves = points.curves(samples).curves
+    assert agreement.strengthened(curves) == curves
 
 
 # --- one launch and separate launches ---------------------------------------------------------
@@ -378,13 +376,13 @@ def control_session(seed: int, effect: Effect = lambda _: 1.0, **noise: object) 
 )
 def test_methods_that_agree_give_no_alarm(case: dict[str, object]) -> None:
     """A hundred sessions; a separate launch has no repeat, and may be off as a whole."""
-    sessions = [fit.equivalences(control_session(seed, **case)) for seed in range(100)]
+    sessions = [agreement.equivalences(control_session(seed, **case)) for seed in range(100)]
     assert sum(any(one.disagrees for one in found) for found in sessions) < 5
 
 
 def test_a_setting_slower_in_walks_is_found() -> None:
     """15 % at every size, in nearly all sessions, and only for that setting."""
-    sessions = [fit.equivalences(control_session(seed, lambda _: 1.15)) for seed in range(50)]
+    sessions = [agreement.equivalences(control_session(seed, lambda _: 1.15)) for seed in range(50)]
     told = [{str(e.key.setting) for e in found if e.disagrees} for found in sessions]
     assert sum("tree/ll" in names for names in told) >= 48
     assert sum("ring/simple" in names for names in told) <= 2
@@ -394,11 +392,11 @@ def test_a_disagreement_is_told_in_numbers() -> None:
     """Without noise: the ratio, the worst size, and what to do."""
     samples = measured(TREE, PASSES, effect=lambda i: 1.3 if i == 6 else 1.1, n_views=1)
     samples += measured(TREE, ("x",), sizes=CONTROL, n_views=1)
-    (found,) = fit.equivalences(samples)
+    (found,) = agreement.equivalences(samples)
     assert (found.key.setting, found.n_sizes, found.disagrees) == (TREE, 7, True)
     assert found.median_ratio == pytest.approx(1.1)
     assert (found.worst.nbytes, found.worst.ratio) == (1024 << 6, pytest.approx(1.3))
-    (notice,) = fit.equivalence_notices([found])
+    (notice,) = agreement.equivalence_notices([found])
     assert notice.caution is Caution.METHODS_DISAGREE
     assert lacks(notice.message, "tree/ll") == []
     assert "10 % slower from 1 KiB to 256 MiB" in notice.message
@@ -409,13 +407,13 @@ def test_what_was_measured_one_way_only_is_not_compared() -> None:
     """Nor are roles that cannot be forced, nor doubted samples."""
     walk, apart = measured(TREE, PASSES), measured(TREE, APART)
     doubted = [replace(s, doubt=Doubt.SUBSTITUTED) for s in apart]
-    assert fit.equivalences([]) == ()
-    assert fit.equivalences(walk) == ()
-    assert fit.equivalences(apart) == ()
-    assert fit.equivalences(walk + measured(RING, APART)) == ()
-    assert fit.equivalences(walk + doubted) == ()
-    assert fit.equivalences(measured(SILENT, PASSES) + measured(SILENT, APART)) == ()
-    assert fit.equivalence_notices(fit.equivalences(walk + apart)) == ()
+    assert agreement.equivalences([]) == ()
+    assert agreement.equivalences(walk) == ()
+    assert agreement.equivalences(apart) == ()
+    assert agreement.equivalences(walk + measured(RING, APART)) == ()
+    assert agreement.equivalences(walk + doubted) == ()
+    assert agreement.equivalences(measured(SILENT, PASSES) + measured(SILENT, APART)) == ()
+    assert agreement.equivalence_notices(agreement.equivalences(walk + apart)) == ()
 
 
 def test_a_stalled_launch_is_no_disagreement() -> None:
@@ -429,4 +427,4 @@ def test_a_stalled_launch_is_no_disagreement() -> None:
         else s
         for s in samples
     ]
-    assert not any(one.disagrees for one in fit.equivalences(burst))
+    assert not any(one.disagrees for one in agreement.equivalences(burst))

@@ -10,22 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import fit
-from rccltune.model import (
+from rccltune.fit import points
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Caution, Sample
+from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
     SILENT,
-    Caution,
-    Collective,
-    Curve,
     CurveKey,
-    Doubt,
-    Placement,
-    Sample,
     Scale,
     Setting,
     Variant,
 )
+from rccltune.model.vocabulary import Collective, Doubt, Placement
 
 RING = Setting.parse("ring/simple")
 TREE = Setting.parse("tree/ll")
@@ -91,7 +88,7 @@ def test_a_launch_that_is_slow_or_fast_as_a_whole_changes_no_order(
     """Times stand to each other as in one launch, whatever either launch is slow or fast by."""
     samples = passes(PLAIN_WALK, DEFAULT_VARIANT, (RING, TREE, SILENT), factor=plain)
     samples += passes(GATED_WALK, LL128_FORCED, (GATED, RING), factor=gated)
-    curves = fit.curves(samples).curves
+    curves = points.curves(samples).curves
     told = times(curve_of(curves, GATED, LL128_FORCED))
     assert {nbytes: us / plain for nbytes, us in told.items()} == truth(GATED)
     # The anchor itself is known from plain launches.
@@ -107,7 +104,7 @@ def test_several_launches_of_either_are_told_in_turn() -> None:
         if number < 2:
             samples += passes(walk, DEFAULT_VARIANT, (RING, SILENT), factor=factor)
         samples += passes(gated, LL128_FORCED, (GATED, RING), factor=1.5 * factor)
-    curves = fit.curves(samples).curves
+    curves = points.curves(samples).curves
     point = curve_of(curves, GATED, LL128_FORCED).points[0]
     slow = curve_of(curves, SILENT, DEFAULT_VARIANT).points[0]
     # Two are told in the first plain launch, one in the second, which is 1.4 times as slow; silence
@@ -125,7 +122,7 @@ def test_a_pass_of_the_anchor_that_stood_still_moves_nobody_else() -> None:
     samples = [s for s in samples if s.launch.endswith(".1")]
     at = next(i for i, s in enumerate(samples) if s.key.setting == RING and s.nbytes == SIZES[2])
     samples[at] = replace(samples[at], time_us=1.3 * (samples[at].time_us or 0.0))
-    told = times(curve_of(fit.curves(samples).curves, GATED, LL128_FORCED))
+    told = times(curve_of(points.curves(samples).curves, GATED, LL128_FORCED))
     assert told == truth(GATED)
 
 
@@ -133,7 +130,7 @@ def test_sizes_that_the_anchor_lacks_stay_as_they_were_measured() -> None:
     """Nothing tells what the launch is worth there."""
     samples = passes(PLAIN_WALK, DEFAULT_VARIANT, (RING,), sizes=SIZES[:3])
     samples += passes(GATED_WALK, LL128_FORCED, (GATED, RING), factor=1.4)
-    told = times(curve_of(fit.curves(samples).curves, GATED, LL128_FORCED))
+    told = times(curve_of(points.curves(samples).curves, GATED, LL128_FORCED))
     for at, nbytes in enumerate(SIZES):
         wanted = TRUE_US[GATED] + nbytes / 1e4
         assert told[nbytes] == pytest.approx(wanted if at < 3 else 1.4 * wanted)
@@ -148,7 +145,7 @@ def test_without_a_setting_to_compare_by_nothing_is_told(how: str) -> None:
     samples += passes(GATED_WALK, LL128_FORCED, both, factor=1.4, apart=apart)
     if how == "wrong results":
         samples.append(replace(samples[-1], doubt=Doubt.WRONG, n_wrong=2))
-    found = fit.curves(samples)
+    found = points.curves(samples)
     told = times(curve_of(found.curves, GATED, LL128_FORCED))
     assert told == {n: pytest.approx(1.4 * (TRUE_US[GATED] + n / 1e4)) for n in SIZES}
     kept = [c.key.setting for c in found.curves if c.key.variant == LL128_FORCED]
@@ -162,6 +159,6 @@ def test_a_launch_that_stood_still_is_named_as_it_was_measured() -> None:
         samples += passes(walk, LL128_FORCED, (GATED, RING), noise=random.Random(2))
     at = next(i for i, s in enumerate(samples) if s.key.setting == GATED)
     samples[at] = replace(samples[at], time_us=9000.0)
-    (notice,) = fit.curves(samples).notices
+    (notice,) = points.curves(samples).notices
     assert notice.caution is Caution.BURST
     assert notice.where == samples[at].launch

@@ -11,19 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import fit
-from rccltune.model import (
+from rccltune.fit import crossings, points
+from rccltune.model.curves import Evidence
+from rccltune.model.measured import Sample
+from rccltune.model.settings import (
     LL128_FORCED,
     TREE_SIMPLE_PATCHED,
-    Collective,
     CurveKey,
-    Evidence,
-    Placement,
-    Sample,
     Scale,
     Setting,
     Variant,
 )
+from rccltune.model.vocabulary import Collective, Placement
 
 SIZES = [2**n for n in range(10, 26)]
 Time = Callable[[int], float]
@@ -62,8 +61,8 @@ def samples(
 
 def test_two_lines_cross_where_algebra_says() -> None:
     """The linear crossover is exact; the log-log one is within a grid step's curvature."""
-    curves = fit.curves(samples("tree/ll", low) + samples("ring/simple", high)).curves
-    (found,) = fit.crossovers(curves)
+    curves = points.curves(samples("tree/ll", low) + samples("ring/simple", high)).curves
+    (found,) = crossings.crossovers(curves)
     assert (str(found.below), str(found.above)) == ("tree/ll", "ring/simple")
     assert found.linear_nbytes == pytest.approx(533_333, rel=1e-3)
     assert found.at_nbytes == pytest.approx(533_333, rel=0.03)
@@ -73,19 +72,21 @@ def test_two_lines_cross_where_algebra_says() -> None:
 
 def test_power_laws_cross_exactly_in_log_log() -> None:
     """Between measured sizes the crossing of two straight log-log lines is a closed form."""
-    curves = fit.curves(
+    curves = points.curves(
         samples("tree/ll", lambda n: 0.01 * n**0.9) + samples("ring/ll", lambda n: 0.5 * n**0.5)
     ).curves
-    (found,) = fit.crossovers(curves)
+    (found,) = crossings.crossovers(curves)
     assert found.at_nbytes == pytest.approx(50 ** (1 / 0.4), rel=1e-9)
 
 
 def test_curves_that_do_not_cross_have_no_crossover() -> None:
     """The faster everywhere is the only winner."""
-    curves = fit.curves(samples("tree/ll", low) + samples("ring/ll", lambda n: 2 * low(n))).curves
-    assert fit.crossovers(curves) == ()
+    curves = points.curves(
+        samples("tree/ll", low) + samples("ring/ll", lambda n: 2 * low(n))
+    ).curves
+    assert crossings.crossovers(curves) == ()
     pair = (Setting.parse("tree/ll"), Setting.parse("ring/ll"))
-    assert fit.crossovers(curves, [pair]) == ()
+    assert crossings.crossovers(curves, [pair]) == ()
 
 
 def test_noise_within_tolerance_makes_no_crossovers() -> None:
@@ -93,26 +94,26 @@ def test_noise_within_tolerance_makes_no_crossovers() -> None:
     noise = random.Random(2)
     both = samples("tree/ll", lambda n: low(n) * (1 + 0.005 * noise.gauss(0, 1)))
     both += samples("ring/ll", lambda n: low(n) * (1 + 0.005 * noise.gauss(0, 1)))
-    assert fit.crossovers(fit.curves(both).curves) == ()
+    assert crossings.crossovers(points.curves(both).curves) == ()
 
 
 def test_settings_of_a_widening_variant_cross_with_the_default_ones() -> None:
     """LL128 under its variable stands beside the rest; a patched library's setting does not."""
-    curves = fit.curves(
+    curves = points.curves(
         samples("tree/ll", low)
         + samples("tree/ll128", high, variant=LL128_FORCED)
         + samples("tree/simple", lambda n: 0.1 * low(n), variant=TREE_SIMPLE_PATCHED)
     ).curves
-    (found,) = fit.crossovers(curves)
+    (found,) = crossings.crossovers(curves)
     assert (str(found.below), str(found.above)) == ("tree/ll", "tree/ll128")
 
 
 def test_a_requested_pair_is_answered_in_the_order_asked() -> None:
     """Asked the other way round, the pair has no crossover: ring/simple never wins first."""
-    curves = fit.curves(samples("tree/ll", low) + samples("ring/simple", high)).curves
+    curves = points.curves(samples("tree/ll", low) + samples("ring/simple", high)).curves
     tree, ring = Setting.parse("tree/ll"), Setting.parse("ring/simple")
-    assert len(fit.crossovers(curves, [(tree, ring)])) == 1
-    assert fit.crossovers(curves, [(ring, tree)]) == ()
+    assert len(crossings.crossovers(curves, [(tree, ring)])) == 1
+    assert crossings.crossovers(curves, [(ring, tree)]) == ()
 
 
 def test_repeats_give_an_interval_around_the_crossing() -> None:
@@ -120,11 +121,11 @@ def test_repeats_give_an_interval_around_the_crossing() -> None:
     noise = random.Random(4)
     both = samples("tree/ll", lambda n: low(n) * (1 + 0.01 * noise.gauss(0, 1)), launches="abc")
     both += samples("ring/ll", lambda n: high(n) * (1 + 0.01 * noise.gauss(0, 1)), launches="def")
-    curves = fit.curves(both).curves
-    (found,) = fit.crossovers(curves)
+    curves = points.curves(both).curves
+    (found,) = crossings.crossovers(curves)
     assert found.evidence is Evidence.BOOTSTRAP
     assert found.low_nbytes < found.at_nbytes < found.high_nbytes
-    assert fit.crossovers(curves) == (found,)
+    assert crossings.crossovers(curves) == (found,)
 
 
 @pytest.mark.parametrize("launches", [("abc", "def"), ("abc", "abc"), ("ab", "cd")])
@@ -137,8 +138,8 @@ def test_the_interval_covers_the_true_crossing_as_often_as_it_says(
     ±6 %, and two or three launches cannot do better than roughly.
     """
     pair = (Setting.parse("tree/ll"), Setting.parse("ring/ll"))
-    noiseless = fit.curves(samples("tree/ll", low) + samples("ring/ll", high)).curves
-    true = fit.crossovers(noiseless, [pair])[0].at_nbytes
+    noiseless = points.curves(samples("tree/ll", low) + samples("ring/ll", high)).curves
+    true = crossings.crossovers(noiseless, [pair])[0].at_nbytes
     noise = random.Random(11)
     hits = 0
     for _ in range(100):
@@ -149,7 +150,7 @@ def test_the_interval_covers_the_true_crossing_as_often_as_it_says(
             for sample in samples(name, time, launches=ids)
             if (shake := 1 + 0.02 * noise.gauss(0, 1))
         ]
-        (found,) = fit.crossovers(fit.curves(made).curves, [pair])
+        (found,) = crossings.crossovers(points.curves(made).curves, [pair])
         hits += found.low_nbytes <= true <= found.high_nbytes
     assert hits >= 85
 
@@ -163,7 +164,7 @@ def test_the_winner_order_is_as_short_as_any(table: list[list[int]]) -> None:
     for name, row in zip(names, table, strict=True):
         by_size = dict(zip(sizes, row, strict=True))
         made += samples(name, lambda n, by=by_size: float(by[n]), sizes)
-    order = fit.winner_order(fit.curves(made).curves, 0.02)
+    order = crossings.winner_order(points.curves(made).curves, 0.02)
     best = [min(column) for column in zip(*table, strict=True)]
     fewest = min(
         1 + sum(a != b for a, b in pairwise(path))

@@ -10,18 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares, lsq_linear
 
-from rccltune import fit
-from rccltune.fit import (
+from rccltune.fit import models, points
+from rccltune.fit.lines import (
     MIN_POINTS,
     ROBUST_SCALE,
     Sums,
     best_pieces,
     costs,
-    fit_all,
     robust_line,
     solve,
 )
-from rccltune.model import Collective, Curve, CurveKey, Model, Placement, Sample, Scale, Setting
+from rccltune.fit.models import fit_all
+from rccltune.model.curves import Curve, Model
+from rccltune.model.measured import Sample
+from rccltune.model.settings import CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Collective, Placement
 
 SIZES = tuple(2**n for n in range(10, 28))
 times_strategy = st.lists(st.floats(1, 1e4), min_size=2, max_size=9)
@@ -35,7 +38,7 @@ def curve_of(times: list[float], sizes: tuple[int, ...] = SIZES) -> Curve:
         placement=Placement.OUT_OF_PLACE,
         scale=Scale(n_nodes=1, n_ranks=8),
     )
-    return fit.curves(
+    return points.curves(
         [
             Sample(key=key, launch="a", nbytes=n, time_us=t)
             for n, t in zip(sizes, times, strict=True)
@@ -219,7 +222,7 @@ def test_prediction_follows_the_chosen_model_and_the_measured_points() -> None:
     """Log-log passes through every point; times() is predict() for many sizes."""
     times = [10.0, 11.0, 14.0, 30.0, 33.0, 60.0]
     curve = curve_of(times, SIZES[:6])
-    assert fit.times(curve, SIZES[:6], Model.LOGLOG) == pytest.approx(times)
-    assert fit.predict(curve, 2**10 * 2**0.5, Model.LOGLOG) == pytest.approx((10 * 11) ** 0.5)
+    assert models.times(curve, SIZES[:6], Model.LOGLOG) == pytest.approx(times)
+    assert models.predict(curve, 2**10 * 2**0.5, Model.LOGLOG) == pytest.approx((10 * 11) ** 0.5)
     segment = curve.fits[0].segments[0]
-    assert fit.predict(curve, 5000, Model.LINEAR) == pytest.approx(segment.predict(5000))
+    assert models.predict(curve, 5000, Model.LINEAR) == pytest.approx(segment.predict(5000))

@@ -6,17 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from rccltune import fit
-from rccltune.model import (
-    Algorithm,
-    Collective,
-    CurveKey,
-    Placement,
-    Sample,
-    Scale,
-    Separation,
-    Setting,
-)
+from rccltune.fit import models, points
+from rccltune.model.curves import Separation
+from rccltune.model.measured import Sample
+from rccltune.model.settings import CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Placement
 
 CPX = Scale(n_nodes=1, n_ranks=64)
 
@@ -40,14 +34,14 @@ def test_steps_are_those_of_rccls_model(
     collective: Collective, algorithm: Algorithm, scale: Scale, steps: int | None
 ) -> None:
     """Inside a node the tree is a chain and takes as many steps as the ring."""
-    assert fit.rccl_steps(collective, algorithm, scale) == steps
+    assert models.rccl_steps(collective, algorithm, scale) == steps
 
 
 def test_the_articles_counts_are_127_and_12() -> None:
     """AMD's article on CPX: 2n-1 for the ring, 2 log2 n for the tree, all_reduce only."""
-    assert fit.blog_steps(Collective.ALL_REDUCE, Algorithm.RING, CPX) == 127
-    assert fit.blog_steps(Collective.ALL_REDUCE, Algorithm.TREE, CPX) == 12
-    assert fit.blog_steps(Collective.ALL_GATHER, Algorithm.RING, CPX) is None
+    assert models.blog_steps(Collective.ALL_REDUCE, Algorithm.RING, CPX) == 127
+    assert models.blog_steps(Collective.ALL_REDUCE, Algorithm.TREE, CPX) == 12
+    assert models.blog_steps(Collective.ALL_GATHER, Algorithm.RING, CPX) is None
 
 
 def separated(scales: Sequence[tuple[int, int, str]], setting: str) -> tuple[Separation, ...]:
@@ -62,12 +56,14 @@ def separated(scales: Sequence[tuple[int, int, str]], setting: str) -> tuple[Sep
             scale=scale,
             rank_placement=where,
         )
-        steps = fit.rccl_steps(key.collective, key.setting.algorithm or Algorithm.RING, scale) or 0
+        steps = (
+            models.rccl_steps(key.collective, key.setting.algorithm or Algorithm.RING, scale) or 0
+        )
         made += [
             Sample(key=key, launch="a", nbytes=2**n, time_us=12 + 0.9 * steps + 2**n / 2e4)
             for n in range(5, 24)
         ]
-    return fit.separate(fit.curves(made).curves)
+    return models.separate(points.curves(made).curves)
 
 
 def test_two_scales_of_one_link_class_separate_base_and_step() -> None:

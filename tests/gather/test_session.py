@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import gather, model, verify
+from rccltune import gather
 from rccltune.cli import run
 from rccltune.gather import FIELDS, Gathered, GatherError
+from rccltune.model import chosen, measured, settings
 from rccltune.perf.runs import EndFile, RunFile
-from rccltune.session import HeaderFile, dump_samples
+from rccltune.session.store import HeaderFile
+from rccltune.session.table import dump_samples
+from rccltune.verify import verdict_store
 
 KEY = b"the user's own"
 SECRETS = ("node17", "ada", "project-x", "hush", "example.org", "10.1.2.3")
@@ -173,9 +176,13 @@ def test_links_pipes_and_broken_files_are_left_out(session: Path, tmp_path: Path
 def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None:
     """Whoever adds one to a file of a session decides here whether it is sent."""
     on_purpose = {"command"}
-    records = (HeaderFile, RunFile, EndFile, verify.VerdictFile, verify.StandingFile)
-    records += (verify.FactorFile, verify.ConditionFile, verify.EnvironmentGainFile)
-    records += (model.Fingerprint, model.Setting, model.Mode, model.Scale, model.Rule)
+    records = (HeaderFile, RunFile, EndFile, verdict_store.VerdictFile, verdict_store.StandingFile)
+    records += (
+        verdict_store.FactorFile,
+        verdict_store.ConditionFile,
+        verdict_store.EnvironmentGainFile,
+    )
+    records += (measured.Fingerprint, settings.Setting, settings.Mode, settings.Scale, chosen.Rule)
     fields = {one.name for record in records for one in dataclasses.fields(record)}
     assert fields - FIELDS == on_purpose
     stream = io.BytesIO()

@@ -19,7 +19,7 @@ import pytest
 from forked import rccltune
 
 from rccltune import plugin
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"

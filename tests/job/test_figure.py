@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.job import Answer, Arm, Measured, Outcome, Run, compared_runs, draw, job_figure
-from rccltune.report import Line
+from rccltune.job.answer import Answer, compared_runs, draw, job_figure
+from rccltune.job.measures import Measured
+from rccltune.job.runs import Arm, Outcome, Run
+from rccltune.report.records import Line
 
 
 def answered(*, rate: bool = False, simulated: bool = False, **values: list[float]) -> Answer:

@@ -11,17 +11,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rccltune.job import (
+from rccltune.job.looks import (
     HARM_LEVEL,
     LOOKS,
     MOST_ROUNDS,
-    Arm,
     Compared,
     Verdict,
     compared,
     is_hopeless,
     is_over,
 )
+from rccltune.job.runs import Arm
 
 N_JOBS = 1500
 

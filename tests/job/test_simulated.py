@@ -10,7 +10,8 @@ from job_runs import rccltune
 from torches import torch_python
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import plugin
+from rccltune.simulate import sources
 
 # rccl-tests' row of 256 KiB: size, count, type, redop, root, time out of place.
 SIZE = ("-b", "256K", "-e", "256K", "-n", "20", "-w", "2", "-c", "0")
@@ -21,7 +22,7 @@ TIME = r"^ +262144 +\d+ +float +sum +-1 +([0-9.]+)"
 def node(tmp_path: Path, repository: Path) -> dict[str, str]:
     """Variables with which the stand-in benchmark plays the smallest node, and rules for it."""
     compiled = tmp_path / "job.node"
-    compiled.write_bytes(simulate.compile_node(repository / "examples" / "nodes" / "smallest.yaml"))
+    compiled.write_bytes(sources.compile_node(repository / "examples" / "nodes" / "smallest.yaml"))
     return {
         "RCCLTUNE_SIM_NODE": str(compiled),
         "RCCLTUNE_SIM_STARTUP_S": "0",

@@ -12,8 +12,9 @@ import pytest
 from processes import MARK, survivors, wait_for
 from wording import lacks
 
-from rccltune import launch
-from rccltune.launch import Job, end_leftovers, process, run_beside
+from rccltune.launch import process
+from rccltune.launch.process import Job, end_leftovers, run_beside
+from rccltune.launch.process import spawn as launch_spawn
 
 # Prints a row, then goes on until it is ended.
 ENDLESS = """
@@ -147,7 +148,7 @@ def test_an_interrupt_while_the_other_is_started_ends_it(
 ) -> None:
     """It strikes when the other is known, which is gone when the interrupt is told."""
     own, beside = folders
-    spawn = launch.spawn
+    spawn = launch_spawn
 
     def struck(other: Job, run_id: str) -> subprocess.Popen[bytes]:
         started = spawn(other, run_id)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.launch import chooses, environment
+from rccltune.launch.variables import chooses, environment
 
 # The design's list, typed again from its text.
 THAT_CHOOSE = [

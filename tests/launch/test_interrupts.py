@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rccltune.launch import held, interruptible
+from rccltune.launch.signals import held, interruptible
 
 KINDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.launch import LAUNCHERS, find_launcher, first_hosts, hosts_used
-from rccltune.model import InputFileError, MachineError
+from rccltune.launch.hostfiles import first_hosts, hosts_used
+from rccltune.launch.launchers import LAUNCHERS, find_launcher
+from rccltune.model.errors import InputFileError, MachineError
 
 BENCH = ("all_reduce_perf", "-b", "8")
 

@@ -14,8 +14,10 @@ import pytest
 from processes import MARK, survivors, wait_for
 from wording import lacks
 
-from rccltune.launch import TAG, Family, Job, end_leftovers, family, process, run
-from rccltune.model import LaunchError, MachineError
+from rccltune.launch import family, process
+from rccltune.launch.family import TAG, Family
+from rccltune.launch.process import Job, end_leftovers, run
+from rccltune.model.errors import LaunchError, MachineError
 
 # A launcher like Open MPI 5's: every rank in a process group of its own.
 FAMILY = """

@@ -23,8 +23,9 @@ from slurms import Node, Slurm, running
 from torches import torch_python
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
+from rccltune.simulate import sources
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
@@ -73,7 +74,7 @@ def hosts(
 
 def node(tmp_path: Path, **release: str) -> Path:
     """Two hosts with two ranks each, compiled as benchmarks read it."""
-    raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
     raw["scale"] |= {"ranks": 4, "nodes": 2, "devices_per_oam": 2}
     raw["release"] |= release
     # Both hosts, and one of them.
@@ -88,7 +89,7 @@ def node(tmp_path: Path, **release: str) -> Path:
     path = tmp_path / "node.yaml"
     path.write_text(yamls.dumped(raw), encoding="utf-8")
     compiled = tmp_path / "node.node"
-    compiled.write_bytes(simulate.compile_node(path))
+    compiled.write_bytes(sources.compile_node(path))
     return compiled
 
 

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import machine
-from rccltune.launch import Job, Launcher, find_binding, find_launcher, hosts_used, run
-from rccltune.model import MachineError
+from rccltune.launch.hostfiles import hosts_used
+from rccltune.launch.launchers import Launcher, find_launcher
+from rccltune.launch.process import Job, run
+from rccltune.launch.trial import find_binding
+from rccltune.machine import software
+from rccltune.model.errors import MachineError
 
 Real = Callable[[str], object]
 MPI = ("openmpi5", "openmpi4", "mpich", "intel")
@@ -195,7 +198,7 @@ def test_ranks_meet_exactly_where_we_say_that_they_do(
     run(job)
     # Launchers may mix the lines of ranks, as Intel MPI does.
     met = re.findall(r"of \d+", (tmp_path / "stdout.log").read_text()) == ["of 3"] * 3
-    family = machine.linked_mpi(program)
+    family = software.linked_mpi(program)
     assert family == built.rstrip("45")
     assert met == (family in found.families)
 
@@ -215,8 +218,8 @@ def test_a_programs_mpi_is_read_off_it(real: Real, name: str, program: str, fami
     if not path.is_file():
         pytest.skip(f"this {name} has no {program}")
 
-    assert machine.linked_mpi(path) == family
-    assert machine.linked_mpi(Path("/bin/sh")) is None
+    assert software.linked_mpi(path) == family
+    assert software.linked_mpi(Path("/bin/sh")) is None
 
 
 def _seen(*names: str) -> str:

@@ -15,9 +15,10 @@ import pytest
 import yamls
 from wording import lacks
 
-from rccltune import plugin, simulate
+from rccltune import plugin
 from rccltune.cli import run
-from rccltune.launch import TAG
+from rccltune.launch.family import TAG
+from rccltune.simulate import sources
 
 Real = Callable[[str], object]
 LONG = pytest.mark.long
@@ -39,7 +40,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     monkeypatch.chdir(tmp_path)
 
     def write(**changes: object) -> Path:
-        raw = yamls.loaded(simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
         raw["scale"] |= {"ranks": 4, "devices_per_oam": 4}
         raw["fill"] = [{"ranks": 4, "placement": "node"}]
         # Curves of the placement that four ranks of one OAM have; all else is filled in.
@@ -232,7 +233,7 @@ def test_a_real_benchmark_is_bound_or_the_user_is_told(
     """--bind-to numa by default; where the launcher cannot, none, and the sweep says so."""
     real("openmpi5")
     compiled = node().with_suffix(".node")
-    compiled.write_bytes(simulate.compile_node(node()))
+    compiled.write_bytes(sources.compile_node(node()))
     program = plugin.native_folder() / "sim" / "all_reduce_perf"
     bench = compiled.parent / "all_reduce_perf"
     bench.write_text(f'#!/bin/sh\nexec {program} "$@"\n')

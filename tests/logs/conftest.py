@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.logs import Reading, read
-from rccltune.model import BASELINE, Collective, Placement, Sample, Stated, algbw, busbw
+from rccltune.logs.reader import Reading, read
+from rccltune.model.measured import Sample, Stated
+from rccltune.model.settings import BASELINE
+from rccltune.model.vocabulary import Collective, Placement, algbw, busbw
 
 
 class Bench:

@@ -11,8 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rccltune.logs import read, read_stream
-from rccltune.model import BASELINE, Collective, OutputError, RccltuneError, Stated
+from rccltune.logs.reader import read, read_stream
+from rccltune.model.errors import OutputError, RccltuneError
+from rccltune.model.measured import Stated
+from rccltune.model.settings import BASELINE
+from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, ReadText

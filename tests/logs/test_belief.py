@@ -11,18 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import logs, plugin, rules
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Algorithm,
-    Collective,
-    MachineError,
-    OutputError,
-    Protocol,
-    Scale,
-    Setting,
-    Target,
-)
+from rccltune import plugin
+from rccltune.logs import trace
+from rccltune.model.errors import MachineError, OutputError
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.rules import decision
+from rccltune.rules.host import Host
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -43,15 +38,15 @@ ROWS = (
 )
 
 
-def shown(rows: str) -> logs.Shown:
+def shown(rows: str) -> trace.Shown:
     """What a trace of these rows shows."""
-    return logs.read_beliefs(HEAD + rows, "trace.csv", TARGET)
+    return trace.read_beliefs(HEAD + rows, "trace.csv", TARGET)
 
 
-def host() -> rules.Host:
+def host() -> Host:
     """The real plugin under our host."""
     try:
-        return rules.Host(plugin.library())
+        return Host(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
 
@@ -67,7 +62,7 @@ def asked(abi: int, sizes: list[int], cells: set[tuple[Algorithm, Protocol]], ru
         }
         with host().communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as communicator:
             for nbytes in sizes:
-                table = rules.cost_table(cells)
+                table = decision.cost_table(cells)
                 communicator.ask(Collective.ALL_REDUCE, nbytes, table)
         (path,) = folder.glob("trace-*.csv")
         return path.read_text()
@@ -81,10 +76,10 @@ def test_the_real_plugins_trace_shows_the_hosts_table(
     cells: set[tuple[Algorithm, Protocol]], rule: str
 ) -> None:
     """Every cell with its time, and the lowest as the choice, also where a rule answered."""
-    table = rules.cost_table(cells)
+    table = decision.cost_table(cells)
     times = {(a, p): table[a.index][p.index] for a, p in cells}
 
-    found = logs.read_beliefs(asked(5, [8, 8192], cells, rule), "t", TARGET)
+    found = trace.read_beliefs(asked(5, [8, 8192], cells, rule), "t", TARGET)
 
     assert [belief.nbytes for belief in found.beliefs] == [8, 8192]
     for belief in found.beliefs:
@@ -99,7 +94,7 @@ def test_the_real_plugins_trace_shows_the_hosts_table(
 
 def test_a_host_of_version_2_shows_cells_and_no_times() -> None:
     """It asks without its table."""
-    found = logs.read_beliefs(
+    found = trace.read_beliefs(
         asked(2, [8], {(Algorithm.RING, Protocol.LL)}, "ring,ll"), "t", TARGET
     )
 
@@ -126,7 +121,7 @@ def test_only_rows_of_the_target_count() -> None:
 
     assert shown(other).beliefs == ()
     target = replace(TARGET, collective=Collective.BROADCAST)
-    assert len(logs.read_beliefs(HEAD + other, "t", target).beliefs) == 3
+    assert len(trace.read_beliefs(HEAD + other, "t", target).beliefs) == 3
 
 
 def test_a_table_that_changes_is_noticed() -> None:
@@ -154,7 +149,7 @@ def test_a_damaged_trace_is_an_error(damage: str, by: str) -> None:
     """With its name."""
     assert damage in HEAD + ROWS
     with pytest.raises(OutputError) as caught:
-        logs.read_beliefs((HEAD + ROWS).replace(damage, by), "trace.csv", TARGET)
+        trace.read_beliefs((HEAD + ROWS).replace(damage, by), "trace.csv", TARGET)
     assert "trace.csv" in str(caught.value.where)
 
 
@@ -163,7 +158,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     """Nothing but OutputError."""
     for start in ("", HEAD, HEAD + ROWS[:-1]):
         with suppress(OutputError):
-            logs.read_beliefs(start + text, "t", TARGET)
+            trace.read_beliefs(start + text, "t", TARGET)
 
 
 def test_a_cell_that_the_model_gives_no_time_has_none() -> None:

@@ -9,18 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import logs
-from rccltune.model import (
-    Algorithm,
-    Collective,
-    CurveKey,
-    Doubt,
-    Placement,
-    Protocol,
-    Sample,
-    Scale,
-    Setting,
-)
+from rccltune.logs import library
+from rccltune.model.measured import Sample
+from rccltune.model.settings import CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
 
 # From NVIDIA/nccl issue 1453 (NCCL of 2024, two nodes of H100), hosts shortened; the label is
 # mpirun's.
@@ -48,7 +40,7 @@ def sample(nbytes: int, setting: str, **changes: object) -> Sample:
 
 def told(one: Sample, *texts: str) -> tuple[str | None, str]:
     """Doubt and what ran, by logs of as many ranks."""
-    (found,) = logs.prove_by_log([one], logs.read_log(texts), one.key.setting)
+    (found,) = library.prove_by_log([one], library.read_log(texts), one.key.setting)
     return found.doubt and found.doubt.value, str(found.executed)
 
 
@@ -148,7 +140,7 @@ OFFERED = {
 def offered(text: str) -> dict[Collective, set[str]]:
     """What the model in a log leaves of tree and ring."""
     cells = {f"{a.value}/{p.value}" for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol}
-    refused = logs.read_log([text]).refused
+    refused = library.read_log([text]).refused
     return {one: cells - {str(cell) for of, cell in refused if of is one} for one in OFFERED}
 
 
@@ -168,7 +160,7 @@ def test_channels_as_rccl_prints_them_from_2_27_on() -> None:
     lines = CHANNELS_OF_RCCL.format(56)
     assert told(sample(8, "ring/ll/56"), ring, lines) == (None, "ring/ll/56")
     assert told(sample(8, "ring/ll/32"), ring, lines) == ("substituted", "ring/ll/56")
-    assert logs.read_log([INIT.format(24), lines]).channels == {24, 56}
+    assert library.read_log([INIT.format(24), lines]).channels == {24, 56}
 
 
 @pytest.mark.parametrize(
@@ -188,8 +180,8 @@ def test_whole_logs_of_the_real_rccl(
     if not packed.is_file():
         pytest.skip("the shared data have no logs of the real RCCL")
     text = gzip.decompress(packed.read_bytes()).decode()
-    assert logs.read_log([text]).channels == channels
-    assert logs.tuner_of(text) == tuner
+    assert library.read_log([text]).channels == channels
+    assert library.tuner_of(text) == tuner
     assert offered(text) == OFFERED
 
 
@@ -222,7 +214,7 @@ def test_a_log_without_any_choice_proves_nothing(text: str) -> None:
 
 def test_no_log_proves_nothing() -> None:
     """The site's own NCCL_DEBUG was left alone."""
-    (found,) = logs.prove_by_log([sample(8, "tree/ll")], None, Setting.parse("tree/ll"))
+    (found,) = library.prove_by_log([sample(8, "tree/ll")], None, Setting.parse("tree/ll"))
     assert found.doubt is Doubt.UNPROVEN
 
 

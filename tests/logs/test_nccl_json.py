@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rccltune.model import (
-    Caution,
-    Collective,
-    Doubt,
-    OutputError,
-    Placement,
-    Scale,
-    Setting,
-    Stated,
-    Vendor,
-)
+from rccltune.model.errors import OutputError
+from rccltune.model.measured import Caution, Stated
+from rccltune.model.settings import Scale, Setting, Vendor
+from rccltune.model.vocabulary import Collective, Doubt, Placement
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Lookup, ReadText

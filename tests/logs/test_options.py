@@ -6,19 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.model import (
-    BASELINE,
-    KNOWN_VARIANTS,
-    UNSTATED,
-    Caution,
-    Collective,
-    CommandLineError,
-    Mode,
-    OutputError,
-    Setting,
-    Stated,
-    Variant,
-)
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.measured import Caution, Stated
+from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, UNSTATED, Mode, Setting, Variant
+from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, ReadText

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.logs import NOISE, cut_log, strip
-from rccltune.model import BASELINE, Caution
+from rccltune.logs.library import NOISE, cut_log, strip
+from rccltune.model.measured import Caution
+from rccltune.model.settings import BASELINE
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, ReadText

@@ -10,22 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune import logs, plugin
-from rccltune.logs.trace import _COLUMNS
-from rccltune.model import (
-    Algorithm,
-    Collective,
-    CurveKey,
-    Doubt,
-    MachineError,
-    OutputError,
-    Placement,
-    Protocol,
-    Sample,
-    Scale,
-    Setting,
-)
-from rccltune.rules import Host, cost_table
+from rccltune import plugin
+from rccltune.logs import library, walk
+from rccltune.logs.trace import _COLUMNS, Asked, agree, prove, read_trace
+from rccltune.model.errors import MachineError, OutputError
+from rccltune.model.measured import Sample
+from rccltune.model.settings import CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.rules.decision import cost_table
+from rccltune.rules.host import Host
 
 TREE_LL = Setting.parse("tree/ll")
 
@@ -42,7 +35,7 @@ def sample(nbytes: int, **changes: object) -> Sample:
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[logs.Asked, ...]:
+def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Asked, ...]:
     """A trace that the real plugin wrote: tree/ll wanted from 0 to 4096 bytes.
 
     At 1024 bytes the library offers no tree; above 4096 no rule matches; 512 is never asked.
@@ -64,10 +57,10 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[logs.Asked, ...]:
         for nbytes, cells in ((8, ring | tree), (1024, ring), (8192, ring | tree)):
             communicator.ask(Collective.ALL_REDUCE, nbytes, cost_table(cells))
     (path,) = folder.glob("trace-*.csv")
-    return logs.read_trace(path.read_text(), str(path))
+    return read_trace(path.read_text(), str(path))
 
 
-def test_the_real_plugins_trace_is_read(trace: tuple[logs.Asked, ...]) -> None:
+def test_the_real_plugins_trace_is_read(trace: tuple[Asked, ...]) -> None:
     """Cells, times, choice and answer come out as the host put them in."""
     first = trace[0]
 
@@ -87,33 +80,32 @@ def test_the_real_plugins_trace_is_read(trace: tuple[logs.Asked, ...]) -> None:
     ],
 )
 def test_only_what_ran_counts(
-    trace: tuple[logs.Asked, ...], nbytes: int, doubt: Doubt | None, executed: str | None
+    trace: tuple[Asked, ...], nbytes: int, doubt: Doubt | None, executed: str | None
 ) -> None:
     """Answered, not offered, answered otherwise and never asked are told apart."""
-    (told,) = logs.prove([sample(nbytes)], trace, TREE_LL)
+    (told,) = prove([sample(nbytes)], trace, TREE_LL)
 
     assert told.doubt is doubt
     assert (str(told.executed) if told.executed else None) == executed
 
 
-def test_a_doubt_of_the_benchmark_stays(trace: tuple[logs.Asked, ...]) -> None:
+def test_a_doubt_of_the_benchmark_stays(trace: tuple[Asked, ...]) -> None:
     """Its own columns see what the library did after asking the plugin."""
     wrong = sample(8, doubt=Doubt.WRONG, n_wrong=3)
 
-    assert logs.prove([wrong], trace, TREE_LL) == (wrong,)
+    assert prove([wrong], trace, TREE_LL) == (wrong,)
 
 
-def test_ranks_that_differ_are_named(trace: tuple[logs.Asked, ...]) -> None:
+def test_ranks_that_differ_are_named(trace: tuple[Asked, ...]) -> None:
     """One rank with another answer voids a launch; equal ones do not."""
     other = trace[1:]
 
-    assert logs.agree({"r0": trace, "r1": trace, "r2": trace}) is None
-    assert "8 bytes" in (logs.agree({"r0": trace, "r1": other}) or "")
+    assert agree({"r0": trace, "r1": trace, "r2": trace}) is None
+    assert "8 bytes" in (agree({"r0": trace, "r1": other}) or "")
     told = tuple(
-        logs.Asked(**{f: getattr(row, f) for f in row.__slots__} | {"answer": None})
-        for row in trace
+        Asked(**{f: getattr(row, f) for f in row.__slots__} | {"answer": None}) for row in trace
     )
-    assert lacks(logs.agree({"r0": trace, "r1": told}) or "", "tree/ll") == []
+    assert lacks(agree({"r0": trace, "r1": told}) or "", "tree/ll") == []
 
 
 @given(st.text(max_size=300))
@@ -122,14 +114,14 @@ def test_no_text_is_read_as_something_else(text: str) -> None:
     """A damaged trace is an error with its place, never a proof."""
     for start in ("", "#@ format 1\n", "#@ format 1\n" + ",".join(_COLUMNS) + "\n"):
         with suppress(OutputError):
-            assert len(logs.read_trace(start + text, "t")) <= text.count("\n") + 1
+            assert len(read_trace(start + text, "t")) <= text.count("\n") + 1
 
 
 def test_a_trace_with_zeros_is_damaged() -> None:
     """As a machine that went down leaves a file that was not on the disk yet."""
     head = "#@ format 1\n" + ",".join(_COLUMNS) + "\n"
     with pytest.raises(OutputError, match="zero byte"):
-        logs.read_walk(head + "\0" * 512 + "\n", "t")
+        walk.read_walk(head + "\0" * 512 + "\n", "t")
 
 
 # Lines of public logs (nv34 of the shared data) and of the sources named in tuner_of.
@@ -159,7 +151,7 @@ def test_a_trace_with_zeros_is_damaged() -> None:
 )
 def test_the_baselines_own_tuner_is_read_from_its_log(line: str, tuner: str) -> None:
     """What the untouched site uses is recorded, not switched off."""
-    assert logs.tuner_of(line) == tuner
+    assert library.tuner_of(line) == tuner
 
 
 def test_public_logs_name_no_tuner_that_is_not_there(shared_data: Path) -> None:
@@ -168,4 +160,4 @@ def test_public_logs_name_no_tuner_that_is_not_there(shared_data: Path) -> None:
         errors="replace"
     )
 
-    assert logs.tuner_of(log) == "none"
+    assert library.tuner_of(log) == "none"

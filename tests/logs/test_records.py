@@ -12,20 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rccltune.model import (
-    BASELINE,
-    KNOWN_VARIANTS,
-    Caution,
-    Collective,
-    Doubt,
-    Mode,
-    OutputError,
-    Placement,
-    Scale,
-    Setting,
-    Stated,
-    parse_size,
-)
+from rccltune.model.errors import OutputError
+from rccltune.model.measured import Caution, Stated
+from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Mode, Scale, Setting
+from rccltune.model.vocabulary import Collective, Doubt, Placement, parse_size
 
 if TYPE_CHECKING:
     from tests.logs.conftest import ReadText

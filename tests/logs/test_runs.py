@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.model import BASELINE, Algorithm, Caution, Collective, OutputError, Setting, Stated
+from rccltune.model.errors import OutputError
+from rccltune.model.measured import Caution, Stated
+from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.vocabulary import Algorithm, Collective
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, ReadText

@@ -10,23 +10,11 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.logs import Reading, read
-from rccltune.model import (
-    BASELINE,
-    Algorithm,
-    Caution,
-    Collective,
-    CommandLineError,
-    Doubt,
-    OutputError,
-    Placement,
-    Protocol,
-    Sample,
-    Scale,
-    Setting,
-    Stated,
-    busbw,
-)
+from rccltune.logs.reader import Reading, read
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.measured import Caution, Sample, Stated
+from rccltune.model.settings import BASELINE, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol, busbw
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 AR, AG, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALLTOALL

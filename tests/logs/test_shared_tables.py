@@ -6,19 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.logs import read
-from rccltune.model import (
-    BASELINE,
-    Algorithm,
-    Caution,
-    Collective,
-    CommandLineError,
-    Placement,
-    Protocol,
-    Role,
-    Setting,
-    Stated,
-)
+from rccltune.logs.reader import read
+from rccltune.model.errors import CommandLineError
+from rccltune.model.measured import Caution, Stated
+from rccltune.model.settings import BASELINE, Role, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rccltune.logs import json_log, read
-from rccltune.model import (
-    BASELINE,
-    Caution,
-    Collective,
-    CommandLineError,
-    Doubt,
-    OutputError,
-    Setting,
-    Stated,
-)
+from rccltune.logs import json_log
+from rccltune.logs.reader import read
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.measured import Caution, Stated
+from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.vocabulary import Collective, Doubt
 
 if TYPE_CHECKING:
     from pathlib import Path

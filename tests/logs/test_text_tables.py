@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.model import (
-    BASELINE,
-    Algorithm,
-    Caution,
-    Collective,
-    CommandLineError,
-    Doubt,
-    OutputError,
-    Placement,
-    Protocol,
-    Setting,
-    Stated,
-)
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.measured import Caution, Stated
+from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, Lookup, ReadText

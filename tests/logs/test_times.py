@@ -13,23 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rccltune.logs import read
-from rccltune.model import (
-    BASELINE,
-    KNOWN_VARIANTS,
-    Collective,
-    CurveKey,
-    Doubt,
-    OutputError,
-    Placement,
-    RccltuneError,
-    Sample,
-    Scale,
-    Stated,
-    derived_us,
-    is_usable,
-)
-from rccltune.session import dump_samples, read_samples
+from rccltune.logs.reader import read
+from rccltune.model.errors import OutputError, RccltuneError
+from rccltune.model.measured import Sample, Stated
+from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, CurveKey, Scale
+from rccltune.model.times import derived_us, is_usable
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.session.table import dump_samples, read_samples
 
 HEAD = "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20\n"
 NAMES = "# out-of-place\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n"

@@ -15,24 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import logs, plugin, rules
+from rccltune import plugin
 from rccltune.logs import trace
-from rccltune.model import (
-    RULES,
-    SILENT,
-    Algorithm,
-    Collective,
-    CurveKey,
-    Doubt,
-    LaunchError,
-    MachineError,
-    Placement,
-    Protocol,
-    Questions,
-    Sample,
-    Scale,
-    Setting,
-)
+from rccltune.logs.walk import Walk, agree_on_walk, place, read_walk, suspect
+from rccltune.model.errors import LaunchError, MachineError
+from rccltune.model.measured import Questions, Sample
+from rccltune.model.settings import RULES, SILENT, CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.rules import decision
+from rccltune.rules.host import Host
 
 SETTINGS = tuple(Setting.parse(s) for s in ("ring/ll", "tree/ll", "ring/simple/8"))
 STEPS = (SILENT, SILENT, *SETTINGS, *SETTINGS, SILENT, *reversed(SETTINGS))
@@ -52,10 +43,10 @@ def calls(n_passes: int, *, old: bool) -> list[int]:
     return warm + [n for _ in range(n_passes) for n in SIZES for _ in range(PER_ROW)]
 
 
-def walked(sizes: Sequence[int], steps: Sequence[Setting] = STEPS) -> logs.Walk:
+def walked(sizes: Sequence[int], steps: Sequence[Setting] = STEPS) -> Walk:
     """What the real plugin writes about these calls."""
     try:
-        host = rules.Host(plugin.library())
+        host = Host(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
     with tempfile.TemporaryDirectory() as name:
@@ -68,9 +59,9 @@ def walked(sizes: Sequence[int], steps: Sequence[Setting] = STEPS) -> logs.Walk:
         }
         with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env) as communicator:
             for nbytes in sizes:
-                communicator.ask(Collective.ALL_REDUCE, nbytes, rules.cost_table(OFFERED))
+                communicator.ask(Collective.ALL_REDUCE, nbytes, decision.cost_table(OFFERED))
         (path,) = folder.glob("trace-*.csv")
-        return logs.read_walk(path.read_text(), path.name)
+        return read_walk(path.read_text(), path.name)
 
 
 def table(n_passes: int) -> list[Sample]:
@@ -105,9 +96,7 @@ def questions(*, old: bool) -> Questions:
 @pytest.mark.parametrize("old", [False, True])
 def test_every_row_gets_the_setting_of_its_step(*, old: bool) -> None:
     """Out of place and in place, in the order of the schedule; a first use is thrown away."""
-    placed = logs.place(
-        table(N_PASSES), walked(calls(N_PASSES, old=old)), STEPS, questions(old=old)
-    )
+    placed = place(table(N_PASSES), walked(calls(N_PASSES, old=old)), STEPS, questions(old=old))
     assert len(placed) == N_PASSES * len(SIZES) * 2
     for sample in placed:
         number = int((sample.time_us or 0) // 1000)
@@ -126,7 +115,7 @@ def test_a_benchmark_that_warms_up_otherwise_is_matched_from_the_end(n_warm: int
     warm = [n for n in SIZES for _ in range(N_WARM)] * n_warm
     sizes = warm + calls(N_PASSES, old=False)[len(SIZES) * N_WARM :]
     spare = replace(questions(old=False), spare=1)
-    placed = logs.place(table(N_PASSES), walked(sizes, (*STEPS, SILENT)), STEPS, spare)
+    placed = place(table(N_PASSES), walked(sizes, (*STEPS, SILENT)), STEPS, spare)
     every = (*STEPS, SILENT)
     for sample in placed:
         number = int((sample.time_us or 0) // 1000) - 1
@@ -136,7 +125,7 @@ def test_a_benchmark_that_warms_up_otherwise_is_matched_from_the_end(n_warm: int
     # Without a spare step such a launch is void, as it has been.
     if n_warm != 1:
         with pytest.raises(LaunchError):
-            logs.place(table(N_PASSES), walked(sizes), STEPS, questions(old=False))
+            place(table(N_PASSES), walked(sizes), STEPS, questions(old=False))
 
 
 def test_rules_prove_whatever_the_file_answers() -> None:
@@ -144,14 +133,14 @@ def test_rules_prove_whatever_the_file_answers() -> None:
     steps = (SILENT, RULES, SILENT, RULES)
     sizes = calls(3, old=False)
     walk = walked(sizes, (SILENT, SETTINGS[0], SILENT, SETTINGS[0]))
-    placed = logs.place(table(3), walk, steps, questions(old=False))
+    placed = place(table(3), walk, steps, questions(old=False))
     last = [sample for sample in placed if sample.step == 3]
     assert {(s.key.setting, s.executed, s.doubt) for s in last} == {(RULES, SETTINGS[0], None)}
 
 
 def test_where_nobody_asked_a_path_took_all() -> None:
     """MSCCL takes every size: no step ever begins, and no setting can run."""
-    placed = logs.place(table(N_PASSES), walked([]), STEPS, questions(old=False))
+    placed = place(table(N_PASSES), walked([]), STEPS, questions(old=False))
     assert {s.doubt for s in placed} == {Doubt.BYPASSED}
     assert [s.key.setting for s in placed] == [
         setting for setting in STEPS[1:] for _ in SIZES for _ in Placement
@@ -161,7 +150,7 @@ def test_where_nobody_asked_a_path_took_all() -> None:
 def test_a_warm_up_that_asked_says_nothing_of_what_followed() -> None:
     """With captured graphs the warm-up is not captured, and asks; the table's calls do not."""
     warm = [nbytes for nbytes in SIZES for _ in range(N_WARM)]
-    placed = logs.place(table(N_PASSES), walked(warm), STEPS, questions(old=True))
+    placed = place(table(N_PASSES), walked(warm), STEPS, questions(old=True))
     assert {s.doubt for s in placed} == {Doubt.BYPASSED}
 
 
@@ -170,7 +159,7 @@ def test_columns_that_ask_for_every_row_are_no_calls() -> None:
     told = Questions(leading=1, per_row=PER_ROW + 1, columns=1)
     asked = [nbytes for _ in range(N_PASSES) for nbytes in SIZES]
 
-    placed = logs.place(table(N_PASSES), walked(asked), STEPS, told)
+    placed = place(table(N_PASSES), walked(asked), STEPS, told)
 
     assert {s.doubt for s in placed} == {Doubt.BYPASSED}
     assert {s.executed for s in placed} == {None}
@@ -181,14 +170,14 @@ def test_a_table_of_nothing_says_what_was_wrong() -> None:
     """all_gather of 8 B rounds down to 0: no step can begin, and the plugin is not at fault."""
     nothing = [replace(sample, nbytes=0, doubt=Doubt.ZERO_BYTES) for sample in table(N_PASSES)]
     with pytest.raises(LaunchError, match="table") as raised:
-        logs.place(nothing, walked([]), STEPS, questions(old=False))
+        place(nothing, walked([]), STEPS, questions(old=False))
     assert "--min-bytes" in str(raised.value)
 
 
 def test_a_single_size_that_asks_proves_nothing() -> None:
     """No size falls, so no step ends: whatever ran there cannot be told from the rest."""
     asked = [SIZES[0]] * (PER_ROW * N_PASSES)
-    placed = logs.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
+    placed = place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
     by_size = {s.nbytes: s.doubt for s in placed}
     assert by_size.pop(SIZES[0]) is Doubt.UNPROVEN
     assert set(by_size.values()) == {Doubt.BYPASSED}
@@ -206,7 +195,7 @@ def test_one_question_more_or_less_voids_the_launch(data: st.DataObject, *, old:
     else:
         del asked[at]
     with pytest.raises(LaunchError, match="together"):
-        logs.place(table(N_PASSES), walked(asked), STEPS, questions(old=old))
+        place(table(N_PASSES), walked(asked), STEPS, questions(old=old))
 
 
 @given(n_printed=st.integers(0, N_PASSES), n_asked=st.integers(0, N_PASSES))
@@ -217,7 +206,7 @@ def test_a_launch_that_was_cut_off_keeps_its_whole_passes(n_printed: int, n_aske
     cut = replace(walk, ended=False)
     # And without the last row, as a killed benchmark leaves its table.
     rows = table(n_printed)[:-2]
-    placed = logs.place(rows, cut, STEPS, questions(old=False))
+    placed = place(rows, cut, STEPS, questions(old=False))
     n_whole = max(0, min(n_printed - 1, n_asked - 1))
     assert [s.step for s in placed] == [1 + k for k in range(n_whole) for _ in range(6)]
     assert all(s.key.setting == STEPS[s.step or 0] for s in placed)
@@ -235,14 +224,14 @@ def test_the_last_step_that_began_is_named() -> None:
 def test_nobody_is_suspected_where_nothing_of_ours_chose(n_begun: int, *, ended: bool) -> None:
     """Before the first pass, in a silent step, after the end; else the last one that began."""
     last = STEPS[n_begun - 1] if n_begun else None
-    far = logs.Walk(rows=(), n_begun=n_begun, n_over=0, ended=ended, last=last)
-    behind = logs.Walk(
+    far = Walk(rows=(), n_begun=n_begun, n_over=0, ended=ended, last=last)
+    behind = Walk(
         rows=(), n_begun=max(0, n_begun - 1), n_over=0, ended=False, last=STEPS[n_begun - 2]
     )
-    found = logs.suspect([behind, far, behind], questions(old=False))
+    found = suspect([behind, far, behind], questions(old=False))
     is_ours = n_begun > 1 and last is not None and last != SILENT
     assert found == (last if is_ours and not ended else None)
-    assert logs.suspect([], questions(old=False)) is None
+    assert suspect([], questions(old=False)) is None
 
 
 @given(at=st.integers(0, N_PASSES * len(SIZES) - 1))
@@ -250,7 +239,7 @@ def test_half_a_row_ends_what_counts(at: int) -> None:
     """Where a table is cut in the middle of a row, one half of it may look whole."""
     rows = table(N_PASSES)[: 2 * at + 1]
     cut = replace(walked(calls(N_PASSES, old=False)), ended=False)
-    placed = logs.place(rows, cut, STEPS, questions(old=False))
+    placed = place(rows, cut, STEPS, questions(old=False))
     # A first row with one half is, for all that is known, a benchmark of one placement.
     if at:
         n_whole = min(at // len(SIZES), N_PASSES - 1)
@@ -262,17 +251,17 @@ def test_calls_after_the_last_step_blame_nobody() -> None:
     head = "#@ format 1\n" + ",".join(trace._COLUMNS) + "\n"
     begin = "#@ begin comm=a context=0 step={} of=2 setting={}\n"
     whole = head + begin.format(0, "silent") + begin.format(1, "ring/ll")
-    walk = logs.read_walk(whole + begin.format(2, "overrun")[:-6], "t")
+    walk = read_walk(whole + begin.format(2, "overrun")[:-6], "t")
     assert (walk.n_begun, walk.n_over, walk.last) == (2, 0, SETTINGS[0])
-    walk = logs.read_walk(whole + begin.format(2, "overrun"), "t")
+    walk = read_walk(whole + begin.format(2, "overrun"), "t")
     assert (walk.n_begun, walk.n_over, walk.last) == (2, 1, None)
-    assert logs.suspect([walk], questions(old=False)) is None
+    assert suspect([walk], questions(old=False)) is None
 
 
 def test_a_bypassed_size_is_doubted_and_costs_no_other() -> None:
     """It has no record; its neighbours have theirs."""
     asked = [nbytes for nbytes in calls(N_PASSES, old=False) if nbytes != 16]
-    placed = logs.place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
+    placed = place(table(N_PASSES), walked(asked), STEPS, questions(old=False))
     assert {s.nbytes for s in placed if s.doubt is Doubt.BYPASSED} == {16}
     assert {s.nbytes for s in placed if s.doubt is None} == {8, 64}
 
@@ -284,21 +273,21 @@ def test_a_bypassed_size_for_whose_columns_alone_was_asked_is_doubted_too() -> N
         for nbytes in SIZES:
             in_rows += [nbytes] * (1 if nbytes == 8 else PER_ROW + 1)
     told = Questions(leading=1, per_row=PER_ROW + 1, columns=1)
-    placed = logs.place(table(N_PASSES), walked(in_rows), STEPS, told)
+    placed = place(table(N_PASSES), walked(in_rows), STEPS, told)
     assert {s.nbytes for s in placed if s.doubt is Doubt.BYPASSED} == {8}
     assert {s.nbytes for s in placed if s.doubt is None} == {16, 64}
 
     with pytest.raises(LaunchError, match="together"):
-        logs.place(table(N_PASSES), walked([*in_rows[:4], 8, *in_rows[4:]]), STEPS, told)
+        place(table(N_PASSES), walked([*in_rows[:4], 8, *in_rows[4:]]), STEPS, told)
     with pytest.raises(LaunchError, match="together"):
-        logs.place(table(N_PASSES), walked(in_rows), STEPS, replace(told, columns=0))
+        place(table(N_PASSES), walked(in_rows), STEPS, replace(told, columns=0))
 
 
 def test_what_the_benchmark_saw_run_is_believed_before_the_plugin() -> None:
     """Columns of -A: another setting than the step's is a substitution."""
     rows = [replace(s, executed=Setting.parse("ring/ll")) for s in table(N_PASSES)]
     walk = walked(calls(N_PASSES, old=False))
-    placed = logs.place(rows, walk, STEPS, questions(old=False))
+    placed = place(rows, walk, STEPS, questions(old=False))
     doubted = {s.key.setting for s in placed if s.doubt is Doubt.SUBSTITUTED}
     assert doubted == {SETTINGS[1], SETTINGS[2]}
 
@@ -306,15 +295,13 @@ def test_what_the_benchmark_saw_run_is_believed_before_the_plugin() -> None:
 def test_ranks_that_walked_differently_are_found() -> None:
     """Other answers, other numbers of calls, other numbers of steps."""
     one = walked(calls(N_PASSES, old=False))
-    assert logs.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False))}) is None
-    assert "steps" in str(logs.agree_on_walk({"a": one, "b": walked(calls(2, old=False))}))
+    assert agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False))}) is None
+    assert "steps" in str(agree_on_walk({"a": one, "b": walked(calls(2, old=False))}))
     more = calls(N_PASSES, old=False)
     more.insert(len(more) // 2, more[len(more) // 2])
-    assert "often" in str(logs.agree_on_walk({"a": one, "b": walked(more)}))
+    assert "often" in str(agree_on_walk({"a": one, "b": walked(more)}))
     other = (SILENT, SILENT, *reversed(STEPS[2:]))
-    assert "told" in str(
-        logs.agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False), other)})
-    )
+    assert "told" in str(agree_on_walk({"a": one, "b": walked(calls(N_PASSES, old=False), other)}))
     # A rank that was cut off is compared as far as it got.
     behind = replace(walked(calls(2, old=False)), ended=False)
-    assert logs.agree_on_walk({"a": replace(one, ended=False), "b": behind}) is None
+    assert agree_on_walk({"a": replace(one, ended=False), "b": behind}) is None

@@ -10,7 +10,10 @@ import pytest
 from trees import put, seen, write
 from wording import lacks
 
-from rccltune.machine import Smi, SmiGpu, bindings, query, runner, situations, with_smi
+from rccltune.machine.pci import with_smi
+from rccltune.machine.records import Smi, SmiGpu
+from rccltune.machine.situation import situations
+from rccltune.machine.smi import bindings, query, runner
 
 Releases = Callable[[str], Path]
 RELEASES = pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.machine import Answer, compares, lines_of, merged, read_lines, value_of
+from rccltune.machine.hosts import Answer, compares, lines_of, merged, read_lines, value_of
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rccltune.machine import AS_SET, Host, as_asked, differences
+from rccltune.machine.hosts import AS_SET, Host, as_asked, differences
 
 THINGS = ("mode", "GPUs", "library", "plugin", "NCCL_IB_HCA", "HSA_NO_SCRATCH_RECLAIM")
 values = st.text(alphabet="abc0", min_size=1, max_size=3)

@@ -10,18 +10,10 @@ from pathlib import Path
 import pytest
 from trees import NODES, add, put, seen, write
 
-from rccltune import launch
-from rccltune.machine import (
-    CHECKS,
-    Benchmark,
-    Circumstances,
-    Finding,
-    Library,
-    Severity,
-    Starter,
-    doctor,
-    verdict,
-)
+from rccltune.launch.variables import chooses
+from rccltune.machine.checks.doctor import CHECKS, doctor
+from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.records import Benchmark, Finding, Library, Severity, Starter, verdict
 
 OAMS = tuple(f"0000:{bus}:00" for bus in ("05", "15", "65", "75", "85", "95", "e5", "f5"))
 DEVICE = "sys/bus/pci/devices/0000:05:00.0"
@@ -117,7 +109,7 @@ class Patient:
             Circumstances(
                 system=system,
                 variables=self.variables,
-                chooses=launch.chooses,
+                chooses=chooses,
                 home=Path("/home/ada"),
                 limits=self.limits,
                 n_cpus=self.n_cpus,

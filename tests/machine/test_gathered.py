@@ -19,7 +19,10 @@ from trees import MI325X, add, add_links, named, put, seen, write
 
 from rccltune import gather
 from rccltune.gather import Block, Hashed
-from rccltune.machine import Circumstances, as_plain, doctor, situations
+from rccltune.machine.checks.doctor import doctor
+from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.records import as_plain
+from rccltune.machine.situation import situations
 
 SCRIPT = Path(gather.__file__)
 KEY = b"the user's own"

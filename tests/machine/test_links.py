@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import add_links, seen, write
 
-from rccltune.machine import Gpu, Link, Pair, System, choosing, pairs, representatives, usable
-from rccltune.model import LinkClass, MachineError
+from rccltune.machine.links import Pair, choosing, pairs, representatives, usable
+from rccltune.machine.records import Gpu, Link, System
+from rccltune.model.errors import MachineError
+from rccltune.model.links import LinkClass
 
 
 def system_of(name: str, root: Path, *, with_links: bool = True) -> System:

@@ -11,16 +11,11 @@ from hypothesis import strategies as st
 from machines import all_machines
 from trees import MI325X, NODES, add, add_links, named, put, seen, write
 
-from rccltune.machine import (
-    Oam,
-    System,
-    changes,
-    devices_of,
-    fingerprint,
-    parse_address,
-    situations,
-)
-from rccltune.model import Mode
+from rccltune.machine.pci import parse_address
+from rccltune.machine.records import Oam, System
+from rccltune.machine.situation import situations
+from rccltune.machine.survey import changes, devices_of, fingerprint
+from rccltune.model.settings import Mode
 
 # From the machines' descriptions and facts §3.3: (product, arch, mode, devices, CUs, OAMs).
 EXPECTED = {

@@ -13,8 +13,12 @@ from test_amdsmi import environment
 from trees import put, seen, write
 from wording import lacks
 
-from rccltune.machine import Smi, System, applied, check_mode, needs, obstacles, runner, steps
-from rccltune.model import MachineError, Mode, Reporter
+from rccltune.machine.mode import applied, check_mode, needs, obstacles, steps
+from rccltune.machine.records import Smi, System
+from rccltune.machine.smi import runner
+from rccltune.model.errors import MachineError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Mode
 
 CPX4, CPX1, SPX1 = (Mode.parse(text) for text in ("cpx-nps4", "cpx-nps1", "spx-nps1"))
 BUSES = ("05", "15", "65", "75", "85", "95", "e5", "f5")

@@ -9,18 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.machine import (
-    Gpu,
-    Link,
-    Placed,
-    System,
-    choosing,
-    layout_of,
-    place_ranks,
-    seating_of,
-)
-from rccltune.model import CommandLineError, MachineError, RccltuneError
-from rccltune.model import RankPlacement as P
+from rccltune.machine.links import choosing
+from rccltune.machine.placement import Placed, layout_of, place_ranks, seating_of
+from rccltune.machine.records import Gpu, Link, System
+from rccltune.model.errors import CommandLineError, MachineError, RccltuneError
+from rccltune.model.vocabulary import RankPlacement as P
 
 
 def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> System:

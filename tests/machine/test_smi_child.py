@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rccltune import machine
 from rccltune.machine import smi_child
+from rccltune.machine.smi_child import main
 
 
 class LibraryError(Exception):
@@ -132,7 +132,7 @@ def test_the_answer_goes_to_the_descriptor(monkeypatch: pytest.MonkeyPatch) -> N
     with tempfile.TemporaryFile() as stream:
         request = {"folder": "/proc/nowhere", "action": "query", "answer": stream.fileno()}
         monkeypatch.setattr(sys, "argv", ["smi_child.py", json.dumps(request)])
-        machine.main()
+        main()
         stream.seek(0)
         assert len(json.loads(stream.read())["gpus"]) == 4
     assert left == [0]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from trees import put, seen
 
-from rccltune.machine import starters
+from rccltune.machine.software import starters
 
 
 def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:

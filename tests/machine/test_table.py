@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.machine import Host, differences, named_hosts, table_of
+from rccltune.machine.hosts import Host, differences, named_hosts, table_of
 
 
 def hosts(n: int, odd: dict[int, tuple[str, str]], what: str = "mode") -> list[Host]:

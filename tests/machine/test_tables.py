@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.machine import Root, vendor_table
+from rccltune.machine.files import Root
+from rccltune.machine.software import vendor_table
 
 ROW = "allreduce,0,16383,tree,ll,1,1,8,-1,-1\n"
 NAME = "rccl_tuner_gfx950.csv"

@@ -14,7 +14,7 @@ from wording import lacks
 from rccltune.cli import group
 from rccltune.cli.detect import detect
 from rccltune.cli.doctor import doctor
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 
 def run(verb: click.Command, *arguments: str | Path) -> Result:

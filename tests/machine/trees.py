@@ -7,7 +7,8 @@ from pathlib import Path
 
 from machines import DESCRIPTIONS, Machine, load
 
-from rccltune.machine import Look, System, look
+from rccltune.machine.records import System
+from rccltune.machine.survey import Look, look
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 

@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.measure import declared, dump_sweep, parse_duration, read_sweep_file
-from rccltune.model import Collective, InputFileError, Mode, Setting, Sweep
+from rccltune.measure.all_options import declared
+from rccltune.measure.declaration import parse_duration
+from rccltune.measure.sweep_file import dump_sweep, read_sweep_file
+from rccltune.model.errors import InputFileError
+from rccltune.model.measured import Sweep
+from rccltune.model.settings import Mode, Setting
+from rccltune.model.vocabulary import Collective
 
 
 def test_values_are_typed() -> None:

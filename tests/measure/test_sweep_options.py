@@ -11,17 +11,10 @@ import yamls
 
 from rccltune.cli.help import HEADINGS, Grouped
 from rccltune.cli.sweep import sweep
-from rccltune.measure import (
-    PRESETS,
-    declared,
-    dump_sweep,
-    given,
-    merge_request,
-    orders,
-    read_sweep_file,
-    site_keys,
-    to_plain,
-)
+from rccltune.measure.all_options import declared, given, orders
+from rccltune.measure.declaration import PRESETS
+from rccltune.measure.request import merge_request, site_keys
+from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
 
 # A value of each that is not its default, as YAML has it.
 SAID: dict[str, Any] = {

@@ -6,28 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import (
+from rccltune.model.chosen import Rule, Zone
+from rccltune.model.measured import Sample, Schedule
+from rccltune.model.settings import (
     BASELINE,
     SILENT,
     UNSTATED,
-    Algorithm,
-    Collective,
     CurveKey,
-    Doubt,
     Mode,
-    Placement,
-    Protocol,
     Role,
-    Rule,
-    Sample,
     Scale,
-    Schedule,
     Setting,
     Target,
     Variant,
     View,
-    Zone,
 )
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
 
 ONE_NODE = Scale(n_nodes=1, n_ranks=64)
 KEY = CurveKey(

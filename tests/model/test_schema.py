@@ -13,26 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from rccltune import model
-from rccltune.fit import FitFile
-from rccltune.machine import Answer, Host
-from rccltune.measure import SearchFile
-from rccltune.model import (
-    Fingerprint,
-    InputFileError,
-    Launch,
-    LinkMap,
-    LinkRates,
-    Outcome,
-    Place,
-    SessionError,
-    Variant,
-    shown,
-    yamlfile,
-)
-from rccltune.npkit import Dumped
-from rccltune.session import HeaderFile
-from rccltune.verify import Refused, VerdictFile
+from rccltune.fit.session import FitFile
+from rccltune.machine.hosts import Answer, Host
+from rccltune.measure.searching import SearchFile
+from rccltune.model import schema, yamlfile
+from rccltune.model.errors import InputFileError, SessionError
+from rccltune.model.links import LinkMap, LinkRates
+from rccltune.model.measured import Fingerprint, Launch, Outcome
+from rccltune.model.settings import Place, Variant
+from rccltune.model.vocabulary import shown
+from rccltune.npkit.session import Dumped
+from rccltune.session.store import HeaderFile
+from rccltune.verify.verdict_store import Refused, VerdictFile
 
 # What each JSON file of a session, and each answer of a host, is read as.
 T = typing.TypeVar("T")
@@ -68,7 +60,7 @@ def test_every_field_that_is_read_has_its_bounds(root: type) -> None:
 
 def read(kind: type[T], plain: object) -> T:
     """A record from plain values."""
-    return model.read_json(kind, json.dumps(plain).encode(), "x.json", "delete it.")
+    return schema.read_json(kind, json.dumps(plain).encode(), "x.json", "delete it.")
 
 
 def test_all_mistakes_are_told_at_once_with_their_fields() -> None:
@@ -108,7 +100,7 @@ def test_what_is_no_json_of_ours_is_exit_7(text: str) -> None:
     """Whatever it is, the file is named and nothing else is raised."""
     content = text.encode("latin-1")
     with pytest.raises(SessionError) as caught:
-        model.read_json(Fingerprint, content, "x.json", "delete it.")
+        schema.read_json(Fingerprint, content, "x.json", "delete it.")
     assert caught.value.where == "x.json"
 
 
@@ -116,18 +108,18 @@ def test_what_is_no_json_of_ours_is_exit_7(text: str) -> None:
 def test_whatever_is_written_can_be_read(name: str, value: str, several: str) -> None:
     """A log may have any letter; what moves a cursor is written out, the rest stays."""
     made = Fingerprint(product=name, hosts=(value,))
-    plain = model.to_plain(made)
+    plain = schema.to_plain(made)
     back = read(Fingerprint, plain)
     assert back.hosts == (shown(value),)
     assert back.product == shown(name)
     said = Refused(path=name, sha256="", message=several, hint=None)
-    assert read(Refused, model.to_plain(said)).message == shown(several, "\n\t")
+    assert read(Refused, schema.to_plain(said)).message == shown(several, "\n\t")
 
 
 def test_what_could_not_be_read_is_told_before_it_is_written() -> None:
     """With the file that it comes from."""
     with pytest.raises(InputFileError, match="arch") as caught:
-        model.checked(Fingerprint(arch="../x"), "x.log", "correct it.")
+        schema.checked(Fingerprint(arch="../x"), "x.log", "correct it.")
     assert caught.value.where == "x.log"
 
 
@@ -135,7 +127,7 @@ def test_what_could_not_be_read_is_told_before_it_is_written() -> None:
 def test_numbers_are_finite_and_their_squares_too(value: float) -> None:
     """1e308 is finite, and what is computed with it is not."""
     with pytest.raises(SessionError):
-        model.read_json(
+        schema.read_json(
             Outcome,
             json.dumps({"launch": "a", "status": "ok", "duration_s": value}).encode(),
             "x.json",
@@ -154,9 +146,9 @@ def test_texts_are_no_numbers_and_ones_no_flags() -> None:
 class Plain(TypedDict, total=False):
     """A small YAML file."""
 
-    n: Annotated[int, model.Parsed(int)]
-    inner: dict[model.Word, model.Whole]
-    several: Annotated[tuple[model.Word, ...], model.Listed()]
+    n: Annotated[int, schema.Parsed(int)]
+    inner: dict[schema.Word, schema.Whole]
+    several: Annotated[tuple[schema.Word, ...], schema.Listed()]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import model
-from rccltune.model import Collective
+from rccltune.model import vocabulary
+from rccltune.model.vocabulary import Collective
 
 
 @pytest.mark.parametrize(
@@ -19,26 +19,28 @@ from rccltune.model import Collective
 )
 def test_sizes_are_binary_multiples(text: str, nbytes: int) -> None:
     """K, M and G are powers of 1024, as in rccl-tests' own option parser."""
-    assert model.parse_size(text) == nbytes
+    assert vocabulary.parse_size(text) == nbytes
 
 
 @pytest.mark.parametrize("text", ["", "K", "-1", "4X", "1e6", "0.3K", "16E", "9999999999G", "٣"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     """Nothing is guessed: a half-understood size would measure something else."""
     with pytest.raises(ValueError, match=r"no size|whole number|2\^63"):
-        model.parse_size(text)
+        vocabulary.parse_size(text)
 
 
-@given(st.integers(0, model.MAX_NBYTES) | st.integers(0, 63).map(lambda power: (1 << power) - 1))
+@given(
+    st.integers(0, vocabulary.MAX_NBYTES) | st.integers(0, 63).map(lambda power: (1 << power) - 1)
+)
 def test_a_short_size_is_exact(nbytes: int) -> None:
     """What a help gives as a default can be typed."""
-    assert model.parse_size(model.short_size(nbytes)) == nbytes
+    assert vocabulary.parse_size(vocabulary.short_size(nbytes)) == nbytes
 
 
-@given(st.integers(0, model.MAX_NBYTES))
+@given(st.integers(0, vocabulary.MAX_NBYTES))
 def test_a_printed_size_is_right_to_three_digits(nbytes: int) -> None:
     """Never 1024 of a unit that has a larger one, and never off by more than its rounding."""
-    number, unit = model.format_size(nbytes).split()
+    number, unit = vocabulary.format_size(nbytes).split()
     scale = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(unit)
     assert float(number) < 1024
     assert float(number) * scale == pytest.approx(nbytes, rel=0.005 if nbytes >= 1024 else 0)
@@ -48,7 +50,7 @@ def test_a_printed_size_is_right_to_three_digits(nbytes: int) -> None:
 @pytest.mark.parametrize("power", range(50))
 def test_powers_of_two_read_back_exactly(power: int) -> None:
     """What a sweep measures can be copied into an option."""
-    assert model.parse_size(model.format_size(1 << power)) == 1 << power
+    assert vocabulary.parse_size(vocabulary.format_size(1 << power)) == 1 << power
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_powers_of_two_read_back_exactly(power: int) -> None:
 )
 def test_labels_are_short(nbytes: int, label: str) -> None:
     """Three digits, four below the next unit."""
-    assert model.format_size(nbytes) == label
+    assert vocabulary.format_size(nbytes) == label
 
 
 @pytest.mark.parametrize(
@@ -85,11 +87,11 @@ def test_bus_bandwidth_is_what_the_benchmark_prints(
     collective: Collective, n_ranks: int, nbytes: int, time_us: float, printed: float
 ) -> None:
     """Our factor reproduces the busbw column within the rounding of the printed time."""
-    ours = model.busbw(collective, n_ranks, nbytes, time_us)
+    ours = vocabulary.busbw(collective, n_ranks, nbytes, time_us)
 
     assert ours == pytest.approx(printed, rel=2e-4)
 
 
 def test_every_collective_has_a_factor() -> None:
     """busbw never fails for a collective that can be measured, and is at most twice algbw."""
-    assert all(0 < model.busbw_factor(c, 64) < 2 for c in Collective)
+    assert all(0 < vocabulary.busbw_factor(c, 64) < 2 for c in Collective)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rccltune.model import TUNABLE, Algorithm, Collective, Protocol
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 
 
 def test_numbers_are_those_of_the_abi() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.npkit import Dump, read_dump, why_useless
+from rccltune.npkit.dump import Dump, read_dump, why_useless
 
 EVENT = bytes(16)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.npkit import Tools, find_tools, has_npkit, next_command
+from rccltune.npkit.dump import Tools, find_tools, has_npkit, next_command
 
 # What RCCL's init.cc does under ENABLE_NPKIT, what MSCCL++ asks for, and neither.
 HEAD = "#include <stdio.h>\n#include <stdlib.h>\nvoid destroy(void) {"

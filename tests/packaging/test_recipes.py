@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import launch, measure, model
-from rccltune.launch import first_hosts
-from rccltune.model import Collective
+from rccltune.launch import launchers
+from rccltune.launch.hostfiles import first_hosts
+from rccltune.measure import declaration
+from rccltune.model import vocabulary
+from rccltune.model.vocabulary import Collective
 from rccltune.releases import RELEASES, Release
 
 # Those that only run on this host read no host file.
@@ -23,10 +25,10 @@ KEPT = (".json", ".yaml", ".csv", ".log", ".html")
 PROGRAMS = frozenset(("None",))
 
 
-@pytest.mark.parametrize("flavour", launch.LAUNCHERS)
+@pytest.mark.parametrize("flavour", launchers.LAUNCHERS)
 def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_path: Path) -> None:
     """By option and sweep file, with a row in docs/sweep.md, and its host files are read."""
-    assert flavour in measure.LAUNCHERS
+    assert flavour in declaration.LAUNCHERS
     assert f"| `{flavour}`" in (repository / "docs/sweep.md").read_text(encoding="utf-8")
     if flavour not in LOCAL:
         hosts = tmp_path / "hosts"
@@ -36,7 +38,7 @@ def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_pat
 
 def test_no_launcher_is_asked_for_that_is_none() -> None:
     """The words of --launcher are the launchers, auto, and local: the rank program itself."""
-    assert set(measure.LAUNCHERS) == {"auto", "local", *launch.LAUNCHERS}
+    assert set(declaration.LAUNCHERS) == {"auto", "local", *launchers.LAUNCHERS}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_every_collective_has_its_bandwidth_and_its_benchmark(
     collective: Collective, repository: Path
 ) -> None:
     """The factor of its bus bandwidth, and a stand-in that plays it."""
-    assert model.busbw_factor(collective, 8) > 0
+    assert vocabulary.busbw_factor(collective, 8) > 0
     names = (repository / "native_plugin/sim/CMakeLists.txt").read_text(encoding="ascii")
     assert re.search(rf"\b{collective.value}\b", names)
 

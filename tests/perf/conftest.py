@@ -10,7 +10,7 @@ import yamls
 from perf_sweeps import Ground
 
 from rccltune import plugin
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.model import Collective, Placement, Setting
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, runs
 from rccltune.perf.plan import Call, Step
 

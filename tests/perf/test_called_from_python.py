@@ -8,7 +8,7 @@ from perf_sweeps import Ground
 
 import rccltune
 from rccltune import api
-from rccltune.model import Reporter
+from rccltune.model.reporter import Reporter
 
 
 def test_a_sweep_is_a_function(ground: Ground) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 from rccltune.perf import library
 
 

@@ -7,17 +7,9 @@ import itertools
 import pytest
 from made_runs import call, step
 
-from rccltune.model import (
-    BASELINE,
-    LL128_FORCED,
-    SILENT,
-    Algorithm,
-    Collective,
-    OutputError,
-    Placement,
-    Setting,
-    Variant,
-)
+from rccltune.model.errors import OutputError
+from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, Setting, Variant
+from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.perf import passes, plan, rows
 from rccltune.perf.passes import Wanted
 from rccltune.perf.plan import Step

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from rccltune.cli import run
-from rccltune.machine import real_library
-from rccltune.model import MachineError
+from rccltune.machine.real_rccl import real_library
+from rccltune.model.errors import MachineError
 from rccltune.perf import rows, runs
 
 FEW_SIZES = ("--min-bytes", "64K", "--max-bytes", "16M", "--factor", "16")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_runs import HEAD, as_asked, make, step
 
-from rccltune.model import OutputError
+from rccltune.model.errors import OutputError
 from rccltune.perf import rows, runs, sweep
 from rccltune.perf.plan import Step
 

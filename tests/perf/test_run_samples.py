@@ -10,22 +10,17 @@ import pandas as pd
 import pytest
 from made_runs import as_asked, make, step
 
-from rccltune import session
-from rccltune.model import (
-    BASELINE,
-    SILENT,
-    Doubt,
-    Failure,
-    Fingerprint,
-    Reporter,
-    Sample,
-    Setting,
-    Variant,
-    to_plain,
-)
+from rccltune.model.failure import Failure
+from rccltune.model.measured import Fingerprint, Sample
+from rccltune.model.reporter import Reporter
+from rccltune.model.schema import to_plain
+from rccltune.model.settings import BASELINE, SILENT, Setting, Variant
+from rccltune.model.vocabulary import Doubt
 from rccltune.perf import passes, rows, runs, samples
 from rccltune.perf.plan import Step
-from rccltune.session import Session
+from rccltune.session import store
+from rccltune.session.samples import load_samples
+from rccltune.session.store import Session
 
 MIB = 1 << 20
 RING = Setting.parse("ring/ll")
@@ -179,19 +174,19 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     own = make(folder, timed("ring/ll", 1024, "graph"), ending={})
     header = Session(path=folder, command="x", tool="x", fingerprint=Fingerprint(arch="gfx942"))
-    session.write_header(header)
-    found = session.load_samples(session.open_session(folder), Reporter())
+    store.write_header(header)
+    found = load_samples(store.open_session(folder), Reporter())
     assert [one.launch for one in found] == ["run-1:0"]
-    opened = session.open_session(folder)
-    assert session.has_current_samples(opened)
-    assert session.load_samples(opened, Reporter()) == found
+    opened = store.open_session(folder)
+    assert store.has_current_samples(opened)
+    assert load_samples(opened, Reporter()) == found
 
     with (own / "rank-0.csv").open("a") as stream:
         stream.write("# done\n")
-    assert not session.has_current_samples(opened)
-    ((launch, outcome),) = session.read_made(opened)
+    assert not store.has_current_samples(opened)
+    ((launch, outcome),) = store.read_made(opened)
     assert (launch.id, outcome.library_version) == ("run-1", "RCCL 2.27.7")
-    assert session.raw_log(folder, "run-1:0") == own / "log.txt"
+    assert store.raw_log(folder, "run-1:0") == own / "log.txt"
 
 
 def fine_of(table: pd.DataFrame, nbytes: int) -> Sequence[Setting]:

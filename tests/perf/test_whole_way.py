@@ -9,7 +9,7 @@ import pytest
 from perf_sweeps import Ground
 
 from rccltune.cli import run
-from rccltune.model import Setting
+from rccltune.model.settings import Setting
 from rccltune.perf import runs
 
 

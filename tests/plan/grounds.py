@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rccltune import plan
-from rccltune.model import Collective, Scale
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective
+from rccltune.plan import launches
 
-GROUND = plan.Ground(
+GROUND = launches.Ground(
     programs={c: f"/bench/{c.benchmark}" for c in Collective},
     letters=frozenset("befnwcgdoGAON"),
     launch=lambda n, program: ("mpirun", "-np", str(n), *program),

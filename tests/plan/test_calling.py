@@ -13,8 +13,13 @@ from grounds import GROUND
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan, plugin, simulate
-from rccltune.model import DTYPE_BYTES, Collective, MachineError, Scale, Sweep
+from rccltune import plugin
+from rccltune.model.errors import MachineError
+from rccltune.model.measured import Sweep
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective
+from rccltune.plan import launches, walks
+from rccltune.simulate import sources
 
 GATHER, REDUCE = Collective.ALL_GATHER, Collective.ALL_REDUCE
 SHARED = (GATHER, Collective.REDUCE_SCATTER)
@@ -36,7 +41,7 @@ def sweep(
     )
 
 
-def on(n_ranks: int) -> plan.Ground:
+def on(n_ranks: int) -> launches.Ground:
     """As many ranks."""
     return replace(GROUND, scale=Scale(n_nodes=1, n_ranks=n_ranks))
 
@@ -55,7 +60,7 @@ def test_what_is_near_has_whole_elements_of_every_share(
     width = DTYPE_BYTES[dtype]
     share = n_ranks * max(16, 4 * width) if collective is GATHER else width
 
-    found = plan.nearest(wish, collective, n_ranks, nbytes)
+    found = walks.nearest(wish, collective, n_ranks, nbytes)
 
     lower, upper = nbytes // share * share, -(-nbytes // share) * share
     away = min(abs(one - nbytes) for one in (lower, upper) if one)
@@ -74,10 +79,10 @@ def test_gathered_sizes_of_the_first_run_on_gpus(
     n_ranks: int, nbytes: int, expected: int | None
 ) -> None:
     """Two H200 called all_gather with 8 B and 16 B: 32 B is the least that rccl-tests calls."""
-    assert plan.nearest(sweep(8, 8), GATHER, n_ranks, nbytes) == expected
-    assert plan.nearest(sweep(8, 8, REDUCE), REDUCE, n_ranks, 68) == 68
-    assert plan.nearest(sweep(8, 8, REDUCE), REDUCE, n_ranks, 66) is None
-    assert plan.nearest(sweep(8, 8, dtype="half"), REDUCE, n_ranks, 66) == 66
+    assert walks.nearest(sweep(8, 8), GATHER, n_ranks, nbytes) == expected
+    assert walks.nearest(sweep(8, 8, REDUCE), REDUCE, n_ranks, 68) == 68
+    assert walks.nearest(sweep(8, 8, REDUCE), REDUCE, n_ranks, 66) is None
+    assert walks.nearest(sweep(8, 8, dtype="half"), REDUCE, n_ranks, 66) == 66
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_gathered_sizes_of_the_first_run_on_gpus(
 )
 def test_a_walk_needs_two_sizes_that_are_called(wish: Sweep, says: str | None) -> None:
     """Of 64 ranks: 1 KiB is the least that all_gather is called with."""
-    found = plan.why_no_walk(wish, on(64))
+    found = walks.why_no_walk(wish, on(64))
     assert found is None if says is None else says in (found or "")
 
 
@@ -108,7 +113,7 @@ def test_a_size_falls_where_a_walk_is_planned(low: int, factor: int, n_ranks: in
     asked = [n for n in warm if n] + [n for n in rows if n] * 2
     falls = sum(b < a for a, b in itertools.pairwise(asked))
 
-    can_walk = plan.why_no_walk(wish, on(n_ranks)) is None
+    can_walk = walks.why_no_walk(wish, on(n_ranks)) is None
 
     assert can_walk == (falls == 2)
 
@@ -125,10 +130,10 @@ def test_the_benchmark_shows_just_these_sizes(
         pytest.skip(str(error))
     if not program.is_file():
         pytest.skip("this install has no stand-in benchmarks")
-    node = simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
+    node = sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
     changed = tmp_path / "node.yaml"
     changed.write_text(re.sub(r"benchmark: \w+", f"benchmark: {family}", node), encoding="utf-8")
-    (tmp_path / "node").write_bytes(simulate.compile_node(changed))
+    (tmp_path / "node").write_bytes(sources.compile_node(changed))
     env = {"RCCLTUNE_SIM_NODE": str(tmp_path / "node"), "RCCLTUNE_SIM_RANKS": "8"}
     words = ["-b", "8", "-e", "300", "-i", "20", "-n", "1", "-w", "1", "-c", "0", "-d", "float"]
 
@@ -140,4 +145,4 @@ def test_the_benchmark_shows_just_these_sizes(
         int(line.split()[0]) for line in done.stdout.splitlines() if line.strip()[:1].isdigit()
     }
     wish = sweep(8, 300, collective, step=20)
-    assert shown - {0} == set(plan.called_sizes(wish, collective, 8)) == {128, 256}
+    assert shown - {0} == set(walks.called_sizes(wish, collective, 8)) == {128, 256}

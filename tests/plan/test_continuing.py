@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan
-from rccltune.model import SILENT, Algorithm, Collective, Launch, Protocol, Scale, Setting, Sweep
+from rccltune.model.measured import Launch, Sweep
+from rccltune.model.settings import SILENT, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.plan import launches, walks
 
-GROUND = plan.Ground(
+GROUND = launches.Ground(
     programs={c: f"/bench/{c.benchmark}" for c in Collective},
     letters=frozenset("befnwcgdoGAON"),
     launch=lambda n, program: ("mpirun", "-np", str(n), *program),
@@ -38,7 +40,7 @@ def walk_of(settings: Sequence[Setting], repeats: int, seed: int = 0, letter: st
         seed=seed,
     )
     ground = replace(GROUND, letters=GROUND.letters - {"N"} | {letter})
-    (walk,) = (one for one in plan.plan_walks(sweep, ground).launches if len(steps_of(one)) > 1)
+    (walk,) = (one for one in walks.plan_walks(sweep, ground).launches if len(steps_of(one)) > 1)
     return walk
 
 
@@ -66,9 +68,9 @@ def failing(walk: Launch, failures: Sequence[int]) -> Iterator[tuple[Launch, int
     walked: list[tuple[Launch, int]] = []
     coming = iter(failures)
     barred: set[Setting] = set()
-    while not plan.is_walked(walk, walked, barred):
-        one = plan.continuation(walk, walked, barred)
-        assert one == plan.continuation(walk, tuple(walked), frozenset(barred))
+    while not walks.is_walked(walk, walked, barred):
+        one = walks.continuation(walk, walked, barred)
+        assert one == walks.continuation(walk, tuple(walked), frozenset(barred))
         steps = steps_of(one)
         fails = next(coming, len(steps))
         suspect = steps[fails] if fails < len(steps) and steps[fails] != SILENT else None
@@ -93,7 +95,7 @@ def test_every_setting_is_kept_as_often_as_planned_or_under_suspicion(
     suspects = {suspect for *_, suspect in made if suspect is not None}
     walked = [(one, n) for one, n, _ in made]
     for setting, n in planned.items():
-        assert plan.n_kept(walk, walked, setting) == (kept[setting], n)
+        assert walks.n_kept(walk, walked, setting) == (kept[setting], n)
         assert kept[setting] <= n
         if setting not in suspects and setting != SILENT:
             assert kept[setting] == n
@@ -124,23 +126,23 @@ def test_a_continuation_is_a_walk_like_the_planned_one(walk: Launch, failures: l
 def test_a_walk_of_which_nothing_is_known_is_made_as_planned() -> None:
     """Also after failures before its first pass."""
     walk = walk_of(SETTINGS[:3], 2)
-    assert plan.continuation(walk, [], ()) == walk
-    assert plan.continuation(walk, [(walk, 0), (walk, 1)], ()) == walk
+    assert walks.continuation(walk, [], ()) == walk
+    assert walks.continuation(walk, [(walk, 0), (walk, 1)], ()) == walk
 
 
 def test_no_launch_is_made_for_silence_alone() -> None:
     """It walks along to be compared with."""
     walk = walk_of(SETTINGS[:2], 2)
-    assert plan.is_walked(walk, [], SETTINGS[:2])
+    assert walks.is_walked(walk, [], SETTINGS[:2])
     with pytest.raises(ValueError, match="nothing"):
-        plan.continuation(walk, [], SETTINGS[:2])
+        walks.continuation(walk, [], SETTINGS[:2])
 
 
 @given(walk=WALKS)
 def test_a_setting_alone_is_started_as_where_each_has_a_launch(walk: Launch) -> None:
     """The same benchmark with the same options, its table printed once."""
     setting = steps_of(walk)[2]
-    one = plan.alone(walk, setting)
+    one = walks.alone(walk, setting)
     assert steps_of(one) == (setting,)
     assert one.schedule is not None
     assert one.schedule.questions is None

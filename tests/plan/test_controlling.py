@@ -9,19 +9,21 @@ from grounds import GROUND, option
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan
-from rccltune.model import LL128_FORCED, Collective, Setting, Sweep
+from rccltune.model.measured import Sweep
+from rccltune.model.settings import LL128_FORCED, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.plan import launches, variants
 
 SWEEP = Sweep(
     collectives=(Collective.ALL_REDUCE,), settings=(), min_nbytes=8, max_nbytes=1 << 27, repeats=3
 )
 
 
-def named(sweep: Sweep, ground: plan.Ground = GROUND) -> list[str]:
+def named(sweep: Sweep, ground: launches.Ground = GROUND) -> list[str]:
     """Collective and setting of each control."""
     return [
         f"{one.collectives[0].value} {one.schedule.settings[0]}"
-        for one in plan.controls(sweep, ground)
+        for one in variants.controls(sweep, ground)
         if one.schedule
     ]
 
@@ -40,7 +42,7 @@ def asked(argv: tuple[str, ...]) -> set[int]:
 def test_two_settings_as_unlike_as_can_be() -> None:
     """Another algorithm and another protocol, of the default variant."""
     assert named(SWEEP) == ["all_reduce tree/ll", "all_reduce ring/simple"]
-    assert [one.variant.name for one in plan.controls(SWEEP, GROUND)] == ["default"] * 2
+    assert [one.variant.name for one in variants.controls(SWEEP, GROUND)] == ["default"] * 2
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_what_there_is_decides(
 def test_another_variant_where_the_default_one_has_no_pair() -> None:
     """LL128 alone needs its variable, in the control as in the walk."""
     sweep = replace(SWEEP, settings=(Setting.parse("tree/ll128"), Setting.parse("ring/ll128")))
-    made = plan.controls(sweep, GROUND)
+    made = variants.controls(sweep, GROUND)
     assert [one.variant for one in made] == [LL128_FORCED] * 2
     assert all(set(LL128_FORCED.environment) <= set(one.environment) for one in made)
 
@@ -89,19 +91,19 @@ def test_a_control_is_short_and_measures_sizes_of_the_sweep(
     """What the walk did not measure could not be compared."""
     high = low << octaves if step is None else low + step * octaves
     sweep = replace(SWEEP, min_nbytes=low, max_nbytes=high, factor=factor, step_nbytes=step)
-    for one in plan.controls(sweep, GROUND):
+    for one in variants.controls(sweep, GROUND):
         sizes = asked(one.argv)
-        assert sizes <= set(plan.sizes(sweep))
-        assert len(sizes) <= plan.N_CONTROL_SIZES
+        assert sizes <= set(launches.sizes(sweep))
+        assert len(sizes) <= variants.N_CONTROL_SIZES
         # As spread out as the sweep's own.
-        assert len(sizes) >= min(len(plan.sizes(sweep)), plan.N_CONTROL_SIZES // 2)
+        assert len(sizes) >= min(len(launches.sizes(sweep)), variants.N_CONTROL_SIZES // 2)
 
 
 def test_a_control_is_an_ordinary_launch_of_its_setting() -> None:
     """One step, no walk: it is run, proven and kept as any other."""
-    for one in plan.controls(SWEEP, GROUND):
+    for one in variants.controls(SWEEP, GROUND):
         assert one.schedule is not None
         assert (len(one.schedule.settings), one.schedule.questions) == (1, None)
         # Its first pass is thrown away, as every setting's in a walk is.
         assert one.argv[one.argv.index("-N") + 1] == "2"
-    assert plan.controls(SWEEP, GROUND) == plan.controls(SWEEP, GROUND)
+    assert variants.controls(SWEEP, GROUND) == variants.controls(SWEEP, GROUND)

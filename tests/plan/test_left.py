@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from grounds import GROUND
 
-from rccltune import plan
-from rccltune.model import Algorithm, Collective, Launch, Outcome, Protocol, Setting, Status, Sweep
+from rccltune.model.measured import Launch, Outcome, Status, Sweep
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.plan import walks
+from rccltune.plan.launches import left_s
 
 SETTINGS = tuple(
     Setting(algorithm=Algorithm.RING, protocol=protocol, channels=channels)
@@ -52,11 +55,11 @@ def test_what_is_said_is_within_a_factor_of_two(machine: str) -> None:
     rounds = [
         (one, sizes)
         for pair in zip(
-            plan.plan_walks(
+            walks.plan_walks(
                 short,
                 GROUND,
             ).launches,
-            plan.plan_walks(long, GROUND).launches,
+            walks.plan_walks(long, GROUND).launches,
             strict=False,
         )
         for one, sizes in zip(pair, (short, long), strict=True)
@@ -67,7 +70,7 @@ def test_what_is_said_is_within_a_factor_of_two(machine: str) -> None:
     assert len(launches) >= 8
     n_said = 0
     for n_ended in range(2, len(launches)):
-        left = plan.left_s(launches[n_ended:], long, ended(launches[:n_ended], took[:n_ended]))
+        left = left_s(launches[n_ended:], long, ended(launches[:n_ended], took[:n_ended]))
         if left is not None and not (machine == "calmer" and n_ended < 7):
             n_said += 1
             assert sum(took[n_ended:]) / 2 <= left <= 2 * sum(took[n_ended:])
@@ -76,9 +79,9 @@ def test_what_is_said_is_within_a_factor_of_two(machine: str) -> None:
 
 def test_two_answers_that_contradict_each_other_are_not_said() -> None:
     """A long launch among short ones fits any line; before two ended nobody knows anything."""
-    one = plan.plan_walks(sweep(max_nbytes=1 << 30), GROUND).launches[0]
-    other = plan.plan_walks(sweep(max_nbytes=1 << 10), GROUND).launches[0]
+    one = walks.plan_walks(sweep(max_nbytes=1 << 30), GROUND).launches[0]
+    other = walks.plan_walks(sweep(max_nbytes=1 << 10), GROUND).launches[0]
     seen = ended([other, other, one], [1.0, 1.0, 100.0])
-    assert plan.left_s([other] * 4, sweep(max_nbytes=1 << 30), seen) is None
-    assert plan.left_s([other], sweep(max_nbytes=1 << 30), seen[:1]) is None
-    assert plan.left_s([], sweep(max_nbytes=1 << 30), seen) == 0
+    assert left_s([other] * 4, sweep(max_nbytes=1 << 30), seen) is None
+    assert left_s([other], sweep(max_nbytes=1 << 30), seen[:1]) is None
+    assert left_s([], sweep(max_nbytes=1 << 30), seen) == 0

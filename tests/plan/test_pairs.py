@@ -13,25 +13,21 @@ from grounds import GROUND
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan, session
-from rccltune.model import (
-    DTYPE_BYTES,
-    RULES,
-    SILENT,
-    Collective,
-    Launch,
-    Rule,
-    Scale,
-    Setting,
-    Sweep,
-    Variant,
-)
+from rccltune.model.chosen import Rule
+from rccltune.model.measured import Launch, Sweep
+from rccltune.model.settings import RULES, SILENT, Scale, Setting, Variant
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective
+from rccltune.plan.launches import Ground, Plan, with_ids
+from rccltune.plan.octaves import ending_where_called, verified_sizes
+from rccltune.plan.pairs import Pair, conditions, plan_pairs
+from rccltune.plan.walks import schedule_text
+from rccltune.session import store
 
 MIB = 1 << 20
 TUNED = Variant(name="tuned", environment=(("NCCL_TUNER_CONFIG_FILE", "x.csv"),))
 
 
-def ground(n_ranks: int) -> plan.Ground:
+def ground(n_ranks: int) -> Ground:
     """So many ranks of one node."""
     return replace(GROUND, scale=Scale(n_nodes=1, n_ranks=n_ranks))
 
@@ -79,10 +75,10 @@ def printed(one: Launch, collective: Collective, n_ranks: int, width: int, fine:
 
 def planned(
     rules: list[Rule], *, n_ranks: int = 8, look: int = 1, wanted: Sweep | None = None
-) -> list[plan.Pair]:
+) -> list[Pair]:
     """One look at rules, in launches that walk three times through both arms."""
-    (own,) = plan.conditions(wanted or sweep(Collective.ALL_REDUCE))
-    return plan.plan_pairs(
+    (own,) = conditions(wanted or sweep(Collective.ALL_REDUCE))
+    return plan_pairs(
         own, ground(n_ranks), rules, TUNED, look, n_cycles=lambda _sweep, _collective: 3
     )
 
@@ -130,10 +126,10 @@ def test_rules_that_are_verified_end_at_sizes_that_a_benchmark_calls(
 ) -> None:
     """Half a percent beside a boundary is not left to rules that nobody tried there."""
     wanted = replace(sweep(collective), min_nbytes=least, max_nbytes=1 << 28)
-    last = max(plan.verified_sizes(wanted, collective, n_ranks))
+    last = max(verified_sizes(wanted, collective, n_ranks))
     above_it = replace(rule(collective, edge, last), setting=Setting.parse("ring/ll"))
     rules = [rule(collective, 0, edge - 1), above_it]
-    below, above = plan.ending_where_called(wanted, rules, n_ranks)
+    below, above = ending_where_called(wanted, rules, n_ranks)
     assert (below.min_nbytes, above.max_nbytes) == (0, last)
     tables = (
         printed(one.tuned, collective, n_ranks, 4, fine=True)
@@ -154,8 +150,8 @@ def test_an_end_stays_where_another_rule_would_answer_instead() -> None:
     wanted = replace(sweep(Collective.ALL_REDUCE), min_nbytes=1024, max_nbytes=1 << 28)
     odd = rule(Collective.ALL_REDUCE, 1 << 20, 12_345_671)
     behind = replace(rule(Collective.ALL_REDUCE, 1024, 1 << 28), setting=Setting.parse("ring/ll"))
-    assert plan.ending_where_called(wanted, [odd, behind], 8) == [odd, behind]
-    (alone,) = plan.ending_where_called(wanted, [odd], 8)
+    assert ending_where_called(wanted, [odd, behind], 8) == [odd, behind]
+    (alone,) = ending_where_called(wanted, [odd], 8)
     assert 12_345_671 / 1.005 <= alone.max_nbytes < 12_345_671
 
 
@@ -198,7 +194,7 @@ def test_every_arm_follows_every_arm_equally_often() -> None:
 def schedule_lines(walk: Launch) -> list[str]:
     """What the plugin reads."""
     assert walk.schedule is not None
-    return plan.schedule_text(walk.schedule).splitlines()
+    return schedule_text(walk.schedule).splitlines()
 
 
 def test_an_untouched_launch_has_nothing_of_ours_and_the_same_sizes() -> None:
@@ -216,9 +212,9 @@ def test_an_untouched_launch_has_nothing_of_ours_and_the_same_sizes() -> None:
 
 def test_a_few_untouched_launches_stand_beside_walks_without_checks() -> None:
     """Checked runs are 1 % slower from 1 to 64 MiB (2 x H100): the plugin is not to pay for it."""
-    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    (own,) = conditions(sweep(Collective.ALL_REDUCE))
     rules = [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)]
-    pairs = plan.plan_pairs(own, ground(8), rules, TUNED, 1, n_cycles=lambda *_: 3, n_untouched=4)
+    pairs = plan_pairs(own, ground(8), rules, TUNED, 1, n_cycles=lambda *_: 3, n_untouched=4)
     beside = [one for one in pairs if one.untouched is not None]
     assert len(beside) == 4
     assert all(dict(pairwise(one.tuned.argv))["-c"] == "0" for one in beside)
@@ -229,9 +225,9 @@ def test_a_few_untouched_launches_stand_beside_walks_without_checks() -> None:
 
 def test_what_rules_need_is_measured_without_plugin_and_rules() -> None:
     """A recorded walk costs half a microsecond a call, which variables are not to pay for."""
-    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    (own,) = conditions(sweep(Collective.ALL_REDUCE))
     needs = Variant(name="needs", environment=(("NCCL_MIN_NCHANNELS", "32"),))
-    pairs = plan.plan_pairs(
+    pairs = plan_pairs(
         own,
         ground(8),
         [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)],
@@ -254,9 +250,9 @@ def test_what_rules_need_is_measured_without_plugin_and_rules() -> None:
 def test_a_boundary_has_one_launch_and_none_where_its_size_is_known() -> None:
     """The grid's ranges have two each, which tell the noise; a boundary at 3 MiB needs no more."""
     rules = [rule(Collective.ALL_REDUCE, 5000, 3 * MIB)]
-    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
+    (own,) = conditions(sweep(Collective.ALL_REDUCE))
     walks = partial(
-        plan.plan_pairs,
+        plan_pairs,
         own,
         ground(8),
         rules,
@@ -301,8 +297,8 @@ def test_another_look_has_launches_of_its_own() -> None:
 
     def ids(look: int) -> set[str]:
         pairs = planned([rule(Collective.ALL_REDUCE, 4096, MIB)], look=look)
-        made = plan.Plan(launches=tuple(x for one in pairs for x in one.launches), impossible=())
-        return {one.id for one in plan.with_ids(made, session.launch_id).launches}
+        made = Plan(launches=tuple(x for one in pairs for x in one.launches), impossible=())
+        return {one.id for one in with_ids(made, store.launch_id).launches}
 
     assert ids(1) == ids(1)
     assert not ids(1) & ids(2)
@@ -310,8 +306,8 @@ def test_another_look_has_launches_of_its_own() -> None:
 
 def test_where_nothing_walks_rules_have_launches_of_their_own() -> None:
     """An old benchmark that prints its table once: both arms in turns, launch by launch."""
-    (own,) = plan.conditions(sweep(Collective.ALL_REDUCE))
-    pairs = plan.plan_pairs(
+    (own,) = conditions(sweep(Collective.ALL_REDUCE))
+    pairs = plan_pairs(
         own, ground(8), [rule(Collective.ALL_REDUCE, 4096, MIB)], TUNED, 1, n_cycles=None
     )
     assert all(one.tuned.schedule and one.tuned.schedule.questions is None for one in pairs)
@@ -321,7 +317,7 @@ def test_where_nothing_walks_rules_have_launches_of_their_own() -> None:
 def test_other_conditions_are_each_by_themselves_and_have_no_boundaries() -> None:
     """Not every combination of them, which nobody has the time for."""
     wanted = sweep(Collective.ALL_REDUCE)
-    found = plan.conditions(
+    found = conditions(
         wanted,
         dtypes=("bfloat16", wanted.dtypes[0], "bfloat16"),
         graphs=(0, 4),
@@ -337,7 +333,7 @@ def test_other_conditions_are_each_by_themselves_and_have_no_boundaries() -> Non
     by = [
         [
             pair.tuned
-            for pair in plan.plan_pairs(
+            for pair in plan_pairs(
                 one, ground(8), rules, TUNED, 1, n_cycles=lambda *_: 3, edges=one.is_own
             )
         ]
@@ -361,11 +357,11 @@ def test_what_runs_beside_goes_on_with_one_size(letter: str) -> None:
         launch=lambda n_ranks, program: ("srun", "-n", str(n_ranks), *program),
         shares=("--overlap",),
     )
-    *_, crowd = plan.conditions(
+    *_, crowd = conditions(
         sweep(Collective.ALL_REDUCE), besides=((Collective.ALL_GATHER, 4 * MIB),)
     )
     rules = [rule(Collective.ALL_REDUCE, 4096, MIB)]
-    pairs = plan.plan_pairs(crowd, on, rules, TUNED, 1, n_cycles=lambda *_: 3)
+    pairs = plan_pairs(crowd, on, rules, TUNED, 1, n_cycles=lambda *_: 3)
     beside = pairs[0].tuned.beside
     assert beside is not None
     assert beside.argv[:4] == ("srun", "--overlap", "-n", "8")

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rccltune.model import Range, Setting
-from rccltune.plan import Stretch, ranges_over, stretches
+from rccltune.model.search import Range
+from rccltune.model.settings import Setting
+from rccltune.plan.rounds import Stretch, ranges_over, stretches
 
 A, B, C = map(Setting.parse, ("tree/ll", "ring/ll", "ring/simple"))
 POWERS = st.sets(st.integers(3, 33), min_size=1, max_size=6).map(

@@ -12,23 +12,19 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rccltune import plan
-from rccltune.model import (
+from rccltune.model.measured import Launch, Outcome, Status, Sweep
+from rccltune.model.search import Motive, Round, Want
+from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
     SILENT,
-    Collective,
-    Launch,
-    Motive,
-    Outcome,
-    Round,
     Setting,
-    Status,
-    Sweep,
     Variant,
-    Want,
 )
+from rccltune.model.vocabulary import Collective
+from rccltune.plan import rounds
+from rccltune.plan.launches import estimate_s, sizes
 
 SWEEP = Sweep(
     collectives=(Collective.ALL_REDUCE, Collective.BROADCAST),
@@ -37,7 +33,7 @@ SWEEP = Sweep(
     max_nbytes=1 << 30,
 )
 NAMES = ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128", "ring/simple", "ring/ll128/8")
-GRID = plan.sizes(SWEEP)
+GRID = sizes(SWEEP)
 WANTS = st.lists(
     st.builds(
         Want,
@@ -71,11 +67,11 @@ def planned(
     made: Round,
     *,
     sweep: Sweep = SWEEP,
-    pace: plan.Pace | None = None,
+    pace: rounds.Pace | None = None,
     asked_from: Mapping[Collective, int] | None = None,
 ) -> tuple[Launch, ...]:
     """Of the sweep above."""
-    return plan.plan_round(sweep, GROUND, made, pace, asked_from=asked_from)
+    return rounds.plan_round(sweep, GROUND, made, pace, asked_from=asked_from)
 
 
 def is_baseline(launch: Launch) -> bool:
@@ -232,7 +228,7 @@ def pass_s(launch: Launch) -> float:
 def test_long_calls_are_made_a_quarter_as_often(least: int, calls: tuple[int, int]) -> None:
     """From 100 us at the smallest size of a launch: here that is 50,000 B."""
     wants = contending((least, "ring/ll"), (2 * least, "ring/ll"))
-    for pace, made in ((plan.Pace(call_us=call_us), calls), (None, (20, 5))):
+    for pace, made in ((rounds.Pace(call_us=call_us), calls), (None, (20, 5))):
         launches = planned(Round(number=2, wants=wants), pace=pace)
         walks = [launch for launch in launches if not is_baseline(launch)]
         assert walks
@@ -243,7 +239,7 @@ def test_long_calls_are_made_a_quarter_as_often(least: int, calls: tuple[int, in
 @given(made=ROUNDS, longest_s=st.sampled_from([1.0, 30.0, 120.0, 1e4]))
 def test_no_walk_is_long_that_could_be_shorter(made: Round, longest_s: float) -> None:
     """By the pace of this machine; a setting and silence, thrown away and kept, is the least."""
-    pace = plan.Pace(launch_s=5.0, call_us=call_us)
+    pace = rounds.Pace(launch_s=5.0, call_us=call_us)
     for launch in planned(made, sweep=replace(SWEEP, longest_s=longest_s), pace=pace):
         if is_baseline(launch):
             continue
@@ -272,7 +268,7 @@ def test_what_promises_most_in_its_time_comes_first() -> None:
         )
     ]
     made = planned(
-        Round(number=2, wants=tuple(wants)), pace=plan.Pace(launch_s=0.01, call_us=call_us)
+        Round(number=2, wants=tuple(wants)), pace=rounds.Pace(launch_s=0.01, call_us=call_us)
     )
     walks = [launch for launch in made if not is_baseline(launch)]
     assert [asked(launch)[-1] for launch in walks] == [1 << 12, 1 << 30]
@@ -282,7 +278,7 @@ def test_what_promises_most_in_its_time_comes_first() -> None:
 def test_a_dear_launch_brings_sizes_together(launch_s: float, n_walks: int) -> None:
     """4 KiB and 64 MiB of two settings: apart where a start is cheap."""
     wants = contending((1 << 12, "tree/ll"), (1 << 26, "ring/simple"))
-    pace = plan.Pace(launch_s=launch_s, call_us=call_us)
+    pace = rounds.Pace(launch_s=launch_s, call_us=call_us)
     made = planned(Round(number=2, wants=wants), pace=pace)
     assert sum(not is_baseline(launch) for launch in made) == n_walks
 
@@ -298,7 +294,7 @@ def test_a_setting_that_is_slow_at_large_sizes_is_not_taken_along_to_them(
         is_slow = setting == Setting.parse("ring/ll")
         return call_us(collective, nbytes) * (slowness if is_slow else 1)
 
-    pace = plan.Pace(launch_s=20.0, call_us=own_us)
+    pace = rounds.Pace(launch_s=20.0, call_us=own_us)
     made = planned(Round(number=2, wants=wants), pace=pace)
     assert sum(not is_baseline(launch) for launch in made) == n_walks
 
@@ -334,12 +330,12 @@ def test_an_estimate_goes_by_each_launchs_own_sizes() -> None:
         for nbytes in (1 << 12, 1 << 30)
     )
     started = [outcome(small, 3.0)]
-    found = [plan.estimate_s([one], SWEEP, started) for one in (small, large)]
+    found = [estimate_s([one], SWEEP, started) for one in (small, large)]
     for one, seconds in zip((small, large), found, strict=True):
         assert one.schedule is not None
         calls = 50 * len(one.schedule.settings)
         wanted = 3.0 + calls * sum(50e-6 + n / 10e9 for n in asked(one))
         assert seconds == pytest.approx(wanted)
     # Without any launch to go by a start is guessed, for 64 ranks half a minute.
-    assert plan.estimate_s([small], SWEEP) > 30
-    assert plan.estimate_s([small, large], SWEEP, start_s=1.0) == 2.0
+    assert estimate_s([small], SWEEP) > 30
+    assert estimate_s([small, large], SWEEP, start_s=1.0) == 2.0

@@ -10,18 +10,10 @@ from grounds import GROUND, option
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan
-from rccltune.model import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    SILENT,
-    Collective,
-    Launch,
-    Scale,
-    Sweep,
-    Variant,
-    base_variant,
-)
+from rccltune.model.measured import Launch, Sweep
+from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, SILENT, Scale, Variant, base_variant
+from rccltune.model.vocabulary import Collective
+from rccltune.plan.variants import plan_variants
 
 CHANNELS = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
 PATH = Variant(name="pp", environment=(("PP", "1"),), path=True)
@@ -39,7 +31,7 @@ SWEEP = Sweep(
 def planned(*variants: Variant, walks: bool = True, repeats: int = 3) -> list[Launch]:
     """Of the sweep above."""
     sweep = replace(SWEEP, variants=(DEFAULT_VARIANT, *variants), repeats=repeats)
-    return plan.plan_variants(sweep, GROUND, walks=walks)
+    return plan_variants(sweep, GROUND, walks=walks)
 
 
 def untouched(launches: list[Launch]) -> list[Launch]:
@@ -109,7 +101,7 @@ def test_threads_are_one_process_and_never_walk(n_ranks: int) -> None:
     """A schedule is refused there (cli.md), so each setting has its own launches."""
     ground = replace(GROUND, scale=Scale(n_nodes=1, n_ranks=n_ranks))
     sweep = replace(SWEEP, variants=(DEFAULT_VARIANT, THREADS))
-    launches = plan.plan_variants(sweep, ground, walks=True)
+    launches = plan_variants(sweep, ground, walks=True)
     assert {option(one.argv, "-np") for one in launches} == {1}
     assert {option(one.argv, "-t") for one in launches} == {n_ranks}
     assert all(one.argv.count("-g") == 1 for one in launches)

@@ -9,8 +9,12 @@ from grounds import GROUND
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import plan
-from rccltune.model import BASELINE, SILENT, Algorithm, Collective, Launch, Protocol, Setting, Sweep
+from rccltune.model.measured import Launch, Sweep
+from rccltune.model.settings import BASELINE, SILENT, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.plan import walks
+from rccltune.plan.launches import N_BASELINES, sizes
+from rccltune.plan.launches import plan as plan_plan
 
 SETTINGS = st.lists(
     st.builds(
@@ -44,7 +48,7 @@ SWEEPS = st.builds(
 def guess_s(launch: Launch, sweep: Sweep) -> float:
     """Calls of 50 µs and 10 GB/s, as docs/sweep.md says."""
     calls = (sweep.iterations + sweep.warmup) * 2
-    one_pass = sum(calls * (50e-6 + nbytes / 10e9) for nbytes in plan.sizes(sweep))
+    one_pass = sum(calls * (50e-6 + nbytes / 10e9) for nbytes in sizes(sweep))
     assert launch.schedule is not None
     return one_pass * (len(launch.schedule.settings) - 1)
 
@@ -53,7 +57,7 @@ def guess_s(launch: Launch, sweep: Sweep) -> float:
 def test_every_setting_is_kept_as_often_as_wished(sweep: Sweep) -> None:
     """Its first use in a launch is thrown away on top of that."""
     kept: Counter[tuple[Collective, Setting]] = Counter()
-    for launch in plan.plan_walks(sweep, GROUND).launches:
+    for launch in walks.plan_walks(sweep, GROUND).launches:
         assert launch.schedule is not None
         if launch.schedule.settings == (BASELINE,):
             continue
@@ -73,7 +77,7 @@ def test_every_setting_is_kept_as_often_as_wished(sweep: Sweep) -> None:
 @given(sweep=SWEEPS)
 def test_no_launch_is_long_that_could_be_shorter(sweep: Sweep) -> None:
     """Above two minutes only where a setting and silence, twice each, already are."""
-    for launch in plan.plan_walks(sweep, GROUND).launches:
+    for launch in walks.plan_walks(sweep, GROUND).launches:
         assert launch.schedule is not None
         own, anchors = own_of(launch)
         if launch.schedule.settings != (BASELINE,) and guess_s(launch, sweep) > sweep.longest_s:
@@ -84,17 +88,17 @@ def test_no_launch_is_long_that_could_be_shorter(sweep: Sweep) -> None:
 @given(sweep=SWEEPS)
 def test_baselines_stand_first_last_and_between(sweep: Sweep) -> None:
     """A drift between them must be seen."""
-    launches = plan.plan_walks(sweep, GROUND).launches
+    launches = walks.plan_walks(sweep, GROUND).launches
     n = len(sweep.collectives)
     where = [i for i, one in enumerate(launches) if one.schedule.settings == (BASELINE,)]
-    assert len(where) == n * max(plan.N_BASELINES, sweep.repeats)
+    assert len(where) == n * max(N_BASELINES, sweep.repeats)
     assert set(range(n)) | set(range(len(launches) - n, len(launches))) <= set(where)
 
 
 @given(sweep=SWEEPS)
 def test_variants_do_not_share_a_launch(sweep: Sweep) -> None:
     """LL128 needs its variable; of the others one alone has it too, to tell launches apart by."""
-    for launch in plan.plan_walks(sweep, GROUND).launches:
+    for launch in walks.plan_walks(sweep, GROUND).launches:
         own, anchors = own_of(launch)
         forced = {s.protocol for s in own if s.protocol}
         gated = dict(launch.environment).get("RCCL_LL128_FORCE_ENABLE") == "1"
@@ -116,7 +120,7 @@ def own_of(launch: Launch) -> tuple[set[Setting], set[Setting]]:
 @given(sweep=SWEEPS)
 def test_a_plan_is_the_same_again(sweep: Sweep) -> None:
     """Resuming needs no record of an order."""
-    assert plan.plan_walks(sweep, GROUND) == plan.plan_walks(sweep, GROUND)
+    assert walks.plan_walks(sweep, GROUND) == walks.plan_walks(sweep, GROUND)
 
 
 def test_a_library_without_a_tuner_cannot_walk() -> None:
@@ -125,10 +129,10 @@ def test_a_library_without_a_tuner_cannot_walk() -> None:
         collectives=(Collective.ALL_REDUCE,), settings=(SILENT,), min_nbytes=8, max_nbytes=64
     )
     ground = replace(GROUND, tunerless="RCCL 2.20.5")
-    assert plan.why_no_walk(sweep, GROUND) is None
-    assert "RCCL 2.20.5" in (plan.why_no_walk(sweep, ground) or "")
+    assert walks.why_no_walk(sweep, GROUND) is None
+    assert "RCCL 2.20.5" in (walks.why_no_walk(sweep, ground) or "")
     # Silence is a plugin that answers nothing.
-    assert [one.setting for one in plan.plan(sweep, ground).impossible] == [SILENT]
+    assert [one.setting for one in plan_plan(sweep, ground).impossible] == [SILENT]
 
 
 @given(sweep=SWEEPS)
@@ -136,7 +140,9 @@ def test_told_steps_are_planned_alike(sweep: Sweep) -> None:
     """The same settings in the same order; the plugin is told, and the warm-up joins no pass."""
     told = replace(GROUND, tells_steps=True)
     for one, other in zip(
-        plan.plan_walks(sweep, GROUND).launches, plan.plan_walks(sweep, told).launches, strict=True
+        walks.plan_walks(sweep, GROUND).launches,
+        walks.plan_walks(sweep, told).launches,
+        strict=True,
     ):
         assert one.argv == other.argv
         if one.schedule is None or one.schedule.questions is None:
@@ -147,7 +153,7 @@ def test_told_steps_are_planned_alike(sweep: Sweep) -> None:
         assert other.schedule.settings == one.schedule.settings
         assert other.schedule.questions.per_row == one.schedule.questions.per_row
         assert other.schedule.questions.extra == 0
-        head = [plan.schedule_text(each.schedule).splitlines()[1] for each in (one, other)]
+        head = [walks.schedule_text(each.schedule).splitlines()[1] for each in (one, other)]
         assert head[0].split()[-1] == "calls=0"
         assert head[1].split()[-1] == "advance=told"
 
@@ -158,11 +164,11 @@ def test_where_nothing_can_be_chosen_only_the_baseline_is_planned() -> None:
     sweep = Sweep(
         collectives=(Collective.ALL_REDUCE,), settings=(), min_nbytes=8, max_nbytes=64, repeats=3
     )
-    made = plan.plan(sweep, ground)
+    made = plan_plan(sweep, ground)
     assert [one.schedule.settings for one in made.launches if one.schedule] == [(BASELINE,)] * 3
     assert made.impossible == ()
-    assert plan.why_no_walk(sweep, ground) == "gloo asks no tuner"
+    assert walks.why_no_walk(sweep, ground) == "gloo asks no tuner"
 
     asked = replace(sweep, settings=(Setting.parse("ring/ll"),))
-    made = plan.plan(asked, ground)
+    made = plan_plan(asked, ground)
     assert [one.reason for one in made.impossible] == ["gloo asks no tuner"]

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from builds import plugin_built
 
-from rccltune.rules import Host
+from rccltune.rules.host import Host
 
 
 def _fixtures_of(folder: Path) -> ModuleType:

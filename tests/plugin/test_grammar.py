@@ -10,18 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rccltune.model import (
-    MAX_NBYTES,
-    SILENT,
-    Algorithm,
-    Collective,
-    InputFileError,
-    Protocol,
-    Rule,
-    Scale,
-    Setting,
-)
-from rccltune.rules import Host, cost_table, decisions, read_rules
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import InputFileError
+from rccltune.model.settings import SILENT, Scale, Setting
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.rules.decision import cost_table, decisions
+from rccltune.rules.host import Host
+from rccltune.rules.reader import read_rules
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
 CELLS = cost_table((a, p) for a in Algorithm for p in Protocol)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.model import Collective, InputFileError, MachineError
-from rccltune.rules import ABI_VERSIONS, Host
+from rccltune.model.errors import InputFileError, MachineError
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.host import ABI_VERSIONS, Host
 
 TABLE = [[5.0, 6.0, 7.0]] * 7
 OLDEST_GLIBC = (2, 17)  # RHEL 7 and manylinux2014; every system that ROCm supports is newer

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from machines import Machine, all_machines
 
-from rccltune.model import Collective, MachineError
-from rccltune.rules import Host
+from rccltune.model.errors import MachineError
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.host import Host
 
 TABLE = [[5.0] * 3] * 7
 MACHINES = all_machines()

@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.model import TUNABLE, Algorithm, Collective, Protocol
-from rccltune.rules import ABI_VERSIONS, Answer, Host
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
+from rccltune.rules.host import ABI_VERSIONS, Answer, Host
 
 ALGORITHMS = [a.value for a in Algorithm]
 PROTOCOLS = [p.value for p in Protocol]

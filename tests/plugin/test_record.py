@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.model import TUNABLE, Collective, InputFileError, Scale
-from rccltune.rules import ABI_VERSIONS, Host
+from rccltune.model.errors import InputFileError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import TUNABLE, Collective
+from rccltune.rules.host import ABI_VERSIONS, Host
 from rccltune.workload.reader import read
 from rccltune.workload.records import Source, State, Workload, added_up
 

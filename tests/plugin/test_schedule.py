@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_reader import Trace, place_calls, read_trace, schedule_text
 
-from rccltune.model import TUNABLE, Algorithm, Collective, InputFileError, Protocol
-from rccltune.rules import ABI_VERSIONS, Communicator, Host
+from rccltune.model.errors import InputFileError
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
+from rccltune.rules.host import ABI_VERSIONS, Communicator, Host
 
 ALGORITHMS = [a.value for a in Algorithm]
 PROTOCOLS = [p.value for p in Protocol]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.rules import Host
+from rccltune.rules.host import Host
 
 OUTPUTS = {
     "trace": ("RCCLTUNE_TRACE", ""),

@@ -11,19 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune import rules, session
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    MAX_NBYTES,
-    Collective,
-    InputFileError,
-    Rule,
-    Scale,
-    Setting,
-    Target,
-    Zone,
-)
-from rccltune.rules import Host
+from rccltune.model.chosen import Rule, Zone
+from rccltune.model.errors import InputFileError
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
+from rccltune.model.vocabulary import MAX_NBYTES, Collective
+from rccltune.rules import documents, line_format, writer
+from rccltune.rules.host import Host
+from rccltune.rules.reader import read_rules
+from rccltune.session import files
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
 TARGET = Target(
@@ -45,13 +40,13 @@ def emitted(bounds: list[int], settings: list[str | None]) -> str:
         )
         for (low, after), name in zip(pairwise(edges), settings, strict=False)
     ]
-    made = rules.RuleDocument(
+    made = documents.RuleDocument(
         provenance=("measured by a test",),
         requires=(("placement", "node"),),
         needs=(("A_NAME", "1"),),
-        sections=rules.sections_of(zones),
+        sections=documents.sections_of(zones),
     )
-    return rules.render(made)
+    return writer.render(made)
 
 
 def refusal(host: Host, path: Path) -> str | None:
@@ -76,7 +71,7 @@ def test_every_cut_of_an_emitted_file_is_refused(
         path.write_bytes(text[:size])
         whole = size >= len(text) - 1
         assert (refusal(host, path) is None) == whole
-        assert (rules.read_rules(text[:size]).errors == ()) == whole
+        assert (read_rules(text[:size]).errors == ()) == whole
 
 
 LINES = st.sampled_from(
@@ -97,7 +92,7 @@ def test_both_readers_count_alike(
     """Whatever is said, however often and wherever: refused or not, and in the same words."""
     path = tmp_path_factory.mktemp("whole") / "rules.csv"
     path.write_text("\n".join(lines) + end, encoding="ascii", newline="")
-    errors = rules.read_rules(path.read_bytes()).errors
+    errors = read_rules(path.read_bytes()).errors
     said = refusal(host, path)
     assert (said is None) == (errors == ())
     for one in errors:
@@ -107,9 +102,9 @@ def test_both_readers_count_alike(
 @given(st.lists(LINES, max_size=6))
 def test_framed_lines_are_whole(lines: list[str]) -> None:
     """Whatever they said before; once more changes nothing."""
-    made = rules.framed(lines)
-    assert rules.read_rules("\n".join(made).encode()).errors == ()
-    assert rules.framed(made) == made
+    made = line_format.framed(lines)
+    assert read_rules("\n".join(made).encode()).errors == ()
+    assert line_format.framed(made) == made
 
 
 def test_what_the_last_line_must_be_is_named(host: Host, tmp_path: Path) -> None:
@@ -128,33 +123,33 @@ def test_files_of_0_1_0_stay_valid(host: Host, tmp_path: Path, repository: Path)
     """They began with the number of rows; a cut one is refused as ever, and a new one is ours."""
     text = (repository / OLD).read_bytes()
     assert text.startswith(b"#@ rules 3\n#@ format 1\n")
-    read = rules.read_rules(text)
+    read = read_rules(text)
     assert (read.errors, len(read.rules)) == ((), 3)
     assert refusal(host, repository / OLD) is None
     path = tmp_path / "rules.csv"
     for size in (0, 5, 10, 11, 20, len(text) // 2, len(text) - 2):
         path.write_bytes(text[:size])
         assert refusal(host, path) is not None
-        assert rules.read_rules(text[:size]).errors
-    made = rules.rewritten(text.decode(), {}, ("a header",))
+        assert read_rules(text[:size]).errors
+    made = line_format.rewritten(text.decode(), {}, ("a header",))
     assert made.startswith("#@ format 1\n# a header\n")
     assert "#@ rules" not in made
-    again = rules.read_rules(made.encode())
+    again = read_rules(made.encode())
     assert [one.setting for one in again.rules] == [one.setting for one in read.rules]
 
 
 def test_a_rewritten_file_is_counted_anew() -> None:
     """Rules narrowed to two parts, and rules that go; a file that said nothing is ours then."""
     text = emitted([4096], ["ring/ll", None])
-    [rule] = rules.read_rules(text.encode()).rules
-    thrice = {rule.line or 0: rules.Change(parts=(rule, rule, rule), evidence="thrice")}
-    gone = {rule.line or 0: rules.Change(parts=(), evidence="")}
+    [rule] = read_rules(text.encode()).rules
+    thrice = {rule.line or 0: line_format.Change(parts=(rule, rule, rule), evidence="thrice")}
+    gone = {rule.line or 0: line_format.Change(parts=(), evidence="")}
     for before in (text, text.replace("#@ format", "# format").replace("#@ end", "# end")):
         for changes, n in ((thrice, 3), (gone, 0)):
-            made = rules.rewritten(before, changes, ())
+            made = line_format.rewritten(before, changes, ())
             assert made.startswith("#@ format 1\n")
             assert made.endswith(f"\n#@ end {n}\n")
-            assert rules.read_rules(made.encode()).errors == ()
+            assert read_rules(made.encode()).errors == ()
 
 
 def test_rules_for_measuring_are_whole_too() -> None:
@@ -165,7 +160,7 @@ def test_rules_for_measuring_are_whole_too() -> None:
         max_nbytes=9,
         setting=Setting.parse("ring/ll"),
     )
-    lines = rules.render_rules("to measure", [rule, rule]).splitlines()
+    lines = writer.render_rules("to measure", [rule, rule]).splitlines()
     assert (lines[0], lines[-1]) == ("#@ format 1", "#@ end 2")
 
 
@@ -204,11 +199,11 @@ def test_who_reads_while_a_file_is_replaced_reads_one_of_both(tmp_path: Path) ->
     """What is written takes the place of the old file; who has that open has all of it."""
     path = tmp_path / "rules.csv"
     old, new = emitted([4096], ["ring/ll", None]), emitted([], ["ring/ll128"])
-    session.write_atomically(path, old)
+    files.write_atomically(path, old)
     before = path.stat().st_ino
     with path.open(encoding="ascii") as reader:
         begun = reader.read(10)
-        session.write_atomically(path, new)
+        files.write_atomically(path, new)
         assert begun + reader.read() == old
     assert path.stat().st_ino != before
     assert path.read_text(encoding="ascii") == new

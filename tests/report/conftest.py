@@ -14,26 +14,19 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from rccltune.model import (
+from rccltune.model.chosen import Zone
+from rccltune.model.curves import Crossover, Curve, CurvePoint, Evidence, Fit, Model, Segment
+from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     TREE_SIMPLE_PATCHED,
-    Collective,
-    Crossover,
-    Curve,
     CurveKey,
-    CurvePoint,
-    Evidence,
-    Fit,
-    Model,
-    Placement,
     Scale,
-    Segment,
     Setting,
     Variant,
-    Zone,
 )
-from rccltune.report import PlotInput
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.report.figures.scene import PlotInput
 
 KIB, MIB = 1024, 1024**2
 END = 2**63 - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rccltune.report import (
+from rccltune.report.records import (
     Axis,
     Band,
     Code,

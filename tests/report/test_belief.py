@@ -11,29 +11,19 @@ import pytest
 from matplotlib.figure import Figure as Picture
 from wording import lacks
 
-from rccltune import report
-from rccltune.model import (
-    BASELINE,
-    LL128_FORCED,
-    TREE_SIMPLE_PATCHED,
-    Belief,
-    Curve,
-    Setting,
-    Variant,
-)
-from rccltune.report import (
-    BeliefData,
-    Figure,
-    PlotInput,
-    belief_data,
-    draw_figure,
-    draw_figures,
-    figures_of,
-    frame_of,
-    house_style,
-    omissions,
-    scenes,
-)
+from rccltune.model.belief import Belief
+from rccltune.model.curves import Curve
+from rccltune.model.settings import BASELINE, LL128_FORCED, TREE_SIMPLE_PATCHED, Setting, Variant
+from rccltune.report.figures import files
+from rccltune.report.figures.axes import frame_of
+from rccltune.report.figures.cast import scenes
+from rccltune.report.figures.files import draw_figures, omissions
+from rccltune.report.figures.pictures import figures_of
+from rccltune.report.figures.scene import PlotInput
+from rccltune.report.figures.table import BeliefData, belief_data
+from rccltune.report.records import Figure
+from rccltune.report.renderers.replay import draw_figure
+from rccltune.report.renderers.sheet import house_style
 
 KIB, MIB = 1024, 1024**2
 SVG = ("svg",)
@@ -230,7 +220,7 @@ def test_the_figure_says_where_it_is_from_and_repeats(make: SimpleNamespace) -> 
 def encoded(given: PlotInput, kind: str) -> bytes:
     """The figure's file."""
     with house_style():
-        return report.encode(draw_figure(drawn(given)), kind, "belief", given.origin)
+        return files.encode(draw_figure(drawn(given)), kind, "belief", given.origin)
 
 
 def drawn(given: PlotInput) -> Figure:

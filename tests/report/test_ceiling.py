@@ -8,8 +8,15 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure
 
-from rccltune.model import Ceiling, Link, Scale
-from rccltune.report import PlotInput, draw, draw_figure, figures_of, frame_of, house_style, scenes
+from rccltune.model.links import Ceiling, Link
+from rccltune.model.settings import Scale
+from rccltune.report.drawing import draw
+from rccltune.report.figures.axes import frame_of
+from rccltune.report.figures.cast import scenes
+from rccltune.report.figures.pictures import figures_of
+from rccltune.report.figures.scene import PlotInput
+from rccltune.report.renderers.replay import draw_figure
+from rccltune.report.renderers.sheet import house_style
 
 MIB = 1024**2
 EIGHT = Scale(n_nodes=1, n_ranks=8)

@@ -11,8 +11,8 @@ import browsers
 import pytest
 from pages import page as made_page
 
-from rccltune import report
 from rccltune.cli import run
+from rccltune.report import session
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: the index may not have it"
@@ -326,7 +326,7 @@ def test_paper_has_all_pages_with_the_tables_open(browser: Browser, written: Pat
 def test_what_logs_say_does_nothing(browser: Browser, tmp_path: Path) -> None:
     """Markup in every text of the page: no dialog, no title but the page's own, no request."""
     path = tmp_path / "hostile.html"
-    path.write_text(report.render(made_page(_HOSTILE)), encoding="utf-8")
+    path.write_text(session.render(made_page(_HOSTILE)), encoding="utf-8")
     opened = Opened(browser, path)
     with opened as page:
         assert page.title() == _HOSTILE

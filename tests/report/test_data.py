@@ -8,42 +8,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from rccltune.model import (
-    BASELINE,
-    SILENT,
-    Ceiling,
-    Collective,
-    Failure,
-    LeftOut,
-    Link,
-    Model,
-    Placement,
-    Proof,
-    Quarantine,
-    Scale,
-    Segment,
-    Setting,
-    Variant,
-)
-from rccltune.report import (
+from rccltune.model.chosen import LeftOut, Proof
+from rccltune.model.curves import Model, Segment
+from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.links import Ceiling, Link
+from rccltune.model.settings import BASELINE, SILENT, Scale, Setting, Variant
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.report.figures.cast import MAX_LEADS, scenes
+from rccltune.report.figures.lines import (
     HIGHEST,
     LOWEST,
-    MAX_COLUMNS,
-    MAX_CROSSINGS,
-    MAX_LEADS,
-    PlotInput,
-    Scene,
-    bands,
     bandwidth_data,
     channel_data,
     evenly,
-    geometric,
-    model_paths,
-    scenes,
     speedup_data,
-    table_data,
-    time_data,
 )
+from rccltune.report.figures.look import bands, geometric, model_paths
+from rccltune.report.figures.scene import PlotInput, Scene
+from rccltune.report.figures.table import MAX_COLUMNS, table_data
+from rccltune.report.figures.times import MAX_CROSSINGS, time_data
 
 KIB, MIB = 1024, 1024**2
 

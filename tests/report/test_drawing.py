@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pages import figure
 
-from rccltune.report import Axis, Band, Drawing, Figure, Line, Point, draw, svg_path
+from rccltune.report.drawing import Drawing, draw, svg_path
+from rccltune.report.records import Axis, Band, Figure, Line, Point
 
 
 def axis(low: float, high: float, *, logarithmic: bool = True) -> Axis:

@@ -11,17 +11,12 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
-from rccltune.model import (
-    BASELINE,
-    Ceiling,
-    CommandLineError,
-    Link,
-    Placement,
-    Scale,
-    SessionError,
-    Setting,
-)
-from rccltune.report import PlotInput, draw_figures, omissions
+from rccltune.model.errors import CommandLineError, SessionError
+from rccltune.model.links import Ceiling, Link
+from rccltune.model.settings import BASELINE, Scale, Setting
+from rccltune.model.vocabulary import Placement
+from rccltune.report.figures.files import draw_figures, omissions
+from rccltune.report.figures.scene import PlotInput
 
 MIB = 1024**2
 FIGURES = ("speedup", "bandwidth", "time", "residuals", "channels", "table")

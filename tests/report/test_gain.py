@@ -9,19 +9,19 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure as Picture
 
-from rccltune.model import BASELINE, Collective, Curve, Judgement, Rule, Setting, Verdict
-from rccltune.report import (
-    PlotInput,
-    Stood,
-    Verification,
-    draw_figure,
-    figures_of,
-    frame_of,
-    gained,
-    house_style,
-    scenes,
-)
-from rccltune.verify import Cut
+from rccltune.model.chosen import Judgement, Rule, Verdict
+from rccltune.model.curves import Curve
+from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.report.figures.axes import frame_of
+from rccltune.report.figures.cast import scenes
+from rccltune.report.figures.gain import gained
+from rccltune.report.figures.pictures import figures_of
+from rccltune.report.figures.scene import PlotInput
+from rccltune.report.renderers.replay import draw_figure
+from rccltune.report.renderers.sheet import house_style
+from rccltune.report.verified import Stood, Verification
+from rccltune.verify.cuts import Cut
 
 SIZES = (8, 16, 32, 64)
 

@@ -8,19 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import BASELINE, SILENT, Algorithm, Protocol, Setting
-from rccltune.report import (
+from rccltune.model.settings import BASELINE, SILENT, Setting
+from rccltune.model.vocabulary import Algorithm, Protocol
+from rccltune.report.figures.look import (
     capacity,
     elide,
     linear_ticks,
     log_ticks,
     look,
     ratio_ticks,
-    shade,
     size_ticks,
     spread,
     wrap,
 )
+from rccltune.report.renderers.table import shade
 
 positive = st.floats(1e-3, 1e12)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from rccltune.model import LinkClass, LinkMap, PairTimes
-from rccltune.report import draw_link_map, draw_links, house_style
+from rccltune.model.links import LinkClass, LinkMap, PairTimes
+from rccltune.report.figures.files import draw_links
+from rccltune.report.renderers.links import draw_link_map
+from rccltune.report.renderers.sheet import house_style
 
 ORDER = tuple(LinkClass)
 

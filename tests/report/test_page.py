@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pages import page
 from reading import check_alone, check_figures, check_reachable, parse, text_of
 
-from rccltune import report
-from rccltune.report import Axis, Column, Table
+from rccltune.report import session
+from rccltune.report.records import Axis, Column, Table
 
-FILES = Path(report.__file__).parent / "files"
+FILES = Path(session.__file__).parent / "files"
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -33,7 +33,7 @@ HOSTILE = (
 
 def test_a_page_is_valid_alone_and_reachable() -> None:
     """By html5lib's strict parser, the page's own policy, and what a screen reader needs."""
-    tree = parse(report.render(page()))
+    tree = parse(session.render(page()))
     check_alone(tree)
     check_reachable(tree)
     assert check_figures(tree, "SIMULATED all_reduce") == 1
@@ -42,8 +42,8 @@ def test_a_page_is_valid_alone_and_reachable() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_stays_text_wherever_it_stands(text: str) -> None:
     """Logs, hosts and file names are other people's: no element, attribute or script is theirs."""
-    plain = parse(report.render(page("plain")))
-    tree = parse(report.render(page(text)))
+    plain = parse(session.render(page("plain")))
+    tree = parse(session.render(page(text)))
     check_alone(tree)
     check_reachable(tree)
 
@@ -60,7 +60,7 @@ def test_text_stays_text_wherever_it_stands(text: str) -> None:
 @settings(max_examples=60)
 def test_any_text_is_shown_as_it_is(text: str) -> None:
     """But for what HTML has no character for, which shows as the replacement character."""
-    tree = parse(report.render(page(text)))
+    tree = parse(session.render(page(text)))
     check_alone(tree)
     shown = text_of(next(e for e in tree.iter() if e.attrib.get("class") == "claim"))
     said = "".join(shown.split())
@@ -70,7 +70,7 @@ def test_any_text_is_shown_as_it_is(text: str) -> None:
 
 def test_a_page_needs_no_script() -> None:
     """Every value of a figure stands in its table, and no element is hidden without the script."""
-    html = report.render(page())
+    html = session.render(page())
     without = re.sub("<script>.*?</script>", "", html, flags=re.DOTALL)
     tree = parse(without)
     assert "1.0" in {text_of(e) for e in tree.iter("td")}
@@ -85,7 +85,7 @@ def test_the_script_is_a_few_kilobytes() -> None:
 
 def test_the_same_records_give_the_same_bytes() -> None:
     """So that a page can be compared with the one of last week."""
-    assert report.render(page()) == report.render(page())
+    assert session.render(page()) == session.render(page())
 
 
 def test_a_row_must_have_a_cell_for_each_column() -> None:

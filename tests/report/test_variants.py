@@ -9,17 +9,15 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure as Picture
 
-from rccltune.model import Environment, GainRange, Variant, VariantGain
-from rccltune.report import (
-    PlotInput,
-    VariantData,
-    draw_figure,
-    figures_of,
-    frame_of,
-    house_style,
-    scenes,
-    variant_data,
-)
+from rccltune.model.chosen import Environment, GainRange, VariantGain
+from rccltune.model.settings import Variant
+from rccltune.report.figures.axes import frame_of
+from rccltune.report.figures.cast import scenes
+from rccltune.report.figures.lines import VariantData, variant_data
+from rccltune.report.figures.pictures import figures_of
+from rccltune.report.figures.scene import PlotInput
+from rccltune.report.renderers.replay import draw_figure
+from rccltune.report.renderers.sheet import house_style
 
 SIZES = [1 << power for power in range(10, 27)]
 NOTHING: tuple[GainRange, ...] = ()

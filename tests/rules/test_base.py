@@ -14,30 +14,16 @@ from readers import ALGORITHMS, PROTOCOLS, Call, Cell, RcclRow, rccl_answer, rcc
 from wording import lacks
 
 from rccltune import plugin
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    MAX_NBYTES,
-    Collective,
-    MachineError,
-    Scale,
-    Setting,
-    Target,
-    VerificationError,
-    Zone,
-)
-from rccltune.rules import (
-    ABI_VERSIONS,
-    Base,
-    Communicator,
-    Host,
-    RuleDocument,
-    check_over,
-    read_rules,
-    render,
-    rules_of,
-    sections_of,
-)
-from rccltune.rules import over as rules_over
+from rccltune.model.chosen import Zone
+from rccltune.model.errors import MachineError, VerificationError
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
+from rccltune.model.vocabulary import MAX_NBYTES, Collective
+from rccltune.rules.documents import Base, RuleDocument, sections_of
+from rccltune.rules.host import ABI_VERSIONS, Communicator, Host
+from rccltune.rules.reader import read_rules
+from rccltune.rules.vendor_rules import check_over, rules_of
+from rccltune.rules.vendor_rules import over as rules_over
+from rccltune.rules.writer import render
 
 # AMD's own rows of gfx950 (rocm-systems, projects/rccl/tuner/rccl_tuner_gfx950.csv, 7 rows).
 AMD = """\

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.model import Collective, Rule, Setting
-from rccltune.rules import Question, audit, compare, differences, explain, first_at
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.documents import audit, first_at
+from rccltune.rules.explanation import Question, compare, differences, explain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,20 +8,11 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Collective,
-    Environment,
-    Gain,
-    GainRange,
-    Scale,
-    Target,
-    Variant,
-    VariantGain,
-    VerificationError,
-    WrongShare,
-)
-from rccltune.rules import finding_lines, render_environment
+from rccltune.model.chosen import Environment, Gain, GainRange, VariantGain, WrongShare
+from rccltune.model.errors import VerificationError
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, Variant
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.writer import finding_lines, render_environment
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,

@@ -11,22 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from readers import rccl_rows
 
-from rccltune import rules
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    MAX_NBYTES,
-    SILENT,
-    Algorithm,
-    Collective,
-    InputFileError,
-    Protocol,
-    Rule,
-    Scale,
-    Setting,
-    Target,
-    VerificationError,
-    Zone,
-)
+from rccltune.model.chosen import Rule, Zone
+from rccltune.model.errors import InputFileError, VerificationError
+from rccltune.model.settings import DEFAULT_VARIANT, SILENT, Scale, Setting, Target
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.rules import documents, line_format, reader, vendor_rules, writer
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -106,19 +95,19 @@ def test_no_line_of_a_rule_file_is_cut(
     left: list[tuple[int, str]],
 ) -> None:
     """Either refused with the reason, or both of RCCL's readers have our rows and no others."""
-    base = rules.read_rules(b"allreduce,0,900,ring,simple,-1,1,8,-1,-1\n").rules
-    document = rules.RuleDocument(
+    base = reader.read_rules(b"allreduce,0,900,ring,simple,-1,1,8,-1,-1\n").rules
+    document = documents.RuleDocument(
         provenance=tuple(provenance),
         requires=tuple(requires),
         needs=tuple(needs),
-        sections=rules.sections_of(zones(reasons, [100, 200, 300])),
+        sections=documents.sections_of(zones(reasons, [100, 200, 300])),
         base=None,
     )
-    merged = rules.over(
-        document, rules.Base(name=name, sha256="ab" * 32, rules=base, left_out=tuple(left))
+    merged = vendor_rules.over(
+        document, documents.Base(name=name, sha256="ab" * 32, rules=base, left_out=tuple(left))
     )
     try:
-        text = rules.render(merged)
+        text = writer.render(merged)
     except InputFileError:
         long = [f"#@ needs {n}={v}" for n, v in needs] + [
             f"#@ requires {k}={v}" for k, v in requires
@@ -131,7 +120,7 @@ def test_no_line_of_a_rule_file_is_cut(
     rows = [(0, 99), (200, 299), (0, 900)]
     for new in (False, True):
         assert [(row.low, row.high) for row in rccl_rows(text, new=new)] == rows
-    read = rules.read_rules(text.encode())
+    read = reader.read_rules(text.encode())
     assert [(rule.min_nbytes, rule.max_nbytes) for rule in read.rules or ()] in ([], rows)
     assert list(read.needs) == needs
     # Some of these words no plugin knows; what is asked is whether all of them are still there.
@@ -146,11 +135,11 @@ def test_no_line_of_a_rule_file_is_cut(
 def test_an_environment_that_fits_no_line_is_refused() -> None:
     """RCCL would take the end of the line for a rule: here the tail is one."""
     value = "x" * 238 + "," + ROW
-    document = rules.RuleDocument(
+    document = documents.RuleDocument(
         provenance=(), requires=(), needs=(("LD_LIBRARY_PATH", value),), sections=()
     )
     with pytest.raises(InputFileError, match="LD_LIBRARY_PATH"):
-        rules.render(document)
+        writer.render(document)
 
 
 @pytest.mark.parametrize(
@@ -161,20 +150,22 @@ def test_an_environment_that_would_be_read_back_as_another_is_refused(
     name: str, value: str
 ) -> None:
     """A line feed in a value would make a rule of its rest."""
-    document = rules.RuleDocument(provenance=(), requires=(), needs=((name, value),), sections=())
+    document = documents.RuleDocument(
+        provenance=(), requires=(), needs=((name, value),), sections=()
+    )
     with pytest.raises(InputFileError, match="asked"):
-        rules.render(document)
+        writer.render(document)
 
 
 def test_many_needs_and_requirements_stand_on_lines_of_their_own() -> None:
     """Every line is complete by itself, and all of them together are what was meant."""
     needs = tuple((f"NAME_{n}", "v" * 180) for n in range(6))
     requires = (("arch", "gfx942"), ("device", "0x74a1"), *[("compute", "CPX")] * 20)
-    document = rules.RuleDocument(provenance=(), requires=requires, needs=needs, sections=())
-    text = rules.render(document)
+    document = documents.RuleDocument(provenance=(), requires=requires, needs=needs, sections=())
+    text = writer.render(document)
     assert text.count("#@ needs NAME_") == 6
     assert text.count("#@ requires ") == 2
-    read = rules.read_rules(text.encode())
+    read = reader.read_rules(text.encode())
     assert read.needs == needs
     assert dict(read.requires) == {"arch": "gfx942", "device": "0x74a1", "compute": "CPX"}
 
@@ -182,14 +173,14 @@ def test_many_needs_and_requirements_stand_on_lines_of_their_own() -> None:
 def test_rules_without_a_cell_never_become_a_file() -> None:
     """Newer RCCL skips -1,-1 and older RCCL plays ring/simple: a bug upstream is found out."""
     broken = Zone(target=TARGET, min_nbytes=0, max_nbytes=MAX_NBYTES, setting=Setting(channels=8))
-    document = rules.RuleDocument(
-        provenance=(), requires=(), needs=(), sections=rules.sections_of([broken])
+    document = documents.RuleDocument(
+        provenance=(), requires=(), needs=(), sections=documents.sections_of([broken])
     )
     with pytest.raises(VerificationError, match="algorithm"):
-        rules.render(document)
+        writer.render(document)
     silent = Rule(collective=Collective.ALL_REDUCE, min_nbytes=0, max_nbytes=9, setting=SILENT)
     # For measuring through our own plugin it is a setting like any other.
-    assert "-1,-1,-1" in rules.render_rules("to measure", [silent])
+    assert "-1,-1,-1" in writer.render_rules("to measure", [silent])
 
 
 THEIRS = st.sampled_from(
@@ -228,20 +219,20 @@ def test_no_line_of_a_rewritten_file_is_cut(
 ) -> None:
     """Somebody's file with some rules narrowed: the others stay, and no comment becomes one."""
     content = "\n".join(lines) + "\n"
-    before = rules.read_rules(content.encode())
+    before = reader.read_rules(content.encode())
     assert before.errors == ()
     changes, wanted = {}, []
     for rule, narrow in zip(before.rules, cut, strict=False):
         low, high = rule.min_nbytes, rule.min_nbytes + 9
-        part = rules.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
+        part = reader.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
         if narrow and rule.line is not None:
-            changes[rule.line] = rules.Change(
+            changes[rule.line] = line_format.Change(
                 parts=part, evidence=evidence, holes=((high + 1, rule.max_nbytes, reason),)
             )
         wanted.append((low, high if narrow else rule.max_nbytes, rule.setting, rule.only_mode))
-    text = rules.rewritten(content, changes, (head,))
+    text = line_format.rewritten(content, changes, (head,))
     assert is_whole(text)
-    after = rules.read_rules(text.encode())
+    after = reader.read_rules(text.encode())
     assert after.errors == ()
     found = [(r.min_nbytes, r.max_nbytes, r.setting, r.only_mode) for r in after.rules]
     assert found == wanted
@@ -254,21 +245,28 @@ def test_a_line_of_somebodys_that_cannot_be_shortened_is_refused() -> None:
     """With its number; the tail of what it asks for would be a rule to RCCL."""
     content = f"{ROW}\n#@ needs A={'v' * 240},{ROW}\n"
     with pytest.raises(InputFileError, match="longer"):
-        rules.rewritten(content, {}, ())
+        line_format.rewritten(content, {}, ())
 
 
 def test_what_has_evidence_of_its_own_is_unproven_no_more() -> None:
     """Verification takes the mark above the rows that it proved, and above those alone."""
     row = "allreduce,{},{},ring,ll,-1,1,8,-1,-1"
-    lines = [f"# {rules.UNPROVEN_MARK} no repeats prove the gain", row.format(0, 99)]
-    lines += [f"# {rules.UNPROVEN_MARK} no repeats prove the gain", row.format(100, 199)]
-    text = "\n".join(rules.framed(lines)) + "\n"
-    first, second = rules.read_rules(text.encode()).rules
+    lines = [f"# {line_format.UNPROVEN_MARK} no repeats prove the gain", row.format(0, 99)]
+    lines += [f"# {line_format.UNPROVEN_MARK} no repeats prove the gain", row.format(100, 199)]
+    text = "\n".join(line_format.framed(lines)) + "\n"
+    first, second = reader.read_rules(text.encode()).rules
     assert first.line is not None
-    proved = rules.Change(parts=(first,), evidence="verified: 1.2 times as fast")
-    made = rules.rewritten(text, {first.line: proved}, ())
-    assert made.count(rules.UNPROVEN_MARK) == 1
-    assert f"# {rules.UNPROVEN_MARK} no repeats prove the gain\n{row.format(100, 199)}" in made
+    proved = line_format.Change(parts=(first,), evidence="verified: 1.2 times as fast")
+    made = line_format.rewritten(text, {first.line: proved}, ())
+    assert made.count(line_format.UNPROVEN_MARK) == 1
+    assert (
+        f"# {line_format.UNPROVEN_MARK} no repeats prove the gain\n{row.format(100, 199)}" in made
+    )
     # Bounds that are cut to what will be measured prove nothing.
-    narrowed = rules.Change(parts=(second,), evidence="")
-    assert rules.rewritten(text, {second.line or 0: narrowed}, ()).count(rules.UNPROVEN_MARK) == 2
+    narrowed = line_format.Change(parts=(second,), evidence="")
+    assert (
+        line_format.rewritten(text, {second.line or 0: narrowed}, ()).count(
+            line_format.UNPROVEN_MARK
+        )
+        == 2
+    )

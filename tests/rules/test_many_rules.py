@@ -7,8 +7,11 @@ from itertools import product
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from rccltune.model import Setting
-from rccltune.rules import Call, Host, Question, decisions, explain
+from rccltune.model.settings import Setting
+from rccltune.rules.answers import Call
+from rccltune.rules.decision import decisions
+from rccltune.rules.explanation import Question, explain
+from rccltune.rules.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,32 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune.model import (
-    LL128_FORCED,
-    MAX_NBYTES,
-    TUNABLE,
-    Algorithm,
-    Collective,
-    Gain,
-    Mode,
-    Proof,
-    Protocol,
-    Rule,
-    Scale,
-    Setting,
-    Target,
-    VerificationError,
-    Zone,
-)
-from rccltune.rules import (
-    Change,
-    RuleDocument,
-    audit,
-    read_rules,
-    render,
-    rewritten,
-    sections_of,
-)
+from rccltune.model.chosen import Gain, Proof, Rule, Zone
+from rccltune.model.errors import VerificationError
+from rccltune.model.settings import LL128_FORCED, Mode, Scale, Setting, Target
+from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
+from rccltune.rules.documents import RuleDocument, audit, sections_of
+from rccltune.rules.line_format import Change, rewritten
+from rccltune.rules.reader import read_rules
+from rccltune.rules.writer import render
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,

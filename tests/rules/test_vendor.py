@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from readers import RcclRow, rccl_rows
 from wording import lacks
 
-from rccltune import rules
-from rccltune.model import Rule
-from rccltune.rules import Severity
+from rccltune.model.chosen import Rule
+from rccltune.rules import documents, reader, vendor_rules, writer
+from rccltune.rules.reader import Severity
 
 GOOD = "allreduce,0,99,ring,ll,-1,1,8,-1,-1"
 
 
 def merged(text: str) -> tuple[str, dict[int, str]]:
     """A vendor's table behind no rules of ours, as a file, and (line, why) of what is left out."""
-    file, left_out = rules.read_base(text.encode())
+    file, left_out = vendor_rules.read_base(text.encode())
     assert file.errors == ()
-    document = rules.RuleDocument(provenance=(), requires=(), needs=(), sections=())
-    base = rules.Base(name="theirs.csv", sha256="ab" * 32, rules=file.rules, left_out=left_out)
-    return rules.render(rules.over(document, base)), dict(left_out)
+    document = documents.RuleDocument(provenance=(), requires=(), needs=(), sections=())
+    base = documents.Base(name="theirs.csv", sha256="ab" * 32, rules=file.rules, left_out=left_out)
+    return writer.render(vendor_rules.over(document, base)), dict(left_out)
 
 
 def both(text: str) -> tuple[list[RcclRow], list[RcclRow]]:
@@ -74,7 +74,7 @@ def test_rows_on_which_readers_disagree_are_left_out(row: str, why: str) -> None
     assert lacks(" ".join(comments.split()), "line 2", f"{left_out[2]}", "not written") == []
     wanted = rccl_rows(f"{before}\n{after}\n", new=True)
     assert both(text) == (wanted, wanted)
-    assert rules.read_rules(text.encode()).findings == ()
+    assert reader.read_rules(text.encode()).findings == ()
 
 
 def test_rows_behind_a_mark_are_not_taken() -> None:
@@ -114,7 +114,7 @@ def test_what_every_reader_takes_alike_is_kept(row: str) -> None:
 @pytest.mark.parametrize("row", ["allreduce,0,64K,ring,ll,-1,1,8", "allreduce,0,-1,ring,ll,-1,1,8"])
 def test_a_row_that_every_rccl_plays_otherwise_than_written_is_an_error(row: str) -> None:
     """64 bytes, and every size: leaving it out would lose a choice of the vendor's silently."""
-    file, _ = rules.read_base(f"{GOOD}\n{row}\n".encode())
+    file, _ = vendor_rules.read_base(f"{GOOD}\n{row}\n".encode())
     assert [(one.severity, one.line) for one in file.errors] == [(Severity.ERROR, 2)]
 
 
@@ -122,7 +122,7 @@ def test_lines_of_one_reason_are_named_together() -> None:
     """A table of thousands of such rows makes one sentence."""
     text, _ = merged("\n".join([GOOD, *["alltoall,0,9,ring,ll,-1,1,8"] * 3, "", "x,1,2"]))
     assert "# lines 2-4 of it are not written: alltoall never asks a tuner" in text
-    assert rules.by_reason([(9, "b"), (1, "a"), (3, "a"), (2, "a"), (7, "a")]) == [
+    assert vendor_rules.by_reason([(9, "b"), (1, "a"), (3, "a"), (2, "a"), (7, "a")]) == [
         ("1-3, 7", "a"),
         ("9", "b"),
     ]
@@ -166,13 +166,13 @@ def test_a_row_is_taken_exactly_where_every_reader_has_the_same(
 ) -> None:
     """RCCL in both forms and our own reader; a row that any of them has and is not taken is named."""
     base = ending.join(lines) + ending
-    file, left_out = rules.read_base(base.encode())
+    file, left_out = vendor_rules.read_base(base.encode())
     assert file.errors == ()
     taken = {rule.line: as_rccl(rule) for rule in file.rules}
     assert not set(taken) & set(dict(left_out))
     for number, line in enumerate(base.split("\n"), start=1):
         old, new = ([plain(row) for row in rccl_rows(line, new=form)] for form in (False, True))
-        alone = rules.read_rules(line.encode())
+        alone = reader.read_rules(line.encode())
         ours = [as_rccl(rule) for rule in alone.rules if rule.setting.algorithm is not None]
         agreed = old == new == ours and not alone.findings
         if number in taken:

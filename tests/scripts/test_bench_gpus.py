@@ -8,7 +8,7 @@ import bench_gpus
 import numpy as np
 import pytest
 
-from rccltune.rules import RuleFile, read_rules
+from rccltune.rules.reader import RuleFile, read_rules
 
 ROW = "allreduce,{low},{high},{algorithm},ll,-1,1,2,-1,-1\n"
 

@@ -22,8 +22,10 @@ from verify_nodes import TrapNode
 from wording import lacks
 
 from rccltune import plugin
-from rccltune.model import MAX_NBYTES, Collective, Rule, Setting
-from rccltune.rules import render_rules
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import MAX_NBYTES, Collective
+from rccltune.rules.writer import render_rules
 
 if TYPE_CHECKING:
     from bench_verify import Verified, Wish

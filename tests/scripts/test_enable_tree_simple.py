@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.model import TREE_SIMPLE_PATCHED
+from rccltune.model.settings import TREE_SIMPLE_PATCHED
 
 VARIABLE, VALUE = TREE_SIMPLE_PATCHED.environment[0]
 

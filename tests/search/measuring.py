@@ -7,20 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from rccltune import search
-from rccltune.model import (
-    BASELINE,
-    Collective,
-    Curve,
-    CurveKey,
-    CurvePoint,
-    Model,
-    Placement,
-    Round,
-    Scale,
-    Setting,
-)
-from rccltune.search import estimate, prospect
+from rccltune.model.curves import Curve, CurvePoint, Model
+from rccltune.model.search import Round
+from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.search.estimates import estimate, prospect
+from rccltune.search.rounds import Known, first_round, second_round
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 Times = Mapping[int, Sequence[float]]
@@ -96,13 +88,13 @@ class Machine:
 
     def search(self) -> Machine:
         """Measure both rounds."""
-        self._measure(search.first_round({Collective.ALL_REDUCE: self.arms}, self.grid))
-        self._measure(search.second_round([self.known()]))
+        self._measure(first_round({Collective.ALL_REDUCE: self.arms}, self.grid))
+        self._measure(second_round([self.known()]))
         return self
 
-    def known(self) -> search.Known:
+    def known(self) -> Known:
         """As the pipeline tells it."""
-        return search.Known(
+        return Known(
             collective=Collective.ALL_REDUCE,
             curves=tuple(curve(s, times, view) for (s, view), times in self.times.items()),
             grid=self.grid,

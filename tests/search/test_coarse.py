@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import settings
 
-from rccltune import search
-from rccltune.model import Collective, Motive, Range
-from rccltune.search import between
+from rccltune.model.search import Motive, Range
+from rccltune.model.vocabulary import Collective
+from rccltune.search import rounds, sizes
+from rccltune.search.sizes import between
 
 MIB = 1 << 20
 GRIDS = st.builds(
@@ -33,7 +34,7 @@ def test_a_coarse_pass_is_two_sizes_or_more_of_the_grid_from_its_first(
     grid: tuple[int, ...],
 ) -> None:
     """Rising, and no more than the grid has."""
-    coarse = search.coarse_sizes(grid)
+    coarse = sizes.coarse_sizes(grid)
     assert coarse[0] == grid[0]
     assert set(coarse) <= set(grid)
     assert list(coarse) == sorted(set(coarse))
@@ -43,7 +44,7 @@ def test_a_coarse_pass_is_two_sizes_or_more_of_the_grid_from_its_first(
 @given(grid=GRIDS.map(lambda one: one.sizes))
 def test_it_ends_where_sizes_become_dear(grid: tuple[int, ...]) -> None:
     """4 MiB or an eighth of the largest; a second size is needed wherever the first is dear."""
-    coarse = search.coarse_sizes(grid)
+    coarse = sizes.coarse_sizes(grid)
     assert all(n <= max(4 * MIB, grid[-1] // 8) for n in coarse[2:])
     # One in two octaves at most, but where so few sizes are left that all are taken.
     if len(coarse) > 1 and any(log2(b / a) < 2 - 1e-6 for a, b in pairwise(coarse)):
@@ -73,7 +74,7 @@ def test_it_ends_where_sizes_become_dear(grid: tuple[int, ...]) -> None:
 )
 def test_odd_grids(grid: Range, wanted: list[int]) -> None:
     """Two sizes, one, a step, a huge factor."""
-    assert list(search.coarse_sizes(grid.sizes)) == wanted
+    assert list(sizes.coarse_sizes(grid.sizes)) == wanted
 
 
 def test_every_setting_of_every_collective_is_in_the_first_round() -> None:
@@ -83,7 +84,7 @@ def test_every_setting_of_every_collective_is_in_the_first_round() -> None:
         Collective.ALL_GATHER: settings("ring/ll"),
         Collective.REDUCE: (),
     }
-    made = search.first_round(arms, Range(min_nbytes=8, max_nbytes=1 << 20).sizes)
+    made = rounds.first_round(arms, Range(min_nbytes=8, max_nbytes=1 << 20).sizes)
     assert made.number == 1
     assert {want.motive for want in made.wants} == {Motive.COARSE}
     for collective, found in arms.items():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import IN, OUT, curve, settings
 
-from rccltune.search import Estimates, estimate
+from rccltune.search.estimates import Estimates, estimate
 
 SIZES = tuple(1 << power for power in range(10, 31))
 COARSE = SIZES[:15:2]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import settings
 
-from rccltune.search import Estimates, Prospect, prospect
+from rccltune.search.estimates import Estimates, Prospect, prospect
 
 # 512 draws know the mean of |N| to a twentieth of it; three times that is no accident.
 ROUGHLY = 0.2

@@ -12,9 +12,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from measuring import Machine, Truth, curve, settings
 
-from rccltune import search
-from rccltune.model import BASELINE, Collective, Motive, Range, Role, Setting
-from rccltune.search import between
+from rccltune.model.search import Motive, Range
+from rccltune.model.settings import BASELINE, Role, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.search import rounds, sizes
+from rccltune.search.sizes import between
 
 GRID = Range(min_nbytes=1 << 10, max_nbytes=1 << 28).sizes
 SHORT = Range(min_nbytes=1 << 10, max_nbytes=1 << 22).sizes
@@ -59,7 +61,7 @@ def test_a_search_ends_and_loses_little(
     assert fmean(losses.values()) <= 0.01
     # Beyond the coarse pass sizes are dear and more is left open: between 16 MiB and the largest
     # size a line in logs misses latency and bandwidth by a few percent, and nobody asks there.
-    cheap_to = search.coarse_sizes(GRID)[-1]
+    cheap_to = sizes.coarse_sizes(GRID)[-1]
     assert max(loss for n, loss in losses.items() if n <= cheap_to) <= 0.05
     assert max(losses.values()) <= 0.1
 
@@ -94,8 +96,7 @@ def test_a_setting_far_behind_is_dropped_once_and_never_wanted_again() -> None:
     # The least by which it loses anywhere: 4/5 of its time at 1 KiB, 80 us, on top of about 61.
     [by] = [one.by for _, one in dropped if one.setting == slow]
     least = min(
-        (100 + n / 1000) / min(20 + n / 1000, 60 + n / 10_000) - 1
-        for n in search.coarse_sizes(GRID)
+        (100 + n / 1000) / min(20 + n / 1000, 60 + n / 10_000) - 1 for n in sizes.coarse_sizes(GRID)
     )
     assert by == pytest.approx(least, rel=0.2)
     assert found.wanted(slow) == [1]
@@ -126,7 +127,7 @@ def test_winners_have_their_repeats_where_sizes_are_cheap(repeats: int) -> None:
         sigma=0.005,
         repeats=repeats,
     ).search()
-    cheap_to = search.coarse_sizes(GRID)[-1]
+    cheap_to = sizes.coarse_sizes(GRID)[-1]
     for nbytes, setting in found.choice().items():
         measured = {
             view: len(times[nbytes])
@@ -334,8 +335,8 @@ def test_expected_regret_falls_from_round_to_round_and_is_about_the_true_one() -
             seed=seed,
         ).search()
         [before] = found.rounds[1].expected
-        [after] = search.undecided([found.known()])
-        assert after.mean < max(before.mean, search.AIM / 2)
+        [after] = rounds.undecided([found.known()])
+        assert after.mean < max(before.mean, rounds.AIM / 2)
         said.append(after.mean)
         true.append(fmean(found.regrets().values()))
     assert fmean(true) <= 3 * fmean(said) + 1e-3
@@ -346,20 +347,20 @@ def test_expected_names_the_worst_size_and_those_above_the_aim() -> None:
     """Two settings that noise parts by nothing at one of three sizes."""
     times = {1 << 10: [10.0], 1 << 12: [20.0], 1 << 14: [30.0]}
     other = {1 << 10: [20.0], 1 << 12: [20.0], 1 << 14: [60.0]}
-    known = search.Known(
+    known = rounds.Known(
         collective=Collective.ALL_REDUCE,
         curves=(curve("ring/ll", times), curve("tree/ll", other)),
         grid=tuple(times),
     )
-    [expected] = search.undecided([known])
+    [expected] = rounds.undecided([known])
     assert expected.worst >= expected.mean > 0
     assert expected.at_nbytes in known.sizes
     assert all(a < b for a, b in pairwise(expected.open_nbytes))
-    assert 1 << 12 in expected.open_nbytes or expected.worst <= 2 * search.AIM
+    assert 1 << 12 in expected.open_nbytes or expected.worst <= 2 * rounds.AIM
 
 
 def test_no_curves_are_no_search() -> None:
     """Nothing usable was measured: no collective is known, and no round is wanted."""
-    made = search.second_round([])
+    made = rounds.second_round([])
     assert (made.wants, made.expected, made.dropped) == ((), (), ())
-    assert search.undecided([]) == ()
+    assert rounds.undecided([]) == ()

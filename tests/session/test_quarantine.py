@@ -6,24 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from rccltune import session
-from rccltune.model import (
-    BASELINE,
-    SILENT,
-    Collective,
-    CurveKey,
-    Doubt,
-    Failure,
-    Launch,
-    Outcome,
-    Placement,
-    Questions,
-    Sample,
-    Scale,
-    Schedule,
-    Setting,
-    Status,
-)
+from rccltune.model.failure import Failure
+from rccltune.model.measured import Launch, Outcome, Questions, Sample, Schedule, Status
+from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.session import samples
 
 TREE = Setting.parse("tree/ll")
 SCALE = Scale(n_nodes=1, n_ranks=8)
@@ -64,8 +51,8 @@ def ended(name: str, failure: Failure | None, **changes: object) -> Ended:
 def test_the_second_failure_is_the_settings_own(failures: list[Failure], hopeless: bool) -> None:
     """One may be the machine's; in whatever round the second comes."""
     pairs = [ended(str(i), failure, repeat=i) for i, failure in enumerate(failures)]
-    assert session.is_hopeless(failures) is hopeless
-    assert bool(session.quarantines([*pairs, ended("good", None)])) is hopeless
+    assert samples.is_hopeless(failures) is hopeless
+    assert bool(samples.quarantines([*pairs, ended("good", None)])) is hopeless
 
 
 @pytest.mark.parametrize(
@@ -82,20 +69,20 @@ def test_the_second_failure_is_the_settings_own(failures: list[Failure], hopeles
 def test_failures_of_something_else_do_not_count(changes: dict[str, object]) -> None:
     """Another setting, collective, scale or placement; an imported file; the untouched site."""
     pairs = [ended("a", Failure.HANG), ended("b", Failure.HANG, **changes)]
-    assert session.quarantines(pairs) == ()
+    assert samples.quarantines(pairs) == ()
 
 
 def test_a_lifted_failure_counts_no_more() -> None:
     """And the order in which launches are found does not matter."""
     first, second = ended("a", Failure.HANG), ended("b", Failure.CRASH, attempt=1)
-    (found,) = session.quarantines([second, first])
+    (found,) = samples.quarantines([second, first])
     assert found.launches == ("a", "b")
     assert (str(found), found.reason) == (
         "all_reduce tree/ll",
         "it hung in 1 launch and crashed in 1 launch",
     )
     lifted = (second[0], replace(second[1], lifted=True))
-    assert session.quarantines([first, lifted]) == ()
+    assert samples.quarantines([first, lifted]) == ()
 
 
 def test_outcomes_of_older_sessions_count() -> None:
@@ -105,7 +92,7 @@ def test_outcomes_of_older_sessions_count() -> None:
         (ended("b", None)[0], Outcome(launch="b", status=Status.FAILED)),
         (ended("c", None)[0], Outcome(launch="c", status=Status.INTERRUPTED)),
     ]
-    (found,) = session.quarantines(pairs)
+    (found,) = samples.quarantines(pairs)
     assert found.failures == (Failure.HANG, Failure.CRASH)
 
 
@@ -124,44 +111,44 @@ def walked(name: str, failure: Failure | None = None, **changes: object) -> Ende
 def test_a_walk_fails_for_the_setting_that_was_in_force() -> None:
     """Its failure is the first one, that of the setting alone the second."""
     first = walked("walk", Failure.HANG, suspect=TREE)
-    (found,) = session.quarantines([first, ended("alone", Failure.CRASH, attempt=1)])
+    (found,) = samples.quarantines([first, ended("alone", Failure.CRASH, attempt=1)])
     assert (found.setting, found.launches) == (TREE, ("walk", "alone"))
     assert found.failures == (Failure.HANG, Failure.CRASH)
 
-    assert session.quarantines([first, ended("alone", None, attempt=1)]) == ()
+    assert samples.quarantines([first, ended("alone", None, attempt=1)]) == ()
     other = ended("other", Failure.HANG, schedule=Schedule(settings=(RING,)))
-    assert session.quarantines([first, other]) == ()
+    assert samples.quarantines([first, other]) == ()
     # Whom nobody suspects nobody condemns.
-    assert session.quarantines([walked("a", Failure.HANG), walked("b", Failure.HANG)]) == ()
-    (found,) = session.quarantines([walked("a", Failure.MEMORY_FAULT, suspect=RING)])
+    assert samples.quarantines([walked("a", Failure.HANG), walked("b", Failure.HANG)]) == ()
+    (found,) = samples.quarantines([walked("a", Failure.MEMORY_FAULT, suspect=RING)])
     assert found.setting == RING
 
 
 def test_wrong_results_in_a_walk_are_their_own_settings() -> None:
     """In a walk that ended well, or in one that another setting brought down."""
     hung = walked("a", Failure.HANG, suspect=RING, wrong=(TREE, SILENT))
-    assert session.failures(*hung) == {TREE: Failure.WRONG, RING: Failure.HANG}
+    assert samples.failures(*hung) == {TREE: Failure.WRONG, RING: Failure.HANG}
     whole = walked("b", wrong=(TREE,))
-    (found,) = session.quarantines([hung, whole])
+    (found,) = samples.quarantines([hung, whole])
     assert (found.setting, found.failures) == (TREE, (Failure.WRONG, Failure.WRONG))
     lifted = (whole[0], replace(whole[1], lifted=True))
-    assert session.quarantines([hung, lifted]) == ()
+    assert samples.quarantines([hung, lifted]) == ()
 
 
 def test_a_walk_goes_on_without_what_is_quarantined() -> None:
     """Only samples of that setting are doubted, whatever launch they are from."""
     pairs = [walked("walk", Failure.HANG, suspect=TREE), ended("alone", Failure.HANG, attempt=1)]
-    (found,) = session.quarantines(pairs)
-    assert not session.covers(found, pairs[0][0])
-    assert session.barred([found], pairs[0][0]) == {TREE}
-    assert session.barred([found], replace(pairs[0][0], rank_placement="one-oam")) == set()
+    (found,) = samples.quarantines(pairs)
+    assert not samples.covers(found, pairs[0][0])
+    assert samples.barred([found], pairs[0][0]) == {TREE}
+    assert samples.barred([found], replace(pairs[0][0], rank_placement="one-oam")) == set()
 
     key = CurveKey(
         collective=Collective.ALL_REDUCE, setting=TREE, placement=Placement.IN_PLACE, scale=SCALE
     )
     tree = Sample(key=key, launch="walk.1", nbytes=8, time_us=1.0)
     ring = replace(tree, key=replace(key, setting=RING))
-    assert [s.doubt for s in session.doubted([tree, ring], pairs)] == [Doubt.QUARANTINED, None]
+    assert [s.doubt for s in samples.doubted([tree, ring], pairs)] == [Doubt.QUARANTINED, None]
 
 
 def test_samples_of_a_quarantined_setting_are_doubted() -> None:
@@ -177,9 +164,9 @@ def test_samples_of_a_quarantined_setting_are_doubted() -> None:
     other = replace(good, launch="other")
     pairs = [ended("a", Failure.HANG), ended("b", Failure.HANG), ended("good", None)]
 
-    assert [s.doubt for s in session.doubted([good, wrong, other], pairs)] == [
+    assert [s.doubt for s in samples.doubted([good, wrong, other], pairs)] == [
         Doubt.QUARANTINED,
         Doubt.WRONG,
         None,
     ]
-    assert session.doubted([good], pairs[1:]) == [good]
+    assert samples.doubted([good], pairs[1:]) == [good]

@@ -20,28 +20,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune import session
-from rccltune.model import (
+from rccltune.model.errors import SessionError
+from rccltune.model.measured import Fingerprint, Launch, Outcome, Sample, Stated, Status
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import (
     BASELINE,
     KNOWN_VARIANTS,
     LL128_FORCED,
-    Collective,
     CurveKey,
-    Doubt,
-    Fingerprint,
-    Launch,
     Mode,
-    Outcome,
-    Placement,
-    Reporter,
-    Sample,
     Scale,
-    SessionError,
     Setting,
-    Stated,
-    Status,
     Variant,
 )
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.session import files, store
+from rccltune.session.table import dump_samples, read_samples
 
 KEYS = st.builds(
     CurveKey,
@@ -71,43 +65,43 @@ SAMPLES = st.builds(
 )
 
 
-def header(folder: Path) -> session.Session:
+def header(folder: Path) -> store.Session:
     """A session that knows nothing yet."""
-    return session.Session(path=folder, command="test", tool="rccltune", fingerprint=Fingerprint())
+    return store.Session(path=folder, command="test", tool="rccltune", fingerprint=Fingerprint())
 
 
 @given(st.lists(SAMPLES, max_size=30))
 def test_samples_survive_their_csv(samples: list[Sample]) -> None:
     """Writing and reading samples.csv is the identity, whatever names a file used."""
     stream = io.BytesIO()
-    session.dump_samples(samples, stream)
+    dump_samples(samples, stream)
 
     text = io.StringIO(stream.getvalue().decode(), newline="")
 
-    assert session.read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
+    assert read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
 
 
 def test_usable_says_what_doubt_says() -> None:
     """The last column is for readers without rccltune; one that says something else is refused."""
     stream = io.BytesIO()
-    session.dump_samples([sample(), sample(doubt=Doubt.NO_TIME)], stream)
+    dump_samples([sample(), sample(doubt=Doubt.NO_TIME)], stream)
     header, good, doubted = stream.getvalue().decode().splitlines()
     assert header.endswith(",executed,usable")
     assert good.endswith(",true")
     assert doubted.endswith(",false")
     for odd in (good.replace(",true", ",false"), doubted.replace(",false", ",true"), good + "ish"):
         with pytest.raises(SessionError, match="read"):
-            session.read_samples(io.StringIO(f"{header}\n{odd}\n"), KNOWN_VARIANTS, "x")
+            read_samples(io.StringIO(f"{header}\n{odd}\n"), KNOWN_VARIANTS, "x")
 
 
 def test_tables_of_before_have_no_usable() -> None:
     """They are read as they were."""
     samples = [sample(), sample(doubt=Doubt.NO_TIME)]
     stream = io.BytesIO()
-    session.dump_samples(samples, stream)
+    dump_samples(samples, stream)
     lines = [line.rpartition(",")[0] for line in stream.getvalue().decode().splitlines()]
     text = io.StringIO("\n".join(lines), newline="")
-    assert session.read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
+    assert read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
 
 
 def sample(launch: str = "a1", **changes: object) -> Sample:
@@ -122,26 +116,26 @@ def sample(launch: str = "a1", **changes: object) -> Sample:
     return replace(Sample(key=key, launch=launch, nbytes=1024, time_us=12.5), **changes)
 
 
-def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") -> session.Session:
+def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") -> store.Session:
     """A session with one launch."""
     raw = folder.parent / f"{name}.log"
     raw.write_bytes(log)
     launch = Launch(id=name, source="x.log", stated=Stated(setting=BASELINE))
     outcome = Outcome(launch=name, status=Status.IMPORTED, n_samples=1)
-    return session.commit(header(folder), [(launch, outcome, raw)], [sample(name)])
+    return store.commit(header(folder), [(launch, outcome, raw)], [sample(name)])
 
 
 def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
     """Launch, outcome, raw bytes and samples come back as they were given."""
     committed(tmp_path / "s")
 
-    opened = session.open_session(tmp_path / "s")
-    ((launch, outcome),) = session.read_launches(tmp_path / "s")
+    opened = store.open_session(tmp_path / "s")
+    ((launch, outcome),) = store.read_launches(tmp_path / "s")
 
     assert launch.stated == Stated(setting=BASELINE)
     assert outcome.status is Status.IMPORTED
-    assert session.raw_log(tmp_path / "s", "a1.3").read_bytes() == b"raw \xff log\n"
-    assert session.stored_samples(opened) == (sample(),)
+    assert store.raw_log(tmp_path / "s", "a1.3").read_bytes() == b"raw \xff log\n"
+    assert store.stored_samples(opened) == (sample(),)
 
 
 def test_people_read_the_table_with_pandas(tmp_path: Path) -> None:
@@ -159,8 +153,8 @@ def test_a_launch_without_outcome_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "s/launches/b2").mkdir()
     (tmp_path / "s/launches/b2/launch.json").write_text("{half")
 
-    assert [launch.id for launch, _ in session.read_launches(tmp_path / "s")] == ["a1"]
-    assert session.stored_samples(opened) is not None
+    assert [launch.id for launch, _ in store.read_launches(tmp_path / "s")] == ["a1"]
+    assert store.stored_samples(opened) is not None
 
 
 def test_samples_older_than_the_launches_are_not_believed(tmp_path: Path) -> None:
@@ -169,14 +163,14 @@ def test_samples_older_than_the_launches_are_not_believed(tmp_path: Path) -> Non
     (tmp_path / "s/launches/b2").mkdir()
     (tmp_path / "s/launches/b2/outcome.json").write_text("{}")
 
-    assert session.stored_samples(opened) is None
+    assert store.stored_samples(opened) is None
 
 
 def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
     """The same launches in another order give the same bytes, so hashes can be compared."""
     first, second = tmp_path / "one", tmp_path / "two"
     for folder, order in ((first, "ab"), (second, "ba")):
-        session.commit(header(folder), [], [sample(f"{n}1") for n in order])
+        store.commit(header(folder), [], [sample(f"{n}1") for n in order])
 
     assert (first / "samples.csv").read_bytes() == (second / "samples.csv").read_bytes()
 
@@ -185,8 +179,8 @@ def test_an_id_depends_on_all_that_was_asked() -> None:
     """Resuming finds a launch by its content."""
     launch = Launch(id="", argv=("all_reduce_perf", "-b", "8"), repeat=0)
 
-    assert session.launch_id(launch) == session.launch_id(replace(launch, id="whatever"))
-    assert session.launch_id(launch) != session.launch_id(replace(launch, repeat=1))
+    assert store.launch_id(launch) == store.launch_id(replace(launch, id="whatever"))
+    assert store.launch_id(launch) != store.launch_id(replace(launch, repeat=1))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +205,7 @@ def test_a_header_of_another_kind_is_refused(tmp_path: Path, text: str, said: st
     (tmp_path / "session.json").write_text(text)
 
     with pytest.raises(SessionError, match=said) as caught:
-        session.open_session(tmp_path)
+        store.open_session(tmp_path)
 
     assert caught.value.exit_code == 7
     assert caught.value.hint
@@ -220,7 +214,7 @@ def test_a_header_of_another_kind_is_refused(tmp_path: Path, text: str, said: st
 def test_a_folder_without_session_says_how_to_make_one(tmp_path: Path) -> None:
     """The commonest mistake is the wrong working directory."""
     with pytest.raises(SessionError, match="session") as caught:
-        session.open_session(tmp_path / "nowhere")
+        store.open_session(tmp_path / "nowhere")
     assert "rccltune import" in str(caught.value)
 
 
@@ -231,7 +225,7 @@ def test_a_damaged_table_is_named_with_its_line(tmp_path: Path) -> None:
     table.write_text(table.read_text().replace("tree/ll128", "tree/ll129"))
 
     with pytest.raises(SessionError, match="unknown protocol") as caught:
-        session.stored_samples(opened)
+        store.stored_samples(opened)
     assert caught.value.where is not None
     assert caught.value.where.endswith("samples.csv:2")
 
@@ -242,11 +236,11 @@ def test_two_machines_are_shown_with_their_difference() -> None:
     other = Fingerprint(product="MI300X", hosts=("n1",))
 
     with pytest.raises(SessionError) as caught:
-        session.combined_fingerprint([("a.log", one), ("b.log", other)])
+        store.combined_fingerprint([("a.log", one), ("b.log", other)])
 
     assert lacks(caught.value.message, "cpx-nps4 in", "a.log", "b.log") == []
     assert lacks(caught.value.message, "a.log", "n1 in", "b.log") == []
-    assert session.combined_fingerprint([("a", one), ("b", one)]) == one
+    assert store.combined_fingerprint([("a", one), ("b", one)]) == one
 
 
 # --- the lock ---------------------------------------------------------------------------------
@@ -278,7 +272,7 @@ def test_a_live_writer_keeps_others_out(tmp_path: Path) -> None:
     try:
         with (
             pytest.raises(SessionError, match=f"process {process.pid} .* is running"),
-            session.writing(tmp_path / "s", Reporter()),
+            files.writing(tmp_path / "s", Reporter()),
         ):
             pass
     finally:
@@ -293,7 +287,7 @@ def test_a_killed_writer_is_taken_over_with_a_note(tmp_path: Path) -> None:
     process.communicate()
     notes: list[str] = []
 
-    with session.writing(tmp_path / "s", listener(notes)):
+    with files.writing(tmp_path / "s", listener(notes)):
         assert (tmp_path / "s" / "writer.lock").exists()
 
     assert notes == [f"took over the session from process {process.pid}, which is gone"]
@@ -338,7 +332,7 @@ def test_who_cannot_be_seen_is_taken_for_alive(
     """Taking over a session that another host or container writes would destroy it."""
     marker(tmp_path, **changes)
 
-    with pytest.raises(SessionError, match=said), session.writing(tmp_path, Reporter()):
+    with pytest.raises(SessionError, match=said), files.writing(tmp_path, Reporter()):
         pass
     assert (tmp_path / "writer.lock").exists()
 
@@ -349,7 +343,7 @@ def test_a_pid_used_again_is_not_the_writer(tmp_path: Path, changes: dict[str, s
     marker(tmp_path, **changes)
     notes: list[str] = []
 
-    with session.writing(tmp_path, listener(notes)):
+    with files.writing(tmp_path, listener(notes)):
         pass
     assert len(notes) == 1
 
@@ -393,26 +387,26 @@ def test_a_disk_that_is_full_locks_nothing(
         patch.setattr(os, "fsync", full)
         with (
             pytest.raises(SessionError, match="space"),
-            session.writing(tmp_path, Reporter()),
+            files.writing(tmp_path, Reporter()),
         ):
             pass
     assert list(tmp_path.iterdir()) == []
-    with session.writing(tmp_path, Reporter()):
+    with files.writing(tmp_path, Reporter()):
         assert json.loads((tmp_path / "writer.lock").read_text())["pid"] == str(os.getpid())
-        with pytest.raises(SessionError, match="is running"), session.writing(tmp_path, Reporter()):
+        with pytest.raises(SessionError, match="is running"), files.writing(tmp_path, Reporter()):
             pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_found_by_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing stays of the trial."""
-    session.check_room(tmp_path)
+    files.check_room(tmp_path)
     assert list(tmp_path.iterdir()) == []
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limit[1]))
     try:
         with pytest.raises(SessionError, match="cannot write") as caught:
-            session.check_room(tmp_path)
+            files.check_room(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert "free space" in str(caught.value.hint)
@@ -422,8 +416,8 @@ def test_a_full_disk_is_found_by_writing(tmp_path: Path, monkeypatch: pytest.Mon
 def test_more_patience_measures_the_same() -> None:
     """A sweep may be resumed with another --timeout; each attempt is a launch of its own."""
     launch = Launch(id="", argv=("all_reduce_perf",))
-    assert session.launch_id(launch) == session.launch_id(replace(launch, timeout_s=9.0))
-    assert session.launch_id(launch) != session.launch_id(replace(launch, attempt=1))
+    assert store.launch_id(launch) == store.launch_id(replace(launch, timeout_s=9.0))
+    assert store.launch_id(launch) != store.launch_id(replace(launch, attempt=1))
 
 
 def test_a_read_only_folder_is_a_message(tmp_path: Path) -> None:
@@ -432,7 +426,7 @@ def test_a_read_only_folder_is_a_message(tmp_path: Path) -> None:
 
     with (
         pytest.raises(SessionError, match="cannot write"),
-        session.writing(tmp_path / "s", Reporter()),
+        files.writing(tmp_path / "s", Reporter()),
     ):
         pass
 
@@ -440,9 +434,9 @@ def test_a_read_only_folder_is_a_message(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     """An error while writing never destroys what was there, and leaves no temporary file."""
     target = tmp_path / "x"
-    session.write_atomically(target, "old")
+    files.write_atomically(target, "old")
 
-    with pytest.raises(TypeError), session.replacing(target) as stream:
+    with pytest.raises(TypeError), files.replacing(target) as stream:
         stream.write("no bytes")
 
     assert target.read_text() == "old"
@@ -453,8 +447,8 @@ def test_variants_outlive_the_process(tmp_path: Path) -> None:
     """A user's own variant is kept in session.json, so samples.csv can name it."""
     own = Variant(name="mine", environment=(("A", "1"),))
     keyed = sample(key=replace(sample().key, variant=own))
-    session.commit(replace(header(tmp_path / "s"), variants=(own,)), [], [keyed])
+    store.commit(replace(header(tmp_path / "s"), variants=(own,)), [], [keyed])
 
-    opened = session.open_session(tmp_path / "s")
+    opened = store.open_session(tmp_path / "s")
 
-    assert session.stored_samples(opened) == (keyed,)
+    assert store.stored_samples(opened) == (keyed,)

@@ -20,7 +20,7 @@ from typing import Final
 from real_runs import COLLECTIVES, PLACES, Place, run
 
 from rccltune import plugin
-from rccltune.machine import RealCall
+from rccltune.machine.real_rccl import RealCall
 
 ROOT: Final = Path(__file__).parents[2]
 RECORDED: Final = Path(__file__).parent / "recorded"

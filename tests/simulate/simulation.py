@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.simulate import compile_node, node_path
+from rccltune.simulate.sources import compile_node, node_path
 
 Small = Callable[..., Path]
 

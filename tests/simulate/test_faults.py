@@ -13,9 +13,9 @@ import pytest
 from simulation import Sim, Small, leftovers, plugin_env
 from wording import lacks
 
-from rccltune.model import InputFileError
+from rccltune.model.errors import InputFileError
 from rccltune.plugin import LIBRARY, native_folder
-from rccltune.simulate import load_node
+from rccltune.simulate.sources import load_node
 
 
 def stop(process: subprocess.Popen[str]) -> tuple[str, str]:

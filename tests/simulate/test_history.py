@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from simulation import Row, Sim, Small, plugin_env
 
-from rccltune.model import InputFileError
-from rccltune.simulate import load_node, truth
+from rccltune.model.errors import InputFileError
+from rccltune.simulate.sources import load_node
+from rccltune.simulate.true_times import truth
 
 CARRIED = (
     "effects: [{setting: ring/simple, after: {setting: tree/ll, within: launch}, factor: 2}]\n"

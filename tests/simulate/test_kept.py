@@ -6,26 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import simulate
-from rccltune.model import InputFileError
+from rccltune.model.errors import InputFileError
+from rccltune.simulate import compiled, sources
+from rccltune.simulate.node import SimulatedNode
 
 ASKED = ("product", "arch", "mode", "compute_units", "memory_gib")
 
 
-def kept(name: str, folder: Path) -> tuple[simulate.SimulatedNode, simulate.SimulatedNode]:
+def kept(name: str, folder: Path) -> tuple[SimulatedNode, SimulatedNode]:
     """A shipped node, and the same from its compiled form."""
-    node = simulate.load_node(simulate.node_path(name))
+    node = sources.load_node(sources.node_path(name))
     path = folder / "node.node"
-    path.write_bytes(simulate.written(node))
-    return node, simulate.load_node(simulate.node_path(str(path)))
+    path.write_bytes(compiled.written(node))
+    return node, sources.load_node(sources.node_path(str(path)))
 
 
-@pytest.mark.parametrize("name", simulate.shipped_nodes())
+@pytest.mark.parametrize("name", sources.shipped_nodes())
 def test_it_says_of_the_node_what_its_file_says(name: str, tmp_path: Path) -> None:
     """Its hardware, its scale, its library; and the bytes go on as they are."""
     node, again = kept(name, tmp_path)
 
-    def head(one: simulate.SimulatedNode) -> tuple[object, ...]:
+    def head(one: SimulatedNode) -> tuple[object, ...]:
         scale = (one.ranks, one.nodes, one.devices_per_oam, one.devices_per_iod)
         hardware = [one.raw["hardware"][key] for key in ASKED]
         release = [one.raw["release"][key] for key in ("rccl", "benchmark")]
@@ -34,7 +35,7 @@ def test_it_says_of_the_node_what_its_file_says(name: str, tmp_path: Path) -> No
         return one.name, one.library, scale, hardware, release, one.channels, xgmi, start
 
     assert head(again) == head(node)
-    assert simulate.written(again) == simulate.written(node)
+    assert compiled.written(again) == compiled.written(node)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +59,10 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, old: str, new: str, sai
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(InputFileError, match=said):
-        simulate.load_node(path)
+        sources.load_node(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """As a node file is."""
     with pytest.raises(InputFileError, match="read"):
-        simulate.load_node(tmp_path / "node.node")
+        sources.load_node(tmp_path / "node.node")

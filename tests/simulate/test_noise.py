@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from simulation import Sim, Small
 
-from rccltune.model import InputFileError
-from rccltune.simulate import compile_node, load_node
+from rccltune.model.errors import InputFileError
+from rccltune.simulate.sources import compile_node, load_node
 
 LAUNCHES = 60
 # Of a standard deviation over so many launches: 4 standard errors.

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from rccltune import plugin
-from rccltune.machine import RealCall, read_calls, real_library
-from rccltune.model import MachineError
-from rccltune.simulate import compile_node, node_path
+from rccltune.machine.real_rccl import RealCall, read_calls, real_library
+from rccltune.model.errors import MachineError
+from rccltune.simulate.sources import compile_node, node_path
 
 SHORT = {
     "ar": "all_reduce",

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.machine import real_library
-from rccltune.model import MachineError
+from rccltune.machine.real_rccl import real_library
+from rccltune.model.errors import MachineError
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "scripts/bench_real.py"

@@ -10,7 +10,8 @@ import pytest
 from simulation import Sim, Small, leftovers, plugin_env
 from wording import lacks
 
-from rccltune.simulate import load_node, node_path, shipped_nodes, truth
+from rccltune.simulate.sources import load_node, node_path, shipped_nodes
+from rccltune.simulate.true_times import truth
 
 
 def test_the_program_and_python_agree_on_the_truth(sim: Sim, small: Small, tmp_path: Path) -> None:

@@ -12,17 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Sim, Small
 
-from rccltune.model import InputFileError
-from rccltune.simulate import (
-    DATA,
-    compile_node,
-    interpolate,
-    load_node,
-    node_path,
-    shipped_nodes,
-    truth,
-    variants_holding,
-)
+from rccltune.model.errors import InputFileError
+from rccltune.simulate.sources import DATA, compile_node, load_node, node_path, shipped_nodes
+from rccltune.simulate.true_times import interpolate, truth, variants_holding
 
 
 def test_shipped_nodes_are_found_by_product_and_mode() -> None:

@@ -13,14 +13,9 @@ import pytest
 from simulation import Ended, Sim
 from variant_truth import ONE_OAM, ONE_PER_OAM, Manner, Ran, best_of, crossover, untouched
 
-from rccltune.simulate import (
-    SimulatedNode,
-    load_node,
-    node_path,
-    shipped_nodes,
-    truth,
-    variants_holding,
-)
+from rccltune.simulate.node import SimulatedNode
+from rccltune.simulate.sources import load_node, node_path, shipped_nodes
+from rccltune.simulate.true_times import truth, variants_holding
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 OAM = node_path("mi300x-oam", "cpx-nps4")

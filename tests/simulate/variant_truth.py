@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from rccltune import plugin, simulate
+from rccltune import plugin
+from rccltune.simulate import sources
 
 MOST_STEPS = 64
 
@@ -130,7 +131,7 @@ def untouched(
 
 @cache
 def _compiled(node: Path) -> bytes:
-    return simulate.compile_node(node)
+    return sources.compile_node(node)
 
 
 def best_of(

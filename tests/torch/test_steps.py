@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from copied import Run, lines
 
-from rccltune.rules import harmless, is_harmless
+from rccltune.rules.provenance import harmless, is_harmless
 
 LOOP = """
 import sys, time, rccltune_torch as mark

@@ -11,8 +11,10 @@ import pytest
 from torches import DRIVER, MAIN, SMALL, run, torch_python, torchrun
 from wording import lacks
 
-from rccltune import logs
-from rccltune.model import BASELINE, Collective, Placement, Stated
+from rccltune.logs import jobs, reader
+from rccltune.model.measured import Stated
+from rccltune.model.settings import BASELINE
+from rccltune.model.vocabulary import Collective, Placement
 
 # Ranks import torch, which takes each of them seconds of a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -41,7 +43,7 @@ def test_the_parser_of_rccl_tests_reads_it(name: str) -> None:
     ran = start(torch_python(), name, *SMALL, "-N", "2")
     assert ran.code == 0, ran.err
     stated = Stated(setting=BASELINE)
-    reading = logs.read_stream(io.BytesIO(ran.out.encode()), "log", stated, "launch")
+    reading = reader.read_stream(io.BytesIO(ran.out.encode()), "log", stated, "launch")
 
     assert not reading.notices
     assert reading.benchmark is not None
@@ -141,7 +143,7 @@ def test_ranks_that_mpi_started_meet_at_a_file(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert logs.jobs_in(done.stdout.encode()) == 1
+    assert jobs.jobs_in(done.stdout.encode()) == 1
     assert done.stdout.count("# Avg bus bandwidth") == 1
     assert "Rank  2" in done.stdout
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import DTYPE_BYTES, Collective, CommandLineError, Placement
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
 from rccltune.torchbench import options
 from rccltune.torchbench.buffers import counts_of
 from rccltune.torchbench.options import Average, read

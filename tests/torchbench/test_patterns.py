@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import Collective
+from rccltune.model.vocabulary import Collective
 from rccltune.torchbench.buffers import Pattern, pieces_of, reduced, sent_by
 
 NUMPY = {

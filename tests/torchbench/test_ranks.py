@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 from rccltune.torchbench.ranks import who
 
 TORCHRUN = {

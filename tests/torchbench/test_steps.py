@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rccltune import plugin
-from rccltune.model import Collective, MachineError
-from rccltune.rules import Host
+from rccltune.model.errors import MachineError
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.host import Host
 from rccltune.torchbench.ranks import Steps
 
 TABLE = [[5.0] * 3 for _ in range(7)]

@@ -6,8 +6,10 @@ import io
 
 import pytest
 
-from rccltune import logs
-from rccltune.model import BASELINE, Placement, Stated
+from rccltune.logs import reader
+from rccltune.model.measured import Stated
+from rccltune.model.settings import BASELINE
+from rccltune.model.vocabulary import Placement
 from rccltune.torchbench.options import read
 from rccltune.torchbench.table import Half, Seat, foot, head, row
 
@@ -70,7 +72,7 @@ def test_what_is_printed_is_read_back() -> None:
         bandwidths += more
     lines += foot(options, 2, bandwidths)
     stream = io.BytesIO("\n".join([*lines, ""]).encode())
-    reading = logs.read_stream(stream, "log", Stated(setting=BASELINE), "launch")
+    reading = reader.read_stream(stream, "log", Stated(setting=BASELINE), "launch")
 
     assert reading.library_version == "2.28.9"
     assert reading.fingerprint.product == "GPU"

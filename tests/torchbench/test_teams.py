@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rccltune.model import TUNABLE, Collective, MachineError
+from rccltune.model.errors import MachineError
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.torchbench import teams
 from rccltune.torchbench.ranks import Who
 

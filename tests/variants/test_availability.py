@@ -7,9 +7,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.model import Collective
+from rccltune.model.vocabulary import Collective
 from rccltune.releases import Family, parse_library
-from rccltune.variants import Releases, Site, load_catalog, why_absent
+from rccltune.variants.availability import Site, why_absent
+from rccltune.variants.catalog import load_catalog
+from rccltune.variants.records import Releases
 
 CATALOG = load_catalog()
 WORDS = [s.name for s in CATALOG.specs if s.not_tunable is None and s.parameter is None]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import DTYPE_BYTES, Collective
-from rccltune.variants import Acts, load_catalog, takes
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective
+from rccltune.variants.availability import takes
+from rccltune.variants.catalog import load_catalog
+from rccltune.variants.records import Acts
 
 CATALOG = load_catalog()
 MIB = 2**20

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 import yamls
 
-from rccltune.model import DEFAULT_VARIANT, LL128_FORCED, CommandLineError, InputFileError
-from rccltune.variants import (
-    SHIPPED,
-    Acts,
-    Site,
-    VariantSpec,
-    Where,
-    load_catalog,
-    read_catalog,
-    resolve,
-    why_absent,
-)
+from rccltune.model.errors import CommandLineError, InputFileError
+from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED
+from rccltune.variants.availability import Site, why_absent
+from rccltune.variants.catalog import SHIPPED, Where, load_catalog, read_catalog, resolve
+from rccltune.variants.records import Acts, VariantSpec
 
 CATALOG = load_catalog()
 WHERE = Where(max_nbytes=2**30, n_ranks=8)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import InputFileError
-from rccltune.variants import load_catalog
+from rccltune.model.errors import InputFileError
+from rccltune.variants.catalog import load_catalog
 
 HEAD = "format: 1\nvariants:\n"
 PLACE = re.compile(r"v\.yaml:(\d+):(\d+)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rccltune.model import (
+from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
     TREE_SIMPLE_PATCHED,

@@ -9,23 +9,14 @@ from functools import cache
 from math import exp
 from typing import NamedTuple
 
-from rccltune import verify
-from rccltune.model import (
-    RULES,
-    SILENT,
-    Algorithm,
-    Collective,
-    CurveKey,
-    Doubt,
-    Launch,
-    Placement,
-    Protocol,
-    Rule,
-    Sample,
-    Scale,
-    Schedule,
-    Setting,
-)
+from rccltune.model.chosen import Rule
+from rccltune.model.measured import Launch, Sample, Schedule
+from rccltune.model.settings import RULES, SILENT, CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.verify import held
+from rccltune.verify.cells import cells_of
+from rccltune.verify.evidence import Evidence, Judging, weigh
+from rccltune.verify.standing import Standing, standings
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
 # Four sizes an octave, each launch of a different quarter.
@@ -140,7 +131,7 @@ def evidence(
     untouched: Gain | None = None,
     n_untouched: int = 4,
     sizes: Sequence[int] = SIZES,
-) -> verify.Evidence:
+) -> Evidence:
     """Launches of a look, each of a quarter of the sizes.
 
     Args:
@@ -156,14 +147,14 @@ def evidence(
     """
     rng = random.Random(seed)
     noise = noise or Noise()
-    made = verify.Evidence(is_own=True)
+    made = Evidence(is_own=True)
     for number in range(n_launches):
         quarter = sizes[number % 4 :: 4]
         factor = 2.0 if rng.random() < slow_launches else 1.0
         found = samples(
             gain, quarter, rng, noise, slow=lambda _, arm, f=factor: f if arm == RULES else 1.0
         )
-        cells = verify.cells_of(launch(), found)
+        cells = cells_of(launch(), found)
         beside = {}
         if untouched is not None and number < n_untouched:
             off = rng.gauss(0, noise.launch)
@@ -176,15 +167,15 @@ def evidence(
     return made
 
 
-def judging(*rules: Rule, level: float = 0.025) -> verify.Judging:
+def judging(*rules: Rule, level: float = 0.025) -> Judging:
     """Of a first look."""
-    return verify.Judging(rules=rules, scale=SCALE, level=level)
+    return Judging(rules=rules, scale=SCALE, level=level)
 
 
-def standing(found: verify.Evidence, *rules: Rule, seen: int = 16) -> verify.Standing:
+def standing(found: Evidence, *rules: Rule, seen: int = 16) -> Standing:
     """What is said of the first of some rules, whose settings a sweep saw in so many launches."""
     by = judging(*rules)
-    every = [(found, verify.weigh(found, by))]
+    every = [(found, weigh(found, by))]
     delays = {(rules[0].max_nbytes, str(n)): 0.0 for n in range(seen)}
-    swept = verify.Swept(delays={(Collective.ALL_REDUCE, rules[0].setting): delays})
-    return verify.standings(rules, every, by, swept, 0.02)[0]
+    swept = held.Swept(delays={(Collective.ALL_REDUCE, rules[0].setting): delays})
+    return standings(rules, every, by, swept, 0.02)[0]

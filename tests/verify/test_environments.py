@@ -10,9 +10,14 @@ import pytest
 import verify_null
 from made_up import SCALE
 
-from rccltune import verify
-from rccltune.model import Collective, Placement, Rule, Setting, Target, Variant, View
-from rccltune.verify import Evidence
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Setting, Target, Variant, View
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.verify import harm
+from rccltune.verify.cells import cell_of
+from rccltune.verify.evidence import Evidence, Judging, weigh
+from rccltune.verify.held import Swept
+from rccltune.verify.standing import Standing, State, standings
 
 MIB = 1 << 20
 SIZES = [round(1024 * 2 ** (k / 4)) for k in range(4 * 18 + 1)]
@@ -43,15 +48,15 @@ def between_launches(seed: int, gain: float, start: int) -> Evidence:
                 )
                 off = mood * verify_null.at(nbytes, verify_null.LAUNCH)
                 off += rng.gauss(0, verify_null.at(nbytes, verify_null.PASS))
-                cells[key] = verify.cell_of([10.0], [10.0], [10.0])
+                cells[key] = cell_of([10.0], [10.0], [10.0])
                 untouched[key] = 10 * math.e ** (off + (gain if nbytes >= start else 0.0))
         found.add(f"{number}", cells, untouched)
     return found
 
 
-def gains(evidence: Evidence) -> tuple[verify.EnvironmentGain, ...]:
+def gains(evidence: Evidence) -> tuple[harm.EnvironmentGain, ...]:
     """Where no rule answers anywhere."""
-    return verify.environment_gains(evidence, lambda _target, _nbytes: False, 0.02)
+    return harm.environment_gains(evidence, lambda _target, _nbytes: False, 0.02)
 
 
 def test_an_environment_that_does_nothing_gains_nothing() -> None:
@@ -88,7 +93,7 @@ def in_turns(silent: float, tuned: float) -> Evidence:
                 view = View(dtype="float", redop="sum", placement=placement, graph=False)
                 key = (TARGET, view, nbytes)
                 at = [silent * math.exp(rng.gauss(0, 0.005)) for _ in range(4)]
-                cells[key] = verify.cell_of(at[:2], [tuned] * 2, at[2:])
+                cells[key] = cell_of(at[:2], [tuned] * 2, at[2:])
                 untouched[key], bare[key] = (math.exp(rng.gauss(0, 0.01)) for _ in range(2))
         found.add(f"{number}", cells, untouched, bare)
     return found
@@ -102,17 +107,17 @@ def test_a_rule_that_beats_only_what_its_own_launches_slow_does_not_stand() -> N
         max_nbytes=8 * MIB,
         setting=Setting.parse("tree/ll"),
     )
-    judging = verify.Judging(rules=[rule], scale=SCALE, level=0.05)
+    judging = Judging(rules=[rule], scale=SCALE, level=0.05)
 
-    def standing(silent: float, tuned: float) -> verify.Standing:
+    def standing(silent: float, tuned: float) -> Standing:
         evidence = in_turns(silent, tuned)
-        held = [(evidence, verify.weigh(evidence, judging))]
-        [found] = verify.standings([rule], held, judging, verify.Swept(), 0.02)
+        held = [(evidence, weigh(evidence, judging))]
+        [found] = standings([rule], held, judging, Swept(), 0.02)
         return found
 
     assert standing(1.0, 0.9).gain.mean == pytest.approx(log(1 / 0.9), abs=0.01)
     slow = standing(1.3, 1.3)
-    assert slow.state in (verify.State.LOSES, verify.State.NO_GAIN)
+    assert slow.state in (State.LOSES, State.NO_GAIN)
     assert all(one.verdict.ratio < 0.85 for one in slow.sizes)
     # And what is faster than the library alone keeps what is left of its gain.
     assert standing(1.3, 0.9).gain.mean == pytest.approx(log(1 / 0.9), abs=0.01)

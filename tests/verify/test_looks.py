@@ -10,9 +10,14 @@ from pathlib import Path
 
 import verify_null
 
-from rccltune import plan, verify
-from rccltune.model import Collective, Rule, Setting
-from rccltune.rules import accepted, render_rules
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.plan import pairs
+from rccltune.rules.refusals import accepted
+from rccltune.rules.writer import render_rules
+from rccltune.verify import proofs, rounds, standing
+from rccltune.verify.held import Ground, Held, Look, Swept
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -32,12 +37,12 @@ def rule_for(setting: str, start: int, end: int) -> Rule:
 class FailingOnce(verify_null.MadeUp):
     """The first look ends at a rule, behind launches that checked results."""
 
-    def __init__(self, ground: verify.Ground) -> None:
+    def __init__(self, ground: Ground) -> None:
         """A fifth is gained everywhere."""
         super().__init__(1, lambda _: 0.2, ground)
         self.checked_before: list[int] = []
 
-    def look(self, look: verify.Look, held: Sequence[verify.Held]) -> verify.Failed | None:
+    def look(self, look: Look, held: Sequence[Held]) -> proofs.Failed | None:
         """As the ones that succeed, but for the first."""
         [own] = held
         self.checked_before.append(len(own.evidence.checked))
@@ -45,16 +50,16 @@ class FailingOnce(verify_null.MadeUp):
         if look.number > 1:
             return None
         own.evidence.checked |= set(own.evidence.cells)
-        return verify.Failed(rule=look.file.rules[-1], nbytes=512 * KIB, why="it hung")
+        return proofs.Failed(rule=look.file.rules[-1], nbytes=512 * KIB, why="it hung")
 
 
 def test_a_look_that_a_failing_rule_cut_short_leaves_its_checks_to_the_next(tmp_path: Path) -> None:
     """Ranges behind the one that failed were never checked, so that none counts as checked."""
     ground = verify_null.ground_in(tmp_path)
     rules = [rule_for("tree/ll", low * KIB, high * KIB) for low, high in ((4, 128), (256, 1024))]
-    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    wanted = standing.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
     looker = FailingOnce(ground)
-    done = verify.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
+    done = rounds.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
     assert looker.checked_before[:2] == [0, 0]
     assert [cut.reason.partition(" at ")[0] for cut in done.cuts] == ["the benchmark fails with it"]
 
@@ -62,7 +67,7 @@ def test_a_look_that_a_failing_rule_cut_short_leaves_its_checks_to_the_next(tmp_
 class WrongAtFirst(verify_null.MadeUp):
     """Results of one rule are wrong at three places, in the look that checks them."""
 
-    def look(self, look: verify.Look, held: Sequence[verify.Held]) -> verify.Failed | None:
+    def look(self, look: Look, held: Sequence[Held]) -> proofs.Failed | None:
         """As it is made."""
         failed = super().look(look, held)
         [own] = held
@@ -77,9 +82,9 @@ def test_what_a_rule_that_went_had_wrong_is_not_the_librarys(tmp_path: Path) -> 
     """It goes whole, and the other one takes more looks, in which nobody's results are wrong."""
     ground = verify_null.ground_in(tmp_path)
     rules = [rule_for("tree/ll128", 16 * KIB, 256 * KIB), rule_for("ring/ll", MIB, 8 * MIB)]
-    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    wanted = standing.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
     looker = WrongAtFirst(1, lambda n: 0.2 if n < MIB else 0.03, ground)
-    done = verify.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
+    done = rounds.settle(wanted, ground, render_rules("two rules", rules), looker=looker)
     assert done.n_looks > 1
     assert [cut.reason.partition(",")[0] for cut in done.cuts] == ["wrong results"]
     assert [one.rule.min_nbytes for one in done.standings] == [MIB]
@@ -88,12 +93,12 @@ def test_what_a_rule_that_went_had_wrong_is_not_the_librarys(tmp_path: Path) -> 
 class Asking(verify_null.MadeUp):
     """What each look asks for."""
 
-    def __init__(self, ground: verify.Ground, gain: Callable[[int], float]) -> None:
+    def __init__(self, ground: Ground, gain: Callable[[int], float]) -> None:
         """A gain in logs by size."""
         super().__init__(1, gain, ground)
         self.open_in: list[frozenset[Collective] | None] = []
 
-    def look(self, look: verify.Look, held: Sequence[verify.Held]) -> verify.Failed | None:
+    def look(self, look: Look, held: Sequence[Held]) -> proofs.Failed | None:
         """As it is made."""
         self.open_in.append(look.open_in)
         return super().look(look, held)
@@ -108,15 +113,15 @@ def test_only_collectives_that_are_undecided_are_looked_at_again(tmp_path: Path)
     seen = {(64 * KIB, f"launch {n}"): 0.0 for n in range(14)}
     ground = replace(
         ground,
-        conditions=plan.conditions(replace(own.sweep, collectives=both)),
-        swept=verify.Swept(delays={(Collective.ALL_GATHER, Setting.parse("ring/ll128")): seen}),
+        conditions=pairs.conditions(replace(own.sweep, collectives=both)),
+        swept=Swept(delays={(Collective.ALL_GATHER, Setting.parse("ring/ll128")): seen}),
     )
     sure = replace(rule_for("ring/ll128", 4 * KIB, 128 * KIB), collective=Collective.ALL_GATHER)
     unsure = rule_for("ring/ll", 1024 * KIB, 8192 * KIB)
     text = render_rules("two rules", [sure, unsure])
-    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    wanted = standing.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
     looker = Asking(ground, lambda n: 0.2 if n < 1024 * KIB else 0.03)
-    done = verify.settle(wanted, ground, text, looker=looker)
+    done = rounds.settle(wanted, ground, text, looker=looker)
     assert looker.open_in[0] is None
     assert set(looker.open_in[1:]) == {frozenset({Collective.ALL_REDUCE})}
     assert sure.setting in [one.rule.setting for one in done.standings]
@@ -163,22 +168,22 @@ def test_what_the_rules_need_is_judged_again_where_a_cut_gave_sizes_back(tmp_pat
     """It slows the sizes that the rule loses, unseen under the rule, and speeds all others up."""
     # The sweep had so many launches of it that one look is enough.
     seen = {(256 * KIB, f"launch {n}"): 0.0 for n in range(14)}
-    swept = verify.Swept(delays={(Collective.ALL_REDUCE, Setting.parse("ring/ll")): seen})
+    swept = Swept(delays={(Collective.ALL_REDUCE, Setting.parse("ring/ll")): seen})
     ground = replace(verify_null.ground_in(tmp_path), swept=swept)
     rule = rule_for("ring/ll", 64 * KIB, 16384 * KIB)
     text = render_rules("one rule", [rule])
     text = text.replace("#@ format 1\n", "#@ format 1\n#@ needs NCCL_MIN_NCHANNELS=32\n")
-    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    wanted = standing.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
     end = 2048 * KIB
 
-    def settled(cost: float) -> verify.Settled:
+    def settled(cost: float) -> standing.Settled:
         looker = verify_null.MadeUp(
             1,
             lambda n: log(1.3) if n < end else -0.05,
             ground,
             cost=lambda n: cost if end <= n <= rule.max_nbytes else -0.05,
         )
-        return verify.settle(wanted, ground, text, looker=looker)
+        return rounds.settle(wanted, ground, text, looker=looker)
 
     harmless, harmful = settled(-0.05), settled(0.2)
     assert any(cut.max_nbytes >= end for cut in harmless.cuts)
@@ -191,11 +196,11 @@ def test_what_rules_need_is_given_up_two_looks_later_than_rules(tmp_path: Path) 
     ground = verify_null.ground_in(tmp_path)
     text = render_rules("one rule", [rule_for("ring/ll", 64 * KIB, 16384 * KIB)])
     text = text.replace("#@ format 1\n", "#@ format 1\n#@ needs NCCL_MIN_NCHANNELS=32\n")
-    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
+    wanted = standing.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=3, keep_losers=False)
 
-    def settled(seed: int, cost: float) -> verify.Settled:
+    def settled(seed: int, cost: float) -> standing.Settled:
         looker = verify_null.MadeUp(seed, lambda _: log(1.3), ground, cost=lambda _: cost)
-        return verify.settle(wanted, ground, text, looker=looker)
+        return rounds.settle(wanted, ground, text, looker=looker)
 
     kept = [done for seed in range(24, 40) if not (done := settled(seed, 0.003)).lost_needs]
     # With one look less five of these lose it.
@@ -247,9 +252,9 @@ def test_an_end_that_looks_slower_is_no_proof_where_nothing_goes(tmp_path: Path)
     """With --keep-losers it stays in the file, and nobody says that it stands."""
     ground = verify_null.ground_in(tmp_path)
     text = render_rules("one rule", [rule_for("ring/ll", 512 * KIB, 4096 * KIB)])
-    wanted = verify.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=2, keep_losers=True)
+    wanted = standing.Wanted(where=tmp_path / "x.csv", min_gain=0.02, n_looks=2, keep_losers=True)
     looker = verify_null.MadeUp(0, fast_to_its_end(-0.011), ground)
-    done = verify.settle(wanted, ground, text, looker=looker)
+    done = rounds.settle(wanted, ground, text, looker=looker)
     (left,) = done.standings
     assert not left.stands
     assert (left.rule.max_nbytes, done.cuts) == (4096 * KIB - 1, ())

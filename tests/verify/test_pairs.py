@@ -24,18 +24,14 @@ from made_up import (
 )
 from scipy.stats import fisher_exact
 
-from rccltune import verify
-from rccltune.model import (
-    RULES,
-    SILENT,
-    Collective,
-    Doubt,
-    Judgement,
-    Placement,
-    Setting,
-    Target,
-)
-from rccltune.verify import Cut, State
+from rccltune.model.chosen import Judgement
+from rccltune.model.settings import RULES, SILENT, Setting, Target
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.verify import harm, held, intervals
+from rccltune.verify.cells import cells_of
+from rccltune.verify.cuts import Cut, at_ends, without
+from rccltune.verify.evidence import Evidence, chance_of_as_many, weigh
+from rccltune.verify.standing import Shown, State, standings
 
 EVERYWHERE = rule(0, 1 << 40)
 A_FIFTH = log(1.2)
@@ -51,7 +47,7 @@ def test_a_cell_compares_passes_that_follow_their_own_kind() -> None:
 
     exact = Noise(launch=0, arm=0, passes=0)
     found = samples(lambda _: A_FIFTH, [4096], random.Random(0), exact, slow=slow)
-    cells = verify.cells_of(launch(), found)
+    cells = cells_of(launch(), found)
     assert len(cells) == len(Placement)
     for cell in cells.values():
         assert cell.gain == pytest.approx(A_FIFTH)
@@ -67,7 +63,7 @@ def test_the_first_pass_of_an_arm_never_counts_be_it_wrong() -> None:
     ]
     wrong = [replace(one, doubt=Doubt.WRONG) if one.step in (1, 2) else one for one in rows]
     for given_rows in (rows, wrong):
-        [cell] = verify.cells_of(launch(), given_rows).values()
+        [cell] = cells_of(launch(), given_rows).values()
         assert (cell.silent_us, cell.tuned_us) == (9.5, 9.5)
 
 
@@ -79,15 +75,15 @@ def test_chance_of_stalls_is_fishers(ours: int, n_ours: int, theirs: int, n_thei
     """To ten digits, what scipy says of the same table."""
     table = [[ours, n_ours - ours], [theirs, n_theirs - theirs]]
     wanted = fisher_exact(table, alternative="greater")[1]
-    found = verify.chance_of_as_many(ours, n_ours, theirs, n_theirs)
+    found = chance_of_as_many(ours, n_ours, theirs, n_theirs)
     assert found == pytest.approx(wanted, rel=1e-9)
 
 
 def test_stalls_are_left_out_of_both_arms_alike_and_kept_where_one_has_more() -> None:
     """One pass in four of each arm three times as slow: noise. One in two of the rules': theirs."""
 
-    def stalling(*steps: int) -> verify.Evidence:
-        made = verify.Evidence(is_own=True)
+    def stalling(*steps: int) -> Evidence:
+        made = Evidence(is_own=True)
         for number in range(8):
             found = samples(
                 lambda _: A_FIFTH,
@@ -96,7 +92,7 @@ def test_stalls_are_left_out_of_both_arms_alike_and_kept_where_one_has_more() ->
                 Noise(),
                 slow=lambda step, _: 3.0 if step in steps else 1.0,
             )
-            made.add(str(number), verify.cells_of(launch(), found), {})
+            made.add(str(number), cells_of(launch(), found), {})
         return made
 
     settled = {
@@ -126,7 +122,7 @@ def test_intervals_hold_the_truth() -> None:
 def test_sizes_say_their_own_and_what_silence_is_against_itself() -> None:
     """Better at nearly all sizes; the control is that of the passes' noise."""
     found = evidence(lambda _: A_FIFTH, noise=Noise(passes=0.02))
-    weighed = verify.weigh(found, judging(EVERYWHERE))
+    weighed = weigh(found, judging(EVERYWHERE))
     assert len(weighed) == len(SIZES) * len(Placement)
     assert all(one.verdict.judgement is Judgement.BETTER for one in weighed)
     for one in weighed:
@@ -147,7 +143,7 @@ def test_no_gain_stands_for_none(gain: float) -> None:
         found = evidence(lambda _: gain, seed, Noise(launch=0.4, arm=0.02))
         stands += standing(found, EVERYWHERE).stands
         if not gain:
-            weighed = verify.weigh(found, judging(EVERYWHERE))
+            weighed = weigh(found, judging(EVERYWHERE))
             slower += any(one.verdict.judgement is Judgement.WORSE for one in weighed)
     assert stands == 0
     assert slower <= 8
@@ -177,11 +173,11 @@ def test_a_rule_must_be_seen_in_many_launches_and_a_slow_one_of_the_sweep_counts
     few = standing(found, EVERYWHERE, seen=1)
     assert (few.state, few.n_missing) == (State.UNDECIDED, 1)
     delays = {(SIZES[0], str(n)): 0.02 if n else 0.5 for n in range(16)}
-    swept = verify.Swept(delays={(Collective.ALL_REDUCE, EVERYWHERE.setting): delays})
+    swept = held.Swept(delays={(Collective.ALL_REDUCE, EVERYWHERE.setting): delays})
     assert swept.launches_of(EVERYWHERE) == (16, 1)
     by = judging(EVERYWHERE)
-    every = [(found, verify.weigh(found, by))]
-    [one] = verify.standings([EVERYWHERE], every, by, swept, 0.02)
+    every = [(found, weigh(found, by))]
+    [one] = standings([EVERYWHERE], every, by, swept, 0.02)
     assert (one.state, one.n_missing) == (State.UNDECIDED, 2)
 
 
@@ -196,8 +192,7 @@ def test_a_loss_is_cut_out_from_good_size_to_good_size(at: int, width: int, seed
     [cut] = one.cuts
     for nbytes in SIZES:
         inside = any(
-            part.min_nbytes <= nbytes <= part.max_nbytes
-            for part in verify.without(EVERYWHERE, [cut])
+            part.min_nbytes <= nbytes <= part.max_nbytes for part in without(EVERYWHERE, [cut])
         )
         assert inside == (nbytes not in slow)
     assert (cut.min_nbytes, cut.max_nbytes) == (SIZES[at - 1] + 1, SIZES[at + width] - 1)
@@ -210,7 +205,7 @@ def test_two_places_that_lose_are_cut_out_and_the_rest_is_looked_at_again(
     """Its edge and one size off any round one, as all_reduce had it on two H100."""
     slow = {SIZES[at] for at in places}
     one = standing(evidence(lambda n: log(0.6) if n in slow else A_FIFTH), EVERYWHERE)
-    left = verify.without(EVERYWHERE, one.cuts)
+    left = without(EVERYWHERE, one.cuts)
     assert len(one.cuts) == 2
     for nbytes in SIZES:
         assert any(part.reaches(nbytes) for part in left) == (nbytes not in slow)
@@ -220,7 +215,7 @@ def test_a_rule_that_loses_at_three_places_goes_as_a_whole() -> None:
     """Between powers of two, say: nobody knows where else."""
     slow = {SIZES[10], SIZES[20], SIZES[30]}
     one = standing(evidence(lambda n: log(0.6) if n in slow else A_FIFTH), EVERYWHERE)
-    assert verify.without(EVERYWHERE, one.cuts) == ()
+    assert without(EVERYWHERE, one.cuts) == ()
     assert [cut.reason for cut in one.cuts] == ["slower than the library's own choice, at 3 places"]
 
 
@@ -239,7 +234,7 @@ def test_wrong_results_disqualify_whatever_their_time() -> None:
     assert (cut.min_nbytes, cut.max_nbytes) == (SIZES[19] + 1, SIZES[22] - 1)
     found.wrong[next(key for key in found.cells if key[2] == SIZES[40])] = 1
     [cut] = standing(found, EVERYWHERE).cuts
-    assert verify.without(EVERYWHERE, [cut]) == ()
+    assert without(EVERYWHERE, [cut]) == ()
 
 
 def test_launches_that_contradict_the_pairs_count() -> None:
@@ -257,12 +252,12 @@ def test_launches_that_contradict_the_pairs_count() -> None:
         evidence(lambda _: gain, noise=Noise(launch=0.01), untouched=lambda _: 0.0), EVERYWHERE
     )
     assert honest.stands
-    assert honest.shown is verify.Shown.BY_LAUNCHES
+    assert honest.shown is Shown.BY_LAUNCHES
     loud = standing(
         evidence(lambda _: gain, noise=Noise(launch=0.4), untouched=lambda _: 0.0), EVERYWHERE
     )
     assert loud.stands
-    assert loud.shown is verify.Shown.IN_ONE_LAUNCH
+    assert loud.shown is Shown.IN_ONE_LAUNCH
 
 
 def test_a_small_cost_of_the_plugin_costs_a_rule_no_launches() -> None:
@@ -288,37 +283,35 @@ def test_a_small_loss_at_all_sizes_without_a_rule_is_seen_and_noise_is_none() ->
     """2 % slower with the rules, of launches that differ by 40 %; equals are never called so."""
     for seed in range(20):
         found = evidence(lambda _: log(0.98), seed, Noise(launch=0.4))
-        harmed = verify.harmed(found, unanswered)
+        harmed = harm.harmed(found, unanswered)
         assert harmed[Collective.ALL_REDUCE] == frozenset(SIZES)
     for seed in range(100):
         found = evidence(lambda _: 0.0, seed, Noise(launch=0.4, arm=0.02), untouched=lambda _: 0.0)
-        assert not verify.harmed(found, unanswered)
+        assert not harm.harmed(found, unanswered)
 
 
 @pytest.mark.parametrize(
     ("costs", "wanted"),
     [
-        (0.0, verify.Environment.HARMLESS),
-        (0.05, verify.Environment.HARMFUL),
+        (0.0, harm.Environment.HARMLESS),
+        (0.05, harm.Environment.HARMFUL),
     ],
 )
-def test_what_rules_need_is_judged_between_launches(
-    costs: float, wanted: verify.Environment
-) -> None:
+def test_what_rules_need_is_judged_between_launches(costs: float, wanted: harm.Environment) -> None:
     """Not slower than 1 % where launches agree; where they differ by 40 % nothing is decided."""
 
-    def told(noise: float, seed: int) -> verify.Environment:
+    def told(noise: float, seed: int) -> harm.Environment:
         found = evidence(
             lambda _: 0.0, seed, Noise(launch=noise), untouched=lambda _: -costs, n_untouched=8
         )
-        return verify.environment(found, unanswered)[0]
+        return harm.environment(found, unanswered)[0]
 
     quiet = [told(0.002, seed) for seed in range(10)]
     # What luck makes of one in ten is looked at again.
     assert quiet.count(wanted) >= 9
-    assert set(quiet) <= {wanted, verify.Environment.UNDECIDED}
+    assert set(quiet) <= {wanted, harm.Environment.UNDECIDED}
     loud = [told(0.4, seed) for seed in range(10)]
-    assert loud.count(verify.Environment.UNDECIDED) >= 8
+    assert loud.count(harm.Environment.UNDECIDED) >= 8
 
 
 def test_harm_that_is_not_quite_certain_is_looked_at_again() -> None:
@@ -327,8 +320,8 @@ def test_harm_that_is_not_quite_certain_is_looked_at_again() -> None:
         evidence(lambda _: 0.0, seed, Noise(launch=0.002), untouched=lambda _: -0.01, n_untouched=8)
         for seed in range(12)
     ]
-    told = [verify.environment(f, unanswered)[0] for f in found]
-    assert told.count(verify.Environment.UNDECIDED) >= 8
+    told = [harm.environment(f, unanswered)[0] for f in found]
+    assert told.count(harm.Environment.UNDECIDED) >= 8
 
 
 def test_what_some_sizes_lose_and_others_gain_is_looked_at_again() -> None:
@@ -343,7 +336,7 @@ def test_what_some_sizes_lose_and_others_gain_is_looked_at_again() -> None:
             untouched=lambda size: (-0.05, 0.03, -0.03, 0.002)[steps[size] % 4],
             n_untouched=16,
         )
-        assert verify.environment(found, unanswered)[0] is verify.Environment.UNDECIDED
+        assert harm.environment(found, unanswered)[0] is harm.Environment.UNDECIDED
 
 
 def test_what_an_environment_costs_does_not_pass() -> None:
@@ -358,8 +351,8 @@ def test_what_an_environment_costs_does_not_pass() -> None:
         )
         for seed in range(50)
     ]
-    told = [verify.environment(f, unanswered)[0] for f in found]
-    assert told.count(verify.Environment.HARMLESS) <= 4
+    told = [harm.environment(f, unanswered)[0] for f in found]
+    assert told.count(harm.Environment.HARMLESS) <= 4
 
 
 @pytest.mark.parametrize(("loss", "state"), [(0.005, State.STANDS), (0.02, State.LOSES)])
@@ -375,8 +368,8 @@ def test_only_the_first_match_is_judged() -> None:
     found = evidence(lambda _: A_FIFTH)
     hidden = replace(EVERYWHERE, line=2)
     by = judging(EVERYWHERE, hidden)
-    every = [(found, verify.weigh(found, by))]
-    told = verify.standings([EVERYWHERE, hidden], every, by, verify.Swept(), 0.02)
+    every = [(found, weigh(found, by))]
+    told = standings([EVERYWHERE, hidden], every, by, held.Swept(), 0.02)
     assert [one.rule.line for one in told] == [1]
 
 
@@ -393,7 +386,7 @@ def test_what_is_left_is_the_rule_without_the_cuts(
         Cut(collective=Collective.ALL_REDUCE, min_nbytes=a, max_nbytes=a + n, reason="x")
         for a, n in cuts
     ]
-    parts = verify.without(rule(low, high), made)
+    parts = without(rule(low, high), made)
     for nbytes in range(205):
         wanted = low <= nbytes <= high and not any(a <= nbytes <= a + n for a, n in cuts)
         assert wanted == any(p.min_nbytes <= nbytes <= p.max_nbytes for p in parts)
@@ -404,7 +397,7 @@ def test_a_rule_ends_at_the_sizes_of_which_a_tuner_was_asked(taken: dict[int, bo
     """Of sizes that a path took or did not; it may take single ones between the others."""
     asked = [nbytes for nbytes, by_path in taken.items() if not by_path]
     bad = [nbytes for nbytes, by_path in taken.items() if by_path]
-    parts = verify.without(rule(0, 100), verify.at_ends(rule(0, 100), bad, taken, "x"))
+    parts = without(rule(0, 100), at_ends(rule(0, 100), bad, taken, "x"))
     low = min(asked) if asked and min(taken) < min(asked) else 0
     high = max(asked) if asked and max(taken) > max(asked) else 100
     assert [(p.min_nbytes, p.max_nbytes) for p in parts] == ([(low, high)] if asked else [])
@@ -416,14 +409,14 @@ def test_a_cut_of_one_line_leaves_the_others(line: int) -> None:
     cut = Cut(
         collective=Collective.ALL_REDUCE, min_nbytes=0, max_nbytes=1 << 40, reason="x", line=1
     )
-    left = verify.without(rule(0, 100, line), [cut])
+    left = without(rule(0, 100, line), [cut])
     assert bool(left) == (line != 1)
 
 
 def test_the_product_of_two_ratios_has_both_spreads() -> None:
     """1.2 times 0.9, with the closed form of a sum of two independent errors."""
-    one = verify.Estimate(mean=log(1.2), spread=0.03, freedom=9, n_launches=10)
-    other = verify.Estimate(mean=log(0.9), spread=0.04, freedom=5, n_launches=6)
+    one = intervals.Estimate(mean=log(1.2), spread=0.03, freedom=9, n_launches=10)
+    other = intervals.Estimate(mean=log(0.9), spread=0.04, freedom=5, n_launches=6)
     both = one.times(other)
     assert exp(both.mean) == pytest.approx(1.08)
     assert both.spread == pytest.approx(0.05)

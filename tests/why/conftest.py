@@ -8,7 +8,7 @@ import pytest
 from jobs import Jobs
 
 from rccltune import plugin
-from rccltune.model import MachineError
+from rccltune.model.errors import MachineError
 
 
 @pytest.fixture

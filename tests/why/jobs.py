@@ -10,9 +10,11 @@ from pathlib import Path
 
 import yamls
 
-from rccltune import plugin, simulate, why
-from rccltune.model import Collective
-from rccltune.why import Answer, Kind, Verdict
+from rccltune import plugin
+from rccltune.model.vocabulary import Collective
+from rccltune.simulate import sources
+from rccltune.why import job
+from rccltune.why.records import Answer, Kind, Verdict
 
 RULES = """#@ format 1
 # library: RCCL 2.28.3-SIMULATED
@@ -45,7 +47,7 @@ class Jobs:
 
     def node(self, name: tuple[str, str] = ("mi300x", "cpx-nps4"), **more: object) -> Path:
         """A node file, with parts of it changed."""
-        raw = yamls.loaded(simulate.node_path(*name).read_text(encoding="utf-8"))
+        raw = yamls.loaded(sources.node_path(*name).read_text(encoding="utf-8"))
         for key, value in more.items():
             raw[key] = {**raw[key], **value} if isinstance(value, dict) else value
         path = self.folder / "node.yaml"
@@ -64,9 +66,7 @@ class Jobs:
     ) -> Path:
         """Run a benchmark and give its log, the library's and the plugin's lines in it."""
         compiled = self.folder / f"{name}.node"
-        compiled.write_bytes(
-            simulate.compile_node(node or simulate.node_path("mi300x", "cpx-nps4"))
-        )
+        compiled.write_bytes(sources.compile_node(node or sources.node_path("mi300x", "cpx-nps4")))
         keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
         keep |= {
             "RCCLTUNE_SIM_NODE": str(compiled),
@@ -95,7 +95,7 @@ class Jobs:
 
 def ask(*files: Path, rules: Path | None = None, collective: Collective | None = None) -> Verdict:
     """Ask why."""
-    return why.explain_job(files, rules, collective)
+    return job.explain_job(files, rules, collective)
 
 
 def kinds(found: Verdict) -> list[Kind]:

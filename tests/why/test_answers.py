@@ -14,9 +14,9 @@ import yamls
 from jobs import INFO, RULES, SIZES, Jobs, ask, at, kinds
 from wording import lacks
 
-from rccltune import simulate
-from rccltune.model import Collective
-from rccltune.why import Kind
+from rccltune.model.vocabulary import Collective
+from rccltune.simulate import sources
+from rccltune.why.records import Kind
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -119,7 +119,7 @@ def test_paths_before_the_tuner(
     log = jobs.run(
         collective=collective,
         arguments="-b 512K -e 2M -f 2 -n 1 -w 1",
-        node=simulate.node_path(*node),
+        node=sources.node_path(*node),
         env=jobs.with_plugin(rules, **more),
     )
     found = ask(log, rules=rules, collective=Collective.parse(collective))
@@ -133,7 +133,7 @@ def test_mscclpp_in_captured_graphs(jobs: Jobs) -> None:
     rules = jobs.rules("allreduce,0,99999999,ring,simple,-1,-1,-1,-1,-1\n")
     log = jobs.run(
         arguments="-b 512K -e 1M -f 2 -n 1 -w 1 -G 2",
-        node=simulate.node_path("mi300x-oam", "cpx-nps4"),
+        node=sources.node_path("mi300x-oam", "cpx-nps4"),
         env=jobs.with_plugin(rules, RCCLTUNE_SIM_RANKS="8"),
     )
     found = ask(log, rules=rules, collective=Collective.ALL_REDUCE)
@@ -361,7 +361,7 @@ def test_a_schedule(jobs: Jobs, tmp_path: Path) -> None:
 def two_nodes(jobs: Jobs, rccl: str, benchmark: str = "rtnew") -> Path:
     """Two nodes with two ranks each, whose model chooses protocols by size."""
     raw: dict[str, Any] = yamls.loaded(
-        simulate.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
+        sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8")
     )
     curves = [{**c, "ranks": 4} for c in raw["curves"] if c.get("placement") == "node"]
     return jobs.node(
@@ -496,7 +496,7 @@ def test_sizes_are_those_of_the_benchmark(jobs: Jobs) -> None:
 
 def test_a_bypass_that_the_benchmarks_columns_name(jobs: Jobs) -> None:
     """RCCL 2.28.3 and later print DDA-IPC under -A; the tuner is asked for the columns alone."""
-    node = simulate.node_path("mi300x-dda", "spx-nps1")
+    node = sources.node_path("mi300x-dda", "spx-nps1")
     rules = jobs.rules("allreduce,0,99999999,ring,simple,-1,-1,-1,-1,-1\n")
     arguments = "-b 512K -e 2M -f 2 -n 1 -w 1 -A 1"
     found = ask(jobs.run(node=node, arguments=arguments, env=jobs.with_plugin(rules)), rules=rules)

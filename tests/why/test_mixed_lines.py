@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from jobs import ask, at, kinds
 from wording import lacks
 
-from rccltune.model import RccltuneError
-from rccltune.why import COLUMNS, Kind, Where, evidence
+from rccltune.model.errors import RccltuneError
+from rccltune.why import evidence
+from rccltune.why.records import Kind, Where
+from rccltune.why.trace import COLUMNS
 
 SHA = "5" * 64
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"

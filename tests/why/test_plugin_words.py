@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.why import Evidence, Kind, Known, OwnLines, Verdict, verdict
+from rccltune.why.evidence import Evidence
+from rccltune.why.ranges import verdict
+from rccltune.why.records import Kind, Known, Verdict
+from rccltune.why.trace import OwnLines
 
 # A reason in native_plugin/src: end(load, CONFIG_X, "…" "…", bad_value(…) or snprintf(reason, …).
 _END = re.compile(

@@ -14,8 +14,8 @@ from jobs import ask, at, kinds
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.model import KIB, Collective
-from rccltune.why import Kind, Where
+from rccltune.model.vocabulary import KIB, Collective
+from rccltune.why.records import Kind, Where
 
 MIB = 1024 * KIB
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"

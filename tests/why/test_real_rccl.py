@@ -15,8 +15,8 @@ import pytest
 from jobs import ask, at, kinds
 from wording import lacks
 
-from rccltune.model import KIB, TUNABLE, Collective
-from rccltune.why import Answer, Kind, Verdict, Where
+from rccltune.model.vocabulary import KIB, TUNABLE, Collective
+from rccltune.why.records import Answer, Kind, Verdict, Where
 
 MIB = 1024 * KIB
 NODE = Where(1, 8)

@@ -8,8 +8,8 @@ import pytest
 from jobs import ask, kinds
 from wording import lacks
 
-from rccltune.model import TooLittleDataError
-from rccltune.why import Kind, Where
+from rccltune.model.errors import TooLittleDataError
+from rccltune.why.records import Kind, Where
 
 
 def test_nccl_of_four_gpus_with_info_inside_rows(shared_data: Path) -> None:

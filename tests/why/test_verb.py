@@ -10,7 +10,7 @@ from jobs import Jobs
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.why import Kind
+from rccltune.why.records import Kind
 
 
 def test_the_page_has_ranges_and_remedies(

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import TUNABLE, Collective, CommandLineError, Scale
+from rccltune.model.errors import CommandLineError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.workload.records import (
     Count,
     Recorder,

@@ -11,7 +11,7 @@ import pytest
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.model import OutputError
+from rccltune.model.errors import OutputError
 from rccltune.workload.reader import read
 from rccltune.workload.records import State
 

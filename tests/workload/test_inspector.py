@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 from wording import lacks
 
-from rccltune import logs
-from rccltune.model import Collective, CommandLineError, OutputError, Scale, Stated
+from rccltune.logs import reader
+from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.measured import Stated
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective
 from rccltune.workload.reader import read
 from rccltune.workload.records import Source, added_up
 
@@ -102,7 +105,7 @@ def test_no_session_is_made_of_one(put: Put) -> None:
     """import says what a dump cannot give, and which verb takes it."""
     path = put("a.log", dump(line()))
     with pytest.raises(OutputError) as told:
-        logs.read(path, Stated(), "launch")
+        reader.read(path, Stated(), "launch")
     assert lacks(told.value.message, "no algorithm") == []
     assert lacks(told.value.message, "waited") == []
     assert f"rccltune workload {path}" in str(told.value.hint)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import Collective, Scale
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective
 from rccltune.workload.records import Count, Recorder, Source, Workload
 from rccltune.workload.shares import Part, Timed, heaviest, saving_of, shares_of
 

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.cli import run
-from rccltune.model import Collective, OutputError, RccltuneError, Scale
+from rccltune.model.errors import OutputError, RccltuneError
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective
 from rccltune.workload.reader import read, read_all
 from rccltune.workload.records import State
 

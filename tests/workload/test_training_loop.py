@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune import rules
 from rccltune.cli import run
-from rccltune.model import Collective
+from rccltune.model.vocabulary import Collective
+from rccltune.rules import reader
 from rccltune.workload.reader import read
 
 STEPS, LAYERS, RANKS = 200, 8, 2
@@ -84,10 +84,10 @@ def test_the_verified_rule_is_within_the_chosen_one_and_wins_at_the_size_of_the_
     assert run(["emit-config", "--workload", str(merged(folder)), "-o", "rules.csv"]) == 0
     (chosen,) = (
         rule
-        for rule in rules.read_rules(Path("rules.csv").read_bytes()).rules
+        for rule in reader.read_rules(Path("rules.csv").read_bytes()).rules
         if rule.collective is Collective.ALL_REDUCE
     )
-    (kept,) = rules.read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
+    (kept,) = reader.read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
     assert kept.setting == chosen.setting
     assert (chosen.min_nbytes, chosen.max_nbytes) == (BUCKET, BUCKET)
     assert kept.min_nbytes == BUCKET

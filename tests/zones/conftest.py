@@ -7,18 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from rccltune import fit
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Collective,
-    Curve,
-    CurveKey,
-    Placement,
-    Sample,
-    Scale,
-    Setting,
-    Variant,
-)
+from rccltune.fit import points
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Sample
+from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
+from rccltune.model.vocabulary import Collective, Placement
 
 Table = Mapping[str, Sequence[float]]
 MakeCurves = Callable[..., list[Curve]]
@@ -57,7 +50,7 @@ def make_curves(
         if time
         for launch in launches
     ]
-    return list(fit.curves(samples).curves)
+    return list(points.curves(samples).curves)
 
 
 @pytest.fixture(name="make_curves")

@@ -13,31 +13,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune import fit
-from rccltune.model import (
+from rccltune.fit import points
+from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
-    DEFAULT_VARIANT,
-    LL128_FORCED,
-    MAX_NBYTES,
     NOT_FASTER,
     NOT_MEASURED,
     NOTHING_SELECTABLE,
-    TREE_SIMPLE_PATCHED,
-    Caution,
-    Collective,
-    Curve,
-    CurveKey,
-    Placement,
     Proof,
-    Sample,
+    Zone,
+)
+from rccltune.model.curves import Curve
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.measured import Caution, Sample
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    LL128_FORCED,
+    TREE_SIMPLE_PATCHED,
+    CurveKey,
     Scale,
     Setting,
     Target,
-    TooLittleDataError,
     Variant,
-    Zone,
 )
-from rccltune.zones import Choice, ChoiceOptions, choose, why_not_selectable
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement
+from rccltune.zones.arms import Choice, ChoiceOptions, why_not_selectable
+from rccltune.zones.choice import choose
 
 MakeCurves = Callable[..., list[Curve]]
 KIB = 1024
@@ -209,7 +209,7 @@ def make_table(
         for launch in launches
         if time
     ]
-    return list(fit.curves(samples).curves)
+    return list(points.curves(samples).curves)
 
 
 def test_one_size_between_others_is_no_zone_of_its_own(make_curves: MakeCurves) -> None:
@@ -641,7 +641,7 @@ def test_passes_of_one_launch_are_no_repeats() -> None:
     for names, is_proven in ((passes, False), (launches, True)):
         samples = in_walk("baseline", [100 * x for x in noise], names)
         samples += in_walk("ring/ll", [80 * x for x in reversed(noise)], names)
-        (zone,) = rules(choose(fit.curves(samples).curves))
+        (zone,) = rules(choose(points.curves(samples).curves))
         assert zone.is_proven is is_proven
 
 
@@ -652,10 +652,10 @@ def test_what_a_launch_gives_to_both_sides_is_no_gain() -> None:
     """
     walk = ["w.1", "w.2", "w.3"]
     alone = in_walk("baseline", [10.1, 10.0, 9.9, 7.4, 7.3, 7.5], ["a", "b", "c", *walk])
-    curves = fit.curves(alone + in_walk("ring/ll", [7.3, 7.2, 7.4], walk)).curves
+    curves = points.curves(alone + in_walk("ring/ll", [7.3, 7.2, 7.4], walk)).curves
     assert rules(choose(curves)) == []
     # A gain inside the walk is one.
-    (zone,) = rules(choose(fit.curves(alone + in_walk("ring/ll", [5.3, 5.2, 5.4], walk)).curves))
+    (zone,) = rules(choose(points.curves(alone + in_walk("ring/ll", [5.3, 5.2, 5.4], walk)).curves))
     assert zone.gain is not None
     assert zone.gain.median == pytest.approx(7.4 / 5.3 - 1, abs=0.02)
 
@@ -849,7 +849,7 @@ def test_whatever_is_missing_the_zones_are_whole(
         if time
     ]
     try:
-        choice = choose(fit.curves(samples).curves, ChoiceOptions(tolerance=tolerance))
+        choice = choose(points.curves(samples).curves, ChoiceOptions(tolerance=tolerance))
     except TooLittleDataError:
         return
     zones = choice.zones

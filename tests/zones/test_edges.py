@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune import fit
-from rccltune.model import BASELINE, Collective, CurveKey, Placement, Sample, Scale, Setting
-from rccltune.zones import ChoiceOptions, boundary, choose
+from rccltune.fit import points
+from rccltune.model.measured import Sample
+from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.zones.arms import ChoiceOptions
+from rccltune.zones.choice import choose
+from rccltune.zones.reach import boundary
 
 ratios_strategy = st.lists(
     st.tuples(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5)), min_size=1, max_size=4
@@ -91,7 +95,7 @@ def noisy_end(seed: int) -> int:
                 samples.append(Sample(key=key, launch=name, nbytes=1024 << octave, time_us=time))
     (end,) = {
         zone.max_nbytes
-        for zone in choose(fit.curves(samples).curves).zones
+        for zone in choose(points.curves(samples).curves).zones
         if zone.setting is not None
     }
     return end
@@ -120,7 +124,7 @@ def test_two_rules_meet_where_verification_will_look_and_keep_to_their_sizes_els
             for size in sizes
             for n in range(4)
         ]
-    curves = fit.curves(samples).curves
+    curves = points.curves(samples).curves
     for to_verify, ends in (
         ({}, (8192, 16384)),
         ({Collective.ALL_REDUCE: quarters(4096, 32768)}, (11585, 11586)),
@@ -172,7 +176,7 @@ def test_a_rule_to_be_verified_ends_inside_where_it_wins_and_at_a_size_that_is_c
         return float(exp(slope * min(octave - first, first + width - octave, 1.0)))
 
     swept = [round(2 ** (10 + step * n)) for n in range(round(12 / step) + 1)]
-    curves = fit.curves(edge_samples(gain, swept)).curves
+    curves = points.curves(edge_samples(gain, swept)).curves
     grid = quarters(1024, 1 << 22)
 
     def ends(options: ChoiceOptions) -> list[tuple[int, int]]:

@@ -13,21 +13,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune import fit
-from rccltune.model import (
-    DEFAULT_VARIANT,
-    Collective,
-    Curve,
-    CurveKey,
-    Environment,
-    Placement,
-    Sample,
-    Scale,
-    Setting,
-    Variant,
-    WrongShare,
-)
-from rccltune.zones import ChoiceOptions, choose, environments
+from rccltune.fit.points import curves as fit_curves
+from rccltune.model.chosen import Environment, WrongShare
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Sample
+from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.zones.arms import ChoiceOptions
+from rccltune.zones.choice import choose
+from rccltune.zones.environment import environments
 
 SIZES = [1 << power for power in range(10, 27)]
 PATH = Variant(
@@ -69,7 +63,7 @@ def curves_of(
         for repeat in range(3)
         for nbytes in SIZES
     ]
-    return fit.curves(samples).curves
+    return fit_curves(samples).curves
 
 
 def judge(

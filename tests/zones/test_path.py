@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.zones import HOLE, Cell, Column, cheapest
+from rccltune.zones.path import HOLE, Cell, Column, cheapest
 
 cells = st.builds(
     Cell,

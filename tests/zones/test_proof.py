@@ -8,19 +8,14 @@ from typing import Any
 import pytest
 from scipy.stats import combine_pvalues
 
-from rccltune import fit
-from rccltune.model import (
-    BASELINE,
-    Collective,
-    CurveKey,
-    Placement,
-    Proof,
-    Sample,
-    Scale,
-    Setting,
-    Zone,
-)
-from rccltune.zones import ChoiceOptions, certainties, choose, with_neighbours
+from rccltune.fit import points
+from rccltune.model.chosen import Proof, Zone
+from rccltune.model.measured import Sample
+from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.zones.arms import ChoiceOptions
+from rccltune.zones.certainty import certainties, with_neighbours
+from rccltune.zones.choice import choose
 
 N_SIZES = 14
 KEYS = {
@@ -68,7 +63,7 @@ def simulate(
                         )
                     )
     options = ChoiceOptions(proven=proven)
-    chosen = choose(fit.curves(samples).curves, options).zones
+    chosen = choose(points.curves(samples).curves, options).zones
     return [zone for zone in chosen if zone.setting is not None]
 
 
@@ -156,7 +151,7 @@ def test_the_wanted_gain_is_what_the_interval_must_exceed() -> None:
         for n in (1024, 2048, 4096, 8192)
         for t in [time * (1 + 0.001 * r)]
     ]
-    curves = fit.curves(samples).curves
+    curves = points.curves(samples).curves
     few = choose(curves, ChoiceOptions(min_gain=0.02)).zones
     none = choose(curves, ChoiceOptions(min_gain=0.20)).zones
     assert any(zone.setting for zone in few)

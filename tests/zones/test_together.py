@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rccltune.model import Curve
-from rccltune.zones import choose_together
+from rccltune.model.curves import Curve
+from rccltune.zones.choice import choose_together
 
 MakeCurves = Callable[..., list[Curve]]
 SIZES = 6

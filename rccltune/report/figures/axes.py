@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import Protocol, Setting, format_size, format_time
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Protocol, format_size, format_time
 from rccltune.report.figures.lines import evenly
 from rccltune.report.figures.look import (
     axis_range,

@@ -13,19 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rccltune.model import (
-    BASELINE,
-    TREE_SIMPLE_FORCED,
-    Collective,
-    Curve,
-    Placement,
-    Role,
-    Scale,
-    Setting,
-    Target,
-    View,
-    Zone,
-)
+from rccltune.model.chosen import Zone
+from rccltune.model.curves import Curve
+from rccltune.model.settings import BASELINE, TREE_SIMPLE_FORCED, Role, Scale, Setting, Target, View
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.report.figures.scene import PlotInput, Scene, Series
 
 # More labelled lines than this cannot be told apart, whatever the colours.

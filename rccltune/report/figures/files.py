@@ -18,7 +18,10 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from rccltune.model import FIGURE_FORMATS, CommandLineError, LinkMap, defaults
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError
+from rccltune.model.links import LinkMap
+from rccltune.model.vocabulary import FIGURE_FORMATS
 from rccltune.report.figures.axes import frame_of
 from rccltune.report.figures.cast import scenes
 from rccltune.report.figures.gain import gained
@@ -30,7 +33,7 @@ from rccltune.report.renderers.links import draw_link_map
 from rccltune.report.renderers.replay import draw_figure
 from rccltune.report.renderers.sheet import house_style
 from rccltune.report.renderers.table import draw_table
-from rccltune.session import write_atomically
+from rccltune.session.files import write_atomically
 
 # Files have room for every size.
 _MOST_POINTS: Final = 1_000_000

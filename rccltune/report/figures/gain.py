@@ -7,7 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from rccltune.model import Judgement, Verdict, View, format_size
+from rccltune.model.chosen import Judgement, Verdict
+from rccltune.model.settings import View
+from rccltune.model.vocabulary import format_size
 from rccltune.report.figures import axes
 from rccltune.report.figures.axes import Frame, figure
 from rccltune.report.figures.lines import speedup_data

@@ -7,19 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import (
-    AS_GOOD,
-    Ceiling,
-    Curve,
-    CurvePoint,
-    Environment,
-    Setting,
-    VariantGain,
-    Zone,
-    busbw,
-    busbw_factor,
-    format_size,
-)
+from rccltune.model.belief import AS_GOOD
+from rccltune.model.chosen import Environment, VariantGain, Zone
+from rccltune.model.curves import Curve, CurvePoint
+from rccltune.model.links import Ceiling
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import busbw, busbw_factor, format_size
 from rccltune.report.figures.look import Polyline, repeated
 from rccltune.report.figures.scene import Scene, Series
 

@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model import Algorithm, Curve, CurvePoint, Model, Proof, Protocol, Role, Setting, Zone
+from rccltune.model.chosen import Proof, Zone
+from rccltune.model.curves import Curve, CurvePoint, Model
+from rccltune.model.settings import Role, Setting
+from rccltune.model.vocabulary import Algorithm, Protocol
 
 Dashes = tuple[float, ...]
 BLACK: Final = "#000000"

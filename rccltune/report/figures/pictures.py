@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rccltune.model import AS_GOOD, format_size, format_time
+from rccltune.model.belief import AS_GOOD
+from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report.figures import axes, gain, times
 from rccltune.report.figures.axes import Frame, figure
 from rccltune.report.figures.lines import (

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.model import (
-    Belief,
-    Ceiling,
-    Collective,
-    Crossover,
-    Curve,
-    Environment,
-    LeftOut,
-    Quarantine,
-    Scale,
-    Setting,
-    Variant,
-    View,
-    Zone,
-)
+from rccltune.model.belief import Belief
+from rccltune.model.chosen import Environment, LeftOut, Zone
+from rccltune.model.curves import Crossover, Curve
+from rccltune.model.failure import Quarantine
+from rccltune.model.links import Ceiling
+from rccltune.model.settings import Scale, Setting, Variant, View
+from rccltune.model.vocabulary import Collective
 from rccltune.report.verified import Verification
 
 

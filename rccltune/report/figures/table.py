@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
 
-from rccltune.model import Belief, Held, Role, Setting, by_target, comparable, hold, is_usable
+from rccltune.model.belief import Belief, Held, by_target, comparable, hold
+from rccltune.model.settings import Role, Setting
+from rccltune.model.times import is_usable
 from rccltune.report.figures.lines import evenly
 from rccltune.report.figures.look import Band, Polyline, is_doubted
 from rccltune.report.figures.scene import Scene, Series

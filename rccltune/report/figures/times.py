@@ -7,17 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from rccltune.model import (
-    AS_GOOD,
-    Crossover,
-    Curve,
-    Model,
-    Setting,
-    Zone,
-    format_size,
-    format_time,
-    time_at,
-)
+from rccltune.model.belief import AS_GOOD
+from rccltune.model.chosen import Zone
+from rccltune.model.curves import Crossover, Curve, Model, time_at
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report.figures import axes
 from rccltune.report.figures.axes import Frame, figure
 from rccltune.report.figures.look import Band as PlotBand

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from rccltune.model import LinkClass, LinkMap, LinkRow, Spread, format_size
+from rccltune.model.links import LinkClass, LinkMap, LinkRow, Spread
+from rccltune.model.vocabulary import format_size
 from rccltune.report.figures.look import BLACK, GREY, PALE, VERMILLION, linear_ticks
 from rccltune.report.renderers.sheet import POINTS_PER_INCH, SMALL, Paper, text_width
 

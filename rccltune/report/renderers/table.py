@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from rccltune.model import format_size, format_time
+from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report.figures.look import BLACK, GREY, look, wrap
 from rccltune.report.figures.scene import Series
 from rccltune.report.figures.table import Cell, TableData

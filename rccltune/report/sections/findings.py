@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from rccltune.fit import Checked, check_beliefs
-from rccltune.model import AS_GOOD, Curve, Notice, Target, format_size, format_time
+from rccltune.fit.beliefs import Checked, check_beliefs
+from rccltune.model.belief import AS_GOOD
+from rccltune.model.curves import Curve
+from rccltune.model.measured import Notice
+from rccltune.model.settings import Target
+from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report.figures.axes import frame_of
 from rccltune.report.figures.cast import scenes
 from rccltune.report.figures.gain import gained

@@ -10,26 +10,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from rccltune import session
-from rccltune.ceiling import Bounded, bounded
-from rccltune.fit import FitDone, fit_session
-from rccltune.measure import SearchFile
-from rccltune.model import (
-    Environment,
-    Expected,
-    Launch,
-    Outcome,
-    Place,
-    Reporter,
-    Rule,
-    Scale,
-    Setting,
-    Status,
-    TooLittleDataError,
-    Variant,
-    Verdict,
-    grammar,
-)
+from rccltune.ceiling.session import Bounded, bounded
+from rccltune.fit.session import FitDone, fit_session
+from rccltune.measure.searching import SearchFile
+from rccltune.model import grammar
+from rccltune.model.chosen import Environment, Rule, Verdict
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.measured import Launch, Outcome, Status
+from rccltune.model.reporter import Reporter
+from rccltune.model.search import Expected
+from rccltune.model.settings import Place, Scale, Setting, Variant
 from rccltune.report.figures import scene
 from rccltune.report.plots import plot_input
 from rccltune.report.verified import (
@@ -39,13 +29,16 @@ from rccltune.report.verified import (
     verifications,
     views_of,
 )
-from rccltune.rules import RuleFile, content_of, read_rules
-from rccltune.session import SEARCH_FILE, stored_place
-from rccltune.verify import FOLDER, Refused, refusals, rule_paths
-from rccltune.zones import choice_of, environments_of
+from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.rules.refusals import content_of
+from rccltune.session import store
+from rccltune.session.place import stored_place
+from rccltune.session.store import SEARCH_FILE
+from rccltune.verify.verdict_store import FOLDER, Refused, refusals, rule_paths
+from rccltune.zones.session import choice_of, environments_of
 
 if TYPE_CHECKING:
-    from rccltune.zones import Choice, ChoiceOptions
+    from rccltune.zones.arms import Choice, ChoiceOptions
 
 
 DASH = "–"
@@ -250,12 +243,12 @@ def gather(
     choice, why = _choice(done, choosing)
     environments = environments_of(done, choice, choosing) if choice else ()
     limits = bounded(done)
-    launches = session.read_made(done.session)
+    launches = store.read_made(done.session)
     rules = tuple(_rules(path, folder) for path in rule_paths(folder))
     verified = tuple(
         verifications(folder, {made.name: made.file for made in rules}, views_of(done.curves))
     )
-    search = session.read_derived(folder, SEARCH_FILE, SearchFile)
+    search = store.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
         choosing=choosing,
@@ -273,7 +266,7 @@ def gather(
             verified=verified,
         ),
         launches=launches,
-        trials=session.read_launches(folder / FOLDER),
+        trials=store.read_launches(folder / FOLDER),
         rules=rules,
         verifications=verified,
         refused=refusals(folder),
@@ -290,7 +283,7 @@ def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
         if outcome.status is not Status.OK:
             continue
         try:
-            with session.raw_log(folder, launch.id).open("rb") as log:
+            with store.raw_log(folder, launch.id).open("rb") as log:
                 head = log.read(_MOST_HEAD).decode("utf-8", "replace")
         except OSError:
             continue

@@ -6,16 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from rccltune.model import (
-    Caution,
-    Collective,
-    Judgement,
-    Rule,
-    Verdict,
-    Zone,
-    format_size,
-    format_span,
-)
+from rccltune.model.chosen import Judgement, Rule, Verdict, Zone
+from rccltune.model.measured import Caution
+from rccltune.model.vocabulary import Collective, format_size, format_span
 from rccltune.report.records import Headline
 from rccltune.report.sections.found import Found, baseline_of, count, days, libraries, where_of
 from rccltune.report.sections.rules import is_of, zones_of

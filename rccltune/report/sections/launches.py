@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rccltune import session
-from rccltune.model import Launch, Outcome, Status
+from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.report.records import (
     Block,
     Column,
@@ -21,8 +20,10 @@ from rccltune.report.records import (
     Words,
 )
 from rccltune.report.sections.found import Ended, Found, count
-from rccltune.session import named_in
-from rccltune.verify import FOLDER, TUNED
+from rccltune.session import store
+from rccltune.session.launches import named_in
+from rccltune.verify.looks import TUNED
+from rccltune.verify.verdict_store import FOLDER
 
 # Of a log of gigabytes no more is read.
 _HEAD: Final = 65_536
@@ -119,8 +120,8 @@ def _what(launch: Launch) -> str:
 
 
 def _entry(launch: Launch, outcome: Outcome, folder: Path) -> LaunchEntry:
-    own = session.launch_folder(folder, launch.id)
-    log = session.raw_log(folder, launch.id)
+    own = store.launch_folder(folder, launch.id)
+    log = store.raw_log(folder, launch.id)
     return LaunchEntry(
         name=launch.id,
         summary=_said(launch, outcome),

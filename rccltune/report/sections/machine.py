@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rccltune.ceiling import Bounded
-from rccltune.model import Ceiling, Environment, format_size
+from rccltune.ceiling.session import Bounded
+from rccltune.model.chosen import Environment
+from rccltune.model.links import Ceiling
+from rccltune.model.vocabulary import format_size
 from rccltune.report.records import Block, Column, Fact, Facts, Items, Part, Section, Table
 from rccltune.report.sections.found import Found, count, days, libraries
 

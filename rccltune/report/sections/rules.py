@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rccltune.model import Proof, Rule, Scale, Zone, format_last, format_size, format_span
+from rccltune.model.chosen import Proof, Rule, Zone
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import format_last, format_size, format_span
 from rccltune.report.records import Block, Column, Items, Part, Section, Table, Words
 from rccltune.report.sections.found import (
     DASH,
@@ -21,7 +23,8 @@ from rccltune.report.sections.found import (
     where_of,
 )
 from rccltune.report.verified import Stood, same
-from rccltune.zones import Choice, zones_in
+from rccltune.zones.arms import Choice
+from rccltune.zones.session import zones_in
 
 _MOST_HOLES = 60
 _MOST_RULES = 200

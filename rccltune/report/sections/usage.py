@@ -10,7 +10,7 @@ from rccltune import __version__
 from rccltune.releases import READING_RULES
 from rccltune.report.records import Block, Code, Items, Mark, Part, Section, Words
 from rccltune.report.sections.found import Found, Rules, count
-from rccltune.rules import is_harmless
+from rccltune.rules.provenance import is_harmless
 
 # A rule file of ours has some dozen lines; somebody's may have thousands.
 _MOST_BYTES: Final = 30_000

@@ -1,9 +1,0 @@
-from .bounds import ceiling_of as ceiling_of
-from .bounds import out_of_line as out_of_line
-from .bounds import why_none as why_none
-from .session import Bounded as Bounded
-from .session import Reached as Reached
-from .session import bounded as bounded
-from .session import check_file as check_file
-from .session import take_rates as take_rates
-from .transferbench import read_rates as read_rates
