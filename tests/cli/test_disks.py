@@ -196,7 +196,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from rccltune import session
-from rccltune.model import Reporter
+from rccltune.model.reporter import Reporter
 with session.writing(Path(sys.argv[1]), Reporter()):
     print("held", flush=True)
     sys.stdin.read()

@@ -200,7 +200,7 @@ HOLD: Final = """
 import sys
 from pathlib import Path
 from rccltune import session
-from rccltune.model import Reporter
+from rccltune.model.reporter import Reporter
 with session.writing(Path("s"), Reporter()):
     print("held", flush=True)
     sys.stdin.read()

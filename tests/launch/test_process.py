@@ -146,8 +146,8 @@ def zombies() -> set[str]:
 DRIVER = """
 import os, sys
 from pathlib import Path
-from rccltune.launch import interruptible
-from rccltune.launch import Job, run
+from rccltune.launch.signals import interruptible
+from rccltune.launch.process import Job, run
 {first}script = {script!r}
 try:
     with interruptible():

@@ -248,9 +248,9 @@ def test_two_machines_are_shown_with_their_difference() -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from rccltune import session
-from rccltune.model import Reporter
-with session.writing(Path(sys.argv[1]), Reporter()):
+from rccltune.session import files
+from rccltune.model.reporter import Reporter
+with files.writing(Path(sys.argv[1]), Reporter()):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -352,12 +352,13 @@ def test_many_writers_never_hold_it_together(tmp_path: Path) -> None:
     """Ten processes take turns over a dead holder's marker; no two are inside at once."""
     marker(tmp_path, started="1")
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom rccltune import session\n"
-        "from rccltune.model import Reporter, SessionError\n"
+        "import sys, time\nfrom pathlib import Path\nfrom rccltune.session import files\n"
+        "from rccltune.model.errors import SessionError\n"
+        "from rccltune.model.reporter import Reporter\n"
         "f = Path(sys.argv[1])\n"
         "while True:\n"
         "    try:\n"
-        "        with session.writing(f, Reporter()):\n"
+        "        with files.writing(f, Reporter()):\n"
         "            (f / 'inside').mkdir(); time.sleep(0.01); (f / 'inside').rmdir(); break\n"
         "    except SessionError: time.sleep(0.01)\n"
     )

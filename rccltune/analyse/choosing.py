@@ -1,0 +1,198 @@
+"""What to run at every size of every target, with what was left out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from rccltune.analyse import points
+from rccltune.analyse.comparison import Comparison, Named
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
+from rccltune.analyse.remarks import remarks
+from rccltune.model.chosen import LeftOut, Zone
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.measured import Notice
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    KNOWN_VARIANTS,
+    Setting,
+    Variant,
+    base_variant,
+)
+
+_WRONG: Final = "wrong"
+_NAMED: Final = ["collective", "setting", "variant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        zones: by target, then by size; those of one target cover 0 to 2^63-1.
+        left_out: settings that were measured and are in no rule because no rule can choose them.
+    """
+
+    zones: tuple[Zone, ...]
+    notices: tuple[Notice, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def choose(
+    samples: pd.DataFrame, variants: Mapping[str, Variant], options: ChoiceOptions | None = None
+) -> Choice:
+    """Choose a setting for every size of every target.
+
+    Args:
+        samples: as ``samples.csv`` has them; all views of a target serve one list of zones.
+        variants: of the session, by name.
+        options: the defaults unless given.
+
+    Raises:
+        TooLittleDataError: no setting was measured, or not the baseline that was named.
+    """
+    options = options or ChoiceOptions()
+    known = {**KNOWN_VARIANTS, **variants}
+    counted = points.usable(points.in_environments(samples, known))
+    table = points.by_communicator(with_baseline(counted, options.baseline))
+    found = [
+        Comparison.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
+    ]
+    _refuse_nothing(found, options)
+    return _chosen(found, options)
+
+
+def choose_together(
+    parts: Mapping[str, pd.DataFrame],
+    variants: Mapping[str, Variant],
+    options: ChoiceOptions | None = None,
+) -> Choice:
+    """Choose settings that are right wherever the ranks are.
+
+    Each placement of ranks is one more view that a rule serves. Sizes and targets count that every
+    placement has, each with a baseline of its own.
+
+    Args:
+        parts: samples by placement of ranks, all of one scale.
+        variants: of their sessions, by name.
+        options: as for one of them.
+    """
+    options = options or ChoiceOptions()
+    named = [
+        samples.assign(beside=name, rank_placement=" and ".join(parts))
+        for name, samples in parts.items()
+    ]
+    samples = pd.concat(named, ignore_index=True)
+    known = {**KNOWN_VARIANTS, **variants}
+    counted = points.usable(points.in_environments(samples, known))
+    counted = with_baseline(counted, options.baseline)
+    where = [*points.TARGET, "nbytes"]
+    n_parts = counted.groupby(where, observed=True)["beside"].transform("nunique")
+    quiet = counted[counted["setting"].isin((BASELINE, IDLE))]
+    n_based = quiet.groupby(points.TARGET, observed=True)["beside"].nunique()
+    based = counted.join(n_based.rename("n_based"), on=points.TARGET)["n_based"]
+    kept = counted[(n_parts == len(parts)) & (based == len(parts))]
+    table = points.by_communicator(kept)
+    found = [
+        Comparison.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
+    ]
+    return _chosen(found, options)
+
+
+def wrong_settings(samples: pd.DataFrame) -> set[Named]:
+    """(collective, setting, variant) of what computed wrong results anywhere."""
+    rows = samples.loc[samples["unusable"] == _WRONG, _NAMED].drop_duplicates()
+    return {(str(a), str(b), str(c)) for a, b, c in rows.itertuples(index=False, name=None)}
+
+
+def with_baseline(samples: pd.DataFrame, named: Setting | str | None) -> pd.DataFrame:
+    """The samples with another baseline: a setting's times, or those of another variant's.
+
+    Args:
+        samples: with their environments.
+        named: a setting, the name of a variant, or None for the samples as they are.
+    """
+    if named is None:
+        return samples
+    is_library = samples["setting"].isin((BASELINE, IDLE))
+    if isinstance(named, Setting):
+        taken = samples[samples["setting"] == str(named)]
+        copies = [taken.assign(setting=BASELINE, variant=taken["environment"])]
+    else:
+        taken = samples[(samples["setting"] == BASELINE) & (samples["variant"] == named)]
+        homes = samples["environment"].unique()
+        copies = [taken.assign(variant=home, environment=home) for home in homes]
+    plain = samples[~is_library].astype(dict.fromkeys(("setting", "variant", "environment"), str))
+    made: pd.DataFrame = pd.concat([plain, *copies], ignore_index=True)
+    return made
+
+
+def _chosen(found: Sequence[Comparison], options: ChoiceOptions) -> Choice:
+    chosen = [
+        one for one in found if not one.target.variant.patched and one.target.collective.is_tunable
+    ]
+    return Choice(
+        zones=tuple(zone for one in chosen for zone in one.zones(options)),
+        notices=tuple(notice for one in found for notice in remarks(one)),
+        left_out=tuple(item for one in found for item in _left_out(one, found)),
+    )
+
+
+def _left_out(one: Comparison, found: Sequence[Comparison]) -> Iterable[LeftOut]:
+    """Settings that no rule can name, with how often each would have won."""
+    host = _host(one, found) if one.target.variant.patched else one
+    for barred in one.barred:
+        yield LeftOut(
+            target=host.target,
+            setting=barred.setting,
+            variant=barred.variant,
+            reason=barred.reason,
+            n_fastest=_n_fastest(one.grid, barred.row, host),
+        )
+
+
+def _host(patched: Comparison, found: Sequence[Comparison]) -> Comparison:
+    """The target beside which a patched library was measured."""
+    place = replace(patched.target, variant=DEFAULT_VARIANT)
+    beside = [o for o in found if replace(o.target, variant=DEFAULT_VARIANT) == place]
+    plain = [o for o in beside if base_variant(o.target.variant) == DEFAULT_VARIANT]
+    return next(iter([*plain, *beside]), patched)
+
+
+def _n_fastest(grid: TimeGrid, row: int, host: Comparison) -> int:
+    """Sizes at which a setting beats all that may be chosen, in every view that both have."""
+    if not host.standing.rows:
+        return 0
+    theirs = host.grid.median[:, host.standing.rows]
+    best = np.fmin.reduce(theirs, axis=1)
+    count = 0
+    for size, nbytes in enumerate(grid.nbytes):
+        at = np.flatnonzero(host.grid.nbytes == nbytes)
+        pairs = [
+            (grid.median[index, row, size], best[host.grid.views.index(view), at[0]])
+            for index, view in enumerate(grid.views)
+            if len(at) and view in host.grid.views
+        ]
+        known = [(mine, other) for mine, other in pairs if np.isfinite([mine, other]).all()]
+        count += bool(known) and all(mine < other for mine, other in known)
+    return count
+
+
+def _refuse_nothing(found: Sequence[Comparison], options: ChoiceOptions) -> None:
+    if not any(one.standing.rows or one.barred for one in found):
+        raise TooLittleDataError(
+            "no good sample of any setting was measured: there is nothing to choose from",
+            hint="sweep or import settings beside the baseline; samples.csv says why samples "
+            "were left out.",
+        )
+    if options.baseline is not None and all(one.standing.library is None for one in found):
+        settings = sorted({name for one in found for name in one.standing.names})
+        raise TooLittleDataError(
+            f"no sample of the baseline '{options.baseline}' was measured",
+            hint=f"measured settings are {', '.join(settings)}; a variant's name counts too.",
+        )

@@ -1,0 +1,211 @@
+"""What was measured of one target, sorted into what a rule may name and what no rule can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from rccltune.analyse import limits
+from rccltune.analyse.crossovers import NONE
+from rccltune.analyse.deciding import Decided, Wanted, decide
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.points import TimeGrid
+from rccltune.analyse.standing import Standing
+from rccltune.model.chosen import NOTHING_SELECTABLE, Zone
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    LL128_FORCED,
+    TREE_SIMPLE_FORCED,
+    Role,
+    Scale,
+    Setting,
+    Target,
+    Variant,
+    widened_by,
+)
+from rccltune.model.vocabulary import MAX_NBYTES, Collective
+
+# (collective, setting, variant) by their names.
+Named: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Barred:
+    """A measured setting that no rule can name."""
+
+    row: int
+    setting: Setting
+    variant: Variant
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What may be chosen for one target, what cannot, and how each of it stands."""
+
+    target: Target
+    grid: TimeGrid
+    standing: Standing
+    variants: dict[str, Variant]
+    barred: list[Barred]
+
+    @classmethod
+    def of(
+        cls,
+        grid: TimeGrid,
+        variants: Mapping[str, Variant],
+        wrong: set[Named],
+        options: ChoiceOptions,
+    ) -> Comparison:
+        """Sort what was measured into what a rule may name and what no rule can.
+
+        Args:
+            grid: of the target.
+            variants: by name, all that are known.
+            wrong: what computed wrong results.
+            options: how to choose.
+        """
+        home = _variant(str(grid.target["environment"]), variants)
+        scale = Scale(n_nodes=int(grid.target["n_nodes"]), n_ranks=int(grid.target["n_ranks"]))
+        target = Target(
+            collective=Collective(grid.target["collective"]),
+            scale=scale,
+            rank_placement=str(grid.target["rank_placement"]) or None,
+            variant=home,
+        )
+        barred: list[Barred] = []
+        taken: dict[Setting, tuple[int, Variant]] = {}
+        # The target's own environment first: where both measured a setting, its times count.
+        order = sorted(
+            range(len(grid.candidates)), key=lambda i: grid.candidates[i][1] != home.name
+        )
+        for row in order:
+            setting = Setting.parse(grid.candidates[row][0])
+            variant = _variant(grid.candidates[row][1], variants)
+            if setting.role in (Role.BASELINE, Role.SILENT) or setting in taken:
+                continue
+            named = (target.collective.value, str(setting), variant.name)
+            needed = _needed(setting, variant, target, options)
+            reason = _why_barred(setting, needed, target, options)
+            if home.patched:
+                reason = _why_patched(variant)
+            if named in wrong:
+                reason = "it computed wrong results"
+            if reason is None:
+                taken[setting] = (row, needed)
+            else:
+                barred.append(Barred(row, setting, variant, reason))
+        own = options.own.get(target, {})
+        settings = sorted(taken, key=_setting_order)
+        standing = Standing(
+            grid=grid,
+            rows=[taken[one][0] for one in settings],
+            needs=[taken[one][1].name for one in settings],
+            tolerance=options.tolerance,
+            own={nbytes: str(setting) for nbytes, setting in own.items()},
+        )
+        return cls(target, grid, standing, {v.name: v for _, v in taken.values()}, barred)
+
+    @property
+    def where(self) -> str:
+        """For notices: ``all_reduce, 64 ranks on 1 node``."""
+        name = self.target.variant.name
+        more = "" if name == DEFAULT_VARIANT.name else f", variant {name}"
+        return f"{self.target.collective.value}, {self.target.scale}{more}"
+
+    def zones(self, options: ChoiceOptions) -> list[Zone]:
+        """From 0 to 2^63-1."""
+        if not self.standing.rows:
+            return [
+                Zone(
+                    target=self.target,
+                    min_nbytes=0,
+                    max_nbytes=MAX_NBYTES,
+                    setting=None,
+                    reason=NOTHING_SELECTABLE,
+                    variant=self.target.variant,
+                )
+            ]
+        weight = {
+            nbytes: calls
+            for collective, scale, nbytes, calls in options.weights
+            if (collective, scale) == (self.target.collective, self.target.scale)
+        }
+        if weight:
+            weight = {int(n): weight.get(int(n), 0.0) for n in self.grid.nbytes}
+        wanted = Wanted(
+            tolerance=options.tolerance,
+            min_gain=options.min_gain,
+            is_proven=options.proven,
+            weight=weight,
+        )
+        return [self._zone(one) for one in decide(self.standing, wanted)]
+
+    def _zone(self, one: Decided) -> Zone:
+        is_rule = one.row != NONE
+        return Zone(
+            target=self.target,
+            min_nbytes=one.min_nbytes,
+            max_nbytes=one.max_nbytes,
+            setting=self._setting(one.row),
+            reason=one.reason,
+            measured_from=one.sizes[0] if one.sizes else None,
+            measured_to=one.sizes[-1] if one.sizes else None,
+            n_sizes=len(one.sizes),
+            worst_regret=one.worst_regret,
+            mean_regret=one.mean_regret,
+            gain=one.gain,
+            fallback=self._setting(one.fallback),
+            fallback_gain=one.fallback_gain,
+            variant=self.variants[self.standing.needs[one.row]] if is_rule else self.target.variant,
+            proof=one.proof,
+        )
+
+    def _setting(self, row: int) -> Setting | None:
+        return None if row == NONE else Setting.parse(self.standing.names[row])
+
+
+def _variant(name: str, variants: Mapping[str, Variant]) -> Variant:
+    found = variants.get(name) or Variant(name=name)
+    return found if found.name == name else replace(found, name=name)
+
+
+def _needed(setting: Setting, variant: Variant, target: Target, options: ChoiceOptions) -> Variant:
+    """The environment without which a rule with the setting would be skipped."""
+    is_plain = variant.widens is None
+    if is_plain and limits.needs_ll128_forced(setting, target.scale, options.arch):
+        return widened_by(target.variant, LL128_FORCED)
+    return variant
+
+
+def _why_barred(
+    setting: Setting, needed: Variant, target: Target, options: ChoiceOptions
+) -> str | None:
+    """Why a measured setting can be in no rule, None where it can."""
+    reason = limits.why_not_selectable(setting, target.collective, target.scale, options.arch)
+    if reason is not None or setting == options.baseline:
+        return reason or "it is the baseline"
+    if not options.widen and needed != target.variant:
+        return f"it needs {needed.name}, which other scales were not measured under"
+    limit = options.max_channels
+    if limit is not None and setting.channels is None:
+        return f"it leaves channels to RCCL, which a limit of {limit} cannot bound"
+    if limit is not None and setting.channels is not None and setting.channels > limit:
+        return f"{setting.channels} channels are above the limit of {limit}"
+    return None
+
+
+def _why_patched(variant: Variant) -> str:
+    if variant == TREE_SIMPLE_FORCED:
+        return "it was forced; the library leaves it out"
+    return "its library is patched; the stock one cannot choose it"
+
+
+def _setting_order(setting: Setting) -> tuple[int, int, int]:
+    """A fixed order, so that ties fall alike on every machine: ABI numbers, then channels."""
+    return (
+        setting.algorithm.index if setting.algorithm else -1,
+        setting.protocol.index if setting.protocol else -1,
+        setting.channels or 0,
+    )

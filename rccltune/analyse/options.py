@@ -1,0 +1,49 @@
+"""How to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rccltune.model import defaults
+from rccltune.model.settings import Scale, Setting, Target
+from rccltune.model.vocabulary import Collective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceOptions:
+    """How to choose.
+
+    Attributes:
+        tolerance: time over the best measured, minus 1, that may save a zone; 0.02 is 2 %.
+        min_gain: by how much the library must be beaten for a rule to be worth having.
+        max_channels: settings with more channels, or with an unstated number, are left out.
+        baseline: a setting, or the name of a variant, that counts as what the library does by
+            itself; None takes the baseline of each target's own environment.
+        weights: (collective, scale, bytes, calls) of a workload: sizes that it calls often decide
+            between equally few zones. Where it has no call of a target all sizes count alike.
+        arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
+            requires nothing that holds for one vendor's library alone.
+        widen: settings may be chosen that only a variable makes selectable, which the whole job
+            then needs.
+        proven: only rules whose gain repeats prove.
+        own: what the library takes by itself, by target and size in bytes: a rule that names it
+            there wins nothing.
+    """
+
+    tolerance: float = defaults.TOLERANCE
+    min_gain: float = defaults.MIN_GAIN
+    max_channels: int | None = None
+    baseline: Setting | str | None = None
+    weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
+    arch: str | None = None
+    widen: bool = True
+    proven: bool = False
+    own: Mapping[Target, Mapping[int, Setting]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Percentages are fractions here."""
+        for name in ("tolerance", "min_gain"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} {value} is no fraction: 2 % is 0.02")

@@ -1,0 +1,244 @@
+"""Samples to points: one time a communicator, then one time a setting and size.
+
+A *point* is one setting at one size. Its time is the median over communicators of the medians over
+the passes of each, so that a pass that stood still costs a communicator nothing and a communicator
+that stood still costs the point nothing.
+
+Where calls were timed by both clocks, replayed graphs count up to 4 MiB and loops above: below,
+a loop measures how fast the host launches. Where a setting was timed roughly and again with care,
+care counts. Both are decided for all settings of a size together, so that one clock compares them.
+
+Columns of the tables here, beside ``KEYS`` (all that two times must share to be compared as those
+of one setting) and ``nbytes``:
+
+=============  ================================================================================
+communicator   which one, of those that hold one collective and scale
+log_us         log of the median time over its passes, in µs
+n_passes       how many there were
+pass_var       variance of ``log_us`` that the passes tell
+is_stalled     whether it stood still there (see :func:`is_stalled`)
+=============  ================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from rccltune.analyse import noise
+from rccltune.analyse.noise import Array, Sizes, Times, Truths
+from rccltune.model.settings import Variant, base_variant
+
+# What a tuner is asked for, and the environment that is asked in; what it cannot see; what it can
+# answer.
+TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement", "environment"]
+VIEW: Final = ["dtype", "op", "placement", "beside"]
+CANDIDATE: Final = ["setting", "variant"]
+KEYS: Final = [*TARGET, *VIEW, *CANDIDATE]
+BASELINE: Final = "baseline"
+IDLE: Final = "silent"
+GRAPH: Final = "graph"
+GRAPH_UP_TO: Final = 4 << 20
+# Times that are compared at a size: of all settings by one clock.
+_AT_A_SIZE: Final = [*TARGET, *VIEW, "variant", "nbytes"]
+_FINE: Final = "fine"
+_VERIFY: Final = "verify"
+
+
+def in_environments(samples: pd.DataFrame, variants: Mapping[str, Variant]) -> pd.DataFrame:
+    """The samples with a column ``environment``.
+
+    It names the variant whose library a setting competes with: its own, or the one of which its
+    own only makes more settings selectable, as ``ll128-forced`` does of ``default``.
+
+    Args:
+        samples: as ``samples.csv`` has them.
+        variants: those of the session, by name.
+    """
+    names = pd.Categorical(samples["variant"])
+    known = [variants.get(name) or Variant(name=name) for name in names.categories]
+    homes = np.array([base_variant(one).name for one in known], dtype=object)
+    found: pd.DataFrame = samples.assign(environment=pd.Categorical(homes[names.codes]))
+    return found
+
+
+def usable(samples: pd.DataFrame) -> pd.DataFrame:
+    """Samples that count: those of a sweep that may be used, by the clock and the pass that count.
+
+    Args:
+        samples: as ``samples.csv`` has them (:mod:`rccltune.session.table`).
+    """
+    good = (samples["unusable"] == "") & (samples["time_us"] > 0)
+    good &= samples["purpose"] != _VERIFY
+    found = samples[good]
+    by_size = found.groupby(_AT_A_SIZE, observed=True, sort=False)
+    is_graph = found["clock"] == GRAPH
+    has_graph = is_graph.groupby(by_size.ngroup()).transform("any")
+    has_loop = (~is_graph).groupby(by_size.ngroup()).transform("any")
+    counts = has_graph & ((found["nbytes"] <= GRAPH_UP_TO) | ~has_loop)
+    found = found[is_graph == counts]
+    at_all = found.groupby([*_AT_A_SIZE, "setting"], observed=True, sort=False)
+    is_fine = found["purpose"] == _FINE
+    has_fine = is_fine.groupby(at_all.ngroup()).transform("any")
+    kept: pd.DataFrame = found[is_fine | ~has_fine]
+    return kept
+
+
+def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row a point and communicator, of usable samples; see this module for its columns."""
+    plain = samples.assign(
+        log_us=np.log(samples["time_us"].to_numpy()),
+        is_graph=(samples["clock"] == GRAPH).to_numpy(),
+        communicator=samples.groupby(
+            ["process", "communicator"], observed=True, sort=False
+        ).ngroup(),
+    )
+    by = [*KEYS, "nbytes", "communicator"]
+    grouped = plain.groupby(by, observed=True, sort=True)
+    logs = grouped["log_us"].agg(["median", "var", "count"])
+    found = logs.assign(is_graph=grouped["is_graph"].first()).reset_index()
+    # The variance of a median is pi/2 times that of a mean.
+    found["pass_var"] = (np.pi / 2 * found["var"] / found["count"]).fillna(0.0)
+    found = found.rename(columns={"median": "log_us", "count": "n_passes"}).drop(columns="var")
+    found["is_stalled"] = is_stalled(found)
+    table: pd.DataFrame = found
+    return table
+
+
+def is_stalled(table: pd.DataFrame) -> Truths:
+    """Whether a communicator stood still at a size.
+
+    It did where it is far above the others of the same point (:func:`noise.stall_limit`). Where
+    there is no other, it did if its time is far above that of a larger size, or its time a byte
+    above that of a smaller one.
+    """
+    grouped = table.groupby([*KEYS, "nbytes"], observed=True, sort=False)["log_us"]
+    n, middle = (grouped.transform(how).to_numpy() for how in ("count", "median"))
+    log_us = table["log_us"].to_numpy()
+    # Of two the other one; of more the median, which one of them does not move.
+    others = np.where(n > 2, middle, 2 * middle - log_us)
+    sizes = Sizes(table["nbytes"].to_numpy(), table["is_graph"].to_numpy())
+    limit = noise.stall_limit(np.exp(others), sizes)
+    stalled: Truths = (n > 1) & (log_us > others + limit)
+    alone: Truths = (n == 1) & _is_above_its_curve(table)
+    return stalled | alone
+
+
+def _is_above_its_curve(table: pd.DataFrame) -> Truths:
+    """Whether a time is above what sizes beside it allow, whatever curve they lie on."""
+    log_us, log_nbytes = table["log_us"].to_numpy(), np.log(table["nbytes"].to_numpy())
+    curve = table.groupby(KEYS, observed=True, sort=False).ngroup().to_numpy()
+    order = np.lexsort((log_nbytes, curve))
+    by_curve = pd.Series(curve[order])
+    time, size = pd.Series(log_us[order]), pd.Series(log_nbytes[order])
+    later = time[::-1].groupby(by_curve[::-1]).cummin()[::-1]
+    later = later.groupby(by_curve).shift(-1)
+    per_byte = (time - size).groupby(by_curve).cummin().groupby(by_curve).shift(1)
+    allowed = np.fmin(later.to_numpy(), (per_byte + size).to_numpy())
+    found = np.zeros(len(table), dtype=bool)
+    with np.errstate(invalid="ignore"):
+        found[order] = time.to_numpy() > allowed + np.log(noise.STALL_ALONE)
+    return found
+
+
+def points(table: pd.DataFrame) -> pd.DataFrame:
+    """One row a setting and size: its time, what communicators differ by, how many there were.
+
+    Columns beside ``KEYS`` and ``nbytes``: ``is_graph``; ``time_us``; ``low_us`` and ``high_us``
+    over communicators; ``n_communicators``, ``n_passes``, ``n_stalled``.
+
+    Args:
+        table: of :func:`by_communicator`.
+    """
+    by = [*KEYS, "nbytes"]
+    kept = table[~table["is_stalled"]]
+    grouped = kept.groupby(by, observed=True, sort=True)
+    found = grouped.agg(
+        is_graph=("is_graph", "first"),
+        time_us=("log_us", "median"),
+        low_us=("log_us", "min"),
+        high_us=("log_us", "max"),
+        n_communicators=("log_us", "count"),
+        n_passes=("n_passes", "sum"),
+    )
+    every = table.groupby(by, observed=True, sort=True)["is_stalled"].sum()
+    found["n_stalled"] = every.reindex(found.index).fillna(0).astype(int)
+    for column in ("time_us", "low_us", "high_us"):
+        found[column] = np.exp(found[column])
+    made: pd.DataFrame = found.reset_index()
+    return made
+
+
+@dataclass(frozen=True)
+class TimeGrid:
+    """All that was measured of one target, dense, NaN where nothing was.
+
+    Attributes:
+        target: value of each of ``TARGET``.
+        views: values of ``VIEW``: what a rule must serve alike.
+        candidates: (setting, variant); baseline and idle are among them.
+        sizes: rising.
+        times: by [view, candidate, size, communicator].
+    """
+
+    target: dict[str, Any]
+    views: list[tuple[Any, ...]]
+    candidates: list[tuple[str, str]]
+    sizes: Sizes
+    times: Times
+
+    @property
+    def nbytes(self) -> npt.NDArray[np.int64]:
+        """Sizes in bytes."""
+        return self.sizes.nbytes
+
+    @cached_property
+    def median(self) -> Array:
+        """Log time in µs by [view, candidate, size]: the median over communicators."""
+        return noise.median(self.times.log_us)
+
+    def of(self, at: Any) -> Times:  # noqa: ANN401 - an index
+        """Times of some candidates."""
+        index = np.atleast_1d(at)
+        return Times(self.times.log_us[:, index], self.times.pass_var[:, index])
+
+
+def grids(table: pd.DataFrame) -> Iterator[TimeGrid]:
+    """One grid a target, by rising target.
+
+    Args:
+        table: of :func:`by_communicator`.
+    """
+    kept = table[~table["is_stalled"]]
+    for target, rows in kept.groupby(TARGET, observed=True, sort=True):
+        views, view = _numbered(rows[VIEW])
+        candidates, candidate = _numbered(rows[CANDIDATE])
+        nbytes, size = np.unique(rows["nbytes"].to_numpy(), return_inverse=True)
+        _, communicator = np.unique(rows["communicator"].to_numpy(), return_inverse=True)
+        shape = (len(views), len(candidates), len(nbytes), int(communicator.max()) + 1)
+        at = (view, candidate, size, communicator)
+        log_us, pass_var = np.full(shape, np.nan), np.full(shape, np.nan)
+        log_us[at], pass_var[at] = rows["log_us"].to_numpy(), rows["pass_var"].to_numpy()
+        is_graph = np.zeros(len(nbytes), dtype=bool)
+        is_graph[size] = rows["is_graph"].to_numpy()
+        yield TimeGrid(
+            target=dict(zip(TARGET, target, strict=True)),
+            views=views,
+            candidates=[(str(setting), str(variant)) for setting, variant in candidates],
+            sizes=Sizes(nbytes.astype(np.int64), is_graph),
+            times=Times(log_us, pass_var),
+        )
+
+
+def _numbered(part: pd.DataFrame) -> tuple[list[tuple[Any, ...]], Any]:
+    """Combinations of values, sorted, and the number of each row's."""
+    number = part.groupby(list(part.columns), observed=True, sort=True).ngroup()
+    first = part.assign(_number=number).drop_duplicates("_number").sort_values("_number")
+    listed = list(first.drop(columns="_number").itertuples(index=False, name=None))
+    return listed, number.to_numpy()

@@ -1,0 +1,65 @@
+"""What weakens a choice, with its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rccltune.analyse.comparison import Comparison
+from rccltune.model.measured import Caution, Notice
+from rccltune.model.settings import Role
+
+
+def remarks(one: Comparison) -> Iterable[Notice]:
+    """What weakens the choice of a target."""
+    barred = [b for b in one.barred if b.setting.role is not Role.UNSTATED]
+    if barred:
+        listed = "; ".join(f"{b.setting}: {b.reason}" for b in barred)
+        yield Notice(
+            caution=Caution.NOT_SELECTABLE,
+            message=f"measured, but in no rule: {listed}",
+            remedy="they stay in fit and plots for comparison.",
+            where=one.where,
+            count=len(barred),
+        )
+    if len(barred) < len(one.barred):
+        yield Notice(
+            caution=Caution.UNSTATED_SETTING,
+            message="some samples do not say which setting ran and are used for nothing",
+            remedy="import them again with --algorithm and --protocol, or with --baseline.",
+            where=one.where,
+        )
+    if one.standing.rows:
+        yield from _weak(one)
+
+
+def _weak(one: Comparison) -> Iterable[Notice]:
+    if one.standing.library is None:
+        yield Notice(
+            caution=Caution.NO_BASELINE,
+            message="the library's own choice was not measured: rules say which setting is the "
+            "fastest of those measured, not that it beats what runs today",
+            remedy="measure it (rccltune sweep does by itself), or name it with --baseline.",
+            where=one.where,
+        )
+    if one.grid.times.n.max(initial=0) < 2:
+        gain = "no gain is proven, and " if one.standing.library is not None else ""
+        yield Notice(
+            caution=Caution.ONE_RUN,
+            message=f"every setting was measured once: {gain}differences of a few percent are "
+            "noise",
+            remedy="measure again: a sweep by rccltune makes several communicators, and of logs "
+            "several can be imported.",
+            where=one.where,
+        )
+    missing = np.isnan(one.standing.regret[: len(one.standing.rows)]).sum(1)
+    named = [f"{n} at {k}" for n, k in zip(one.standing.names, missing, strict=True) if k]
+    if named:
+        yield Notice(
+            caution=Caution.MISSING_VIEW,
+            message="not chosen where they were not measured in every type and placement that "
+            f"another setting was: {', '.join(named)} of {len(one.grid.nbytes)} sizes",
+            remedy="measure all settings with the same sizes, types and placements.",
+            where=one.where,
+        )
