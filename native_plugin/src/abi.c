@@ -9,7 +9,6 @@
 #include "answer.h"
 #include "names.h"
 #include "plugin.h"
-#include "rccltune_step.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -172,11 +171,6 @@ EXPORT const struct abi_tuner_v5 ncclTunerPlugin_v5 = {plugin_name, init_v5, get
 /* No chunk sizes: hosts ask for them per channel slice, which no rule speaks of. */
 EXPORT const struct abi_tuner_v6 ncclTunerPlugin_v6 = {plugin_name, init_v6, get_v4, finish, NULL};
 EXPORT const struct abi_tuner_v7 ncclTunerPlugin_v7 = {plugin_name, init_v7, get_v4, finish, NULL};
-
-EXPORT int rccltune_schedule_step_v1(uint32_t step)
-{
-    return plugin_step(step);
-}
 
 EXPORT int rccltune_answer_v1(const struct rccltune_answer *answer)
 {

@@ -4,7 +4,6 @@
 #include "config.h"
 #include "lock.h"
 #include "names.h"
-#include "rccltune_step.h"
 #include "record.h"
 #include "tuner_abi.h"
 #include "watch.h"
@@ -28,14 +27,7 @@ struct plugin {
     struct schedule_place place;
     bool forces; /* steps may be forced: not where the host cannot say what it chose (version 2) */
     pid_t pid;   /* a fork's child must not write what its parent writes */
-    struct plugin *next_told; /* of `first_told` */
 };
-
-/* The contexts whose steps the process tells, and the step that it told last.  `telling` guards
- * both, and is taken before any context's `busy`. */
-static lock_holder telling;
-static struct plugin *first_told;
-static uint32_t told_step;
 
 static void complain(const struct plugin_comm *comm, const char *reason, bool unsure)
 {
@@ -61,64 +53,6 @@ static void name_comm(const struct plugin_comm *comm, char *buffer, size_t size)
         (void)snprintf(buffer, size, "local%u",
                        atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed));
     }
-}
-
-static void begin_told(struct plugin *plugin, uint32_t step)
-{
-    lock(&plugin->busy);
-    plugin->place = (struct schedule_place){.step = step, .begun = true};
-    if (plugin->watch != NULL && step < plugin->schedule->n_steps) {
-        watch_step(plugin->watch, step, schedule_step_at(plugin->schedule, step));
-    } else if (plugin->watch != NULL) {
-        watch_over(plugin->watch);
-    }
-    unlock(&plugin->busy);
-}
-
-static bool is_told(const struct plugin *plugin)
-{
-    return plugin->schedule != NULL && plugin->schedule->told;
-}
-
-static void enlist(struct plugin *plugin)
-{
-    uint32_t n_steps = plugin->schedule->n_steps;
-    lock(&telling);
-    plugin->next_told = first_told;
-    first_told = plugin;
-    begin_told(plugin, told_step < n_steps ? told_step : n_steps);
-    unlock(&telling);
-}
-
-static void strike(const struct plugin *plugin)
-{
-    lock(&telling);
-    struct plugin **slot = &first_told;
-    while (*slot != plugin) {
-        slot = &(*slot)->next_told;
-    }
-    *slot = plugin->next_told;
-    unlock(&telling);
-}
-
-int plugin_step(uint32_t step)
-{
-    int result = 0;
-    lock(&telling);
-    for (const struct plugin *at = first_told; at != NULL && result == 0; at = at->next_told) {
-        result = step > at->schedule->n_steps ? RCCLTUNE_STEP_BEYOND
-                 : step < at->place.step      ? RCCLTUNE_STEP_BACK
-                                              : 0;
-    }
-    told_step = result == 0 ? step : told_step;
-    for (struct plugin *at = first_told; at != NULL && result >= 0; at = at->next_told) {
-        if (at->place.step != step) {
-            begin_told(at, step);
-        }
-        result++;
-    }
-    unlock(&telling);
-    return result;
 }
 
 /* Whether a job goes on without a trace or a record that cannot be; it is told. */
@@ -186,9 +120,6 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->pid = process_id();
     config->table = NULL;
     config->schedule = NULL;
-    if (is_told(*plugin)) {
-        enlist(*plugin);
-    }
     return PLUGIN_READY;
 }
 
@@ -383,9 +314,6 @@ void plugin_finalize(struct plugin *plugin)
 {
     if (plugin == NULL || plugin->pid != process_id()) {
         return;
-    }
-    if (is_told(plugin)) {
-        strike(plugin);
     }
     watch_end(plugin->watch); /* first: it reads the table */
     record_end(plugin->record);

@@ -44,9 +44,6 @@ enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **p
  * from any thread. */
 const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call);
 
-/* Puts all contexts with a told schedule at a step; rccltune_step.h says what it gives. */
-int plugin_step(uint32_t step);
-
 /* Writes what is still to be written and releases everything.  NULL is allowed.  Does nothing in a
  * child of the process that began. */
 void plugin_finalize(struct plugin *plugin);

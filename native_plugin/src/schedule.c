@@ -15,7 +15,6 @@ struct parser {
     bool has_nodes;
     bool has_ranks;
     bool has_calls;
-    bool has_advance;
     enum schedule_status status; /* anything but SCHEDULE_OK ends it */
 };
 
@@ -54,16 +53,6 @@ static uint64_t *slot_of(struct parser *parser, struct text key, uint64_t *least
                                          : &parser->schedule->n_calls;
 }
 
-/* Reads `advance=size` or `advance=told`; false for anything else, and where it was there already.
- */
-static bool read_advance(struct parser *parser, struct text value)
-{
-    bool again = parser->has_advance;
-    parser->has_advance = true;
-    parser->schedule->told = text_is(value, "told");
-    return !again && (parser->schedule->told || text_is(value, "size"));
-}
-
 static void read_head(struct parser *parser, struct text rest)
 {
     struct text word;
@@ -72,9 +61,6 @@ static void read_head(struct parser *parser, struct text rest)
     while (parser->status == SCHEDULE_OK && text_next_word(&rest, &word)) {
         uint64_t least = 0;
         bool is_pair = text_split(word, '=', &key, &value);
-        if (is_pair && text_is(key, "advance") && read_advance(parser, value)) {
-            continue;
-        }
         uint64_t *slot = is_pair ? slot_of(parser, key, &least) : NULL;
         if (slot == NULL) {
             /* An unknown key may change what a step is: never ignored. */
@@ -158,9 +144,6 @@ static void read_step(struct parser *parser, struct text line)
     struct schedule_step step;
     if (!parser->has_format || !parser->has_nodes || !parser->has_ranks) {
         refuse(parser, "a step before '#@ format 1' and '#@ nodes=N ranks=N calls=N'");
-    } else if (schedule->told && schedule->n_calls > 0) {
-        refuse(parser,
-               "'calls=' ends steps, and 'advance=told' says that nothing but the process does");
     } else if (!read_setting(parser, line, &step)) {
         refuse(parser,
                "'%.*s' is no setting: expected algorithm/protocol[/channels], silent, rules or "
@@ -230,8 +213,8 @@ void schedule_free(struct schedule *schedule)
 bool schedule_advance(const struct schedule *schedule, struct schedule_place *place,
                       uint64_t n_bytes)
 {
-    bool begins = !place->begun && !schedule->told;
-    if (place->begun && !schedule->told && place->step < schedule->n_steps &&
+    bool begins = !place->begun;
+    if (place->begun && place->step < schedule->n_steps &&
         (n_bytes < place->last_bytes ||
          (schedule->n_calls > 0 && place->n_calls >= schedule->n_calls))) {
         place->step++;

@@ -14,9 +14,6 @@
  * call's, or after `calls` calls where that is given; the next call then belongs to the next step.
  * After the last one the plugin stays silent.  Where a step ends depends on the sequence of calls
  * alone, which is the same on every rank.
- *
- * With `advance=told` on a `#@` line sizes and calls end nothing: the process says which step is
- * in force (step.h).
  */
 #ifndef RCCLTUNE_SCHEDULE_H
 #define RCCLTUNE_SCHEDULE_H
@@ -36,7 +33,6 @@ struct schedule {
     uint64_t n_nodes;
     uint64_t n_ranks;
     uint64_t n_calls; /* of a step; 0: only a falling size ends it */
-    bool told;        /* only the process ends a step; n_calls is 0 */
     bool has_rules;   /* in some step */
     struct schedule_step *steps;
     uint32_t n_steps;
@@ -68,7 +64,7 @@ struct schedule_place {
 };
 
 /* Moves on for a call of `n_bytes`, which then belongs to `place->step`.  True when that step
- * begins with this call; never where steps are told. */
+ * begins with this call. */
 bool schedule_advance(const struct schedule *schedule, struct schedule_place *place,
                       uint64_t n_bytes);
 

@@ -246,18 +246,6 @@ static void end_step(struct watch *watch, uint32_t next, struct lines *lines)
     watch->n_step_calls = 0;
 }
 
-void watch_over(struct watch *watch)
-{
-    struct lines lines = {.at = NULL};
-    lock(&watch->busy);
-    end_step(watch, watch->n_steps, &lines);
-    (void)text_copy(text_of("overrun"), watch->setting, sizeof watch->setting);
-    if (watch->keeps_trace) {
-        append_trace(watch, &lines);
-    }
-    unlock(&watch->busy);
-}
-
 void watch_step(struct watch *watch, uint32_t step, const struct schedule_step *begun)
 {
     const struct candidate *answer = schedule_answer(begun);

@@ -26,9 +26,6 @@ enum output_start watch_start(const struct settings *settings, const struct conf
  * `step` is its number, `begun` the step itself, NULL where all steps are over. */
 void watch_step(struct watch *watch, uint32_t step, const struct schedule_step *begun);
 
-/* Ends the last step of a schedule: its records are written, and no other step begins. */
-void watch_over(struct watch *watch);
-
 /* Notes one call.  `call` is complete but for the answer, `chosen` is that or NULL, `index` its
  * place in the table or WATCH_NO_RULE, `n_skipped` how many matching rules were passed over as not
  * selectable. */

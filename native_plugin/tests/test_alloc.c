@@ -150,9 +150,6 @@ int main(int argc, char **argv)
     (void)setenv("RCCLTUNE_SCHEDULE", path, 1);
     repeat(5);
     fail_each(4);
-    CHECK(tree_put(root, "schedule", "#@ format 1\n#@ nodes=1 ranks=64 advance=told\nring/ll\n"));
-    repeat(5);
-    fail_each(4);
     (void)unsetenv("RCCLTUNE_TRACE");
     (void)unsetenv("RCCLTUNE_LOG");
     repeat(5);

@@ -13,7 +13,7 @@ from rccltune.measure import declaration, measuring, preparation, sweeps
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import find_site, in_mode
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, MachineError, SessionError
+from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.session import folders
 from rccltune.verify import begun, verifying
@@ -37,7 +37,7 @@ def sweep(
 ) -> Swept | Measured:
     """Measure on this machine, or on a simulated node, and keep it in a session.
 
-    The rank program measures, unless ``runner`` names rccl-tests or torch.
+    The rank program measures, unless ``runner`` names rccl-tests.
 
     Args:
         folder: the session; one that is there is gone on with.
@@ -138,17 +138,11 @@ def tune(
         **options: as in :func:`sweep`, for one scale.
 
     Raises:
-        MachineError: nothing can be tuned here.
         VerificationError: wrong results without rules, or ranks without the plugin.
         RccltuneError: as :func:`sweep`.
     """
     telling = reporter or Logging()
     with _prepared(Path(folder), path_of(config), options, telling) as prepared:
-        if prepared.site.untunable is not None:
-            raise MachineError(
-                f"nothing can be tuned here: {prepared.site.untunable}",
-                hint="sweep with the same options measures it.",
-            )
         return tuning.tune(
             prepared,
             choosing(tolerance, min_gain, baseline),

@@ -32,11 +32,16 @@ _NO_FURTHER: Final = (
     "scales (--scales)."
 )
 _SAVES: Final = "emit-config --workload FILE says what its rules save of a job."
+_TORCH: Final = (
+    "nothing measures through PyTorch's calls: --librccl torch measures the library inside an "
+    "installed PyTorch, and import reads what examples/torch_all_reduce.py prints of its calls."
+)
 _RECORD: Final = (
     "workload reads no logs and no replay files: record the job with RCCLTUNE_RECORD, which says "
     "collective, ranks and nodes."
 )
-# Verb -> option or word -> sentence.
+_OF_TORCH: Final = dict.fromkeys(("--runner torch", "--python", "--backend"), _TORCH)
+# Verb -> option, option with a value, or word -> sentence.
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "deploy": {
         "--rollback": "deploy keeps no versions: deploy the session of before again, or keep the "
@@ -64,8 +69,14 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "plot": {"--scales": _MEASURE, "--extrapolate": _NO_FURTHER},
     "report": {"--extrapolate": _NO_FURTHER},
-    "tune": {"--extrapolate": _NO_FURTHER},
-    "verify": {"--extrapolate": _NO_FURTHER},
+    "sweep": _OF_TORCH,
+    "tune": {"--extrapolate": _NO_FURTHER, **_OF_TORCH},
+    "verify": {
+        "--extrapolate": _NO_FURTHER,
+        "--runner": "verify measures with rccl-tests alone: leave --runner out.",
+        "--python": _TORCH,
+        "--backend": _TORCH,
+    },
     "workload": {
         "merge": _CONCATENATED,
         "-o": _CONCATENATED,
@@ -91,6 +102,6 @@ def sentence(verb: str, word: str | None = None) -> str | None:
 
     Args:
         verb: as it is typed.
-        word: of it, ``--rollback``; None for the verb itself.
+        word: of it, ``--rollback`` or ``--runner torch``; None for the verb itself.
     """
     return VERBS.get(verb) if word is None else OPTIONS.get(verb, {}).get(word)

@@ -101,7 +101,7 @@ def sweep(
     counts only where the library itself said that it ran what was asked for. The same command
     resumes a session that was interrupted. A setting that hangs, crashes or gives wrong results is
     set aside: it is measured no more and chosen nowhere, and all others are measured. With
-    --runner rccl-tests (or torch) launches of that benchmark are measured instead.
+    --runner rccl-tests launches of those benchmarks are measured instead.
 
     With --scales several scales are swept one after the other, on the first hosts of --hostfile;
     fit, emit-config and plot take the folder for all its sessions.
@@ -184,16 +184,8 @@ def _sweep(
     console: Console, request: Request, output: Path, scale: Scale | None, flags: _Flags
 ) -> None:
     """One session."""
-    from rccltune.measure import crosscheck
-
     prepared = _prepare(console, request, output, scale, flags)
-    beside = None
-    if request.site.runner == "torch" and request.site.rccl_tests is not None:
-        # Looked at before an hour is measured.
-        beside = crosscheck.prepare_beside(prepared, request.site)
     _measure(console, prepared, flags.extras, force=flags.force)
-    if beside is not None:
-        _hold_beside(console, prepared, beside)
 
 
 def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) -> None:
@@ -238,21 +230,6 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
             hint="look into the log there; --lift-quarantine tries again (with --timeout where "
             "it needs longer). Go on without them: rccltune fit.",
         )
-
-
-def _hold_beside(console: Console, prepared: Prepared, beside: Prepared) -> None:
-    from rccltune.measure.crosscheck import cross_check
-
-    console.say(f"rccl-tests beside it, nothing forced: {len(beside.left)} launches")
-    with progress_of(console, n_launches=len(beside.left)) as reporter:
-        found = cross_check(
-            prepared,
-            beside,
-            reporter=reporter,
-            command=shlex.join(["rccltune", *sys.argv[1:]]),
-        )
-    plain = [one.as_plain() for one in found]
-    console.event("cross-check", {"collectives": plain}, lay(one.line for one in found))
 
 
 def check_hardware(request: Request, *, apply_mode: bool) -> None:

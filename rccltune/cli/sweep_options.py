@@ -8,11 +8,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
+from rccltune.cli import gone
 from rccltune.cli.console import Word
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, PAIR
 from rccltune.measure.all_options import declared
 from rccltune.measure.declaration import Declared
+from rccltune.model.errors import CommandLineError
 from rccltune.model.schema import FromUp, OneOf
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,11 +69,23 @@ def _type(one: Declared) -> click.ParamType[Any] | None:
         return click.Choice(one.option.words)
     parse = one.parsed.parse
     if isinstance(parse, OneOf):
-        return click.Choice(parse.words)
+        return _Choice(parse.words)
     if isinstance(parse, FromUp):
         return click.IntRange(min=parse.minimum)
     known = {"file": FOLDER, "line": None}
     return known.get(one.parsed.what, Word(one.parsed.what, parse))
+
+
+class _Choice(click.Choice[str]):
+    """A few words; one that went says what to use instead."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word."""
+        if param is not None and ctx is not None:
+            went = gone.sentence(ctx.info_name or "", f"{param.opts[0]} {value}")
+            if went is not None:
+                raise CommandLineError(went)
+        return super().convert(value, param, ctx)
 
 
 def _meaning(one: Declared) -> Callable[[click.Context, click.Parameter, str | None], Any]:

@@ -18,7 +18,7 @@ from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.verify import by_environment, no_hardware
 from rccltune.model.chosen import NOT_MEASURED
-from rccltune.model.errors import CommandLineError, LaunchError, MachineError
+from rccltune.model.errors import CommandLineError, LaunchError
 from rccltune.model.vocabulary import Laid, format_span, lay
 
 if TYPE_CHECKING:
@@ -94,11 +94,6 @@ def tune(
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         site = site_of(console, request, output)
-        if site.untunable is not None:
-            raise MachineError(
-                f"nothing can be tuned here: {site.untunable}",
-                hint="rccltune sweep with the same options measures it.",
-            )
         prepared = preparation.prepare_request(request, site, output, lifts=lift_quarantine)
         extras.check(prepared)
         if plan_only:

@@ -124,9 +124,6 @@ _SHOWN = 12
     help=f"Check beside this running collective, too ({short_size(_BESIDE_NBYTES)}; repeatable).",
 )
 @sweep_options("timeout", "simulate", "rccl_tests")
-@sweep_option("runner", help="Measure with rccl-tests or PyTorch. [default: as in the sweep]")
-@sweep_option("python")
-@sweep_option("backend", help="Backend of torch.distributed. [default: as in the sweep]")
 @sweep_option("librccl", help="Library to measure with, with and without the rules.")
 @sweep_option("launcher", help="Program that starts the ranks.")
 @sweep_options("hostfile", "np")

@@ -285,7 +285,7 @@ _TABLE: Final = (
 _LAUNCHES: Final = (
     "nothing to do: without rccltune no tuner is loaded here, so the plugin replaces none and only "
     "the launches differ from each other. Gains are compared with the faster of the two. To show "
-    "smaller gains, measure with more --repeats or with --runner torch."
+    "smaller gains, measure with more --repeats."
 )
 
 

@@ -264,7 +264,7 @@ def find_launcher(
         return Launcher()
     if flavour == "torchrun":
         raise MachineError(
-            "torchrun starts the PyTorch runner, and on this host alone",
+            "torchrun starts rccltune-perf alone, and on this host",
             hint="name an MPI's launcher for rccl-tests and for other hosts.",
         )
     answers: list[_Answer] = []

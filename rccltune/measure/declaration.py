@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args
 
 from rccltune.model.errors import CommandLineError
-from rccltune.model.schema import FromUp, Listed, Made, Parsed, VariableName, odd_letters
+from rccltune.model.schema import FromUp, Listed, Made, OneOf, Parsed, VariableName, odd_letters
 from rccltune.model.settings import Mode, Scale, Setting
 from rccltune.model.vocabulary import Collective, RankPlacement, parse_size, short_size, shown
 
@@ -38,6 +38,18 @@ def parse_channels(text: str) -> tuple[int, ...]:
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise CommandLineError(f"'{text}' is no list of channel counts", hint="write 8,16,32.")
     return tuple(int(part) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerWord(OneOf):
+    """A reader of what measures."""
+
+    def __call__(self, text: str) -> str:
+        """The word itself; ValueError for any other, and for the one that went."""
+        if text == "torch":
+            raise ValueError(WENT_WITH_TORCH)
+        # slots=True makes another class of this one, which super() alone would not find.
+        return OneOf.__call__(self, text)
 
 
 def _flag(text: str) -> bool:
@@ -107,7 +119,13 @@ class Option:
 
 LAUNCHERS: Final = ("auto", "local", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
 PERF: Final = "perf"
-RUNNERS: Final = (PERF, "rccl-tests", "torch")
+RUNNERS: Final = (PERF, "rccl-tests")
+# What 0.1.0's files may say of it, and a session that was measured so.
+WENT_WITH_TORCH: Final = (
+    "nothing measures through PyTorch's calls any more, and rccltune 0.1.0 alone goes on with a "
+    "session that was measured so: write librccl: torch, or import what "
+    "examples/torch_all_reduce.py prints"
+)
 # What drives a benchmark that others wrote.
 BENCHMARKS: Final = RUNNERS[1:]
 TIMINGS: Final = ("auto", "graph", "loop")

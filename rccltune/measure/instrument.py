@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -12,7 +15,6 @@ from rccltune.launch.launchers import Launcher
 from rccltune.machine import files, overrides, placement, real_rccl, situation, survey
 from rccltune.machine.mode import check_mode
 from rccltune.machine.placement import Seating
-from rccltune.measure import benchmarks
 from rccltune.measure.declaration import PERF
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
 from rccltune.measure.site import (
@@ -150,12 +152,30 @@ def _launcher(request: SiteRequest) -> Launcher:
             raise CommandLineError(
                 "torchrun is used on one host here", hint="name another launcher, or no host file."
             )
-        return launchers.LAUNCHERS["torchrun"](program=Path(benchmarks.python_with_torch(None)))
+        return launchers.LAUNCHERS["torchrun"](program=_python_with_torch())
     flavour = "none" if request.launcher == "local" else request.launcher
     found = launcher_of(flavour, None)
     if request.hostfile is not None:
         check_reads_hosts(found)
     return found
+
+
+def _python_with_torch() -> Path:
+    """Ours where it has torch, else ``python3`` on PATH.
+
+    Raises:
+        MachineError: there is none.
+    """
+    if importlib.util.find_spec("torch") is not None:
+        return Path(sys.executable)
+    found = shutil.which("python3")
+    if found is None:
+        raise MachineError(
+            "there is no Python that torchrun could be of",
+            hint="put the python3 that has torch on PATH, or leave --launcher out.",
+        )
+    # Not resolved: a virtual environment's Python is a link, and is told by its own path.
+    return Path(found).absolute()
 
 
 def _site(
@@ -300,8 +320,8 @@ def same_runner(folder: Path, *, is_perf: bool) -> None:
         )
     if is_perf and not has_runs and any(one.argv for one, _ in store.read_launches(folder)):
         raise SessionError(
-            "this session was measured by a benchmark (rccl-tests or PyTorch), and goes on with "
-            "that alone",
+            "this session was measured by a benchmark (rccl-tests; with rccltune 0.1.0 PyTorch), "
+            "and goes on with that alone",
             where=str(folder),
             hint=hint.format(defaults.RUNNER),
         )

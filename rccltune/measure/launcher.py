@@ -105,9 +105,6 @@ def binding_of(
     Raises:
         MachineError: it starts nothing, or takes hosts that nobody named.
     """
-    if launcher.flavour == "torchrun":
-        # It binds nothing, and its Python has imported torch already.
-        return Binding(bind="none")
     seen = variables.environment(os.environ, added, clear=cleared)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         try:

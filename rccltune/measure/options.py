@@ -34,12 +34,13 @@ from rccltune.measure.declaration import (
     YES_OR_NO,
     Option,
     Pairs,
+    RunnerWord,
     parse_channels,
 )
 from rccltune.model import defaults
 from rccltune.model.schema import FromUp, Listed, OneOf, Parsed, VariableName
 from rccltune.model.settings import Mode, Scale, Setting, parse_scales
-from rccltune.model.vocabulary import BACKENDS, DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
+from rccltune.model.vocabulary import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
 
 _of_calls = partial(Option, group="Running", metavar="N", pinned=True, runners=BENCHMARKS)
 
@@ -66,7 +67,6 @@ class SweepOptions:
             is_usual=True,
             metavar="NODE",
             is_order=True,
-            runners=("perf", "rccl-tests"),
         ),
     ] = None
     rccl_tests: Annotated[
@@ -83,34 +83,13 @@ class SweepOptions:
     ] = None
     runner: Annotated[
         str,
-        Parsed(OneOf(RUNNERS)),
+        Parsed(RunnerWord(RUNNERS)),
         Option(
-            "Measure by our rank program (sweep does), rccl-tests or PyTorch. [tune: {default}]",
+            "Measure by our rank program (sweep does) or rccl-tests. [tune: {default}]",
             "Running",
             is_order=True,
         ),
     ] = defaults.RUNNER
-    python: Annotated[
-        str | None,
-        LINE,
-        Option(
-            "Python that has torch, for --runner torch.",
-            "Running",
-            metavar="EXE",
-            is_order=True,
-            runners=("torch",),
-        ),
-    ] = None
-    backend: Annotated[
-        str,
-        Parsed(OneOf(BACKENDS)),
-        Option(
-            "Backend of torch.distributed, for --runner torch. [default: {default}, or RCCL]",
-            "Running",
-            is_order=True,
-            runners=("torch",),
-        ),
-    ] = defaults.BACKEND
     librccl: Annotated[
         Path | None,
         FILE,
@@ -119,7 +98,6 @@ class SweepOptions:
             "Running",
             metavar="FILE|torch|real",
             is_order=True,
-            runners=("perf", "rccl-tests"),
         ),
     ] = None
     launcher: Annotated[
@@ -292,14 +270,14 @@ class SweepOptions:
         ),
     ] = defaults.REDOP
     placement: Annotated[
-        str | None,
+        str,
         Parsed(OneOf(PLACEMENTS)),
         Option(
-            "Measure out-of-place, in-place or both. [default: both; with --runner torch: in]",
+            "Measure out-of-place, in-place or both. [default: {default}]",
             "What",
             pinned=True,
         ),
-    ] = None
+    ] = defaults.PLACEMENT
     iters: Annotated[
         int,
         COUNT,

@@ -271,7 +271,7 @@ def ground_of(site: Site) -> Ground:
         launch=lambda n_ranks, program: site.launcher.argv(
             # Groups that run side by side have fewer ranks each than are started.
             site.seating.n_started if n_ranks == site.scale.n_ranks else n_ranks,
-            (*site.runs, *program),
+            program,
             bind=site.binding,
             hostfile=site.hostfile,
         ),
@@ -283,8 +283,6 @@ def ground_of(site: Site) -> Ground:
         environment=_environment(site),
         tunerless=site.tunerless,
         shares=site.launcher.shares,
-        untunable=site.untunable,
-        tells_steps=site.tells_steps,
     )
 
 

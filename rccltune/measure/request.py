@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.machine.real_rccl import real_library
-from rccltune.measure import benchmarks, sweep_file
+from rccltune.measure import sweep_file
 from rccltune.measure.all_options import declared, given
 from rccltune.measure.all_options import orders as options_orders
 from rccltune.measure.declaration import PERF, PRESETS, Declared
@@ -77,7 +77,7 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
     if said["runner"] == PERF != runner:
         raise CommandLineError(
             "only sweep measures with rccltune-perf so far",
-            hint="leave --runner out, or say rccl-tests or torch.",
+            hint="leave --runner out, or say rccl-tests.",
         )
     named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
     if said["runner"] == PERF and not said.get("workload"):
@@ -91,7 +91,7 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
             hint="leave --check 0 or --force-tree-simple out.",
         )
     _check_sizes(said)
-    _check_runner(said, sweep)
+    _check_runner(said)
     return Request(
         sweep=sweep,
         site=_site(asked),
@@ -120,8 +120,6 @@ def _site(options: SweepOptions) -> SiteRequest:
         mode=options.mode,
         simulate=options.simulate,
         runner=options.runner,
-        python=options.python,
-        backend=options.backend,
         launcher=options.launcher,
         n_ranks=options.np,
         placement=RankPlacement(placement) if placement else None,
@@ -157,7 +155,7 @@ def on_kept_node(request: Request, folders: Iterable[Path]) -> Request:
     """
     site = request.site
     named = (site.simulate, site.rccl_tests, site.librccl)
-    if any(one is not None for one in named) or site.runner not in (PERF, defaults.RUNNER):
+    if any(one is not None for one in named):
         return request
     for folder in folders:
         node = folder / store.NODE_FILE
@@ -182,8 +180,6 @@ def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
     return {
         "simulate": simulate,
         "runner": site.runner,
-        "python": site.python,
-        "backend": site.backend,
         "launcher": site.launcher,
         "np": site.n_ranks,
         "env": site.added,
@@ -308,29 +304,29 @@ def _check_sizes(said: Mapping[str, Any]) -> None:
         )
 
 
-def _check_runner(said: Mapping[str, Any], sweep: Sweep) -> None:
+def _check_runner(said: Mapping[str, Any]) -> None:
     """What a runner has not, and what it alone has."""
     runner = said["runner"]
     # A benchmark's options mean something to it also where they say no or nothing.
     given_ = [declared()[name] for name in declared() if said.get(name) not in (None, (), "")]
     found = given_ if runner == PERF else _said(said)
-    others = [one for one in found if runner not in (one.option.runners or (runner,))]
-    flags = [one.flag for one in others]
-    if runner == "torch":
-        benchmarks.check_request(sweep, said.get("backend", defaults.BACKEND), flags)
-        return
-    if runner == PERF and others:
-        other = others[0].option.runners[0]
+    flags = [one.flag for one in found if runner not in (one.option.runners or (runner,))]
+    if runner == PERF and flags:
         raise CommandLineError(
             f"{flags[0]} means nothing to rccltune-perf, the program that sweep measures with",
-            hint=f"leave it out, or say --runner {other} with it.",
+            hint=f"leave it out, or say --runner {defaults.RUNNER} with it.",
+        )
+    if runner != PERF and str(said.get("librccl")) == "torch":
+        raise CommandLineError(
+            "rccl-tests take a library by its file, and 'torch' is none",
+            hint="name it, --librccl …/librccl.so; sweep --librccl torch says where it is.",
         )
     if runner != PERF and said.get("launcher") in ("torchrun", "local"):
         flags.append(f"--launcher {said['launcher']}")
     if flags:
-        own = others[0].option.runners[0] if others else "torch"
-        whose = "the PyTorch runner's" if own == "torch" else "rccltune-perf's"
-        raise CommandLineError(f"{flags[0]} is {whose}", hint=f"say --runner {own} with it.")
+        raise CommandLineError(
+            f"{flags[0]} is rccltune-perf's", hint=f"say --runner {PERF} with it."
+        )
 
 
 def _said(said: Mapping[str, Any]) -> list[Declared]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +30,7 @@ from rccltune.machine.mode import applied, check_mode, commands, needs
 from rccltune.machine.placement import Seating, seating_of, simulated_system
 from rccltune.machine.placement import over_hosts as machine_over_hosts
 from rccltune.measure import benchmarks
-from rccltune.measure.benchmarks import Bench, forcing, over_real
+from rccltune.measure.benchmarks import forcing, over_real
 from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, over_hosts, remarks
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, MachineError
@@ -55,9 +54,7 @@ class SiteRequest:
 
     Attributes:
         simulate: name or path of a node file; None measures this machine.
-        runner: ``rccl-tests``, or ``torch`` for the PyTorch runner.
-        python: the Python that has torch, None for ours or the first on PATH.
-        backend: torch's.
+        runner: ``rccl-tests`` or ``perf``.
         placement: None is the whole node, or its first devices where ``n_ranks`` is fewer.
         added: --env, wins over the site's environment in every launch.
         cleared: --clear, beyond the documented list.
@@ -69,8 +66,6 @@ class SiteRequest:
     librccl: Path | None = None
     force_tree_simple: bool = False
     runner: str = defaults.RUNNER
-    python: str | None = None
-    backend: str = defaults.BACKEND
     launcher: str = defaults.LAUNCHER
     hostfile: Path | None = None
     n_ranks: int | None = None
@@ -103,9 +98,6 @@ class Site:
         library_file: the file with it, None where that is not seen or is played.
         forces_tree_simple: steps of a combined launch are to force it, and the library is known to
             obey.
-        runs: what stands before a program on its command line.
-        untunable: why nothing can be chosen here at all, None where it can.
-        tells_steps: the benchmark says itself when a step of a schedule is over.
         is_rcclx: whether it is Meta's RCCLX, None where that is not known.
     """
 
@@ -133,15 +125,11 @@ class Site:
     library_file: Path | None = None
     forces_tree_simple: bool = False
     is_rcclx: bool | None = None
-    runs: tuple[str, ...] = ()
-    untunable: str | None = None
-    tells_steps: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What a launch starts: every benchmark, or the PyTorch runner and its Python."""
-        words = [*self.runs, *self.programs.values()]
-        return tuple(sorted({Path(word) for word in words if word.startswith("/")}))
+        """What a launch starts: every benchmark."""
+        return tuple(sorted({Path(program) for program in self.programs.values()}))
 
 
 def find_site(request: SiteRequest) -> Site:
@@ -168,21 +156,7 @@ def launcher_for(request: SiteRequest) -> Launcher:
     """
     if request.simulate is not None:
         return launcher_of(request.launcher, None)
-    return _started_by(request, _bench(request))
-
-
-def _bench(request: SiteRequest) -> Bench:
-    if request.runner != "torch":
-        return benchmarks.bench_of(request.rccl_tests)
-    seen = variables.environment(os.environ, request.added, clear=request.cleared).variables
-    return benchmarks.torch_bench_of(request.python, request.backend, seen)
-
-
-def _started_by(request: SiteRequest, bench: Bench) -> Launcher:
-    is_torch = request.runner == "torch" and request.hostfile is None
-    if is_torch and request.launcher in ("auto", "torchrun"):
-        return benchmarks.torchrun(bench)
-    return launcher_of(request.launcher, bench.linked)
+    return launcher_of(request.launcher, benchmarks.bench_of(request.rccl_tests).linked)
 
 
 def _without_tuner(site: Site) -> Site:
@@ -196,43 +170,34 @@ def _without_tuner(site: Site) -> Site:
 def _real(request: SiteRequest) -> Site:
     system = system_here()
     try:
-        bench = _bench(request)
+        bench = benchmarks.bench_of(request.rccl_tests)
     except MachineError as error:
         if any(one.name == "no-gpu" for one in situation.situations(system, os.environ)):
             shown = (
                 "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all "
                 "of it without a GPU."
             )
-            # PyTorch's ranks can run without one, and the error knows how.
-            own = error.hint if request.runner == "torch" else None
-            raise MachineError(
-                f"no GPU here (and {error.message})", hint=" ".join(filter(None, (own, shown)))
-            ) from error
+            raise MachineError(f"no GPU here (and {error.message})", hint=shown) from error
         raise
-    if not bench.on_cpu:
-        check_mode(request.mode, system)
+    check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
-    there = system if bench.on_cpu else survey.with_nvidia(system, os.environ)
+    there = survey.with_nvidia(system, os.environ)
     seating = seating_of(request.placement, request.n_ranks, there, seen_by(request))
     n_started = seating.n_started
     library = None if request.librccl is None else loaded_libraries.named_library(request.librccl)
-    launcher = _started_by(request, bench)
+    launcher = launcher_of(request.launcher, bench.linked)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     added = (*loaded_libraries.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(
         launcher, n_started, hostfile=request.hostfile, added=environment, cleared=request.cleared
     )
-    known = _cpu() if bench.on_cpu else survey.fingerprint(there)
+    known = survey.fingerprint(there)
     hidden = hidden_here(system)
-    loaded = bench.library
-    if bench.linked is not None:
-        loaded = loaded_libraries.loaded(bench.linked, library, environment, request.cleared)
+    loaded = loaded_libraries.loaded(bench.linked, library, environment, request.cleared)
     version = software.version_of(loaded) if loaded is not None else None
-    patched = library if bench.linked is not None else loaded
     return Site(
         programs=bench.programs,
-        runs=bench.runs,
         help_letters=bench.letters,
         launcher=launcher,
         scale=seating.place.scale,
@@ -242,34 +207,26 @@ def _real(request: SiteRequest) -> Site:
             # Ranks on other hosts are another machine than this one.
             hosts=hosts or known.hosts,
             binding=binding.bind,
-            arch=known.arch or (None if bench.on_cpu else vendor_here()),
-            mode=known.mode or (None if bench.on_cpu else request.mode),
+            arch=known.arch or vendor_here(),
+            mode=known.mode or request.mode,
             benchmark_sha256=bench.sha256,
             ranks_per_process=1,
-            runner=bench.runner,
         ),
         environment=environment,
         cleared=(*request.cleared, *seating.cleared),
         hostfile=request.hostfile,
         hosts=hosts,
-        has_patched_library=patched is not None and has_any(patched, TREE_SIMPLE_SWITCH),
+        has_patched_library=library is not None and has_any(library, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
-        remarks=(*bench.remarks, *remarks(binding), *remarks_of(seating)),
+        remarks=(*remarks(binding), *remarks_of(seating)),
         hidden=hidden,
         changed=lambda: changes_since(system, hidden),
         tunerless=overrides.tunerless(version),
         library=version,
         library_file=loaded,
         is_rcclx=has_any(loaded, RCCLX_SWITCH) if loaded is not None else None,
-        untunable=bench.untunable,
-        tells_steps=bench.tells_steps,
     )
-
-
-def _cpu() -> Fingerprint:
-    """A machine whose GPUs, if it has any, are not looked at."""
-    return Fingerprint(product=benchmarks.GLOO_PRODUCT, hosts=(socket.gethostname(),))
 
 
 def hidden_here(system: records.System) -> tuple[kfd.HiddenFile, ...]:

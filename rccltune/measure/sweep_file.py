@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rccltune.measure.all_options import declared
+from rccltune.measure.declaration import WENT_WITH_TORCH
 from rccltune.measure.options import SweepOptions
 from rccltune.model import defaults, yamlfile
 from rccltune.model.measured import Sweep
@@ -38,14 +39,18 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
         InputFileError: every mistake, one a line, each with line and column.
     """
     read = yamlfile.read(
-        SweepOptions, text, name, "see docs/sweep.md.", rename=lambda key: key.replace("-", "_")
+        SweepOptions,
+        text,
+        name,
+        "see docs/sweep.md.",
+        rename=lambda key: key.replace("-", "_"),
+        went=dict.fromkeys(("python", "backend"), WENT_WITH_TORCH),
     )
     return {key: getattr(read.value, key) for key in read.keys if key in declared()}
 
 
 def sweep_of(options: SweepOptions) -> Sweep:
     """What these options measure."""
-    is_torch = options.runner == "torch"
     return Sweep(
         mode=options.mode,
         collectives=_collectives(options),
@@ -58,7 +63,7 @@ def sweep_of(options: SweepOptions) -> Sweep:
         wanted=_wanted(options.sizes),
         dtypes=options.dtype,
         redop=options.op,
-        placements=_PLACEMENTS[options.placement or ("in" if is_torch else "both")],
+        placements=_PLACEMENTS[options.placement],
         rank_placement=options.placement_of_ranks or defaults.RANK_PLACEMENT,
         iterations=options.iters,
         warmup=options.warmup,

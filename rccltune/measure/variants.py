@@ -215,10 +215,6 @@ def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]
         if one.widens is not None and one.widens not in words:
             # Its settings stand beside those of the variant that it widens.
             words.append(one.widens)
-        missing = _missing(site, one)
-        if missing is not None:
-            refused.append(f"{word}: {missing}")
-            continue
         found.setdefault(one.name, _served(spec, _with_library(spec, one)))
     # Measured wherever a setting needs it, whether it is named or not.
     ll128 = catalog.look_up(LL128_FORCED.name)[0]
@@ -297,16 +293,6 @@ def _widened(catalog: Catalog, one: Variant, where: Where) -> Variant:
         widened=base.environment,
         environment=tuple(sorted(both.items())),
     )
-
-
-def _missing(site: Site, one: Variant) -> str | None:
-    """What of a variant the PyTorch runner cannot do; rccl-tests say it themselves."""
-    if not site.tells_steps:
-        return None
-    if one.one_process:
-        return "it is one process for all GPUs, and PyTorch has one process for each"
-    options = [letter for letter, _ in one.options if letter[1:] not in site.help_letters]
-    return f"the PyTorch runner has no {options[0]}" if options else None
 
 
 def _seen(site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None) -> availability.Site:

@@ -24,6 +24,7 @@ REDOP: Final = "sum"
 ITERATIONS: Final = 20
 WARMUP: Final = 5
 RANK_PLACEMENT: Final = "node"
+PLACEMENT: Final = "both"
 METHOD: Final = "auto"
 # A launch that fails takes no more than this along.
 LONGEST_S: Final = 120.0
@@ -34,7 +35,6 @@ START_S: Final = 10.0
 # Where it runs; sweep measures by the rank program unless told otherwise.
 RUNNER: Final = "rccl-tests"
 SWEEP_RUNNER: Final = "perf"
-BACKEND: Final = "nccl"
 LAUNCHER: Final = "auto"
 # Of a choice, as fractions: regret that saves a zone or is as good as none, the gain over the
 # untouched site that a rule must have, and what a channel less may cost.

@@ -112,14 +112,12 @@ class Schedule:
     Attributes:
         calls: calls per step, 0 where a step ends when the size falls.
         questions: how the benchmark asks, where a launch goes through more than one setting.
-        told: the benchmark itself says when a step is over; sizes and calls end none.
     """
 
     settings: tuple[Setting, ...]
     scale: Scale | None = None
     calls: Whole = 0
     questions: Questions | None = None
-    told: bool = False
 
     def __post_init__(self) -> None:
         """A schedule has a step."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from difflib import get_close_matches
 from functools import partial
+from types import MappingProxyType
 from typing import (
     Annotated,
     Any,
@@ -72,6 +73,7 @@ def read(
     hint: str,
     *,
     rename: Callable[[str], str] = str,
+    went: Mapping[str, str] = MappingProxyType({}),
 ) -> YamlFile[T]:
     """Hold a file to a schema; an empty one has no key.
 
@@ -81,6 +83,7 @@ def read(
         name: its path, for messages.
         hint: what helps against mistakes.
         rename: spellings of a key into the schema's one.
+        went: keys that older files have, each with what is to be said of it.
 
     Raises:
         InputFileError: this is no YAML, or it has mistakes: all of them are listed.
@@ -98,7 +101,8 @@ def read(
         at = schema.path(place)
         if what is Mistake.UNKNOWN:
             known = _known(kind, place[:-1])
-            mistakes.append((*nodes.keys[at], _unknown(nodes.written[at], str(place[-1]), known)))
+            words = went.get(at) or _unknown(nodes.written[at], str(place[-1]), known)
+            mistakes.append((*nodes.keys[at], words))
         elif what is Mistake.KEY:
             mistakes.append((*nodes.keys[at], f"the key {said}"))
         elif what is Mistake.MISSING:

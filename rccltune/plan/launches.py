@@ -69,8 +69,6 @@ class Ground:
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
             its own switches must force a setting; None where it loads it or is not known.
         shares: the launcher's options for a job on devices that another job uses already.
-        untunable: why nothing can be chosen here at all, None where it can.
-        tells_steps: the benchmark says itself when a step of a schedule is over.
     """
 
     programs: Mapping[Collective, str]
@@ -84,8 +82,6 @@ class Ground:
     environment: tuple[tuple[str, str], ...] = ()
     tunerless: str | None = None
     shares: tuple[str, ...] = ()
-    untunable: str | None = None
-    tells_steps: bool = False
     ll128: Variant = LL128_FORCED
 
 
@@ -162,7 +158,7 @@ def arms(
     impossible: list[Impossible] = []
     wanted: list[Arm] = []
     for collective in sweep.collectives:
-        for setting in _settings(sweep, collective, ground):
+        for setting in _settings(sweep, collective):
             variant = variant_of(setting, ground, base)
             reason = why_impossible(collective, setting, variant, ground)
             if reason is None:
@@ -172,10 +168,8 @@ def arms(
     return wanted, tuple(impossible)
 
 
-def _settings(sweep: Sweep, collective: Collective, ground: Ground) -> tuple[Setting, ...]:
+def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
     """Those asked for; the usual ones otherwise, with each count where everything is measured."""
-    if ground.untunable is not None and not sweep.settings:
-        return ()
     usual = sweep.settings or default_settings(collective)
     if sweep.settings or not sweep.exhaustive:
         return usual
@@ -217,7 +211,6 @@ def why_impossible(
             collective not in ground.programs,
             f"there is no {collective.benchmark} beside the other benchmarks",
         ),
-        (ground.untunable is not None, str(ground.untunable)),
         (
             not collective.is_tunable,
             f"{collective.value} never asks a tuner; it is measured as it is",

@@ -56,7 +56,7 @@ def grain(sweep: Sweep, collective: Collective, n_ranks: int) -> int:
 
     Where each rank has a share of the message it is whole elements of every share, and those are
     rounded down to 16 bytes, or to 4 elements in releases of 2024 (rccl-tests src/all_gather.cu,
-    reduce_scatter.cu); the PyTorch runner rounds as the newer ones do.
+    reduce_scatter.cu).
     """
     unit = unit_of(sweep)
     return n_ranks * max(_SHARE_NBYTES, 4 * unit) if collective.is_shared else unit
@@ -104,7 +104,6 @@ def why_no_walk(sweep: Sweep, ground: Ground) -> str | None:
     n_ranks = ground.scale.n_ranks
     fewest = min((len(called_sizes(sweep, one, n_ranks)) for one in tunable), default=0)
     hindrances = (
-        (ground.untunable is not None, str(ground.untunable)),
         (ground.tunerless is not None, f"this library ({ground.tunerless}) has no tuner plugin"),
         (
             repeat_letter(ground) is None,
@@ -249,7 +248,6 @@ def schedule_of(
         settings=tuple(steps),
         scale=ground.scale,
         questions=_questions(sweep, ground, collective),
-        told=ground.tells_steps,
     )
 
 
@@ -266,8 +264,7 @@ def schedule_text(schedule: Schedule, *, forced: bool = False) -> str:
     if schedule.scale is None:
         raise ValueError("a schedule needs a scale")
     scale = schedule.scale
-    ends = "advance=told" if schedule.told else f"calls={schedule.calls}"
-    head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} {ends}"
+    head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} calls={schedule.calls}"
     n_spare = schedule.questions.spare if schedule.questions else 0
     steps = (*schedule.settings, *(SILENT,) * n_spare)
     lines = [f"forced {step}" if forced and _is_closed(step) else str(step) for step in steps]
@@ -285,11 +282,9 @@ def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Question
     return Questions(
         leading=LEADING,
         per_row=halves * (1 + sweep.iterations + int(sweep.check)) + ("-A" in options),
-        # Told steps have the warm-up in one of their own.
-        extra=0 if ground.tells_steps else sweep.warmup,
+        extra=sweep.warmup,
         columns=int("-A" in options),
-        # A benchmark that tells its steps makes exactly those that it was asked for.
-        spare=int(not ground.tells_steps),
+        spare=1,
     )
 
 

@@ -158,7 +158,16 @@ def read_launch(folder: Path) -> Launch:
     Raises:
         SessionError: it cannot be read.
     """
-    return _read_record(folder / "launch.json", Launch)
+    path = folder / "launch.json"
+    try:
+        return _read_record(path, Launch)
+    except SessionError:
+        # The steps of 0.1.0's launches through PyTorch were told; what they prove is read alike.
+        plain = load_json(read_regular(path), str(path), _ANEW)
+        schedule = plain.get("schedule")
+        if not isinstance(schedule, dict) or schedule.pop("told", None) is not True:
+            raise
+        return read_json(Launch, json.dumps(plain).encode(), str(path), _ANEW)
 
 
 def _read_record(path: Path, kind: type[T]) -> T:

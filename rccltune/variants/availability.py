@@ -132,7 +132,7 @@ def _reasons(spec: VariantSpec, site: Site) -> Iterator[str]:
     if spec.runner == "torch":
         yield (
             f"{spec.name} acts on PyTorch's memory allocator, which rccl-tests does not use: "
-            "measure it with a PyTorch benchmark"
+            "measure it with examples/torch_all_reduce.py"
         )
     # Another library than the one at hand is loaded, so that its releases do not matter.
     if spec.library_file is None:

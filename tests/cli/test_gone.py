@@ -15,7 +15,7 @@ def test_what_went_of_a_verb_exits_with_2_and_a_sentence(
     verb: str, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The sentence alone, without the usage of what is there."""
-    assert run([verb, word, "x"]) == 2
+    assert run([verb, *word.split(), "x"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert said == f"Error: {gone.sentence(verb, word)}"
 

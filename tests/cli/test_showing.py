@@ -74,7 +74,7 @@ def test_an_error_has_the_lines_that_it_was_given(message: str, where: str, hint
 # --- nobody goes round it -------------------------------------------------------------------------
 
 # Programs of their own; what they print is for rccltune, or is a benchmark's table.
-PROGRAMS = ("measure/answer.py", "torchbench", "machine/smi_child.py")
+PROGRAMS = ("measure/answer.py", "machine/smi_child.py")
 
 
 def _calls(repository: Path) -> Iterator[tuple[str, ast.Call]]:

@@ -20,7 +20,7 @@ NOT_RUN: Final = {
     r"^cmake": "builds; native_plugin/run-checks.sh does",
     r"TransferBench|transferbench": "TransferBench's output; tests/cli/test_ceiling.py has one",
     r"--librccl|--npkit-dump": "another librccl; tests/cli/test_site.py has one",
-    r"--runner torch|torchrun|--check --python": "PyTorch; tests/cli/test_torch.py runs it",
+    r"torchrun|--check --python": "PyTorch; tests/examples and tests/cli/test_plugin_check.py do",
     r"enable-tree-simple": "a checkout of RCCL; tests/scripts runs it on excerpts",
     r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
     r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",

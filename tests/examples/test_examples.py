@@ -26,16 +26,14 @@ from rccltune.simulate import sources
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SWEEPS = sorted((EXAMPLES / "sweeps").glob("*.yaml"))
 NODES = sorted((EXAMPLES / "nodes").glob("*.yaml"))
-# PyTorch brings its own library, and hosts are not simulated.
-NOT_SIMULATED = ("pytorch-library", "many-nodes")
-SIMULATED = [path for path in SWEEPS if path.stem not in NOT_SIMULATED]
+# Hosts are not simulated.
+SIMULATED = [path for path in SWEEPS if path.stem != "many-nodes"]
 # What each says that no other does; docs/examples.md promises these cases.
 CASES = {
     "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
     "cpx-one-oam": {"placement_of_ranks": "one-oam", "variant": ("mscclpp-read",)},
     "inference-latency": {"graph": 2, "max_bytes": 4 << 20},
     "many-nodes": {"launcher": "srun", "scales": tuple(Scale.parse(s) for s in ("1x8", "2x16", "4x32"))},
-    "pytorch-library": {"runner": "torch", "placement": "in"},
     "quick-look": {"budget": 300.0},
     "training-sizes": {"dtype": ("bfloat16",)},
 }  # fmt: skip

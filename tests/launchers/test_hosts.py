@@ -20,7 +20,6 @@ import yamls
 from machines import Machine
 from namespaces import ADDRESSES, TwoHosts, two_hosts
 from slurms import Node, Slurm, running
-from torches import torch_python
 from wording import lacks
 
 from rccltune import plugin
@@ -155,24 +154,6 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     assert run(["emit-config", "session", "-o", "rules.csv"]) == 0
     rules = [line.split(",") for line in Path("rules.csv").read_text().splitlines()]
     assert {tuple(one[6:8]) for one in rules if one[0] == "allreduce"} == {("2", "4")}
-
-
-@LONG
-def test_the_pytorch_runner_on_two_hosts(hosts: TwoHosts) -> None:
-    """Its ranks meet over both networks, on the CPU; hosts are compared for its files."""
-    Path("hostfile").write_text("hosta slots=1\nhostb slots=1\n")
-    command = ["sweep", "--runner", "torch", "--python", torch_python(), "--backend", "gloo"]
-    command += ["--np", "2", "--hostfile", "hostfile", "--collective", "all_reduce"]
-    command += ["--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1", "-o", "session"]
-    done = hosts.run("hosta", [*rccltune("openmpi"), *command])
-    assert done.returncode == 0, done.stderr
-    kept = json.loads(Path("session/hosts.json").read_text())
-    facts = [dict(one["facts"]) for one in kept["hosts"]]
-    assert len(facts) == 2
-    assert facts[0]["__main__.py"] == facts[1]["__main__.py"]
-    table = pd.read_csv("session/samples.csv", keep_default_na=False)
-    assert set(table["n_nodes"]) == {2}
-    assert set(table["n_wrong"]) == {0}
 
 
 @LONG

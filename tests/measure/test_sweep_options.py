@@ -15,15 +15,14 @@ from rccltune.measure.all_options import declared, given, orders
 from rccltune.measure.declaration import PRESETS
 from rccltune.measure.request import merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
+from rccltune.model.errors import CommandLineError
 
 # A value of each that is not its default, as YAML has it.
 SAID: dict[str, Any] = {
     "mode": "cpx-nps4",
     "simulate": "mi300x",
     "rccl_tests": "/opt/rccl-tests",
-    "runner": "torch",
-    "python": "/usr/bin/python3",
-    "backend": "gloo",
+    "runner": "perf",
     "librccl": "/opt/librccl.so",
     "launcher": "srun",
     "hostfile": "/home/hosts",
@@ -67,13 +66,12 @@ SAID: dict[str, Any] = {
 # the site has them; and what belongs to a command and not to what is measured.
 RESOLVED = {"preset", "workload", "scales", "variant", "variants", "budget", "timeout"}
 # What the rank program alone understands, whose sessions tests/perf looks at.
-RESOLVED |= {"communicators", "timing"}
+RESOLVED |= {"runner", "communicators", "timing"}
 
 
 def in_file(name: str) -> str:
-    """A sweep.yaml with this alone, and what it cannot be without."""
-    beside = {"runner": "torch", "collective": "all_gather"} if name in TORCHS else {}
-    return yamls.dumped({**beside, name: SAID[name]})
+    """A sweep.yaml with this alone."""
+    return yamls.dumped({name: SAID[name]})
 
 
 def words(name: str) -> list[str]:
@@ -90,7 +88,6 @@ def words(name: str) -> list[str]:
     return [one.flag, str(int(value)) if isinstance(value, bool) else str(value)]
 
 
-TORCHS = ("python", "backend", "runner")
 TYPED = [name for name in SAID if declared()[name].option.help is not None]
 
 
@@ -158,7 +155,7 @@ def test_a_preset_is_values_of_options(name: str) -> None:
 def test_what_names_programs_is_nobody_elses_to_say() -> None:
     """Programs, files and variables of somebody else's session are not followed."""
     assert orders() == {
-        *("rccl_tests", "librccl", "runner", "python", "backend", "launcher", "hostfile"),
+        *("rccl_tests", "librccl", "runner", "launcher", "hostfile"),
         *("env", "clear", "simulate", "variants", "workload"),
     }
 
@@ -179,3 +176,18 @@ def test_click_shows_what_is_declared() -> None:
         *("config", "output", "apply_mode", "plan_only", "lift_quarantine", "force"),
         *("transferbench", "npkit_dump", "verbose", "quiet", "as_json", "color"),
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"launcher": "torchrun"}, "torchrun is rccltune-perf's"),
+        ({"launcher": "local"}, "local is rccltune-perf's"),
+        ({"librccl": Path("torch")}, "rccl-tests take a library by its file"),
+    ],
+)
+def test_what_the_rank_program_alone_understands(said: dict[str, Any], why: str) -> None:
+    """Refused where rccl-tests are to be driven, as tune and verify do so far."""
+    with pytest.raises(CommandLineError, match=why) as caught:
+        merge_request(None, said)
+    assert caught.value.hint

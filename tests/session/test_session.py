@@ -21,12 +21,23 @@ from hypothesis import strategies as st
 from wording import lacks
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measured import Fingerprint, Launch, Outcome, Sample, Stated, Status
+from rccltune.model.measured import (
+    Fingerprint,
+    Launch,
+    Outcome,
+    Questions,
+    Sample,
+    Schedule,
+    Stated,
+    Status,
+)
 from rccltune.model.reporter import Reporter
+from rccltune.model.schema import to_plain
 from rccltune.model.settings import (
     BASELINE,
     KNOWN_VARIANTS,
     LL128_FORCED,
+    SILENT,
     CurveKey,
     Mode,
     Scale,
@@ -136,6 +147,26 @@ def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
     assert outcome.status is Status.IMPORTED
     assert store.raw_log(tmp_path / "s", "a1.3").read_bytes() == b"raw \xff log\n"
     assert store.stored_samples(opened) == (sample(),)
+
+
+def test_a_launch_of_told_steps_is_read(tmp_path: Path) -> None:
+    """As rccltune 0.1.0 made them through PyTorch: the same launch but for who ends its steps."""
+    committed(tmp_path / "s")
+    file = tmp_path / "s/launches/a1/launch.json"
+    plain = json.loads(file.read_text(encoding="utf-8"))
+    questions = Questions(leading=1, per_row=3)
+    schedule = to_plain(Schedule(settings=(SILENT, BASELINE), questions=questions))
+    file.write_text(json.dumps({**plain, "schedule": schedule}), encoding="utf-8")
+    ((by_size, _),) = store.read_launches(tmp_path / "s")
+    told = {**plain, "schedule": {**schedule, "told": True}}
+    file.write_text(json.dumps(told), encoding="utf-8")
+
+    ((launch, _),) = store.read_launches(tmp_path / "s")
+
+    assert launch == by_size
+    file.write_text(json.dumps({**told, "wings": 2}), encoding="utf-8")
+    with pytest.raises(SessionError, match="wings is unknown"):
+        store.read_launches(tmp_path / "s")
 
 
 def test_people_read_the_table_with_pandas(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_nodes_belong_to_a_release() -> None:
         ("dda-relaxed", {"n_ranks": 8, "n_nodes": 1}, "2, 3, 4, 5, 6 or 7 ranks on one node"),
         ("direct-allgather", {"n_ranks": 12}, "multiples of 8 ranks, not for 12 ranks"),
         ("threads", {"n_nodes": 2}, "threads is for one node, not for 2 nodes"),
-        ("torch-register-hook", {}, "measure it with a PyTorch benchmark"),
+        ("torch-register-hook", {}, "measure it with examples/torch_all_reduce.py"),
         ("alltoallv-dynamic", {}, "asks no tuner"),
     ],
 )
