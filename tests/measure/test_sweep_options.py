@@ -54,7 +54,6 @@ SAID: dict[str, Any] = {
     "repeats": 5,
     "method": "per-setting",
     "exhaustive": True,
-    "no_environment": True,
     "force_tree_simple": True,
     "budget": "3600s",
     "longest": "90s",
