@@ -15,6 +15,7 @@ from rccltune.measure.all_options import declared, given, orders
 from rccltune.measure.declaration import PRESETS
 from rccltune.measure.request import merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
+from rccltune.model.errors import InputFileError
 
 # A value of each that is not its default, as YAML has it.
 SAID: dict[str, Any] = {
@@ -178,3 +179,11 @@ def test_click_shows_what_is_declared() -> None:
         *("config", "output", "apply_mode", "plan_only", "lift_quarantine", "force"),
         *("transferbench", "npkit_dump", "verbose", "quiet", "as_json", "color"),
     }
+
+
+def test_a_file_that_wanted_no_further_environment_is_read() -> None:
+    """0.1.0 wrote it into sessions; a mistake below it keeps its line."""
+    for key in ("no_environment: true", "no-environment: yes"):
+        assert read_sweep_file(f"{key}\ngraph: 2\n", "s") == {"graph": 2}
+    with pytest.raises(InputFileError, match=r"s:2:1: unknown key 'grph'"):
+        read_sweep_file("no_environment: true\ngrph: 2\n", "s")
