@@ -267,7 +267,8 @@ def _threshold(places: Sequence[_Place], options: ChoiceOptions, *, follows: boo
     given = list(accumulate(sums, min, initial=0.0)) if follows else [0.0] * len(sums)
     gains = (gain - lost for gain, lost in zip(sums, given, strict=False))
     won, last = max(zip(gains, sizes, strict=True), default=(0.0, 0))
-    if won <= 0 or not any(_is_ahead(found, last) for _, found in races):
+    is_ahead = any(one.proven for _, found in races for n, one in found.pairs if n <= last)
+    if won <= 0 or not is_ahead:
         return None
     return _crossing(races, last)
 
@@ -286,10 +287,6 @@ def _won(races: Sequence[tuple[_Place, _Race]], last: int) -> float:
         for nbytes, standing in found.pairs
         if nbytes <= last and standing.gain is not None
     )
-
-
-def _is_ahead(found: _Race, last: int) -> bool:
-    return any(standing.proven for nbytes, standing in found.pairs if nbytes <= last)
 
 
 def _crossing(races: Sequence[tuple[_Place, _Race]], last: int) -> int:
@@ -384,8 +381,11 @@ def _race(ours: _Times, theirs: _Times, least: float, target: Target) -> _Race:
         least: gain that is worth being called one, 0.02 for 2 %.
         target: of both.
     """
-    common = {view: _common(ours[view], theirs[view]) for view in ours if view in theirs}
-    curves = {v: _with_points(ours[v], _at(ours[v], sizes)) for v, sizes in common.items() if sizes}
+    curves = {}
+    for view in (view for view in ours if view in theirs):
+        sizes = {point.nbytes for point in theirs[view].points}
+        if common := [point for point in ours[view].points if point.nbytes in sizes]:
+            curves[view] = _with_points(ours[view], common)
     group = Group(
         target=target,
         arms=[Arm(setting=BASELINE, variant=target.variant, curves=curves)],
@@ -417,14 +417,6 @@ def _likely(row: Sequence[Standing], least: float) -> list[Standing]:
         one if one.repeated else replace(one, proven=one.likely or is_near)
         for one, is_near in zip(row, near, strict=True)
     ]
-
-
-def _common(ours: Curve, theirs: Curve) -> set[int]:
-    return {point.nbytes for point in ours.points} & {point.nbytes for point in theirs.points}
-
-
-def _at(curve: Curve, sizes: set[int]) -> list[CurvePoint]:
-    return [point for point in curve.points if point.nbytes in sizes]
 
 
 def _ranges(found: _Race, *, inverse: bool = False) -> tuple[GainRange, ...]:
