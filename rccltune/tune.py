@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ from rccltune.rules.emission import choose_rules
 from rccltune.rules.sheets import EmitRequest, Emitted
 from rccltune.session.files import write_atomically
 from rccltune.verify.begun import VerifyRequest
+from rccltune.verify.compared import is_better
 from rccltune.verify.cuts import exports_without
 from rccltune.verify.verdict_store import CANDIDATES
 from rccltune.verify.verifying import Verified, verify_rules
@@ -40,6 +41,7 @@ class Tuned:
 
     Attributes:
         verified: of each rule file that was written; empty where there is no rule to verify.
+        named: rule files that the site's exports name in place of the site's own.
         exports: what a shell sources to use it.
         figures: folder of the figures.
         report: the page.
@@ -49,6 +51,7 @@ class Tuned:
     swept: Swept
     emitted: Emitted
     verified: tuple[Verified, ...]
+    named: tuple[Path, ...]
     exports: Path
     figures: Path
     report: Reported
@@ -69,6 +72,7 @@ class Tuned:
             "sweep": self.swept.as_plain(),
             "emitted": self.emitted.as_plain(),
             "verified": [schema.to_plain(one.file) for one in self.verified],
+            "named": [str(path) for path in self.named],
             "exports": str(self.exports),
             "figures": str(self.figures),
             "report": self.report.as_plain(),
@@ -83,7 +87,6 @@ def tune(
     command: str,
     force: bool,
     base: Path | None = None,
-    allowed: frozenset[str] = frozenset(),
     beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
@@ -95,7 +98,6 @@ def tune(
         command: as typed, for the session.
         force: measure though untouched runs differ.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
-        allowed: variables beyond the harmless ones that rules may need.
         beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
@@ -108,8 +110,8 @@ def tune(
     swept = sweep(prepared, reporter=reporter, command=command, force=force)
     beside()
     try:
-        emitted = _emitted(prepared, options, base, allowed, reporter)
-        verified = _verified(prepared, emitted, options, allowed, reporter)
+        emitted = _emitted(prepared, options, base, reporter)
+        verified, named = _verified(prepared, emitted, options, reporter)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
         page = _shown(folder, options, reporter)
@@ -120,6 +122,7 @@ def tune(
         swept=swept,
         emitted=emitted,
         verified=verified,
+        named=named,
         exports=emitted.environment_path or folder,
         figures=folder / _FIGURES,
         report=_shown(folder, options, reporter),
@@ -153,72 +156,84 @@ def _emitted(
     prepared: Prepared,
     options: Options,
     base: Path | None,
-    allowed: frozenset[str],
     reporter: Reporter,
 ) -> Emitted:
     request = EmitRequest(
         folders=(prepared.folder,),
         options=reaching(options, prepared),
         base=base,
-        allowed=allowed,
+        ll128_apart=True,
     )
     return choose_rules(request, reporter=reporter)
 
 
 def _verified(
-    prepared: Prepared,
-    emitted: Emitted,
-    options: Options,
-    allowed: frozenset[str],
-    reporter: Reporter,
-) -> tuple[Verified, ...]:
+    prepared: Prepared, emitted: Emitted, options: Options, reporter: Reporter
+) -> tuple[tuple[Verified, ...], tuple[Path, ...]]:
     """Every file that has rules, verified; only then does one lie where jobs look for it.
 
     The files for the site as it is come first. What one for another environment does to sizes
     without a rule is no matter of theirs: it is left out, and said.
+
+    Returns:
+        And the files that the site's exports name in place of the site's own.
     """
     files = [
         one
         for one in (emitted, *emitted.beside)
         if one.path is not None and one.environment_path is not None
     ]
+    variants = {one.variant.name: one.variant for one in emitted.environments}
+    unprovable = {name for name, one in variants.items() if one.lossy or one.options}
     requests = [
-        _candidate(prepared, one, options, allowed, reporter)
-        if one.count.rules or one.environment is not None
+        _candidate(prepared, one, options, reporter)
+        if one.environment not in unprovable and (one.count.rules or one.environment is not None)
         else None
         for one in files
     ]
-    found = []
+    found: dict[Path | None, Verified] = {}
+    named = []
     for one, request, following in zip(files, requests, [*requests[1:], None], strict=False):
         is_site = one.environment is None
-        if request is not None:
+        if request is None:
             if not is_site:
-                what = "the rules for " if one.count.rules else ""
-                reporter.say(f"Verifying {what}{_exports(one)}")
-            try:
-                verified = verify_rules(
-                    request,
-                    prepared.sweep,
-                    prepared.site,
-                    reporter=reporter,
-                    following=following if is_site else None,
-                )
-            except HarmError as error:
-                if is_site:
-                    raise
-                reporter.say(f"No rules for {_exports(one)}: {error.message}")
-                continue
-            found.append(verified)
-            lost = verified.lost_exports
-        elif is_site and one.path is not None:
-            lost = {}
-            write_atomically(one.path, one.text)
-        else:
+                reporter.say(f"Written as measured, not verified: the rules for {one.environment}")
+            if one.path is not None:
+                one.path.parent.mkdir(exist_ok=True)
+                write_atomically(one.path, one.text)
+            _export(one, {})
             continue
-        if one.environment_path is not None:
-            exports = exports_without(one.environment_text, lost)
-            write_atomically(one.environment_path, exports)
-    return tuple(found)
+        if not is_site:
+            what = "the rules for " if one.count.rules else ""
+            reporter.say(f"Verifying {what}{_exports(one)}")
+        try:
+            verified = verify_rules(
+                request,
+                prepared.sweep,
+                prepared.site,
+                reporter=reporter,
+                following=following if is_site else None,
+            )
+        except HarmError as error:
+            if is_site:
+                raise
+            reporter.say(f"No rules for {_exports(one)}: {error.message}")
+            continue
+        found[one.path] = verified
+        _export(one, verified.lost_exports)
+        if not is_site and one.environment not in variants:
+            site = next(s for s in files if s.environment is None and s.placement == one.placement)
+            if is_better(verified, found.get(site.path)):
+                _export(one, verified.lost_exports, site.environment_path)
+                named += [one.path] if one.path else []
+    return tuple(found.values()), tuple(named)
+
+
+def _export(one: Emitted, lost: Mapping[str, str], path: Path | None = None) -> None:
+    """What makes a job use a file, without exports that are lost, beside it or at a path."""
+    where = path or one.environment_path
+    if where is not None:
+        write_atomically(where, exports_without(one.environment_text, lost))
 
 
 def _exports(one: Emitted) -> str:
@@ -229,7 +244,6 @@ def _candidate(
     prepared: Prepared,
     one: Emitted,
     options: Options,
-    allowed: frozenset[str],
     reporter: Reporter,
 ) -> VerifyRequest:
     """One file, written as a candidate that is to be verified."""
@@ -249,5 +263,4 @@ def _candidate(
         # It is an offer beside the first: rules that two looks leave undecided are left out.
         n_looks=2 if one.environment is not None else defaults.REPEATS,
         timeout_s=prepared.timeout_s,
-        allowed=allowed,
     )

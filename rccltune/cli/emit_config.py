@@ -12,13 +12,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import (
-    FOLDER,
-    Choosing,
-    allow_need_option,
-    base_option,
-    choosing,
-)
+from rccltune.cli.options import FOLDER, ON_REQUEST, Choosing, base_option, choosing
 from rccltune.model.chosen import NOT_MEASURED, Proof
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, format_last, format_size, lay
@@ -47,7 +41,6 @@ if TYPE_CHECKING:
     group="Choosing",
     help="Steps that the job of --workload made.",
 )
-@allow_need_option
 @choosing
 @common
 def emit_config(
@@ -58,7 +51,6 @@ def emit_config(
     base: Path | None,
     force: bool,
     steps: int | None,
-    allowed: frozenset[str],
     choosing: Choosing,
 ) -> None:
     """Choose the setting for each size and write the rules.
@@ -66,7 +58,8 @@ def emit_config(
     As few rules as stay within the tolerance of the best measured setting at every measured size,
     with boundaries where curves cross. Where the library's own choice is as good there is no rule.
     A rule whose gain repeats do not prove is marked UNPROVEN, with its certainty; --proven leaves
-    it out. RCCL, NCCL and the rccltune plugin read the file.
+    it out. RCCL, NCCL and the rccltune plugin read the file. A variant that was measured has a
+    file and a .env of its own, in a folder with its name.
 
     RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
 
@@ -95,7 +88,6 @@ def emit_config(
         output=output,
         overwrite=force,
         base=base,
-        allowed=allowed,
     )
     done = emission.emit_rules(request, reporter=console)
     console.warn(done.notices)
@@ -109,6 +101,8 @@ def emit_config(
         console.result(plain, _file(done.text), is_file=True)
         return
     console.result(plain, lay((part for part in (_text(done), saved) if part), gap="\n\n"))
+    if not done.environments:
+        console.say(ON_REQUEST)
     if done.is_kept:
         console.say("Next: rccltune report; rccltune deploy DIR hands the rules to jobs.")
     elif done.count.rules:

@@ -1,4 +1,4 @@
-"""Tables that ``fit`` prints and others repeat: environments, scales, what links let through."""
+"""Tables that ``fit`` prints and others repeat: variants, scales, what links let through."""
 
 from __future__ import annotations
 
@@ -22,24 +22,16 @@ if TYPE_CHECKING:
 
 
 def environment_lines(environments: Iterable[Environment]) -> list[str]:
-    """What each variant gains and costs, and which one the rules are for."""
+    """What each variant gains and loses, and which one the rules are for."""
     from rccltune.rules.writer import finding_lines
 
     lines: list[str] = []
     for one in environments:
-        fate = _fate(one)
         exports = " ".join(f"{name}={value}" for name, value in one.variant.environment)
-        lines.append(f"variant {one.variant.name} ({exports or 'no environment'}): {fate}")
+        chosen = ": the rules are for it" if one.chosen else ""
+        lines.append(f"variant {one.variant.name} ({exports or 'no variable'}){chosen}")
         lines += [f"  {line}" for gain in one.gains for line in finding_lines(gain)]
     return lines
-
-
-def _fate(one: Environment) -> str:
-    if one.chosen:
-        return "the rules are for it"
-    if one.recommended:
-        return "it wins more than rules alone: rules for it are in a file of their own"
-    return one.against or "another gains more"
 
 
 _APART = (

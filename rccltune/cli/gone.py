@@ -36,6 +36,22 @@ _TORCH: Final = (
     "nothing measures through PyTorch's calls: --librccl torch measures the library inside an "
     "installed PyTorch, and import reads what examples/torch_all_reduce.py prints of its calls."
 )
+_ON_REQUEST: Final = (
+    "a variant is tried only where it is named: sweep --variant channels-32, say; "
+    "'rccltune variants' lists what there is."
+)
+_NO_PRICE: Final = (
+    "no setting is preferred for its channels: --max-channels N leaves out those with more."
+)
+_NO_ODD_VARIABLE: Final = (
+    "rule files ask only for variables of the shipped variants: one that may load code or open "
+    "files is the site's to set, and sweep --env NAME=VALUE measures it so."
+)
+_LOSSY: Final = (
+    "a lossy variant that sweep --variant NAME measured has a rule file of its own, which says "
+    "how much of its results is wrong."
+)
+_CHOICE: Final[Mapping[str, str]] = {"--channel-cost": _NO_PRICE, "--allow-lossy": _LOSSY}
 _RECORD: Final = (
     "workload reads no logs and no replay files: record the job with RCCLTUNE_RECORD, which says "
     "collective, ranks and nodes."
@@ -52,6 +68,8 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "yourself, and take it out of the rule file's line '#@ needs'.",
     },
     "emit-config": {
+        **_CHOICE,
+        "--allow-need": _NO_ODD_VARIABLE,
         "--scales": _MEASURE,
         "--extrapolate": _NO_FURTHER,
         "--format": "emit-config writes the rules and, beside them, the .env that exports what "
@@ -67,10 +85,16 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--baseline-choices": "import derives no baseline: measure the library's own choice, or "
         "name a setting to compare with, emit-config --baseline ring/simple.",
     },
-    "plot": {"--scales": _MEASURE, "--extrapolate": _NO_FURTHER},
-    "report": {"--extrapolate": _NO_FURTHER},
-    "sweep": _OF_TORCH,
-    "tune": {"--extrapolate": _NO_FURTHER, **_OF_TORCH},
+    "plot": {**_CHOICE, "--scales": _MEASURE, "--extrapolate": _NO_FURTHER},
+    "report": {**_CHOICE, "--extrapolate": _NO_FURTHER},
+    "sweep": {"--no-environment": _ON_REQUEST, **_OF_TORCH},
+    "tune": {
+        **_CHOICE,
+        **_OF_TORCH,
+        "--allow-need": _NO_ODD_VARIABLE,
+        "--extrapolate": _NO_FURTHER,
+        "--no-environment": _ON_REQUEST,
+    },
     "verify": {
         "--extrapolate": _NO_FURTHER,
         "--runner": "verify measures with rccl-tests alone: leave --runner out.",

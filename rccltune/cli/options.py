@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Said where no variant was asked for.
+ON_REQUEST: Final = (
+    "Variants are measured on request only, such as more channels at start, which cost the job's "
+    "kernels compute units: 'rccltune variants' lists them, sweep --variant NAME measures one"
+)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -77,10 +82,8 @@ class Choosing:
     tolerance: float
     min_gain: float
     max_channels: int | None
-    channel_cost: float
     workload: Path | None
     variant: str | None
-    allow_lossy: bool
     proven: bool
 
     def options(self, done: FitDone) -> ChoiceOptions:
@@ -93,14 +96,12 @@ class Choosing:
             tolerance=self.tolerance / 100,
             min_gain=self.min_gain / 100,
             max_channels=self.max_channels,
-            channel_cost=self.channel_cost / 100,
             baseline=baseline_named(self.baseline, done),
             weights=tuple(
                 (one.collective, one.scale, one.nbytes, float(one.calls))
                 for one in (read(self.workload).counts if self.workload else ())
             ),
             variant=self.variant,
-            allow_lossy=self.allow_lossy,
             proven=self.proven,
         )
 
@@ -138,14 +139,6 @@ _CHOOSING = (
         help="Choose no setting with more channels.",
     ),
     grouped(
-        "--channel-cost",
-        group="Choosing",
-        type=PERCENT,
-        default=100 * defaults.CHANNEL_COST,
-        metavar="PCT",
-        help="Time that may be lost for each channel saved.",
-    ),
-    grouped(
         "--workload",
         group="Choosing",
         type=FOLDER,
@@ -156,19 +149,13 @@ _CHOOSING = (
         "--variant",
         group="Choosing",
         metavar="NAME",
-        help="Choose for this environment, as measured; 'default' is the one as it is.",
+        help="Choose for this variant alone, as measured; 'default' is the site as it is.",
     ),
     grouped(
         "--proven",
         group="Choosing",
         is_flag=True,
         help="Write only rules whose gain repeats prove; else unproven ones too, marked.",
-    ),
-    grouped(
-        "--allow-lossy",
-        group="Choosing",
-        is_flag=True,
-        help="Allow environments that lose precision.",
     ),
 )
 

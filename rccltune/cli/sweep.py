@@ -13,7 +13,7 @@ from rccltune.cli import sweep_perf
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FOLDER, ON_REQUEST
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
 from rccltune.model import defaults
@@ -266,6 +266,8 @@ def talk_before(console: Console, prepared: Prepared) -> None:
     console.say(f"Method: {prepared.method}")
     for said in _not_measured(prepared):
         console.say(said)
+    if not prepared.sweep.named_variants:
+        console.say(ON_REQUEST)
     there = f"; {len(prepared.done)} are there already" if prepared.done else ""
     console.say(f"{_launches(prepared)} to make{there}{_more_rounds(prepared)}")
     for where, name, value in prepared.filled:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rccltune.cli.console import Console, columns
 from rccltune.cli.extras import Extras
+from rccltune.cli.options import ON_REQUEST
 from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
 from rccltune.model.errors import CommandLineError, LaunchError
 from rccltune.model.reporter import Reporter
@@ -108,6 +109,8 @@ def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, l
     if prepared.cleared:
         pairs = ", ".join(f"{name}={value}" for name, value in prepared.cleared)
         console.say(f"These choose: cleared with our plugin, kept in the baseline: {pairs}")
+    if not prepared.sweep.named_variants:
+        console.say(ON_REQUEST)
     n_left = len(prepared.left)
     console.say(
         f"{n_left} starts of all ranks to make, about {minutes(prepared.expected_s)}"

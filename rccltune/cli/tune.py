@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune.cli.console import Console, common
 from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import verb
-from rccltune.cli.options import Choosing, allow_need_option, base_option, choosing
+from rccltune.cli.options import Choosing, base_option, choosing
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
 from rccltune.cli.sweep import sweep as _sweep
@@ -37,7 +38,6 @@ _LEFT_OUT = frozenset(("scales", "workload"))
 @verb("tune")
 @extras
 @base_option
-@allow_need_option
 @choosing
 @common
 def tune(
@@ -51,7 +51,6 @@ def tune(
     lift_quarantine: bool,
     force: bool,
     base: Path | None,
-    allowed: frozenset[str],
     extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
@@ -59,7 +58,9 @@ def tune(
 
     Sweep, fit, emit-config, verify, plot and report, with the options of sweep and of emit-config.
     Safe to interrupt: the same command goes on. Where nothing is to be won it says so and leaves
-    no rule. With --base the vendor's rows stand behind the verified ones.
+    no rule. With --base the vendor's rows stand behind the verified ones. Rules that need a
+    variable, as LL128 does on gfx942, are a file of their own: the site's .env names it only where
+    it is proven faster than the site's somewhere, and slower nowhere.
 
     \b
     Example:
@@ -75,11 +76,10 @@ def tune(
     from rccltune.measure import preparation
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
-    from rccltune.rules.provenance import named_in
     from rccltune.tune import tune as tune_tune
     from rccltune.verify import begun
 
-    # Here --variant says what is measured; gains decide what is chosen of it.
+    # Here --variant says what is measured.
     options["variant"] = choosing.variant
     choosing = replace(choosing, variant=None)
     request = merge_request(config, {**options, "workload": choosing.workload})
@@ -109,7 +109,6 @@ def tune(
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
                 base=base,
-                allowed=allowed | named_in(request.variants_file),
                 beside=lambda: extras.rates(console, prepared),
             )
         extras.dump(console, prepared)
@@ -149,17 +148,16 @@ def _show(console: Console, prepared: Prepared, expected: Outlook) -> None:
 
 def _text(done: Tuned) -> Laid:
     """Where it is faster and by how much, what is undecided, and how to use it now."""
-    lines = []
-    if done.simulated:
-        lines.append(no_hardware(done.runner))
+    lines = [no_hardware(done.runner)] if done.simulated else []
     files = {one.path: one for one in (done.emitted, *done.emitted.beside)}
     site = [one for one in done.verified if files[one.path].environment is None]
-    beside = [one for one in done.verified if one not in site]
-    others = [one for one in beside if _rules(one) or one.environment_gains]
+    named = [one for one in done.verified if one.path in done.named]
+    beside = [one for one in done.verified if one not in site and one not in named]
+    gaining = [one for one in (*named, *beside) if _rules(one) or one.environment_gains]
     rows = [line for one in site for line in _rules(one)]
     if rows:
         lines += ["Verified, faster than the library's own choice:", *rows]
-    elif others:
+    elif gaining:
         lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:
         lines += [
@@ -172,11 +170,17 @@ def _text(done: Tuned) -> Laid:
     if rows and done.emitted.base is not None:
         base = done.emitted.base
         lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
-    if rows:
+    for one in named:
+        lines.append(
+            f"Faster still somewhere, slower nowhere: {_exports(files[one.path])} with rules of "
+            "its own, verified too; the site's .env names them:"
+        )
+        lines += [*_rules(one), *_beside_rules(one)]
+    if rows or named:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
     for one in beside:
         emitted = files[one.path]
-        if one in others:
+        if one in gaining:
             lines += _in_environment(one, emitted)
         else:
             lines.append(f"{_exports(emitted)}: no gain is certain after {one.n_launches} launches")
@@ -199,19 +203,26 @@ def _beside_rules(one: Verified) -> list[str]:
 
 def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
     """The second pair of files: first what it costs, then what it gains."""
-    from rccltune.variants import catalog
-
     exports = _exports(emitted)
-    spec, _ = catalog.read_catalog(None).find(emitted.environment or "")
     against = ", its rules against the library in it" if _rules(one) else ""
     lines = [f"Or with {exports} in the job's environment, verified too{against}:"]
-    if spec.costs is not None:
-        lines.append(f"  It costs: {spec.costs}.")
+    costs = _costs(emitted.environment or "")
+    if costs is not None:
+        lines.append(f"  It costs: {costs}.")
     lines += [*_rules(one), *_beside_rules(one)]
     if emitted.environment_path is not None:
         path = shlex.quote(str(emitted.environment_path.resolve()))
         lines.append(f"To use that instead: source {path}")
     return lines
+
+
+def _costs(name: str) -> str | None:
+    """What a shipped variant costs a job; of a user's own nobody knows."""
+    from rccltune.variants import catalog
+
+    with suppress(CommandLineError):
+        return catalog.read_catalog(None).find(name)[0].costs
+    return None
 
 
 def _exports(emitted: Emitted) -> str:

@@ -94,7 +94,7 @@ def _absolute(directory: Path) -> Path:
 
 def _rule_files(folder: Path) -> tuple[Rules, ...]:
     """The rule files of a session that have a rule, the one for any placement first."""
-    rules = [_rules(path) for path in verdict_store.site_rule_paths(folder)]
+    rules = [_rules(path) for path in verdict_store.used_rule_paths(folder)]
     for one in rules:
         why = verdict_store.refused(folder, one.content)
         if why is not None:

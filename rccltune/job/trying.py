@@ -393,7 +393,7 @@ def _rule_file(request: Request) -> Path:
             "neither a session nor a rule file",
             hint="name the session that was tuned, or give --rules FILE.",
         )
-    found = verdict_store.site_rule_paths(request.session)
+    found = verdict_store.used_rule_paths(request.session)
     if len(found) != 1:
         named = ", ".join(path.name for path in found) or "none"
         raise CommandLineError(

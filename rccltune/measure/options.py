@@ -345,15 +345,6 @@ class SweepOptions:
             runners=BENCHMARKS,
         ),
     ] = False
-    no_environment: Annotated[
-        bool,
-        YES_OR_NO,
-        Option(
-            "Try no more channels than the library takes by itself.",
-            is_flag=True,
-            runners=BENCHMARKS,
-        ),
-    ] = False
     force_tree_simple: Annotated[
         bool,
         YES_OR_NO,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from rccltune.measure.site import Site
 from rccltune.model.errors import MachineError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measured import Launch, Outcome, Sample, Sweep
-from rccltune.model.settings import KNOWN_VARIANTS, LL128_FORCED, Variant
+from rccltune.model.settings import KNOWN_VARIANTS, LL128_FORCED
 from rccltune.plan import rounds, walks
 from rccltune.plan.launches import Ground, Impossible, Plan, arms, repeat_letter, sizes_of, with_ids
 from rccltune.plan.launches import estimate_s as plan_estimate_s
@@ -343,7 +343,6 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
         start_s=site.start_s,
         most_channels=max(own, default=None),
         library=library_of(prepared, samples),
-        environment=_environment_tried(prepared, own),
     )
     named = _named(made.planned[-1], prepared.site, prepared.timeout_s, is_first=False)
     made = replace(made, planned=(*made.planned[:-1], named))
@@ -354,14 +353,6 @@ def next_round(prepared: Prepared, search: Search, known: Read) -> Prepared:
 def library_of(prepared: Prepared, samples: Sequence[Sample]) -> searching.Library:
     """What the launches so far show of the library as it is."""
     return searching.library_of(prepared.folder, _ended(prepared), samples)
-
-
-def _environment_tried(prepared: Prepared, own: Collection[int]) -> Variant | None:
-    """More channels than the library takes by itself, where nothing speaks against it."""
-    said = {name for pairs in (prepared.cleared, prepared.passed) for name, _ in pairs}
-    said |= {name for _, name, _ in prepared.filled}
-    said |= {name for name, _ in prepared.site.environment}
-    return variants.more_channels(prepared.sweep, prepared.site, own, said)
 
 
 def _ended(prepared: Prepared) -> list[tuple[Launch, Outcome]]:

@@ -23,7 +23,6 @@ from rccltune.model.schema import Word
 from rccltune.model.search import Expected, Round
 from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Role, Setting, Target, Variant
 from rccltune.model.vocabulary import Collective, Doubt, format_size, lay
-from rccltune.plan import variants
 from rccltune.plan.launches import Ground, anchor_of, over_own
 from rccltune.plan.launches import arms as plan_arms
 from rccltune.plan.launches import sizes as plan_sizes
@@ -101,12 +100,11 @@ def step(
     start_s: float | None,
     most_channels: int | None = None,
     library: Library | None = None,
-    environment: Variant | None = None,
 ) -> Search:
     """The search with its next round; a round without wants ends it.
 
     With the launches of the second round goes the library as it is once more, whether or not
-    anything is wanted, and a combined launch over what the search has left, in another environment.
+    anything is wanted.
 
     Args:
         before: all its launches have ended.
@@ -115,7 +113,6 @@ def step(
         start_s: what a launch takes beside its collectives, None where it is to be measured.
         most_channels: of the library's communicators, None where they are not known.
         library: what is known of it by now.
-        environment: to be tried beside the site's own.
     """
     known = known_of(before.sweep, samples, most_channels, library)
     pace = _pace(before.sweep, known, ended, start_s)
@@ -137,22 +134,7 @@ def step(
             one.collective: anchor for one in known if (anchor := _anchor(one, before.ground))
         },
     )
-    if environment is not None:
-        left = {one.collective: _left(one, second) for one in known}
-        walks = variants.plan_environment(before.sweep, before.ground, environment, left)
-        launches += tuple(replace(one, round=number) for one in walks)
     return replace(before, rounds=(*before.rounds, second), planned=(*before.planned, launches))
-
-
-def _left(known: Known, made: Round) -> list[Setting]:
-    """Settings that leave channels to the library and that a round has not dropped."""
-    dropped = {one.setting for one in made.dropped if one.collective is known.collective}
-    settings = dict.fromkeys(curve.key.setting for curve in known.curves)
-    return [
-        one
-        for one in settings
-        if one.role is Role.FORCED and one.channels is None and one not in dropped
-    ]
 
 
 def _asked_from(known: Known) -> int:

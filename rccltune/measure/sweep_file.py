@@ -7,6 +7,7 @@ Options become a :class:`Sweep` here, and a sweep becomes the options that a ses
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -24,6 +25,8 @@ _PLACEMENTS: Final = {
     "in": (Placement.IN_PLACE,),
     "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
 }
+# Written by 0.1.0 where no further environment was to be tried.
+_WENT: Final = re.compile(r"^no[-_]environment:.*$", re.MULTILINE)
 # Which collectives matter most in training comes first, so that an early stop keeps them.
 _DEFAULT_ORDER: Final = tuple(reversed(TUNABLE))
 
@@ -38,6 +41,8 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
     Raises:
         InputFileError: every mistake, one a line, each with line and column.
     """
+    # What it asked for is what is done; the line stays, so that mistakes below keep their places.
+    text = _WENT.sub("", text)
     read = yamlfile.read(
         SweepOptions,
         text,
@@ -73,7 +78,6 @@ def sweep_of(options: SweepOptions) -> Sweep:
         seed=options.seed,
         method=options.method,
         exhaustive=options.exhaustive,
-        no_environment=options.no_environment,
         longest_s=options.longest,
     )
 
@@ -106,7 +110,6 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "channels": sweep.counts,
         "method": sweep.method,
         "exhaustive": sweep.exhaustive,
-        "no_environment": sweep.no_environment,
         "longest": sweep.longest_s,
         "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -222,40 +222,6 @@ def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]
         found.setdefault(ll128.name, resolve(ll128, None, where))
     made = replace(sweep, variants=tuple(found.values()), named_variants=request.variants)
     return made, tuple(refused)
-
-
-def more_channels(
-    sweep: Sweep, site: Site, own: Collection[int], said: Collection[str]
-) -> Variant | None:
-    """The variant with more channels than the library takes by itself: the next power of two.
-
-    NCCL takes 24 of them on an H100, where 32 are faster from 1 MiB on.
-
-    Args:
-        sweep: what is measured.
-        site: where.
-        own: channels of the baseline's communicators, as its log says.
-        said: variables of the site.
-
-    Returns:
-        None where the user does not want it, or names channels himself, a variable of the site
-        says how many there are, the library would not obey, or its log says nothing.
-    """
-    is_named = any(one.name.startswith("channels-") for one in sweep.variants)
-    if sweep.no_environment or is_named or not own or not _CHANNELS.isdisjoint(said):
-        return None
-    word = f"channels-{1 << max(own).bit_length()}"
-    spec, parameter = read_catalog(None).find(word)
-    if availability.why_absent(spec, _seen(site, sweep, spec, parameter)) is not None:
-        return None
-    where = variants_Where(max_nbytes=sweep.max_nbytes, n_ranks=site.scale.n_ranks)
-    return resolve(spec, parameter, where)
-
-
-# Variables that say how many channels there are.
-_CHANNELS: Final = frozenset(
-    f"NCCL_{bound}_{what}" for bound in ("MIN", "MAX") for what in ("NCHANNELS", "CTAS")
-)
 
 
 def variant_named(word: str, own: Path | None) -> Variant:

@@ -226,7 +226,7 @@ class GainRange:
     """Neighbouring measured sizes that a variant makes faster, or slower.
 
     Attributes:
-        gain: baseline's time / time in the variant - 1, below 0 where it is slower.
+        gain: the site's time / time in the variant - 1, below 0 where it is slower.
     """
 
     min_nbytes: Whole
@@ -253,26 +253,20 @@ class WrongShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantGain:
-    """What a variant does to one collective, with the rules that belong to it.
+    """What a variant with its rules does to one collective, against the site with its own.
 
     Attributes:
         target: what for; its variant is the one judged.
-        better: faster than the baseline by more than noise and the wanted gain.
-        worse: slower than it by more than noise and the tolerance.
-        ahead: faster than the baseline with the default variant's own rules.
-        behind: slower than that.
-        points: (size in bytes, baseline's time / time in the variant - 1), with its rules.
-        tuned: the same of the baseline with the default variant's rules.
+        better: faster by more than noise and the wanted gain.
+        worse: slower by more than noise and the wanted gain.
+        points: (size in bytes, the site's time / time in the variant - 1).
         wrong: of a lossy variant; None where it is none, or where results were not checked.
     """
 
     target: Target
     better: tuple[GainRange, ...]
     worse: tuple[GainRange, ...]
-    ahead: tuple[GainRange, ...]
-    behind: tuple[GainRange, ...]
     points: tuple[tuple[Whole, Number], ...] = ()
-    tuned: tuple[tuple[Whole, Number], ...] = ()
     wrong: WrongShare | None = None
 
 
@@ -286,11 +280,7 @@ class Environment:
         beyond: name of the variant whose rules hold where no path takes the calls.
         reach: calls of at most so many bytes never reach a tuner; None where that is not bounded.
         gains: by collective, scale and placement of ranks.
-        score: mean over sizes of log(time with the default variant's rules / time in it).
-        against: why nobody should export it unasked; None where it may be chosen.
-        chosen: the rules are for this one, since the user named it.
-        recommended: it wins most of those that may be chosen unasked: a rule file of its own,
-            beside that for the site as it is, is for it.
+        chosen: the rules are for this one.
     """
 
     variant: Variant
@@ -298,10 +288,7 @@ class Environment:
     beyond: Line = "default"
     reach: Whole | None = None
     gains: tuple[VariantGain, ...]
-    score: Number
-    against: Line | None = None
     chosen: bool = False
-    recommended: bool = False
 
 
 class Judgement(Enum):

@@ -36,11 +36,10 @@ START_S: Final = 10.0
 RUNNER: Final = "rccl-tests"
 SWEEP_RUNNER: Final = "perf"
 LAUNCHER: Final = "auto"
-# Of a choice, as fractions: regret that saves a zone or is as good as none, the gain over the
-# untouched site that a rule must have, and what a channel less may cost.
+# Of a choice, as fractions: regret that saves a zone or is as good as none, and the gain over the
+# untouched site that a rule must have.
 TOLERANCE: Final = 0.02
 MIN_GAIN: Final = 0.02
-CHANNEL_COST: Final = 0.0
 # Chance of a false answer that all questions of one kind share.
 LEVEL: Final = 0.05
 # Formats of the figures.

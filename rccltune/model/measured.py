@@ -167,7 +167,6 @@ class Sweep:
         method: ``one-launch`` goes through all settings in a launch, ``per-setting`` makes one
             for each, ``auto`` leaves it to rccltune.
         exhaustive: measure every setting at every size, instead of searching.
-        no_environment: do not try more channels than the library takes by itself.
         named_variants: the variants as a user typed them.
         counts: channel counts that a search tries on the settings that survive.
         longest_s: no combined launch is planned to take longer, unless two passes
@@ -197,7 +196,6 @@ class Sweep:
     seed: Whole = 0
     method: Line = defaults.METHOD
     exhaustive: bool = False
-    no_environment: bool = False
     counts: tuple[Whole, ...] = ()
     named_variants: tuple[Line, ...] = ()
     longest_s: Number = defaults.LONGEST_S

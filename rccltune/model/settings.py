@@ -192,7 +192,7 @@ class Variant:
         options: further (letter, value) options of the benchmark, ``("-G", "2")``; ``{ranks}`` in a
             value stands for the number of ranks, which are then threads of one process.
         threshold: variable that confines the variant to calls of at most its value in bytes.
-        lossy: results are rounded more than the benchmark allows; never chosen silently.
+        lossy: results are rounded more than the benchmark allows.
         path: serves calls before a tuner is asked, so that no setting can be measured in it.
         serves: collectives that it concerns; empty for all.
         up_to: largest call in bytes that a path serves, None where nothing bounds it.

@@ -11,7 +11,7 @@ too. Samples of different variants are compared and never pooled.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 from math import ceil
@@ -27,11 +27,9 @@ from rccltune.plan.launches import (
     arms,
     baselines,
     launch_of,
-    pass_s,
     sizes,
-    variant_of,
 )
-from rccltune.plan.walks import walks_of, whole_walks, why_no_walk
+from rccltune.plan.walks import whole_walks, why_no_walk
 
 
 def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
@@ -57,36 +55,6 @@ def plan_variants(sweep: Sweep, ground: Ground, *, walks: bool) -> list[Launch]:
             start, end = (len(whole) * k // n_rounds for k in (repeat, repeat + 1))
             launches += whole[start:end]
     return launches
-
-
-def plan_environment(
-    sweep: Sweep, ground: Ground, variant: Variant, settings: Mapping[Collective, Sequence[Setting]]
-) -> list[Launch]:
-    """One combined launch a collective through what a search has left, in another environment.
-
-    The idle plugin stands for the library's own choice there; verification holds it against the
-    baseline. Ids are still empty.
-
-    Args:
-        sweep: its sizes.
-        ground: what there is.
-        variant: the environment.
-        settings: of each collective; those that need a variable of their own are left out.
-    """
-    # One launch goes over all sizes, and the large ones take nearly all of its time.
-    brief = replace(sweep, check=False, iterations=ceil(sweep.iterations / 2))
-    n_passes = sweep.longest_s / pass_s(sweep)
-    return [
-        walk
-        for collective, wanted in settings.items()
-        for walk in walks_of(
-            brief,
-            ground,
-            (collective, variant),
-            [one for one in wanted if variant_of(one, ground, variant) == variant],
-            n_passes,
-        )
-    ]
 
 
 def _concerned(sweep: Sweep, variant: Variant) -> Sweep:

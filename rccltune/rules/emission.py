@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rccltune import plugin
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.machine import overrides
-from rccltune.model.chosen import Environment, LeftOut
+from rccltune.model.chosen import Environment, LeftOut, Zone
 from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measured import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Scale, Target, base_variant
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, base_variant
 from rccltune.releases import library_named
 from rccltune.rules import writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
 from rccltune.rules.provenance import (
-    check_needs,
     chosen_lines,
     is_switched,
     is_vendor_told,
     libraries_in,
+    odd_needs,
     provenance,
 )
 from rccltune.rules.sheets import (
@@ -45,6 +45,11 @@ from rccltune.zones.session import choice_of, environments_of, together, zones_i
 
 if TYPE_CHECKING:
     from rccltune.zones.arms import Choice
+
+_AS_THE_SITE: Final = (
+    "Where the site sets them for every job they are needed by no rule: measure it so, with "
+    "rccltune sweep --env NAME=VALUE."
+)
 
 
 def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
@@ -70,44 +75,92 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     """What would be written, and where; nothing is.
 
-    Rules for the site as it is; where an environment wins more, rules for that stand beside them.
+    Files for the site as it is; beside them those for each variant that was measured, in a folder
+    with its name: RCCL's built-in tuner takes any rccl_tuner*.csv that lies beside the site's,
+    without what that file needs.
 
     Raises:
         TooLittleDataError: fewer than two settings to choose between.
         CommandLineError: several files and one place for them; options that exclude each other;
-            a variable that nobody allowed.
+            the variant that was named needs what no rule file asks for.
         SessionError: sessions of two machines, or none.
         InputFileError: the base has mistakes, or is for another machine.
         MachineError: no base was found.
     """
     fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
-    own = _chosen_for(request, fits, reporter)
-    best = next((one for one in own.environments if one.recommended), None)
-    named = any(request.options(done).variant is not None for done in fits)
-    if best is None or named or own.path is None:
-        return own
-    # In a folder of its own: RCCL's built-in tuner takes any rccl_tuner*.csv beside the other one,
-    # without what this one needs.
-    path = own.path.parent / best.variant.name / own.path.name
-    ask = request.options
-    other = replace(
-        request,
-        output=path,
-        options=lambda done: replace(ask(done), variant=best.variant.name),
-    )
-    made = _chosen_for(other, fits, Reporter())
-    return replace(own, beside=(*own.beside, made, *made.beside))
-
-
-def _chosen_for(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter) -> Emitted:
-    """The files for one environment: the one that the options name, else the site's own."""
-    fingerprint = one_machine([done.session for done in fits])
-    request, choices = _choices(request, fits, reporter)
-    judged = [
+    request, widened = _choices(request, fits, reporter)
+    site, choices, name = request, widened, _widening(widened)
+    if request.ll128_apart and name is not None:
+        site = _without_widening(request)
+        choices = [
+            replace(choice, zones=(*_of_site(plain.zones), *_of_variants(choice.zones)))
+            for choice, plain in zip(widened, _chosen(site, fits), strict=True)
+        ]
+    judged = together(
         environments_of(done, choice, request.options(done))
-        for done, choice in zip(fits, choices, strict=False)
-    ]
-    environments = together(judged, reporter=reporter)
+        for done, choice in zip(fits, choices, strict=True)
+    )
+    own, *placed = _files(site, fits, choices, judged, reporter)
+    if odd := odd_needs(own.needs):
+        raise CommandLineError(
+            f"no rules are written for {own.environment}: {_why_odd(odd)}",
+            where=", ".join(str(folder) for folder in request.folders),
+            hint=_AS_THE_SITE,
+        )
+    own = replace(
+        own,
+        environments=judged,
+        left_out=(
+            *(item for choice in choices for item in choice.left_out),
+            *(_left_out(one) for done in fits for one in done.quarantined),
+        ),
+        notices=tuple(
+            # What every placement says by itself their joint choice says again.
+            dict.fromkeys((*_notices(fits, choices), *own.notices))
+        ),
+    )
+    if own.path is None or any(request.options(done).variant is not None for done in fits):
+        return replace(own, beside=tuple(placed))
+    home, beside = own.path.parent, list(placed)
+    if site is not request and name is not None:
+        there = replace(request, output=home / name / own.path.name)
+        made = _files(there, fits, widened, judged, Reporter())
+        beside += [replace(one, environment=name) for one in made]
+    for one in judged:
+        there = replace(request, output=home / one.variant.name / own.path.name)
+        chosen = [replace(each, chosen=each is one) for each in judged]
+        made = _files(there, fits, choices, chosen, Reporter())
+        if odd := odd_needs(pair for each in made for pair in each.needs):
+            reporter.say(f"No rules are written for {one.variant.name}: {_why_odd(odd)}")
+        else:
+            beside += made
+    return replace(own, beside=tuple(beside))
+
+
+def _why_odd(needs: str) -> str:
+    return (
+        f"they need {needs}, and a rule file asks only for variables of the shipped variants, "
+        "which load no code and open no file"
+    )
+
+
+def _of_site(zones: Sequence[Zone]) -> list[Zone]:
+    return [zone for zone in zones if zone.target.variant.name == DEFAULT_VARIANT.name]
+
+
+def _of_variants(zones: Sequence[Zone]) -> list[Zone]:
+    return [zone for zone in zones if zone.target.variant.name != DEFAULT_VARIANT.name]
+
+
+def _files(
+    request: EmitRequest,
+    fits: Sequence[FitDone],
+    choices: Sequence[Choice],
+    environments: Sequence[Environment],
+    reporter: Reporter,
+) -> list[Emitted]:
+    """The files for the variant that is chosen, else for the site; that for any placement first."""
+    fingerprint = one_machine([done.session for done in fits])
     zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
     if not zones:
         raise TooLittleDataError(
@@ -131,31 +184,15 @@ def _chosen_for(request: EmitRequest, fits: Sequence[FitDone], reporter: Reporte
     documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
     if base is not None:
         documents = [based(document, base) for document in documents]
-    check_needs(
-        [
-            *(pair for document in documents for pair in document.needs),
-            *(pair for one in environments if one.chosen for pair in one.variant.environment),
-        ],
-        request.allowed,
-        where=", ".join(str(folder) for folder in request.folders),
-    )
     first, *others = (
-        replace(_emitted(path, sheet, document, environments), base=base)
+        _emitted(path, sheet, document, environments)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)
     )
-    return replace(
-        first,
-        environments=environments,
-        left_out=(
-            *(item for choice in choices for item in choice.left_out),
-            *(_left_out(one) for done in fits for one in done.quarantined),
-        ),
-        notices=tuple(
-            # What every placement says by itself their joint choice says again.
-            dict.fromkeys((*_notices(fits, choices), *(n for s in sheets for n in s.notices)))
-        ),
-        beside=tuple(others),
-    )
+    notices = tuple(notice for sheet in sheets for notice in sheet.notices)
+    return [
+        replace(first, base=base, notices=notices),
+        *(replace(one, base=base) for one in others),
+    ]
 
 
 def _choices(
@@ -164,26 +201,43 @@ def _choices(
     """What each session chooses, and the request that they follow.
 
     What one scale needs in the environment every communicator of the job gets: where others do not
-    need it too, and so were not measured under it, all choose without it.
+    need it too, and so were not measured under it, all choose without it. So they do where it may
+    load code or open files, which no rule file asks for.
     """
     choices = _chosen(request, fits)
-    needs: dict[Scale, set[str]] = {}
+    needs: dict[Scale, dict[tuple[str, str], None]] = {}
     for zone in (zone for choice in choices for zone in choice.zones):
-        mine = needs.setdefault(zone.target.scale, set())
+        mine = needs.setdefault(zone.target.scale, {})
         if zone.setting is not None and zone.variant.widens is not None:
-            mine.update(f"{name}={value}" for name, value in zone.variant.environment)
-    if len({frozenset(found) for found in needs.values()}) < 2:
+            mine.update(dict.fromkeys(zone.variant.environment))
+    site = (zone for choice in choices for zone in _of_site(choice.zones) if zone.setting)
+    if odd := odd_needs(pair for zone in site for pair in zone.variant.environment):
+        reporter.say(f"Some settings are in no rule: {_why_odd(odd)}. {_AS_THE_SITE}")
+    elif len({frozenset(found) for found in needs.values()}) < 2:
         return request, choices
-    for scale, found in needs.items():
-        if found:
-            reporter.say(
-                f"{scale} would gain from {' '.join(sorted(found))}, under which the other scales "
-                "were not measured: left out. A file for that scale alone has it: rccltune "
-                "emit-config with its session only."
-            )
-    ask = request.options
-    request = replace(request, options=lambda done: replace(ask(done), widen=False))
+    else:
+        for scale, found in needs.items():
+            if found:
+                pairs = " ".join(sorted(f"{name}={value}" for name, value in found))
+                reporter.say(
+                    f"{scale} would gain from {pairs}, under which the other scales were not "
+                    "measured: left out. A file for that scale alone has it: rccltune emit-config "
+                    "with its session only."
+                )
+    request = _without_widening(request)
     return request, _chosen(request, fits)
+
+
+def _without_widening(request: EmitRequest) -> EmitRequest:
+    """The same, of settings alone that the site offers as it is."""
+    ask = request.options
+    return replace(request, options=lambda done: replace(ask(done), widen=False))
+
+
+def _widening(choices: Sequence[Choice]) -> str | None:
+    """The variant that makes settings of the site's rules selectable; None where none need one."""
+    zones = (zone for choice in choices for zone in _of_site(choice.zones))
+    return next((z.variant.name for z in zones if z.setting and z.variant.widens), None)
 
 
 def _chosen(request: EmitRequest, fits: Sequence[FitDone]) -> list[Choice]:
@@ -217,12 +271,13 @@ def _emitted(
 ) -> Emitted:
     """The files of one sheet as they will be written."""
     use = _use(path, sheet, document)
+    chosen = next((one for one in environments if one.chosen), None)
     return Emitted(
         path=path,
         text=writer.render(document),
         environment_path=_beside(path),
-        environment_text=render_environment(document.provenance, environments, document.needs, use),
-        environment=next((one.variant.name for one in environments if one.chosen), None),
+        environment_text=render_environment(document.provenance, chosen, document.needs, use),
+        environment=None if chosen is None else chosen.variant.name,
         needs=document.needs,
         zones=sheet.zones,
         placement=sheet.placement,

@@ -48,14 +48,9 @@ def is_harmless(name: str, value: str) -> bool:
     return not _may_be_path(value) and (name in _OURS or name in harmless())
 
 
-def named_in(file: Path | None) -> frozenset[str]:
-    """What a user's own file of variants sets: naming it on the command line allows that.
-
-    Raises:
-        InputFileError: it has mistakes.
-    """
-    specs = catalog.read_catalog(file).specs
-    return frozenset(name for spec in specs if spec.own for name, _ in spec.environment)
+def odd_needs(needs: Iterable[tuple[str, str]]) -> str:
+    """``NAME=VALUE, …`` of what is not harmless; empty where all is."""
+    return _listed(sorted({pair for pair in needs if not is_harmless(*pair)}))
 
 
 def check_needs(
@@ -124,11 +119,11 @@ def is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
 
 
 def chosen_lines(environments: Sequence[Environment]) -> list[str]:
-    """The environment that the rules are for, with what it gains and costs."""
+    """The variant that the rules are for, with what it gains and loses."""
     lines: list[str] = []
     for one in environments:
         if one.chosen:
-            lines.append(f"environment: {one.variant.name}")
+            lines.append(f"variant: {one.variant.name}")
             lines += [line for gain in one.gains for line in finding_lines(gain)]
             if one.variant.path:
                 lines.append(f"rules beyond what it serves are those of {one.beyond}")

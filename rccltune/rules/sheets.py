@@ -234,7 +234,8 @@ class EmitRequest:
         home: the folder of the default name, None for the first session.
         output: None is the default name; ``-`` writes no file.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
-        allowed: variables beyond the harmless ones that rules may need.
+        ll128_apart: what needs a variable to be selectable stands in files of its own, and not
+            among the site's rules.
     """
 
     folders: tuple[Path, ...]
@@ -243,7 +244,7 @@ class EmitRequest:
     output: Path | None = None
     overwrite: bool = False
     base: Path | None = None
-    allowed: frozenset[str] = frozenset()
+    ll128_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +257,7 @@ class Emitted:
         environment_path: of the exports that use it, None where all goes to stdout.
         environment_text: of the exports.
         environment: name of the variant that the rules are for; None for the site as it is.
-        environments: variants that were measured beside the baseline, judged.
+        environments: variants that were measured beside the site, held against it.
         needs: what the rules need to be exported.
         placement: the only one that the rules are for, None where they are for any.
         beside: files for one placement of ranks each, where there are more files than one.

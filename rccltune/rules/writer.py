@@ -1,7 +1,7 @@
 """A rule document as text, its exports for a shell beside it, and both put in place.
 
 The same document gives the same bytes. All files of a rule set are written or none, and nothing
-that was proven is lost. Each environment stands with its gain and what that rests on.
+that was proven is lost. A variant stands with its gains and what they rest on.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 def render_environment(
     provenance: Iterable[str],
-    environments: Sequence[Environment],
+    chosen: Environment | None,
     needs: Sequence[tuple[str, str]],
     use: Sequence[tuple[str, str]],
 ) -> str:
@@ -227,7 +227,7 @@ def render_environment(
 
     Args:
         provenance: where all figures come from.
-        environments: every variant that was measured; only the chosen one is exported.
+        chosen: the variant that the rules are for; None where that is the site as it is.
         needs: (name, value) of all that the rules need.
         use: (name, value) of what makes a job use the rules; none where there is no rule.
 
@@ -235,13 +235,12 @@ def render_environment(
         VerificationError: a name is none of a variable, or a value is more than a line.
     """
     lines = [line for text in provenance for line in _said(text)]
-    chosen = next((one for one in environments if one.chosen), None)
     lines.append("#")
-    if chosen is None and not needs:
-        lines += _said("The environment stays as it is: no variant is exported.")
-    elif chosen is not None:
-        lines += _said(f"{chosen.variant.name}: the rules are for this environment.")
+    if chosen is not None:
+        lines += _said(f"{chosen.variant.name}: the rules are for this variant.")
         lines += _findings(chosen)
+    elif not needs:
+        lines += _said("The environment stays as it is: no variant is exported.")
     lines += [_export(name, value) for name, value in needs]
     if use:
         lines += _said(
@@ -251,9 +250,6 @@ def render_environment(
         lines += [_export(name, value) for name, value in use]
     else:
         lines += _said("There is no rule: nothing is to be loaded.")
-    for one in environments:
-        if one is not chosen:
-            lines += ["#", *_not_exported(one)]
     return "\n".join(lines) + "\n"
 
 
@@ -267,17 +263,6 @@ def _export(name: str, value: str) -> str:
     return f"export {name}={shlex.quote(value)}"
 
 
-def _not_exported(one: Environment) -> Iterator[str]:
-    own = "it has a pair of files of its own" if one.recommended else "another one gains more"
-    why = one.against or own
-    yield from _said(f"{one.variant.name}: not exported, since {why}.")
-    yield from _findings(one)
-    for name, value in one.variant.environment:
-        yield f"# {_export(name, value)}"
-    for letter, value in one.variant.options:
-        yield f"# (measured with {letter} {value} of the benchmark)"
-
-
 def _findings(one: Environment) -> Iterator[str]:
     if one.threshold_nbytes is not None:
         measured = max((n for gain in one.gains for n, _ in gain.points), default=0)
@@ -286,6 +271,8 @@ def _findings(one: Environment) -> Iterator[str]:
         yield from _said(
             f"threshold: {one.threshold_nbytes} bytes ({one.variant.threshold}), {why}"
         )
+    for letter, value in one.variant.options:
+        yield from _said(f"measured with {letter} {value} of the benchmark")
     for gain in one.gains:
         for line in finding_lines(gain):
             yield from _said(line)
@@ -296,14 +283,11 @@ def finding_lines(one: VariantGain) -> list[str]:
     where = f"{one.target.collective.value}, {one.target.scale}"
     if one.target.rank_placement not in (None, "node"):
         where += f", {one.target.rank_placement}"
-    lines = [f"{where}: {_range(found)} than the library's own choice" for found in one.better]
-    lines += [f"{where}: {_range(found)} than the library's own choice" for found in one.worse]
-    lines += [
-        f"{where}: {_range(found)} than the site with its rules"
-        for found in (*one.ahead, *one.behind)
+    lines = [
+        f"{where}: {_range(found)} than the site's rules" for found in (*one.better, *one.worse)
     ]
     if not lines:
-        lines = [f"{where}: no difference from the library's own choice beyond noise"]
+        lines = [f"{where}: no difference from the site's rules beyond noise"]
     if one.wrong is not None and one.wrong.from_nbytes is not None:
         lines.append(
             f"{where}: from {format_size(one.wrong.from_nbytes)} on results differ by more than "

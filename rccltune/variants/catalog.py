@@ -306,6 +306,6 @@ def status(spec: VariantSpec, site: Site) -> str:
     why = why_absent(spec, site)
     if why is not None:
         return why
-    words = ["lossy: never chosen without --allow-lossy"] if spec.lossy else []
+    words = ["lossy"] if spec.lossy else []
     words += ["goes past the tuner"] if spec.acts is Acts.PATH else []
     return "; ".join(words) or "measurable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ CANDIDATES: Final = "candidates"
 # Folder of a verification's launches, with the rule files that they had.
 FOLDER: Final = "verification"
 _RULE_FILE: Final = "rccl_tuner*.csv"
+_NAMED: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=(.+)$", re.MULTILINE)
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
 
@@ -178,6 +180,22 @@ def site_rule_paths(folder: Path) -> list[Path]:
     ``rccl_tuner.csv`` where neither architecture nor mode is known, as on an NVIDIA machine.
     """
     return sorted(folder.glob(_RULE_FILE))
+
+
+def used_rule_paths(folder: Path) -> list[Path]:
+    """The same, or in its place the file of this session that its exports name."""
+    return [_named_by_exports(folder, path) or path for path in site_rule_paths(folder)]
+
+
+def _named_by_exports(folder: Path, rules: Path) -> Path | None:
+    """A file in a folder of the session, wherever the session lies by now."""
+    exports = rules.with_suffix(".env")
+    text = exports.read_text(encoding="utf-8", errors="replace") if exports.is_file() else ""
+    named = _NAMED.search(text)
+    if named is None:
+        return None
+    end = Path(named[1].strip("'\"")).parts[-2:]
+    return next((path for path in rule_paths(folder) if path.parts[-2:] == end), None)
 
 
 def verdict_files(folder: Path) -> tuple[Path, ...]:

@@ -44,8 +44,6 @@ class ChoiceOptions:
         tolerance: regret against the best measured setting allowed to save a zone, 0.02 is 2 %.
         min_gain: by how much the baseline must be beaten for a rule to be worth having.
         max_channels: settings with more channels, or with an unstated number, are left out.
-        channel_cost: relative time that one channel is worth; 0.001 lets 20 fewer channels
-            outweigh 2 % of time.
         baseline: a setting, or the name of a variant, that counts as what the library does by
             itself; None takes the baseline samples of each target's own variant.
         weights: (collective, scale, bytes, calls) of a workload; sizes that it calls often decide
@@ -55,8 +53,7 @@ class ChoiceOptions:
             requires nothing that holds for one vendor's library alone.
         widen: settings may be chosen that only a widening variant makes selectable, which the whole
             job then needs.
-        variant: name of the variant to choose whatever it costs; None lets gains decide.
-        allow_lossy: a lossy variant may be chosen.
+        variant: name of the variant that rules are for; None is the site as it is.
         proven: only rules whose gain repeats prove; else what is likely fills their gaps.
         selectable: why a setting cannot be in a rule for a target, None where it can; replaces
             the built-in table of RCCL's limits.
@@ -72,13 +69,11 @@ class ChoiceOptions:
     tolerance: float = defaults.TOLERANCE
     min_gain: float = defaults.MIN_GAIN
     max_channels: int | None = None
-    channel_cost: float = defaults.CHANNEL_COST
     baseline: Setting | str | None = None
     weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
     arch: str | None = None
     widen: bool = True
     variant: str | None = None
-    allow_lossy: bool = False
     proven: bool = False
     selectable: Selectable | None = None
     own: Mapping[Target, Mapping[int, Setting]] = field(default_factory=dict)
@@ -86,7 +81,7 @@ class ChoiceOptions:
 
     def __post_init__(self) -> None:
         """Percentages are fractions here."""
-        for name in ("tolerance", "min_gain", "channel_cost"):
+        for name in ("tolerance", "min_gain"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} {value} is no fraction: 2 % is 0.02")

@@ -116,7 +116,6 @@ class Board:
         arms: settings that may be chosen.
         lines: of each candidate, by view.
         baseline: by view; empty where unknown.
-        penalties: of each candidate, the factor on its time for the channels that it uses.
         weights: of each size, summing to the number of sizes.
         own: candidates, with sizes in bytes at which they are what the library runs by itself.
     """
@@ -126,7 +125,6 @@ class Board:
     arms: tuple[Arm, ...]
     lines: tuple[dict[int, Line], ...]
     baseline: dict[int, Line]
-    penalties: tuple[float, ...]
     weights: tuple[float, ...]
     own: frozenset[tuple[int, int]] = frozenset()
 
@@ -144,41 +142,32 @@ class Board:
 
     @cached_property
     def best(self) -> tuple[dict[int, float], ...]:
-        """Least measured time at each size in each view, channels not counted."""
-        return tuple(self._best(nbytes, (1.0,) * len(self.arms)) for nbytes in self.sizes)
+        """Least measured time at each size in each view."""
+        return tuple(self._best(nbytes) for nbytes in self.sizes)
 
-    @cached_property
-    def best_penalised(self) -> tuple[dict[int, float], ...]:
-        """The same with what channels cost."""
-        if max(self.penalties, default=1.0) == 1.0:
-            return self.best
-        return tuple(self._best(nbytes, self.penalties) for nbytes in self.sizes)
-
-    def _best(self, nbytes: int, penalties: Sequence[float]) -> dict[int, float]:
+    def _best(self, nbytes: int) -> dict[int, float]:
         found: dict[int, float] = {}
-        for lines, penalty in zip(self.lines, penalties, strict=True):
+        for lines in self.lines:
             for view, line in lines.items():
                 time = line.measured(nbytes)
                 if time is not None:
-                    found[view] = min(found.get(view, INF), time * penalty)
+                    found[view] = min(found.get(view, INF), time)
         return found
 
-    def regret(self, arm: int, size: int, *, penalised: bool = False) -> float:
+    def regret(self, arm: int, size: int) -> float:
         """Worst over views of time / best measured time - 1, never negative.
 
         A size that the candidate lacks between two close ones that it has is interpolated. A
         candidate that cannot tell its time in a view in which another candidate was measured has
         infinite regret there: what was not measured is not chosen.
         """
-        best = (self.best_penalised if penalised else self.best)[size]
-        factor = self.penalties[arm] if penalised else 1.0
         worst = 0.0
-        for view, least in best.items():
+        for view, least in self.best[size].items():
             line = self.lines[arm].get(view)
             time = None if line is None else line.at(self.sizes[size])
             if time is None:
                 return INF
-            worst = max(worst, time * factor / least - 1)
+            worst = max(worst, time / least - 1)
         return worst
 
     def gain(self, arm: int, size: int) -> float | None:
@@ -210,18 +199,12 @@ def make_board(group: Group, options: ChoiceOptions) -> Board:
     curves = [arm.curves for arm in group.arms]
     views = tuple(dict.fromkeys(view for by_view in (*curves, group.baseline) for view in by_view))
     index = {view: number for number, view in enumerate(views)}
-    most = max((arm.setting.channels or 0 for arm in group.arms), default=0)
     return Board(
         sizes=tuple(sizes),
         views=views,
         arms=tuple(group.arms),
         lines=tuple({index[v]: Line(c) for v, c in by_view.items()} for by_view in curves),
         baseline={index[view]: Line(curve) for view, curve in group.baseline.items()},
-        # Channels left to RCCL are taken for as many as anything measured used.
-        penalties=tuple(
-            1 + options.channel_cost * (most if a.setting.channels is None else a.setting.channels)
-            for a in group.arms
-        ),
         weights=_weights(sizes, group, options),
         own=frozenset(
             (number, nbytes)

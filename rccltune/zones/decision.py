@@ -134,7 +134,7 @@ class _Chooser:
         self.relaxed.clear()
         for size, nbytes in enumerate(board.sizes):
             regrets = [
-                INF if (arm, size) in self._banned else board.regret(arm, size, penalised=True)
+                INF if (arm, size) in self._banned else board.regret(arm, size)
                 for arm in range(len(board.arms))
             ]
             standing = [row[size] for row in self._proofs]

@@ -183,12 +183,12 @@ class Rivals:
     def is_slower(self, arm: int, size: int, tolerance: float) -> bool:
         """Whether that is certain in some view; where it has no time it is."""
         nbytes = self._board.sizes[size]
-        for view, least in self._board.best_penalised[size].items():
+        for view, least in self._board.best[size].items():
             line = self._board.lines[arm].get(view)
             time = None if line is None else line.at(nbytes)
             if time is None:
                 return True
-            excess = log(time * self._board.penalties[arm] / least) - log1p(tolerance)
+            excess = log(time / least) - log1p(tolerance)
             if excess > _EPSILON and not self._may_be_noise(arm, nbytes, view, excess):
                 return True
         return False
@@ -221,7 +221,7 @@ class Rivals:
         if key not in self._best:
             self._best[key] = min(
                 (other for other, lines in enumerate(self._board.lines) if view in lines),
-                key=lambda other: self._price(other, nbytes, view),
+                key=lambda other: self._time(other, nbytes, view),
             )
         return self._best[key]
 
@@ -232,9 +232,9 @@ class Rivals:
             self._pairs[key] = differences(lines[arm][view], lines[best][view])
         return self._pairs[key]
 
-    def _price(self, arm: int, nbytes: int, view: int) -> float:
+    def _time(self, arm: int, nbytes: int, view: int) -> float:
         time = self._board.lines[arm][view].measured(nbytes)
-        return INF if time is None else time * self._board.penalties[arm]
+        return INF if time is None else time
 
 
 def _typical(line: Line) -> float | None:

@@ -289,7 +289,7 @@ def _ratios(board: Board, left: Stretch, right: Stretch, options: ChoiceOptions)
 def _price(board: Board, state: int, view: int, size: int, options: ChoiceOptions) -> float | None:
     """What a state costs at a size; a gap must be beaten by the wanted gain to give way."""
     lines = board.baseline if state == HOLE else board.lines[state]
-    factor = 1 / (1 + options.min_gain) if state == HOLE else board.penalties[state]
+    factor = 1 / (1 + options.min_gain) if state == HOLE else 1.0
     line = lines.get(view)
     time = None if line is None else line.at(board.sizes[size])
     return None if time is None else time * factor

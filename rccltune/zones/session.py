@@ -1,4 +1,4 @@
-"""The zones of a fitted session, and which environment its rules are for."""
+"""The zones of a fitted session, and what its variants gain and lose against the site's."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rccltune.model.chosen import NOT_MEASURED, Environment, Zone, is_not_beaten
 from rccltune.model.curves import is_gap
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measured import Caution
-from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 from rccltune.session.store import SEARCH_FILE
-from rccltune.zones import choice, environment
+from rccltune.zones import choice
 from rccltune.zones.arms import Choice, ChoiceOptions
+from rccltune.zones.variants import held_against_site
 
 
 def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
@@ -171,38 +171,30 @@ def baseline_named(text: str | None, done: FitDone) -> Setting | str | None:
 def environments_of(
     done: FitDone, choice: Choice, options: ChoiceOptions
 ) -> tuple[Environment, ...]:
-    """The variants of a session, judged; the one that the options name is chosen.
+    """The variants of a session, held against the site; the one that the options name is chosen.
 
     Raises:
-        CommandLineError: the variant that was named was not measured, or is lossy.
+        CommandLineError: the variant that was named was not measured.
     """
     found = (
-        environment.environments(done.between_launches, choice.zones, options, wrong=done.wrong)
+        held_against_site(done.between_launches, choice.zones, options, wrong=done.wrong)
         if done.is_varied
         else ()
     )
     if options.variant in (None, DEFAULT_VARIANT.name):
         return found
-    named = next((one for one in found if one.variant.name == options.variant), None)
-    if named is None:
+    if not any(one.chosen for one in found):
         names = [DEFAULT_VARIANT.name, *(one.variant.name for one in found)]
         raise CommandLineError(
             f"the variant '{options.variant}' was not measured beside the default",
             where=str(done.session.path),
             hint=f"measured are {', '.join(names)}.",
         )
-    if named.variant.lossy and not options.allow_lossy:
-        raise CommandLineError(
-            f"the variant '{options.variant}' is lossy: its results differ by more than the "
-            "benchmark allows",
-            where=str(done.session.path),
-            hint="rules for it are written with --allow-lossy alone.",
-        )
     return found
 
 
 def judged_variants(done: FitDone) -> tuple[Environment, ...]:
-    """The variants of a session as they are judged by default; none where nothing can be chosen."""
+    """The same with what is chosen by default; none where nothing can be chosen."""
     options = ChoiceOptions()
     try:
         return environments_of(done, choice_of(done, options), options)
@@ -210,49 +202,29 @@ def judged_variants(done: FitDone) -> tuple[Environment, ...]:
         return ()
 
 
-def together(
-    judged: Sequence[tuple[Environment, ...]], *, reporter: Reporter
-) -> tuple[Environment, ...]:
+def together(judged: Iterable[tuple[Environment, ...]]) -> tuple[Environment, ...]:
     """The variants of several sessions as one, since a job has one environment.
 
-    One is recommended where every session recommends it; a threshold is the smallest of theirs, so
-    that it is beyond no session's crossover.
-
-    Args:
-        judged: of each session.
-        reporter: told where sessions want different environments.
+    A threshold is the smallest of theirs, so that it is beyond no session's crossover.
     """
-    names = {next((e.variant.name for e in found if e.recommended), "none") for found in judged}
-    if len(names) > 1:
-        reporter.say(
-            f"the sessions are best in different environments ({', '.join(sorted(names))}), and a "
-            "job has one: rules are written for the site as it is; --variant names an environment, "
-            "and each session by itself has its own"
-        )
     made: dict[str, Environment] = {}
     for one in (one for found in judged for one in found):
         known = made.get(one.variant.name)
-        kept = replace(one, recommended=one.recommended and len(names) == 1)
-        made[one.variant.name] = kept if known is None else _both(known, kept)
+        made[one.variant.name] = one if known is None else _both(known, one)
     return tuple(made.values())
 
 
 def _both(one: Environment, other: Environment) -> Environment:
     """The same variant in two sessions."""
     first = min(one, other, key=lambda found: found.threshold_nbytes or MAX_NBYTES)
-    return replace(
-        first,
-        gains=(*one.gains, *other.gains),
-        score=(one.score + other.score) / 2,
-        against=one.against or other.against,
-    )
+    return replace(first, gains=(*one.gains, *other.gains))
 
 
 def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:
-    """The zones of the environment that is chosen; of the site's own where none is.
+    """The zones of the variant that is chosen; of the site's own where none is.
 
     What a path serves before a tuner is asked is a gap: a rule there would do nothing. Collectives
-    that the environment does not concern keep the default's.
+    that the variant does not concern keep the default's.
     """
     plain = [zone for zone in found if _is_default(zone.target.variant)]
     chosen = next((one for one in environments if one.chosen), None)

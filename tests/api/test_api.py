@@ -50,7 +50,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         launcher="none",
         runner="rccl-tests",
         repeats=2,
-        no_environment=True,
     )
     assert done.n_samples > 0
     emitted = api.emit_config(folder)
@@ -300,7 +299,6 @@ def test_tune_goes_on_with_what_is_there(
         max_bytes="256K",
         launcher="none",
         repeats=2,
-        no_environment=True,
     )
     assert done.simulated
     assert done.verified

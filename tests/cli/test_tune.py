@@ -233,6 +233,32 @@ def test_an_environment_that_wins_more_has_files_of_its_own(
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_ll128_has_a_file_of_its_own_which_the_sites_exports_name_where_it_is_better(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the smallest node ring/ll128 wins from 32 KiB on, and only forced LL128 offers it."""
+    node = repository / "examples/nodes/smallest.yaml"
+    words = ["--simulate", str(node), "--mode", "spx-nps1", *WORDS]
+    words += ["--setting", "ring/ll", "--setting", "ring/ll128"]
+    assert run(["tune", *words]) == 0
+    said = capsys.readouterr().out
+    [own] = SESSION.glob("rccl_tuner_*.csv")
+    other = SESSION / "ll128-forced" / own.name
+    assert not any("ll128" in str(rule.setting) for rule in read_rules(own.read_bytes()).rules)
+    file = read_rules(other.read_bytes())
+    assert "ring/ll128" in {str(rule.setting) for rule in file.rules}
+    assert file.needs == (("RCCL_LL128_FORCE_ENABLE", "1"),)
+    for text in (path.with_suffix(".env").read_text(encoding="utf-8") for path in (own, other)):
+        assert "\nexport RCCL_LL128_FORCE_ENABLE=1\n" in text
+        assert f"export NCCL_TUNER_CONFIG_FILE={other.resolve()}\n" in text
+    assert lacks(said, "slower nowhere", "RCCL_LL128_FORCE_ENABLE=1") == []
+    # What the site's exports name is what jobs are handed.
+    assert run(["deploy", "site", str(SESSION)]) == 0
+    [handed] = Path("site").rglob("rccl_tuner_*.csv")
+    assert read_rules(handed.read_bytes()).needs == file.needs
+
+
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("factor", "wins"), [(0.94, True), (0.995, False)])
 def test_an_environment_that_wins_without_any_rule_is_verified_alone(
     capsys: pytest.CaptureFixture[str],
@@ -254,11 +280,12 @@ def test_an_environment_that_wins_without_any_rule_is_verified_alone(
     [own] = SESSION.glob("rccl_tuner_*.csv")
     other = SESSION / "channels-32" / own.name
     assert not read_rules(own.read_bytes()).rules
-    assert other.exists() == wins
-    if not wins:
-        assert lacks(said.out, "Nothing to gain here") == []
-        return
     file = read_rules(other.read_bytes())
+    if not wins:
+        # Asked for, so that there is a file; it asks for nothing.
+        assert lacks(said.out, "Nothing to gain here") == []
+        assert (file.rules, file.needs) == ((), ())
+        return
     assert (file.rules, dict(file.needs)) == ((), {"NCCL_MIN_NCHANNELS": "32"})
     exports = other.with_suffix(".env").read_text(encoding="utf-8")
     assert [line for line in exports.splitlines() if line.startswith("export ")] == [

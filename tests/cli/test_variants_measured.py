@@ -30,11 +30,11 @@ format: 1
 variants:
   quick:
     summary: a path that takes all_reduce before the tuner
-    environment: {QUICK_ENABLE: 1, QUICK_MAX: "{max_bytes}"}
+    environment: {RCCL_DDA_ENABLE: 1, RCCL_DDA_THRESHOLD: "{max_bytes}"}
     acts: path
     calls:
       - collectives: [all_reduce]
-    threshold: {variable: QUICK_MAX}
+    threshold: {variable: RCCL_DDA_THRESHOLD}
 """
 
 
@@ -48,7 +48,7 @@ def node(folder: Path, sigma: float = 0.0) -> Path:
     raw["variants"] = [
         *raw.get("variants", []),
         {"name": "many", "when": {"env": {"NCCL_MIN_NCHANNELS": "32"}}},
-        {"name": "quick", "when": {"env": {"QUICK_ENABLE": "1"}}},
+        {"name": "quick", "when": {"env": {"RCCL_DDA_ENABLE": "1"}}},
     ]
     raw["effects"] = [
         *raw.get("effects", []),
@@ -85,25 +85,16 @@ def samples() -> pd.DataFrame:
     return table[table["doubt"] == ""]
 
 
-def emitted(*more: str) -> RuleFile:
-    """The rules of the session, those for another environment where there are some."""
-    words = ["--force"]
-    for name in ("QUICK_ENABLE", "QUICK_MAX"):
-        words += ["--allow-need", name]
-    assert run(["emit-config", *words, *more, "-q"]) == 0
-    path = _one_of("rccl_tuner_*.csv")
+def emitted(*more: str, variant: str = "") -> RuleFile:
+    """The rules of the session: the site's, or a variant's own."""
+    assert run(["emit-config", "--force", *more, "-q"]) == 0
+    [path] = (Path("rccltune-session") / variant).glob("rccl_tuner_*.csv")
     return read_rules(path.read_bytes())
 
 
-def _one_of(pattern: str) -> Path:
-    session = Path("rccltune-session")
-    [path] = [*session.glob(f"*/{pattern}")] or [*session.glob(pattern)]
-    return path
-
-
-def exports() -> list[str]:
-    """Lines that a shell takes."""
-    path = _one_of("*.env")
+def exports(variant: str = "") -> list[str]:
+    """Lines that a shell takes, of the site's file or of a variant's."""
+    [path] = (Path("rccltune-session") / variant).glob("*.env")
     return [x for x in path.read_text(encoding="utf-8").splitlines() if x.startswith("export")]
 
 
@@ -132,7 +123,7 @@ def test_a_path_gets_the_threshold_at_which_it_stops_to_win(here: Path) -> None:
     """
     path = node(here, 0.005)
     assert sweep(path, "--exhaustive", "--variant", "quick") == 0
-    rules = emitted()
+    rules = emitted(variant="quick")
     truth = sources.load_node(path)
 
     def us(name: str, n: int, *, variants: tuple[str, ...] = ()) -> float:
@@ -140,34 +131,37 @@ def test_a_path_gets_the_threshold_at_which_it_stops_to_win(here: Path) -> None:
         assert found is not None
         return found
 
-    [line] = [x for x in exports() if "QUICK_MAX" in x]
-    threshold = int(line.partition("QUICK_MAX=")[2])
+    [line] = [x for x in exports("quick") if "RCCL_DDA_THRESHOLD" in x]
+    threshold = int(line.partition("RCCL_DDA_THRESHOLD=")[2])
     # The library runs ring/simple there by itself, and no rule of ours beats that from 2 MiB on.
     plain, quick = us("ring/simple", threshold), us("ring/simple", threshold, variants=("quick",))
     best = min(plain, us("tree/ll128", threshold, variants=("ll128-forced",)))
     assert quick / best == pytest.approx(1, abs=0.04)
-    assert any("QUICK_ENABLE=1" in x for x in exports())
+    assert any("RCCL_DDA_ENABLE=1" in x for x in exports("quick"))
     needs = dict(rules.needs)
-    assert needs["QUICK_MAX"] == str(threshold)
+    assert needs["RCCL_DDA_THRESHOLD"] == str(threshold)
     assert all(rule.min_nbytes > threshold for rule in rules.rules)
     assert any("quick serves it up to" in hole.reason for hole in rules.holes)
 
 
-def test_a_variant_that_harms_small_calls_is_shown_with_both_and_taken_when_asked_for(
+def test_a_variant_has_files_of_its_own_and_stands_in_no_other(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its rules name it, and its gain in the middle sizes is the node file's tenth."""
+    """Its gain in the middle sizes is the node file's tenth, its loss below the node file's too."""
     # Only settings that the library runs by itself, so that no rule hides the harm.
     words = ("--setting", "ring/ll", "--setting", "ring/simple", "--variant", "channels-32")
     assert sweep(node(here, 0.003), "--exhaustive", *words) == 0
-    rules = emitted()
-    assert "NCCL_MIN_NCHANNELS" not in dict(rules.needs)
+    assert "NCCL_MIN_NCHANNELS" not in dict(emitted().needs)
     assert not any("NCCL_MIN_NCHANNELS" in x for x in exports())
-    [path] = Path("rccltune-session").glob("*.env")
+    assert dict(emitted(variant="channels-32").needs) == {"NCCL_MIN_NCHANNELS": "32"}
+    assert "export NCCL_MIN_NCHANNELS=32" in exports("channels-32")
+    [path] = Path("rccltune-session/channels-32").glob("*.env")
     said = " ".join(path.read_text(encoding="utf-8").replace("\n# ", " ").split())
-    assert lacks(said, "channels-32", "all_reduce") == []
-    assert "# export NCCL_MIN_NCHANNELS=32" in path.read_text(encoding="utf-8")
+    assert lacks(said, "channels-32: the rules are for this variant", "than the site's rules") == []
+    assert lacks(said, "faster", "slower") == []
+    assert f"NCCL_TUNER_CONFIG_FILE={path.with_suffix('.csv').resolve()}" in said
 
+    # Asked for by name it is the one file that is written.
     rules = emitted("--variant", "channels-32")
     assert dict(rules.needs)["NCCL_MIN_NCHANNELS"] == "32"
     assert "export NCCL_MIN_NCHANNELS=32" in exports()
@@ -178,6 +172,8 @@ def test_a_variant_that_harms_small_calls_is_shown_with_both_and_taken_when_aske
     assert better["gain"]["median"] == pytest.approx(1 / 0.9 - 1, abs=0.02)
     assert better["min_nbytes"] <= 256 * KIB
     assert better["max_nbytes"] >= 16 * MIB
+    [worse] = one["gains"][0]["worse"]
+    assert worse["max_nbytes"] <= 128 * KIB
 
 
 @pytest.mark.long

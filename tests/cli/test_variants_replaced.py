@@ -16,21 +16,21 @@ from wording import lacks
 from rccltune.cli import run
 from rccltune.rules.reader import RuleFile, read_rules
 
-BOTH = (("NCCL_BUFFSIZE", "8388608"), ("RCCL_LL128_FORCE_ENABLE", "1"))
+BOTH = (("NCCL_CUMEM_ENABLE", "1"), ("RCCL_LL128_FORCE_ENABLE", "1"))
 REPLACING = """
 format: 1
 variants:
   ll128-forced:
     replaces: true
-    summary: LL128 with larger buffers
-    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_BUFFSIZE: 8388608}
+    summary: LL128 with memory of its own
+    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_CUMEM_ENABLE: 1}
 """
 MINE = """
 format: 1
 variants:
   mine:
-    summary: LL128 with larger buffers, beside the shipped one
-    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_BUFFSIZE: 8388608}
+    summary: LL128 with memory of its own, beside the shipped one
+    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_CUMEM_ENABLE: 1}
     widens: default
 """
 ON_CHANNELS = """
@@ -40,8 +40,8 @@ variants:
     summary: more channels
     environment: {NCCL_MIN_NCHANNELS: 32}
   more-ll128:
-    summary: LL128 with more channels and larger buffers
-    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_BUFFSIZE: 8388608}
+    summary: LL128 with more channels and memory of its own
+    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_CUMEM_ENABLE: 1}
     widens: more
 """
 Capture = pytest.CaptureFixture[str]
@@ -59,7 +59,7 @@ def swept(repository: Path, text: str, *more: str) -> int:
 
 def rules_and_exports(*more: str) -> tuple[RuleFile, list[str]]:
     """What the session's files ask of a job."""
-    words = ["--force", "--allow-need", "NCCL_BUFFSIZE", *more, "-q"]
+    words = ["--force", *more, "-q"]
     assert run(["emit-config", *words]) == 0
     [rules] = Path("rccltune-session").glob("rccl_tuner_*.csv")
     [exports] = Path("rccltune-session").glob("*.env")
@@ -145,9 +145,12 @@ def test_one_name_is_one_environment_in_a_session(
     capsys.readouterr()
     # More of the same goes on; the shipped one under the same name does not.
     assert swept(repository, REPLACING, "--repeats", "4") == 0
-    for text in ("format: 1\nvariants: {}\n", REPLACING.replace("8388608", "4194304")):
+    for text in (
+        "format: 1\nvariants: {}\n",
+        REPLACING.replace("CUMEM_ENABLE: 1", "CUMEM_ENABLE: 0"),
+    ):
         assert swept(repository, text) == 7
-        assert lacks(capsys.readouterr().err, "ll128-forced' was", "NCCL_BUFFSIZE=8388608") == []
+        assert lacks(capsys.readouterr().err, "ll128-forced' was", "NCCL_CUMEM_ENABLE=1") == []
     assert len(list(Path("rccltune-session/launches").iterdir())) >= n_launches
     assert rules_and_exports()[0].needs == BOTH
 
@@ -200,3 +203,37 @@ def test_an_imported_variant_of_the_catalog_carries_its_variables(here: Path) ->
     assert exports[0] == "export NCCL_MIN_NCHANNELS=32"
     imported("e.csv", "ring/ll", 55, "--variant", "somebodys")
     assert rules_and_exports("--variant", "channels-32")[0].needs == rules.needs
+
+
+def test_a_setting_that_needs_what_may_load_code_is_in_no_rule(here: Path, capsys: Capture) -> None:
+    """It is left out and said, with what to do; the rest of the file is written."""
+    text = MINE.replace("NCCL_CUMEM_ENABLE: 1", "NCCL_NET_PLUGIN: /tmp/x.so")
+    Path("own.yaml").write_text(text, encoding="utf-8")
+    imported("a.csv", "baseline", 100)
+    imported("b.csv", "ring/ll", 20)
+    imported("c.csv", "ring/ll128", 10, "--variant", "mine", "--variants", "own.yaml")
+    capsys.readouterr()
+    assert run(["emit-config"]) == 0
+    said = capsys.readouterr().err
+    assert lacks(said, "NCCL_NET_PLUGIN=/tmp/x.so", "sweep --env NAME=VALUE") == []
+    rules, exports = rules_and_exports()
+    assert ({str(rule.setting) for rule in rules.rules}, rules.needs) == ({"ring/ll"}, ())
+    assert not any("NCCL_NET_PLUGIN" in line for line in exports)
+
+
+def test_a_variant_that_needs_what_may_load_code_has_no_rule_file(
+    here: Path, capsys: Capture
+) -> None:
+    """The site's is written; asked for by name it is an error that says what to do."""
+    text = "format: 1\nvariants: {mine: {summary: s, environment: {NCCL_NET_PLUGIN: x}}}\n"
+    Path("own.yaml").write_text(text, encoding="utf-8")
+    imported("a.csv", "baseline", 100)
+    imported("b.csv", "ring/ll", 90)
+    for name, setting, us in (("c.csv", "baseline", 60), ("d.csv", "ring/ll", 50)):
+        imported(name, setting, us, "--variant", "mine", "--variants", "own.yaml")
+    capsys.readouterr()
+    assert run(["emit-config"]) == 0
+    assert lacks(capsys.readouterr().err, "for mine", "NCCL_NET_PLUGIN=x") == []
+    assert not Path("rccltune-session/mine").exists()
+    assert run(["emit-config", "--variant", "mine"]) == 2
+    assert lacks(capsys.readouterr().err, "NCCL_NET_PLUGIN=x", "sweep --env NAME=VALUE") == []

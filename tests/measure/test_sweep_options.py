@@ -15,7 +15,7 @@ from rccltune.measure.all_options import declared, given, orders
 from rccltune.measure.declaration import PRESETS
 from rccltune.measure.request import merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
-from rccltune.model.errors import CommandLineError
+from rccltune.model.errors import CommandLineError, InputFileError
 
 # A value of each that is not its default, as YAML has it.
 SAID: dict[str, Any] = {
@@ -53,7 +53,6 @@ SAID: dict[str, Any] = {
     "repeats": 5,
     "method": "per-setting",
     "exhaustive": True,
-    "no_environment": True,
     "force_tree_simple": True,
     "budget": "3600s",
     "longest": "90s",
@@ -191,3 +190,11 @@ def test_what_the_rank_program_alone_understands(said: dict[str, Any], why: str)
     with pytest.raises(CommandLineError, match=why) as caught:
         merge_request(None, said)
     assert caught.value.hint
+
+
+def test_a_file_that_wanted_no_further_environment_is_read() -> None:
+    """0.1.0 wrote it into sessions; a mistake below it keeps its line."""
+    for key in ("no_environment: true", "no-environment: yes"):
+        assert read_sweep_file(f"{key}\ngraph: 2\n", "s") == {"graph": 2}
+    with pytest.raises(InputFileError, match=r"s:2:1: unknown key 'grph'"):
+        read_sweep_file("no_environment: true\ngrph: 2\n", "s")

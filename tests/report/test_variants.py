@@ -1,4 +1,4 @@
-"""The variants figure: ratios against the untouched site, thresholds, and what is chosen."""
+"""The variants figure: ratios against the site with its rules, thresholds, what is chosen."""
 
 from __future__ import annotations
 
@@ -31,16 +31,12 @@ def environment(
         target=target,
         better=NOTHING,
         worse=NOTHING,
-        ahead=NOTHING,
-        behind=NOTHING,
         points=tuple((n, gain) for n in SIZES),
-        tuned=tuple((n, 0.25) for n in SIZES),
     )
     return Environment(
         variant=Variant(name=name, lossy=bool(more.pop("lossy", False))),
         threshold_nbytes=threshold,
         gains=(found,),
-        score=gain,
         **more,
     )
 
@@ -68,25 +64,16 @@ def data_of(given: PlotInput) -> VariantData | None:
     return variant_data(scene)
 
 
-def test_gains_are_drawn_as_ratios_and_the_sites_rules_come_first(given: PlotInput) -> None:
-    """Twice as fast is 2, half as fast 0.5; 25 % faster 1.25."""
+def test_gains_are_drawn_as_ratios(given: PlotInput) -> None:
+    """Twice as fast is 2, half as fast 0.5."""
     data = data_of(given)
     assert data is not None
     assert [line.label for line in data.lines] == [
-        "site with its rules",
         "channels-32, chosen",
         "low-precision up to 1 MiB, lossy",
     ]
-    assert [{y for _, y in line.points} for line in data.lines] == [{1.25}, {2.0}, {0.5}]
-    assert [line.threshold_nbytes for line in data.lines] == [None, None, 1 << 20]
-
-
-def test_where_no_variant_is_chosen_the_sites_rules_are(given: PlotInput) -> None:
-    """Something always is."""
-    plain = tuple(replace(one, chosen=False) for one in given.environments)
-    data = data_of(replace(given, environments=plain))
-    assert data is not None
-    assert [line.chosen for line in data.lines] == [True, False, False]
+    assert [{y for _, y in line.points} for line in data.lines] == [{2.0}, {0.5}]
+    assert [line.threshold_nbytes for line in data.lines] == [None, 1 << 20]
 
 
 def test_variants_of_another_collective_are_not_drawn(

@@ -250,13 +250,6 @@ def test_ties_go_to_fewer_channels(make_curves: MakeCurves) -> None:
     assert names(choose(curves, ChoiceOptions(tolerance=0.0))) == ["ring/ll/56"]
 
 
-def test_channels_have_the_price_that_the_user_names(make_curves: MakeCurves) -> None:
-    """5 % of time for 48 channels: worth it at 0.05 % a channel, not at 0.2 %."""
-    curves = make_curves({"ring/ll/56": [100.0] * 4, "ring/ll/8": [105.0] * 4})
-    assert names(choose(curves, ChoiceOptions(channel_cost=0.0005))) == ["ring/ll/56"]
-    assert names(choose(curves, ChoiceOptions(channel_cost=0.002))) == ["ring/ll/8"]
-
-
 def test_a_limit_on_channels_also_bars_an_unstated_number(make_curves: MakeCurves) -> None:
     """What RCCL would use by itself cannot be promised to be below a limit."""
     curves = make_curves({"ring/ll/56": [90] * 4, "ring/ll": [90] * 4, "ring/ll/8": [100] * 4})
@@ -499,7 +492,7 @@ def test_a_replaced_table_of_what_is_selectable_is_obeyed(make_curves: MakeCurve
     assert names(choose(curves, options)) == ["ring/ll"]
 
 
-@pytest.mark.parametrize("name", ["tolerance", "min_gain", "channel_cost"])
+@pytest.mark.parametrize("name", ["tolerance", "min_gain"])
 @pytest.mark.parametrize("value", [-0.01, 1.0, 2.0, float("nan")])
 def test_a_percentage_given_as_two_is_refused(name: str, value: float) -> None:
     """2 % is 0.02: a tolerance of 2 would allow anything."""

@@ -268,10 +268,10 @@ def evenly(values: Sequence[int], at_most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantLine:
-    """One environment with the rules that belong to it.
+    """One variant with the rules that belong to it.
 
     Attributes:
-        points: (size in bytes, baseline's time / time in it).
+        points: (size in bytes, time with the site's rules / time in it).
         threshold_nbytes: size up to which it is confined, None where it is not.
         chosen: the rules are for it.
         lossy: its results differ by more than the benchmark allows.
@@ -295,7 +295,7 @@ class VariantLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantData:
-    """Lines in the order in which variants were named; the site's own rules first."""
+    """Lines in the order in which variants were named."""
 
     scene: Scene
     lines: tuple[VariantLine, ...]
@@ -307,16 +307,12 @@ class VariantData:
 
 
 def variant_data(scene: Scene) -> VariantData | None:
-    """Gains of variants over the baseline, None where no variant was measured here."""
+    """Gains of variants over the site's rules, None where no variant was measured here."""
     pairs = [(one, gain) for one in scene.given.environments for gain in _mine(one, scene)]
     lines = [_variant_line(one, gain) for one, gain in pairs if gain.points]
     if not lines:
         return None
-    any_chosen = any(line.chosen for line in lines)
-    tuned = VariantLine(
-        name="site with its rules", points=_ratios(pairs[0][1].tuned), chosen=not any_chosen
-    )
-    return VariantData(scene=scene, lines=(*([tuned] if tuned.points else []), *lines))
+    return VariantData(scene=scene, lines=tuple(lines))
 
 
 def _mine(one: Environment, scene: Scene) -> list[VariantGain]:
@@ -331,12 +327,8 @@ def _mine(one: Environment, scene: Scene) -> list[VariantGain]:
 def _variant_line(one: Environment, gain: VariantGain) -> VariantLine:
     return VariantLine(
         name=one.variant.name,
-        points=_ratios(gain.points),
+        points=tuple((float(nbytes), 1 + ratio) for nbytes, ratio in gain.points),
         threshold_nbytes=one.threshold_nbytes,
         chosen=one.chosen,
         lossy=one.variant.lossy,
     )
-
-
-def _ratios(points: tuple[tuple[int, float], ...]) -> Polyline:
-    return tuple((float(nbytes), 1 + gain) for nbytes, gain in points)

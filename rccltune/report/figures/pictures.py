@@ -204,18 +204,17 @@ def _variants(scene: Scene, frame: Frame) -> Figure | None:
     return figure(
         frame,
         "variants",
-        title="environments, each with its own rules",
-        words="Times as fast as the library's own choice; an environment is what one exports. "
-        "Filled: what is chosen.",
+        title="variants, each with its own rules",
+        words="Times as fast as the site with its rules.",
         x=axes.sizes_axis(sizes),
-        y=axes.ratios_axis(data.ratios, "baseline time / time"),
+        y=axes.ratios_axis(data.ratios, "the site's time / time"),
         lines=lines,
         rows=axes.value_rows(
             shown, [{round(x): f"{y:.2f}×" for x, y in line.points} for line in data.lines]
         ),
         header=("message size", *(line.label for line in data.lines)),
         more=axes.left_out(sizes, shown),
-        level=(1.0, "library's own choice"),
+        level=(1.0, "site with its rules"),
     )
 
 

@@ -83,19 +83,12 @@ def _views(found: Found) -> str:
 
 def _environments(environments: Iterable[Environment]) -> Table:
     return Table(
-        caption="Environments measured beside the default one",
-        columns=(
-            Column(name="environment"),
-            Column(name="what is exported"),
-            Column(name="has a rule file of its own"),
-            Column(name="why not"),
-        ),
+        caption="Variants measured beside the site",
+        columns=(Column(name="variant"), Column(name="what is exported")),
         rows=tuple(
             (
                 one.variant.name,
                 " ".join(f"{name}={value}" for name, value in one.variant.environment) or "–",
-                "yes" if one.chosen or one.recommended else "no",
-                one.against or "",
             )
             for one in environments
         ),

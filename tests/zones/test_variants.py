@@ -1,4 +1,4 @@
-"""Which environment is exported: known times in, closed forms for what must come out."""
+"""What a variant gains against the site: known times in, closed forms for what must come out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from wording import lacks
 
 from rccltune.fit.points import curves as fit_curves
 from rccltune.model.chosen import Environment, WrongShare
@@ -21,7 +20,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, V
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.zones.arms import ChoiceOptions
 from rccltune.zones.choice import choose
-from rccltune.zones.environment import environments
+from rccltune.zones.variants import held_against_site
 
 SIZES = [1 << power for power in range(10, 27)]
 PATH = Variant(
@@ -71,7 +70,7 @@ def judge(
 ) -> dict[str, Environment]:
     """As emit-config does, by name."""
     wish = ChoiceOptions(arch="gfx942", **options)  # type: ignore[arg-type] - a test's shorthand
-    found = environments(curves, choose(curves, wish).zones, wish, wrong=wrong)
+    found = held_against_site(curves, choose(curves, wish).zones, wish, wrong=wrong)
     return {one.variant.name: one for one in found}
 
 
@@ -89,7 +88,6 @@ def test_a_threshold_is_where_the_curves_cross(
     ours = line(latency_us, gb_per_s)
     crossing = (40 - latency_us) / (1 / (1e3 * gb_per_s) - 1 / 1e5)
     found = judge(curves_of({**PLAIN, ("baseline", PATH): ours}, seed=seed))["pp"]
-    assert found.recommended
     assert found.threshold_nbytes is not None
     if SIZES[0] < crossing < SIZES[-1]:
         # There neither side is ahead by more than 2 %, whichever of them is taken.
@@ -104,15 +102,13 @@ def test_a_threshold_is_where_the_curves_cross(
 def test_a_path_that_wins_everywhere_is_taken_up_to_the_largest_size() -> None:
     """Nobody measured beyond it."""
     found = judge(curves_of({**PLAIN, ("baseline", PATH): line(20, 200)}))["pp"]
-    assert (found.recommended, found.threshold_nbytes) == (True, SIZES[-1])
+    assert found.threshold_nbytes == SIZES[-1]
 
 
 def test_a_path_that_is_slower_at_small_sizes_cannot_be_confined() -> None:
     """A threshold bounds from above only: calls below it would all take the path."""
     found = judge(curves_of({**PLAIN, ("baseline", PATH): line(60, 400)}))["pp"]
-    assert not found.recommended
     assert found.threshold_nbytes is None
-    assert found.against == "no threshold makes it faster than the site with its rules"
     [gain] = found.gains
     # 60 + n/400e3 against 40 + n/100e3: half as slow again at 1 KiB, 2.6 times faster at 64 MiB.
     assert gain.worse[0].min_nbytes == SIZES[0]
@@ -121,16 +117,20 @@ def test_a_path_that_is_slower_at_small_sizes_cannot_be_confined() -> None:
 
 
 def test_rules_may_make_a_path_superfluous() -> None:
-    """A setting that beats the path everywhere leaves it nothing, though the site loses to it."""
+    """A rule that beats the path everywhere leaves it nothing, though the library loses to it."""
     table = {
         **PLAIN,
         ("tree/ll", DEFAULT_VARIANT): line(10, 300),
         ("baseline", PATH): line(20, 200),
     }
     found = judge(curves_of(table))["pp"]
-    assert not found.recommended
-    assert found.gains[0].better
-    assert found.gains[0].behind
+    assert found.threshold_nbytes is None
+    [gain] = found.gains
+    assert not gain.better
+    # 10 + n/300e3 of the rule against 20 + n/200e3: half the speed at 1 KiB.
+    assert dict(gain.points)[1024] == pytest.approx(
+        line(10, 300)(1024) / line(20, 200)(1024) - 1, abs=0.01
+    )
 
 
 def mixed(factor_small: float, factor_large: float) -> Time:
@@ -138,104 +138,49 @@ def mixed(factor_small: float, factor_large: float) -> Time:
     return lambda n: BASE(n) * (factor_small if n < 1 << 18 else factor_large)
 
 
-def test_an_environment_that_harms_some_sizes_is_shown_and_not_chosen() -> None:
-    """A tenth faster above 256 KiB, a quarter slower below; asked for, it is chosen."""
+def test_gains_and_losses_are_against_the_sites_rules_at_every_size() -> None:
+    """A tenth faster above 256 KiB and a quarter slower below, rules of its own included."""
     time = mixed(1.25, 0.9)
     table = {**PLAIN, ("baseline", CHANNELS): time, ("ring/ll", CHANNELS): time}
     curves = curves_of(table, sigma=0.0005)
     found = judge(curves)["channels-32"]
-    assert not found.recommended
-    assert lacks(found.against, "all_reduce", "25 %") == []
     [gain] = found.gains
     [better], [worse] = gain.better, gain.worse
     assert (better.min_nbytes, better.max_nbytes) == (1 << 18, SIZES[-1])
     assert (worse.min_nbytes, worse.max_nbytes) == (SIZES[0], 1 << 17)
     assert better.gain.median == pytest.approx(1 / 0.9 - 1, abs=0.01)
     assert worse.gain.median == pytest.approx(1 / 1.25 - 1, abs=0.01)
+    assert [nbytes for nbytes, _ in gain.points] == SIZES
+    assert not found.chosen
     assert judge(curves, variant="channels-32")["channels-32"].chosen
+    # A rule of the site that is as fast as the variant leaves it nothing.
+    ruled = curves_of({**table, ("tree/ll", DEFAULT_VARIANT): mixed(0.9, 0.9)}, sigma=0.0005)
+    [gain] = judge(ruled)["channels-32"].gains
+    assert not gain.better
+    # And one of its own takes its loss away.
+    own = curves_of({**table, ("ring/ll/8", CHANNELS): mixed(0.99, 1.2)}, sigma=0.0005)
+    [gain] = judge(own)["channels-32"].gains
+    assert gain.better
+    assert not gain.worse
 
 
-def test_rules_that_belong_to_an_environment_can_take_away_its_harm() -> None:
-    """With fewer channels small calls are there what they are without it."""
-    time = mixed(1.25, 0.9)
-    table = {
-        **PLAIN,
-        ("baseline", CHANNELS): time,
-        ("ring/ll", CHANNELS): time,
-        ("ring/ll/8", CHANNELS): mixed(0.99, 1.2),
-    }
-    found = judge(curves_of(table))["channels-32"]
-    assert found.recommended
-    assert not found.gains[0].worse
-
-
-def test_one_slow_launch_of_small_calls_rules_nothing_out() -> None:
-    """Launches differ by 40 % below 512 KiB; the passes of one agree (two H100s)."""
-    curves = curves_of(
-        {
-            **PLAIN,
-            ("baseline", CHANNELS): mixed(1.4, 0.9),
-            ("ring/ll", CHANNELS): mixed(1.4, 0.9),
-        }
-    )
-
-    def in_one(curve: Curve) -> Curve:
-        points = tuple(
-            replace(p, launches=tuple(f"w.{i}" for i in range(len(p.launches))))
-            for p in curve.points
-        )
-        return replace(curve, points=points) if curve.key.variant == CHANNELS else curve
-
-    found = judge([in_one(curve) for curve in curves])["channels-32"]
-    assert found.recommended
-    assert not found.gains[0].worse
-    # The same from three launches is harm.
-    assert judge(curves)["channels-32"].against is not None
-
-
-def test_one_that_changes_nothing_is_not_chosen() -> None:
+def test_one_that_changes_nothing_gains_and_loses_nothing() -> None:
     """Noise of 1 % and twenty seeds."""
     for seed in range(20):
         table = {**PLAIN, ("baseline", CHANNELS): BASE, ("ring/ll", CHANNELS): BASE}
-        found = judge(curves_of(table, sigma=0.01, seed=seed))["channels-32"]
-        assert not found.recommended
-        assert found.against == "it makes nothing faster than the site with its rules"
+        [gain] = judge(curves_of(table, sigma=0.01, seed=seed))["channels-32"].gains
+        assert not (*gain.better, *gain.worse)
 
 
-def test_a_lossy_variant_is_never_chosen_silently() -> None:
+def test_what_a_lossy_variant_gets_wrong_stands_beside_its_gains() -> None:
     """Twice as fast, and wrong from 16 MiB on."""
     lossy = Variant(name="lp", environment=(("LP", "1"),), path=True, lossy=True)
     curves = curves_of({**PLAIN, ("baseline", lossy): line(20, 200)})
     target = next(c.key.target for c in curves if c.key.variant.name == "lp")
     wrong = [WrongShare(target=target, share=0.4, at_nbytes=1 << 26, from_nbytes=1 << 24)]
-    found = judge(curves, wrong)["lp"]
-    assert not found.recommended
-    assert "lossy" in str(found.against)
-    assert found.gains[0].wrong == wrong[0]
-    assert judge(curves, wrong, allow_lossy=True)["lp"].recommended
-
-
-def test_a_way_to_call_the_library_is_no_environment() -> None:
-    """Graphs are faster, and nobody can export them."""
-    graph = Variant(name="graph-2", options=(("-G", "2"),))
-    table = {**PLAIN, ("baseline", graph): line(20, 200), ("ring/ll", graph): line(20, 200)}
-    found = judge(curves_of(table))["graph-2"]
-    assert not found.recommended
-    assert found.gains[0].better
-
-
-def test_the_best_of_several_is_chosen_and_no_other() -> None:
-    """One job has one environment."""
-    other = replace(CHANNELS, name="channels-64", environment=(("NCCL_MIN_NCHANNELS", "64"),))
-    table = {
-        **PLAIN,
-        ("baseline", CHANNELS): mixed(1, 0.9),
-        ("baseline", other): mixed(1, 0.8),
-    }
-    found = judge(curves_of(table))
-    assert {name for name, one in found.items() if one.recommended} == {"channels-64"}
-    assert judge(curves_of(table), variant="default").keys() == found.keys()
-    assert not any(one.chosen for one in judge(curves_of(table), variant="default").values())
+    [gain] = judge(curves, wrong)["lp"].gains
+    assert gain.better
+    assert gain.wrong == wrong[0]
 
 
 def test_collectives_that_a_path_does_not_serve_keep_their_rules() -> None:
@@ -246,7 +191,6 @@ def test_collectives_that_a_path_does_not_serve_keep_their_rules() -> None:
         collective="reduce_scatter",
     )
     found = judge((*served, *other))["pp"]
-    assert found.recommended
     assert {gain.target.collective.value for gain in found.gains} == {"all_reduce"}
 
 
@@ -254,7 +198,6 @@ def test_without_the_untouched_site_nothing_is_judged() -> None:
     """Tables that somebody else measured."""
     curves = curves_of({("ring/ll", DEFAULT_VARIANT): BASE, ("baseline", PATH): line(20, 50)})
     assert judge(curves)["pp"].gains == ()
-    assert not judge(curves)["pp"].recommended
 
 
 OFF = Variant(name="pp-off", environment=(("PP_ENABLE", "0"),), serves=(Collective.ALL_REDUCE,))
@@ -277,7 +220,6 @@ def test_a_default_path_is_confined_by_what_is_faster_without_it() -> None:
         ("ring/simple", OFF): rule,
     }
     found = judge(curves_of(table, sigma=0.0005))["pp"]
-    assert found.recommended
     assert found.threshold_nbytes == pytest.approx(600_000, rel=0.03)
     assert (found.beyond, found.reach) == ("pp-off", found.threshold_nbytes)
     assert not found.gains[0].worse
@@ -318,7 +260,6 @@ def test_two_paths_that_follow_each_other_get_a_threshold_each() -> None:
         ("ring/ll", off): library,
     }
     found = judge(curves_of(table, sigma=0.0005))
-    assert found["flat"].recommended
     exported = dict(found["flat"].variant.environment)
     assert int(exported["FLAT_MAX"]) == pytest.approx(250_000, rel=0.04)
     assert int(exported["TREE_MAX"]) == pytest.approx(3_000_000, rel=0.04)
@@ -327,7 +268,7 @@ def test_two_paths_that_follow_each_other_get_a_threshold_each() -> None:
     assert found["flat"].beyond == "off"
     assert not found["flat"].gains[0].worse
     # By itself the tree cannot be confined: it harms the calls that flat takes.
-    assert not found["tree"].recommended
+    assert found["tree"].threshold_nbytes is None
 
 
 def test_a_path_that_wins_nowhere_between_two_others_gets_no_call() -> None:
@@ -355,7 +296,6 @@ def test_a_path_that_wins_nowhere_between_two_others_gets_no_call() -> None:
         ("ring/ll", off): line(60, 100),
     }
     found = judge(curves_of(table, sigma=0.0005))["flat"]
-    assert found.recommended
     exported = dict(found.variant.environment)
     # 10 + n/10e3 = 60 + n/100e3 at 555,556 bytes.
     assert int(exported["FLAT_MAX"]) == pytest.approx(555_556, rel=0.04)
