@@ -1,8 +1,8 @@
 /*
  * For a program that measures: which step of a schedule is in force, said by the program itself.
  *
- * A schedule with `advance=told` (docs/inside/schedule.md) is not moved on by the sizes of calls.  The
- * program looks this function up in the library that its host has loaded already (dlopen of the
+ * A schedule with `advance=told` (docs/inside/schedule.md) is not moved on by the sizes of calls.
+ * The program looks this function up in the library that its host has loaded already (dlopen of the
  * same file, dlsym) and calls it between passes, when none of its own calls is under way.  This
  * signature and meaning stay as they are; another one would get another number.
  */
