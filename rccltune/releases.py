@@ -190,7 +190,7 @@ _RCCL: Final = _lines(
     {"first": (2, 27), "number": "2.27.7", "rocm": ("7.1", "7.1")},
     # It has 7.1's number. 7.2.4, whose source is that of 7.2.1, changed nothing on two nodes that
     # had no GPUs; whether 7.2.0 does is not known. What it does with a closed cell was seen of
-    # 7.2.4's too (docs/real-library.md).
+    # 7.2.4's too (docs/inside/real-library.md).
     {"rocm": ("7.2", "7.2"), "overwrites_protocol": None, "runs_closed_tree": True},
     {
         "first": (2, 28, 3),

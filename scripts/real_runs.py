@@ -46,7 +46,7 @@ class Place:
         return {2: 32, 4: 24}.get(self.ranks, in_spx if "spx" in self.mode else _IN_CPX[self.ranks])
 
     def offered(self, collective: str, *, ll128: bool = False) -> tuple[str, ...]:
-        """Settings that this release lets a tuner choose (docs/real-library.md), LL128 forced on or not."""
+        """Settings that this release lets a tuner choose (docs/inside/real-library.md), LL128 forced on or not."""
         rings = (*_ONE_HOST, "ring/ll128") if self.nodes > 1 or ll128 else _ONE_HOST
         if collective != "all_reduce":
             return rings

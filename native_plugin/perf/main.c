@@ -1,11 +1,4 @@
-/*
- * rccltune-perf --folder DIR --plan FILE --library FILE [--runtime FILE] [--plugin FILE] [--said]
- *     [--start N [--per-host M] | --rank R --ranks N --local-rank L] [--devices 0,8,16] [--bind
- * none]
- *
- * RCCLTUNE_PERF_TOKEN is what ranks know each other by.  docs/perf.md has the plan's words, the
- * columns of rank-<r>.csv and the exit codes.
- */
+/* rccltune-perf: reads its command line, and goes through the plan step by step. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +34,16 @@ static int number(const char *name, const char *text, int least)
     return (int)value;
 }
 
+static const char usage[] =
+    "rccltune-perf --folder DIR --plan FILE --library FILE [--runtime FILE]\n"
+    "    [--plugin FILE] [--said] [--devices 0,8,16] [--bind none]\n"
+    "    [--start N [--per-host M] | --rank R --ranks N --local-rank L]\n"
+    "\n"
+    "Measures collectives as a plan says, one process a GPU. 'rccltune sweep'\n"
+    "writes the plan and starts it; ranks know each other by RCCLTUNE_PERF_TOKEN.\n"
+    "docs/perf.md has the plan's steps, the columns of DIR/rank-<r>.csv and the\n"
+    "exit codes.\n";
+
 static void options_read(int argc, char **argv, struct options *o)
 {
     static const struct option known[] = {
@@ -48,7 +51,7 @@ static void options_read(int argc, char **argv, struct options *o)
         {"runtime", 1, NULL, 'r'},    {"plugin", 1, NULL, 't'}, {"devices", 1, NULL, 'd'},
         {"start", 1, NULL, 's'},      {"rank", 1, NULL, 'R'},   {"ranks", 1, NULL, 'N'},
         {"local-rank", 1, NULL, 'L'}, {"said", 0, NULL, 'i'},   {"bind", 1, NULL, 'b'},
-        {"per-host", 1, NULL, 'h'},   {NULL, 0, NULL, 0}};
+        {"per-host", 1, NULL, 'h'},   {"help", 0, NULL, 'H'},   {NULL, 0, NULL, 0}};
     int letter;
     *o = (struct options){.ranks = {-1, 0, -1}, .binds = true};
     while ((letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -92,10 +95,11 @@ static void options_read(int argc, char **argv, struct options *o)
         case 'b':
             o->binds = strcmp(optarg, "none") != 0;
             break;
+        case 'H':
+            fputs(usage, stdout);
+            exit(EXIT_DONE);
         default:
-            fail(EXIT_USAGE, "it takes --folder, --plan, --library, --runtime, --plugin, --said, "
-                             "--start, --per-host, --rank, --ranks, --local-rank, --devices, "
-                             "--bind none");
+            fail(EXIT_USAGE, "it takes the options that rccltune-perf --help shows");
         }
     }
     if (o->folder == NULL || o->plan == NULL || o->library == NULL || optind < argc)

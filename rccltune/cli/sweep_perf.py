@@ -78,7 +78,7 @@ def _plan_text(prepared: ToMeasure) -> Laid:
     budget = prepared.measuring.left_s()
     if budget is not None and budget < prepared.expected_s:
         expected += f"; --budget {minutes(budget)} ends it"
-    lines.append(f"{len(prepared.left)} starts of all ranks, {expected}")
+    lines.append(f"{_starts(len(prepared.left))} of all ranks, {expected}")
     return lay(lines)
 
 
@@ -113,7 +113,7 @@ def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, l
         console.say(ON_REQUEST)
     n_left = len(prepared.left)
     console.say(
-        f"{n_left} starts of all ranks to make, about {minutes(prepared.expected_s)}"
+        f"{_starts(n_left)} of all ranks to make, about {minutes(prepared.expected_s)}"
         if n_left
         else "everything is measured already"
     )
@@ -140,8 +140,12 @@ def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, l
         )
 
 
+def _starts(n: int) -> str:
+    return f"{n} start{'s' * (n != 1)}"
+
+
 def _text(done: Measured, verbosity: int) -> Laid:
-    took = f"{done.n_runs} starts in {done.seconds:.1f} s"
+    took = f"{_starts(done.n_runs)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
         lines.append(f"tuner that the library uses by itself here: {done.tuner}")

@@ -1,9 +1,9 @@
 """Samples of a launch that went through a schedule: which step gave which row, and what ran.
 
-The recipe and what each benchmark asks are in docs/schedule.md. Rows are matched to steps from the
-end of the warm-up on, and trusted only where every rank was asked exactly as often, at exactly
-the sizes that the table shows, as the benchmark's options imply: one call more or less, and a row
-might stand beside the wrong setting.
+The recipe and what each benchmark asks are in docs/inside/schedule.md. Rows are matched to steps
+from the end of the warm-up on, and trusted only where every rank was asked exactly as often, at
+exactly the sizes that the table shows, as the benchmark's options imply: one call more or less, and
+a row might stand beside the wrong setting.
 """
 
 from __future__ import annotations

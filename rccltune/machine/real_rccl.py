@@ -157,8 +157,8 @@ def real_calls(
     """One launch: ranks in one process, or each in its own where there are several hosts.
 
     Args:
-        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/real-library.md); None
-            asks the imitation.
+        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/inside/real-library.md);
+            None asks the imitation.
         node: compiled node file.
         scale: the first devices of each host.
         collective: ``all_reduce`` ….

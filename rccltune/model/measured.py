@@ -85,7 +85,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """How often a benchmark asks the tuner; docs/schedule.md, "What each benchmark asks".
+    """How often a benchmark asks the tuner; docs/inside/schedule.md, "What each benchmark asks".
 
     Attributes:
         leading: steps before the table's first pass.

@@ -228,7 +228,8 @@ LL128_FORCED: Final = Variant(
 TREE_SIMPLE_PATCHED: Final = Variant(
     name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
 )
-# Steps of a schedule that the plugin writes into a cell that the library closed (docs/schedule.md).
+# Steps of a schedule that the plugin writes into a cell that the library closed; see
+# docs/inside/schedule.md.
 TREE_SIMPLE_FORCED: Final = Variant(name="tree-simple-forced", patched=True)
 # What rules need, in launches that verify them: the environment alone, without the rules.
 NEEDS: Final = "needs"

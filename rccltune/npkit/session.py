@@ -188,7 +188,7 @@ def dump_winner(
             raise LaunchError(
                 f"NPKit's dump is of no use: {useless}",
                 where=str(into),
-                hint="docs/npkit.md says how RCCL is built with it; the sweep is kept.",
+                hint="docs/sweep.md says how RCCL is built with it; the sweep is kept.",
             )
         _collect(into, own / _COLLECTED)
         done = _done(winner, one, into, dump, site=site, own=own)

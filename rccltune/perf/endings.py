@@ -31,7 +31,7 @@ def judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
     flying = made.in_flight
     if flying is None and ending.exit_code == 0:
         return end
-    words = _words(made)
+    words = _words(made, stalled=stalled)
     if ending.timed_out and not stalled:
         # Its time was over: nobody is to blame.
         return replace(end, line=flying.line if flying else None, words=words)
@@ -66,7 +66,7 @@ def _failed_at(made: Run) -> Placed | None:
     return next((one for one in made.steps[made.n_done :] if one.line in lines), None)
 
 
-def _words(made: Run) -> str:
+def _words(made: Run, *, stalled: bool) -> str:
     """What the program or the library said: the first rank's words that are about itself."""
     said = [words for _, _, words in made.remarks.failed]
     try:
@@ -75,7 +75,8 @@ def _words(made: Run) -> str:
         log = ""
     said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
     own = [words for words in said if not _ECHO.search(words)]
-    return next(iter([*own, *said]), "")[:400]
+    # Ranks that hang are ended by us, and see each other go: that says nothing of why they hung.
+    return next(iter(own if stalled else [*own, *said]), "")[:400]
 
 
 def _last(made: Run) -> str:

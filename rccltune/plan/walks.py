@@ -6,7 +6,7 @@ launch of its own. Everything follows from the planned combined launch and from 
 came, so that an interrupted sweep goes on with the launches that an uninterrupted one makes.
 
 One launch measures all settings of a collective and a variant, in interleaved repeats; the plugin
-goes to the next one where the benchmark's table begins again (docs/schedule.md).
+goes to the next one where the benchmark's table begins again (docs/inside/schedule.md).
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def schedule_of(
 
 
 def schedule_text(schedule: Schedule, *, forced: bool = False) -> str:
-    """The file that the plugin goes by; its format is in docs/schedule.md.
+    """The file that the plugin goes by; its format is in docs/inside/schedule.md.
 
     Args:
         schedule: what to go through.
@@ -276,7 +276,7 @@ def _is_closed(step: Setting) -> bool:
 
 
 def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Questions:
-    """docs/schedule.md, "What each benchmark asks"."""
+    """docs/inside/schedule.md, "What each benchmark asks"."""
     options = benchmark_options(sweep, ground.letters, collective)
     halves = 1 if "-O" in options else 2
     return Questions(

@@ -94,7 +94,7 @@ def second_round(known: Sequence[Known]) -> Round:
     """Whatever may still change the choice, often enough to be trusted.
 
     One round is all that follows the coarse pass: a launch costs more than the passes that a third
-    round would save (docs/search.md).
+    round would save (docs/inside/search.md).
 
     Args:
         known: of each collective that is searched.

@@ -9,11 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 # What begins a line that is meant to be typed. Everything else in a block is output or a file.
 TYPED = {
-    *("rccltune", "export", "unset", "eval", ".", "source", "cd", "cp", "ls", "rm", "tar", "git"),
+    *(
+        "rccltune",
+        "export",
+        "unset",
+        "eval",
+        ".",
+        "source",
+        "cd",
+        "cp",
+        "cat",
+        "ls",
+        "rm",
+        "tar",
+        "git",
+    ),
     # A subshell, on lines of its own.
     *("(", ")"),
     *("srun", "sbatch", "salloc", "scontrol", "cmake", "python3", "torchrun", "./TransferBench"),

@@ -1,7 +1,7 @@
 """Rows of a launch that walked through a schedule get the setting that really ran, or none.
 
 The real plugin walks and writes its trace; the calls of a benchmark are made here, from the table
-in docs/schedule.md.
+in docs/inside/schedule.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OFFERED = {
 
 
 def calls(n_passes: int, *, old: bool) -> list[int]:
-    """Sizes of all questions: docs/schedule.md, with -w 2 -n 3 -c 1 -f 2 or -f 4."""
+    """Sizes of all questions: docs/inside/schedule.md, with -w 2 -n 3 -c 1 -f 2 or -f 4."""
     warm = [SIZES[-1]] * N_WARM + [SIZES[0]] * N_WARM if old else [n for n in SIZES for _ in "ab"]
     return warm + [n for _ in range(n_passes) for n in SIZES for _ in range(PER_ROW)]
 

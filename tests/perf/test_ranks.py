@@ -182,3 +182,5 @@ def test_the_step_in_flight_is_to_blame(
         assert (str(end.setting), str(end.collective)) == ("ring/ll", "Collective.ALL_REDUCE")
     if ending["exit_code"]:
         assert end.words == "ncclAllReduce: unhandled error"
+    if stalled:
+        assert end.words == "", "ranks that we end see each other go: no reason of a hang"

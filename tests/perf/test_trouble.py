@@ -51,6 +51,7 @@ def test_a_setting_that_fails_is_set_aside(
     assert ground.sweep(*SETTINGS, "--timeout", "1.5s") == 5
     err = capsys.readouterr().err
     assert f"all_reduce tree/ll: it {words}" in err
+    assert "hung (" not in err
     assert ("WRONG RESULTS: all_reduce tree/ll" in err) is (fault["kind"] == "wrong")
     others_are_whole(ground, "ring/ll", "ring/simple")
     samples = ground.samples()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_the_same_command_again_starts_nothing(
     Path("s/samples.csv").unlink()
     assert run(["fit", "s"]) == 0
     assert Path("s/samples.csv").read_bytes() == before
+
+
+def test_what_is_left_is_counted(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    """One run that is lost is one start."""
+    assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 0
+    shutil.rmtree(max(Path("s/runs").iterdir(), key=lambda run: int(run.name)))
+    capsys.readouterr()
+    assert ground.sweep("--setting", "ring/ll", "--communicators", "1", "--plan") == 0
+    assert "\n1 start of all ranks, about" in capsys.readouterr().out
 
 
 def test_more_is_measured_where_more_is_asked_for(ground: Ground) -> None:

@@ -63,7 +63,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def place_calls(sizes: Sequence[int], *, n_steps: int, n_calls: int) -> list[int]:
-    """The step of every call, from the sentence in docs/schedule.md and nothing else.
+    """The step of every call, from the sentence in docs/inside/schedule.md and nothing else.
 
     A pass is a longest run of calls that does not fall and has no more than ``n_calls`` of them;
     passes are steps in turn, and all that come after the last step are one.
@@ -103,7 +103,7 @@ class Options:
         return f"{words} -c {self.check}{out}{shown} -{letter} {cycles}"
 
     def leading(self, *, old: bool) -> int:
-        """Steps before the table's first cycle: docs/schedule.md."""
+        """Steps before the table's first cycle: docs/inside/schedule.md."""
         if self.warmup == 0:
             return 0
         if len(self.sizes) > 1:

@@ -68,7 +68,7 @@ class Bench:
         }
 
     def run(self, steps: Sequence[str], options: Options, *, more: str = "") -> Launched:
-        """Launch with the schedule, and check what docs/schedule.md tells a launcher to check."""
+        """Launch with the schedule, and check what docs/inside/schedule.md tells a launcher to check."""
         lead = options.leading(old=self.old)
         n_cycles = len(steps) - lead
         one_size = len(options.sizes) == 1
@@ -159,7 +159,7 @@ SHAPES = {
 
 
 # nccl-tests has no -O: it always measures both halves. And its real -w 0 is not the simulated one:
-# it makes each half's first call all the same (docs/schedule.md).
+# it makes each half's first call all the same (docs/inside/schedule.md).
 FAMILY_SHAPES = [
     (family, shape)
     for family in ("rt24", "rtnew", "nt")

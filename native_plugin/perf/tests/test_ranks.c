@@ -225,13 +225,15 @@ static void check_refused(void)
     set("RCCLTUNE_PERF_TOKEN=abc", NULL);
     CHECK(run("plan 1\nanswer nothing\n", "2", NULL) == 2 && has("said", "no --plugin"));
     CHECK(run(PLAN, "0", NULL) == 2 && has("said", "--start 0"));
-    CHECK(run(PLAN, "2", "--dance") == 2 && has("said", "it takes --folder"));
+    CHECK(run(PLAN, "2", "--dance") == 2 && has("said", "rccltune-perf --help"));
     const char *real = library;
     library = "/nonexistent/librccl.so.1";
     CHECK(run(PLAN, "2", NULL) == 3 && has("said", "/nonexistent/librccl.so.1"));
     library = real;
     unsetenv("RCCLTUNE_PERF_TOKEN");
     set(NULL, NULL);
+    CHECK(run(PLAN, "2", "--help") == 0 && has("said", "rccltune-perf --folder DIR"));
+    CHECK(has("said", "'rccltune sweep'") && has("said", "docs/perf.md"));
     CHECK(run(PLAN, "2", NULL) == 2 && has("said", "RCCLTUNE_PERF_TOKEN is not set"));
 }
 
