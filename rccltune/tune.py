@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,6 @@ from rccltune.model import defaults, schema
 from rccltune.model.errors import HarmError, VerificationError
 from rccltune.model.measured import Notice
 from rccltune.model.reporter import Reporter
-from rccltune.plan import octaves
 from rccltune.report.plots import plot_session
 from rccltune.report.session import Reported, report_session
 from rccltune.rules.base import vendor
@@ -28,7 +27,7 @@ from rccltune.verify.verdict_store import CANDIDATES
 from rccltune.verify.verifying import Verified, verify_rules
 
 if TYPE_CHECKING:
-    from rccltune.zones.arms import ChoiceOptions
+    from rccltune.analyse.options import ChoiceOptions
 
 
 Options = Callable[[FitDone], "ChoiceOptions"]
@@ -145,13 +144,6 @@ def _shown(folder: Path, options: Options, reporter: Reporter) -> Reported:
     return report_session(folder, options, reporter=reporter, overwrite=True)
 
 
-def reaching(options: Options, prepared: Prepared) -> Options:
-    """The same, of rules that reach towards a path as far as verification will look."""
-    sweep, n_ranks = prepared.sweep, prepared.site.scale.n_ranks
-    sizes = {one: octaves.verified_sizes(sweep, one, n_ranks) for one in sweep.collectives}
-    return lambda done: replace(options(done), to_verify=sizes)
-
-
 def _emitted(
     prepared: Prepared,
     options: Options,
@@ -160,7 +152,7 @@ def _emitted(
 ) -> Emitted:
     request = EmitRequest(
         folders=(prepared.folder,),
-        options=reaching(options, prepared),
+        options=options,
         base=base,
         ll128_apart=True,
     )

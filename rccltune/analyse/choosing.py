@@ -36,11 +36,13 @@ class Choice:
     Attributes:
         zones: by target, then by size; those of one target cover 0 to 2^63-1.
         left_out: settings that were measured and are in no rule because no rule can choose them.
+        compared: what was measured of each target.
     """
 
     zones: tuple[Zone, ...]
     notices: tuple[Notice, ...]
     left_out: tuple[LeftOut, ...]
+    compared: tuple[Comparison, ...] = ()
 
 
 def choose(
@@ -84,7 +86,11 @@ def choose_together(
     """
     options = options or ChoiceOptions()
     named = [
-        samples.assign(beside=name, rank_placement=" and ".join(parts))
+        samples.assign(
+            beside=name,
+            rank_placement=" and ".join(parts),
+            process=f"{name} " + samples["process"].astype(str),
+        )
         for name, samples in parts.items()
     ]
     samples = pd.concat(named, ignore_index=True)
@@ -140,6 +146,7 @@ def _chosen(found: Sequence[Comparison], options: ChoiceOptions) -> Choice:
         zones=tuple(zone for one in chosen for zone in one.zones(options)),
         notices=tuple(notice for one in found for notice in remarks(one)),
         left_out=tuple(item for one in found for item in _left_out(one, found)),
+        compared=tuple(found),
     )
 
 

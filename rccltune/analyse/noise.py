@@ -51,6 +51,8 @@ LIKELY: Final = 0.03
 SMALL: Final = 512 << 10
 # Of intervals that are printed.
 INTERVAL: Final = 0.95
+# Chance with which a setting that noise makes look slower is kept beside the best.
+SURE: Final = 0.99
 # Share of rows in which something stood still for a moment (2 x H100, public sweeps of MI355X).
 STOOD_STILL: Final = 0.02
 # A communicator stalled at a size if it is so many times slower than the others there, and by so
@@ -133,7 +135,7 @@ class LogRatio:
         half: Array = np.asarray(stats.t.ppf((1 + level) / 2, self.df) * self.se)
         return self.log - half, self.log + half
 
-    def slack(self, level: float = 0.99) -> Array:
+    def slack(self, level: float = SURE) -> Array:
         """Log ratio that noise alone stays below with this chance."""
         df = np.where(self.n > 1, self.df, np.inf)
         slack: Array = np.where(np.isnan(self.log), np.nan, stats.t.ppf(level, df) * self.spread)

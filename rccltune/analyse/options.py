@@ -27,6 +27,7 @@ class ChoiceOptions:
         widen: settings may be chosen that only a variable makes selectable, which the whole job
             then needs.
         proven: only rules whose gain repeats prove.
+        variant: name of the variant whose zones are wanted; None for those of the site as it is.
         own: what the library takes by itself, by target and size in bytes: a rule that names it
             there wins nothing.
     """
@@ -39,6 +40,7 @@ class ChoiceOptions:
     arch: str | None = None
     widen: bool = True
     proven: bool = False
+    variant: str | None = None
     own: Mapping[Target, Mapping[int, Setting]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

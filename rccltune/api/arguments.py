@@ -9,11 +9,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.session import baseline_named
 from rccltune.fit.session import FitDone
 from rccltune.measure import sweep_file
 from rccltune.model.reporter import Reporter
-from rccltune.zones.arms import ChoiceOptions
-from rccltune.zones.session import baseline_named
 
 Place: TypeAlias = str | os.PathLike[str]
 

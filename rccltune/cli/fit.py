@@ -178,7 +178,7 @@ def _everything(done: FitDone) -> Laid:
 
 
 def _variants(done: FitDone) -> list[str]:
-    from rccltune.zones.session import judged_variants
+    from rccltune.analyse.session import judged_variants
 
     return environment_lines(judged_variants(done))
 

@@ -16,8 +16,8 @@ from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
+    from rccltune.analyse.options import ChoiceOptions
     from rccltune.fit.session import FitDone
-    from rccltune.zones.arms import ChoiceOptions
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,9 +88,9 @@ class Choosing:
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What choosing zones needs; the baseline is looked up among what was measured."""
+        from rccltune.analyse.options import ChoiceOptions
+        from rccltune.analyse.session import baseline_named
         from rccltune.workload.reader import read
-        from rccltune.zones.arms import ChoiceOptions
-        from rccltune.zones.session import baseline_named
 
         return ChoiceOptions(
             tolerance=self.tolerance / 100,

@@ -63,6 +63,8 @@ class Sample:
         doubt: why it must not be used, None when it may.
         executed: the setting that is known to have run, where something said so.
         line: line of the raw log, from 1.
+        clock: ``graph`` for calls replayed from a captured graph, ``loop`` for calls launched one
+            by one; None where only the key says it.
     """
 
     key: CurveKey
@@ -76,6 +78,7 @@ class Sample:
     doubt: Doubt | None = None
     executed: Setting | None = None
     line: Whole | None = None
+    clock: Word | None = None
 
     def __post_init__(self) -> None:
         """A sample without a flag can be computed with."""

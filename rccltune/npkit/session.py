@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.session import choice_of
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.launch import signals
 from rccltune.measure import launches, preparation, runs
@@ -26,8 +28,6 @@ from rccltune.npkit.dump import Dump, find_tools, has_npkit, next_command, read_
 from rccltune.plan.launches import launch_of
 from rccltune.session import files, store
 from rccltune.session.launches import Ran
-from rccltune.zones import arms
-from rccltune.zones.session import choice_of
 
 FOLDER: Final = "npkit"
 _RECORD: Final = f"{FOLDER}/npkit.json"
@@ -230,7 +230,7 @@ def winner_of(done: FitDone, collectives: Sequence[Collective]) -> Winner:
 def _gaining(done: FitDone, collectives: Sequence[Collective]) -> Iterator[Winner]:
     """Each chosen setting at each of its sizes where the baseline was measured too."""
     try:
-        chosen = choice_of(done, arms.ChoiceOptions())
+        chosen = choice_of(done, ChoiceOptions())
     except TooLittleDataError:
         return
     for zone in chosen.zones:

@@ -95,6 +95,7 @@ def samples_of(
                 n_wrong=n_wrong,
                 doubt=doubt,
                 executed=setting_of(told),
+                clock=row.clock,
             )
         )
         passes[where] += 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rccltune.analyse.session import choice_of, environments_of, zones_in
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.model.chosen import Environment
@@ -18,10 +19,10 @@ from rccltune.report.figures import files, scene
 from rccltune.report.verified import Verification, rule_files, verifications, views_of
 from rccltune.session import store
 from rccltune.session.files import disk_errors
-from rccltune.zones.session import choice_of, environments_of, zones_in
 
 if TYPE_CHECKING:
-    from rccltune.zones.arms import Choice, ChoiceOptions
+    from rccltune.analyse.choosing import Choice
+    from rccltune.analyse.options import ChoiceOptions
 
 
 Ended = tuple[Launch, Outcome]

@@ -24,7 +24,7 @@ from rccltune.report.sections.found import Found, gather
 from rccltune.session import files
 
 if TYPE_CHECKING:
-    from rccltune.zones.arms import ChoiceOptions
+    from rccltune.analyse.options import ChoiceOptions
 
 
 # What a mail attachment may weigh.

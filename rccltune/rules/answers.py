@@ -11,17 +11,17 @@ from itertools import count, product
 from pathlib import Path
 from typing import Final
 
+from rccltune.analyse import limits
 from rccltune.machine import overrides
 from rccltune.model.chosen import Rule
 from rccltune.model.errors import VerificationError
-from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target
+from rccltune.model.settings import Mode, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules import decision
 from rccltune.rules.decision import Decision
 from rccltune.rules.documents import first_at
 from rccltune.rules.host import Communicator, Host
 from rccltune.rules.reader import RuleFile
-from rccltune.zones import arms
 
 # Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
 # whether buffers are registered, so rules that ask for it never match there.
@@ -112,10 +112,7 @@ def why_not(
     collective: Collective, scale: Scale, a: Algorithm, p: Protocol, arch: str | None
 ) -> str | None:
     """Why a library never offers a cell there; None where it may."""
-    target = Target(
-        collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
-    )
-    return arms.why_not_selectable(Setting(algorithm=a, protocol=p), target, arch)
+    return limits.why_not_selectable(Setting(algorithm=a, protocol=p), collective, scale, arch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

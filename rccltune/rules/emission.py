@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune import plugin
+from rccltune.analyse.session import choice_of, environments_of, together, zones_in
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.machine import overrides
 from rccltune.model.chosen import Environment, LeftOut, Zone
@@ -41,10 +42,9 @@ from rccltune.rules.writer import is_verified, render_environment, write_all
 from rccltune.session import store
 from rccltune.session.folders import one_machine
 from rccltune.session.imports import VENDOR_UNKNOWN
-from rccltune.zones.session import choice_of, environments_of, together, zones_in
 
 if TYPE_CHECKING:
-    from rccltune.zones.arms import Choice
+    from rccltune.analyse.choosing import Choice
 
 _AS_THE_SITE: Final = (
     "Where the site sets them for every job they are needed by no rule: measure it so, with "

@@ -11,12 +11,16 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from rccltune.analyse.choosing import Choice, choose_together
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.session import explained, table_of, variants_of
 from rccltune.fit.session import FitDone
 from rccltune.model import schema
 from rccltune.model.chosen import Environment, LeftOut, RuleCount, Zone
-from rccltune.model.curves import Curve
 from rccltune.model.measured import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Place, Scale
@@ -24,12 +28,6 @@ from rccltune.model.vocabulary import RankPlacement
 from rccltune.rules import documents
 from rccltune.rules.base import Vendor
 from rccltune.session.place import stored_place
-from rccltune.zones.choice import choose_together
-from rccltune.zones.session import explained
-
-if TYPE_CHECKING:
-    from rccltune.zones.arms import Choice, ChoiceOptions
-
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
 Keep = Callable[[Sequence[Zone]], tuple[Zone, ...]]
@@ -131,9 +129,9 @@ def sheet_name(plain: str, placement: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Curves of one scale in one placement, and what placements that scale can have."""
+    """Samples of one scale in one placement, and what placements that scale can have."""
 
-    curves: tuple[Curve, ...]
+    samples: pd.DataFrame
     alike: tuple[str, ...]
 
 
@@ -142,16 +140,18 @@ def _by_scale(fits: Sequence[FitDone]) -> dict[Scale, dict[str, _Part]]:
     found: dict[Scale, dict[str, _Part]] = {}
     for done in fits:
         place = stored_place(done.session.path)
-        curves = done.references
-        for scale, name in dict.fromkeys((c.key.scale, c.key.rank_placement) for c in curves):
+        table = table_of(done)
+        for scale, name in dict.fromkeys((c.key.scale, c.key.rank_placement) for c in done.curves):
             if name is None or name in _ANYWHERE:
                 continue
-            here = (scale, name)
-            mine = tuple(c for c in curves if (c.key.scale, c.key.rank_placement) == here)
+            is_here = (table["n_nodes"] == scale.n_nodes) & (table["n_ranks"] == scale.n_ranks)
+            mine = table[is_here & (table["rank_placement"] == name)]
             parts = found.setdefault(scale, {})
             known = parts.get(name)
-            before = known.curves if known is not None else ()
-            parts[name] = _Part((*before, *mine), _alike(place, name, scale))
+            # Communicators of two sessions are different ones.
+            mine = mine.assign(process=f"{done.session.path} " + mine["process"].astype(str))
+            both = mine if known is None else pd.concat([known.samples, mine], ignore_index=True)
+            parts[name] = _Part(both, _alike(place, name, scale))
     return found
 
 
@@ -173,7 +173,8 @@ def _joint(
     chosen = None
     if why is None:
         chosen = choose_together(
-            {name: part.curves for name, part in parts.items()},
+            {name: part.samples for name, part in parts.items()},
+            dict(ChainMap(*(variants_of(done) for done in fits))),
             replace(
                 options,
                 arch=fits[0].session.fingerprint.arch_or_vendor,

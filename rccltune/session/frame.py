@@ -27,15 +27,60 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model.measured import Sample, launch_of_pass
+from rccltune.model.reporter import Reporter
 from rccltune.model.settings import CurveKey
+from rccltune.session import store
+from rccltune.session.samples import load_samples
+from rccltune.session.store import Session
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _KEY: Final = (
     *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement"),
-    *("setting", "variant", "clock"),
+    *("setting", "variant"),
 )
+
+
+_NAMES: Final = (
+    *("launch", "collective", "setting", "placement", "dtype", "redop", "rank_placement"),
+    *("variant", "doubt", "clock", "graph"),
+)
+_NUMBERS: Final = {"n_nodes": "int32", "n_ranks": "int32", "nbytes": "int64", "time_us": "float64"}
+
+
+def load_frame(opened: Session, reporter: Reporter) -> pd.DataFrame:
+    """Samples of a session as a table; samples.csv is made again where it is not current.
+
+    Args:
+        opened: the session.
+        reporter: told where samples.csv is made again.
+
+    Raises:
+        SessionError: a row that cannot be read.
+    """
+    if not store.has_current_samples(opened):
+        return frame(load_samples(opened, reporter))
+    import pandas as pd
+
+    try:
+        read = pd.read_csv(
+            opened.path / store.SAMPLES,
+            usecols=lambda name: name in {*_NAMES, *_NUMBERS},
+            dtype={**dict.fromkeys(_NAMES, "category"), **_NUMBERS},
+            keep_default_na=False,
+            na_values={"time_us": [""]},
+        )
+    except (ValueError, UnicodeDecodeError):
+        # Read once more, row by row, by what names the row.
+        return frame(store.stored_samples(opened) or ())
+    if "clock" not in read:
+        read["clock"] = pd.Categorical([""] * len(read))
+    is_said = read["clock"].astype(str) != ""
+    by_key = read["graph"].astype(str).map({"1": "graph"}).fillna("loop")
+    read["clock"] = pd.Categorical(read["clock"].astype(str).where(is_said, by_key))
+    read = read.rename(columns={"redop": "op", "doubt": "unusable"}).drop(columns="graph")
+    return _in_communicators(read)
 
 
 def frame(samples: Sequence[Sample]) -> pd.DataFrame:
@@ -53,23 +98,33 @@ def frame(samples: Sequence[Sample]) -> pd.DataFrame:
             keys.append(sample.key)
         of_key[at] = found
     told = pd.DataFrame([_described(key) for key in keys], columns=list(_KEY))
-    categories = [name for name in _KEY if not name.startswith("n_")]
-    told = told.astype(dict.fromkeys(categories, "category"))
+    told = told.astype({name: "category" for name in _KEY if not name.startswith("n_")})
     made: pd.DataFrame = told.take(of_key).reset_index(drop=True)
-    launches = pd.Categorical([one.launch for one in samples])
-    whole = np.array([launch_of_pass(name) for name in launches.categories], dtype=object)
-    made["launch"] = launches
-    # A pass of a combined launch shares its communicator with the others.
-    communicator, _ = pd.factorize(whole)
-    made["communicator"] = communicator[launches.codes]
-    made["process"] = made["communicator"]
+    graph = {None: "loop", False: "loop", True: "graph"}
+    clocks = [one.clock or graph[one.key.graph] for one in samples]
+    made["clock"] = pd.Categorical(clocks)
+    made["launch"] = pd.Categorical([one.launch for one in samples])
     made["nbytes"] = np.fromiter((one.nbytes for one in samples), np.int64, len(samples))
     times = (np.nan if one.time_us is None else one.time_us for one in samples)
     made["time_us"] = np.fromiter(times, np.float64, len(samples))
-    doubts = ["" if one.doubt is None else one.doubt.value for one in samples]
-    made["unusable"] = pd.Categorical(doubts)
+    reasons = ["" if one.doubt is None else one.doubt.value for one in samples]
+    made["unusable"] = pd.Categorical(reasons)
+    return _in_communicators(made)
+
+
+def _in_communicators(made: pd.DataFrame) -> pd.DataFrame:
+    """The table with what says which samples share a communicator."""
+    import numpy as np
+    import pandas as pd
+
+    launches = made["launch"].cat
+    whole = np.array([launch_of_pass(name) for name in launches.categories], dtype=object)
+    # A pass of a combined launch shares its communicator with the others.
+    communicator, _ = pd.factorize(whole)
+    made["communicator"] = communicator[launches.codes] if len(made) else []
+    made["process"] = made["communicator"]
     for name in ("purpose", "beside"):
-        made[name] = pd.Categorical([""] * len(samples))
+        made[name] = pd.Categorical([""] * len(made))
     return made
 
 
@@ -84,5 +139,4 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
         key.placement.value,
         str(key.setting),
         key.variant.name,
-        "graph" if key.graph else "loop",
     )

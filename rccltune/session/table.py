@@ -36,9 +36,11 @@ COLUMNS: Final = (
     "doubt",
     "executed",
     "usable",
+    "clock",
 )
-# Of sessions written before the last column.
-_EARLIER: Final = COLUMNS[:-1]
+# Of sessions written before the last column, and before the last two.
+_EARLIER: Final = (COLUMNS[:-1], COLUMNS[:-2])
+_CLOCKS: Final = {"": None, "loop": "loop", "graph": "graph"}
 _USABLE: Final = {"true": True, "false": False}
 _NAME: Final = re.compile(NAME, re.ASCII)
 
@@ -57,7 +59,7 @@ def dump_samples(samples: Iterable[Sample], stream: IO[bytes]) -> None:
             f"{s.launch},{_text(s.step)},{s.cycle},{_text(s.line)},{entry[1]},{s.nbytes},"
             f"{_text(s.count)},{_text(s.time_us)},{_text(s.n_wrong)},"
             f"{s.doubt.value if s.doubt else ''},{_text(s.executed)},"
-            f"{'false' if s.doubt else 'true'}\n"
+            f"{'false' if s.doubt else 'true'},{_text(s.clock)}\n"
         )
         if len(lines) >= 10_000:
             stream.write("".join(lines).encode())
@@ -73,11 +75,19 @@ def read_samples(
     Raises:
         SessionError: other columns, an unknown variant or a value that does not fit.
     """
+    try:
+        return _read(stream, variants, where)
+    except UnicodeDecodeError as error:
+        why = f"byte {error.start} of it or of a part of it is no UTF-8"
+        raise _unreadable(where, 1, why) from error
+
+
+def _read(stream: IO[str], variants: Mapping[str, Variant], where: str) -> tuple[Sample, ...]:
     head = tuple(stream.readline().rstrip("\r\n").split(","))
-    if head not in (COLUMNS, _EARLIER):
+    if head != COLUMNS and head not in _EARLIER:
         raise _unreadable(where, 1, "its columns are not those of this version")
     reader = _Reader(variants)
-    end = "" if head == COLUMNS else ","
+    end = "," * (len(COLUMNS) - len(head))
     samples: list[Sample] = []
     for number, line in enumerate(stream, start=2):
         try:
@@ -116,7 +126,7 @@ class _Reader:
     def sample(self, row: str) -> Sample:
         """One row; ValueError, KeyError or csv.Error where it is none."""
         launch, step, cycle, line, rest = _split(row)
-        key, nbytes, count, time_us, n_wrong, doubt, ran, usable = rest.rsplit(",", 7)
+        key, nbytes, count, time_us, n_wrong, doubt, ran, usable, clock = rest.rsplit(",", 8)
         # It says again what doubt says: a program that changes one of them must not be believed.
         if usable and _USABLE[usable] is not (not doubt):
             raise ValueError(
@@ -135,6 +145,7 @@ class _Reader:
             n_wrong=wholes[n_wrong] if n_wrong else None,
             doubt=Doubt(doubt) if doubt else None,
             executed=self._setting(ran),
+            clock=_CLOCKS[clock],
         )
 
     def _key(self, text: str) -> CurveKey:

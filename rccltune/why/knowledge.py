@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from rccltune.analyse import limits
 from rccltune.machine import overrides
 from rccltune.model.chosen import Rule
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, Vendor, vendor_of
+from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.releases import Family, release_of
 from rccltune.rules.reader import RuleFile
@@ -19,7 +20,6 @@ from rccltune.rules.refusals import accepted, content_of
 from rccltune.variants import availability, catalog
 from rccltune.variants.records import Acts, VariantSpec
 from rccltune.why.records import Around, Filed, Kindred, Known, RuleHere, Where
-from rccltune.zones import arms
 
 # RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8
@@ -181,11 +181,8 @@ class _WhyNot:
         scale = _scale(where)
         if scale is None:
             return None
-        target = Target(
-            collective=collective, scale=scale, rank_placement=None, variant=DEFAULT_VARIANT
-        )
         cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
-        return arms.why_not_selectable(cell, target, arch)
+        return limits.why_not_selectable(cell, collective, scale, arch)
 
 
 class _Rules:

@@ -20,7 +20,7 @@ from rccltune.rules.reader import read_rules
 from rccltune.session.samples import load_samples
 from rccltune.simulate import sources
 from rccltune.zones import arms, choice
-from rccltune.zones.session import choice_of
+from rccltune.analyse.session import choice_of
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
 WALK = ["--method", "one-launch", "--exhaustive"]

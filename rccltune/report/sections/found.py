@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from rccltune.analyse.session import choice_of, environments_of
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.measure.searching import SearchFile
@@ -35,10 +36,10 @@ from rccltune.session import store
 from rccltune.session.place import stored_place
 from rccltune.session.store import SEARCH_FILE
 from rccltune.verify.verdict_store import FOLDER, Refused, refusals, rule_paths
-from rccltune.zones.session import choice_of, environments_of
 
 if TYPE_CHECKING:
-    from rccltune.zones.arms import Choice, ChoiceOptions
+    from rccltune.analyse.choosing import Choice
+    from rccltune.analyse.options import ChoiceOptions
 
 
 DASH = "–"

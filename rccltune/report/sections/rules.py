@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from rccltune.analyse.choosing import Choice
+from rccltune.analyse.session import zones_in
 from rccltune.model.chosen import Proof, Rule, Zone
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import format_last, format_size, format_span
@@ -23,8 +25,6 @@ from rccltune.report.sections.found import (
     where_of,
 )
 from rccltune.report.verified import Stood, same
-from rccltune.zones.arms import Choice
-from rccltune.zones.session import zones_in
 
 _MOST_HOLES = 60
 _MOST_RULES = 200

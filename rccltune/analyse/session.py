@@ -1,21 +1,24 @@
-"""The zones of a fitted session, and what its variants gain and lose against the site's."""
+"""The choice of a fitted session, and what its variants gain and lose against the site's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import pandas as pd
+
+from rccltune.analyse.choosing import Choice, choose
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.variants import held_against_site
 from rccltune.fit.session import Bypass, FitDone
 from rccltune.model.chosen import NOT_MEASURED, Environment, Zone, is_not_beaten
-from rccltune.model.curves import is_gap
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measured import Caution
+from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
+from rccltune.model.vocabulary import MAX_NBYTES, format_size
+from rccltune.session.frame import load_frame
 from rccltune.session.store import SEARCH_FILE
-from rccltune.zones import choice
-from rccltune.zones.arms import Choice, ChoiceOptions
-from rccltune.zones.variants import held_against_site
 
 
 def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
@@ -34,10 +37,10 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     elif options.baseline is not None and options.baseline not in _settings(done):
         names = {str(setting) for setting in _settings(done)}
         raise _no_such_baseline(str(options.baseline), done, sorted(names))
-    curves = done.references
     try:
-        chosen = choice.choose(
-            curves,
+        chosen = choose(
+            table_of(done),
+            variants_of(done),
             replace(
                 options,
                 arch=done.session.fingerprint.arch_or_vendor,
@@ -50,13 +53,21 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     searched = (done.session.path / SEARCH_FILE).exists()
     return replace(
         chosen,
-        zones=explained(
-            _up_to_paths(chosen.zones, done.bypasses, options.to_verify), done.bypasses
-        ),
+        zones=explained(chosen.zones, done.bypasses),
         notices=tuple(
             n for n in chosen.notices if not (searched and n.caution is Caution.MISSING_VIEW)
         ),
     )
+
+
+def table_of(done: FitDone) -> pd.DataFrame:
+    """The samples of a fitted session, as a table."""
+    return load_frame(done.session, Reporter())
+
+
+def variants_of(done: FitDone) -> dict[str, Variant]:
+    """The variants of a session by name."""
+    return {one.name: one for one in done.session.variants}
 
 
 def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooLittleDataError:
@@ -80,47 +91,6 @@ def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooL
 def explained(chosen: Sequence[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone, ...]:
     """The same zones, with gaps that say where the library asks no tuner."""
     return tuple(_explained(zone, bypasses) for zone in chosen)
-
-
-def _up_to_paths(
-    chosen: Sequence[Zone],
-    bypasses: Sequence[Bypass],
-    to_verify: Mapping[Collective, Sequence[int]],
-) -> tuple[Zone, ...]:
-    """Zones beside a path that asks no tuner, as far towards it as verification will look.
-
-    Where between two sizes a path begins, a sweep in whole octaves cannot tell.
-    """
-    made = list(chosen)
-    for at, hole in enumerate(chosen):
-        path = _path_in(hole, bypasses)
-        if path is None:
-            continue
-        sizes = to_verify.get(hole.target.collective, ())
-        below, above = _rule_at(chosen, at - 1, hole), _rule_at(chosen, at + 1, hole)
-        low, high = hole.min_nbytes, hole.max_nbytes
-        if below is not None and not is_gap(low - 1, path.min_nbytes):
-            low = max([low, *(n + 1 for n in sizes if n < path.min_nbytes)])
-            made[at - 1] = replace(made[at - 1], max_nbytes=low - 1)
-        if above is not None and not is_gap(path.max_nbytes, high + 1):
-            high = min([high, *(n - 1 for n in sizes if n > path.max_nbytes)])
-            made[at + 1] = replace(above, min_nbytes=high + 1)
-        made[at] = replace(hole, min_nbytes=low, max_nbytes=high)
-    return tuple(made)
-
-
-def _rule_at(chosen: Sequence[Zone], at: int, beside: Zone) -> Zone | None:
-    """The zone at a place in a list, where it is a rule's and of the same target."""
-    zone = chosen[at] if 0 <= at < len(chosen) else None
-    is_beside = zone is not None and zone.target == beside.target and zone.setting is not None
-    return zone if is_beside else None
-
-
-def _path_in(hole: Zone, bypasses: Iterable[Bypass]) -> Bypass | None:
-    """The path that serves a gap in which nothing was measured; None where none does."""
-    if hole.setting is not None or hole.measured_from is not None:
-        return None
-    return next((one for one in bypasses if _is_in(one, hole)), None)
 
 
 def _is_in(bypass: Bypass, zone: Zone) -> bool:
@@ -177,7 +147,7 @@ def environments_of(
         CommandLineError: the variant that was named was not measured.
     """
     found = (
-        held_against_site(done.between_launches, choice.zones, options, wrong=done.wrong)
+        held_against_site(choice.compared, choice.zones, options, wrong=done.wrong)
         if done.is_varied
         else ()
     )

@@ -1,1 +1,0 @@
-"""Which setting to choose at which size, and which environment is worth its price."""
