@@ -84,7 +84,6 @@ def tune(
     force: bool,
     base: Path | None = None,
     allowed: frozenset[str] = frozenset(),
-    beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
 
@@ -96,7 +95,6 @@ def tune(
         force: measure though untouched runs differ.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
         allowed: variables beyond the harmless ones that rules may need.
-        beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
         RccltuneError: as of each step.
@@ -106,7 +104,6 @@ def tune(
         # Read before an hour is measured; what it says comes when it is written.
         vendor(base, prepared.site.fingerprint, reporter=Reporter())
     swept = sweep(prepared, reporter=reporter, command=command, force=force)
-    beside()
     try:
         emitted = _emitted(prepared, options, base, allowed, reporter)
         verified = _verified(prepared, emitted, options, allowed, reporter)

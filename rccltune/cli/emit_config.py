@@ -20,7 +20,6 @@ from rccltune.cli.options import (
     choosing,
 )
 from rccltune.model.chosen import NOT_MEASURED, Proof
-from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, format_last, format_size, lay
 
 if TYPE_CHECKING:
@@ -40,13 +39,6 @@ if TYPE_CHECKING:
 )
 @base_option
 @grouped("--force", is_flag=True, group="Output", help="Replace the file of -o, or verified rules.")
-@grouped(
-    "--steps",
-    type=click.IntRange(min=1),
-    metavar="N",
-    group="Choosing",
-    help="Steps that the job of --workload made.",
-)
 @allow_need_option
 @choosing
 @common
@@ -57,7 +49,6 @@ def emit_config(
     output: Path | None,
     base: Path | None,
     force: bool,
-    steps: int | None,
     allowed: frozenset[str],
     choosing: Choosing,
 ) -> None:
@@ -81,10 +72,6 @@ def emit_config(
     from rccltune.rules import emission, sheets
     from rccltune.session.folders import sessions_in
 
-    if steps is not None and choosing.workload is None:
-        raise CommandLineError(
-            "--steps counts the steps of a recorded job", hint="say --workload FILE with it."
-        )
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
@@ -101,7 +88,7 @@ def emit_config(
     console.warn(done.notices)
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
-        found = _saving(console, choosing.workload, folders, done, steps)
+        found = _saving(console, choosing.workload, folders, done)
         plain["saving"], saved = savings.saving_plain(found), savings.saving_text(found)
     if done.path is None:
         if saved:
@@ -115,19 +102,13 @@ def emit_config(
         console.say("Next: rccltune verify, on the machine, keeps only the rules that win there.")
 
 
-def _saving(
-    console: Console,
-    workload: Path,
-    folders: tuple[Path, ...],
-    done: Emitted,
-    steps: int | None,
-) -> Saving:
+def _saving(console: Console, workload: Path, folders: tuple[Path, ...], done: Emitted) -> Saving:
     """What the rules save of a recorded job."""
     from rccltune.job.savings import by_zones, saving_in
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
     chosen = by_zones(zones)
-    return saving_in(workload, folders, chosen, steps, reporter=console)
+    return saving_in(workload, folders, chosen, reporter=console)
 
 
 def _file(text: str) -> Laid:

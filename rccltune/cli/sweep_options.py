@@ -35,7 +35,6 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
         multiple=one.option.again,
         metavar=one.option.metavar,
         help=help or one.help,
-        callback=_meaning(one) if one.option.words else None,
         shell_complete=completing(one.name),
         **place,
     )
@@ -63,8 +62,6 @@ def _type(one: Declared) -> click.ParamType[Any] | None:
         return Word(one.name, one.option.read)
     if one.parsed is None:
         return None if one.is_list else PAIR
-    if one.option.words:
-        return click.Choice(one.option.words)
     parse = one.parsed.parse
     if isinstance(parse, OneOf):
         return click.Choice(parse.words)
@@ -72,15 +69,6 @@ def _type(one: Declared) -> click.ParamType[Any] | None:
         return click.IntRange(min=parse.minimum)
     known = {"file": FOLDER, "line": None}
     return known.get(one.parsed.what, Word(one.parsed.what, parse))
-
-
-def _meaning(one: Declared) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """What the few words of an option stand for."""
-
-    def read(_context: click.Context, _parameter: click.Parameter, word: str | None) -> object:
-        return None if word is None or one.parsed is None else one.parsed.parse(word)
-
-    return read
 
 
 _Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]

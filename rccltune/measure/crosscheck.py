@@ -85,8 +85,6 @@ def prepare_beside(prepared: Prepared, request: SiteRequest) -> Prepared:
         settings=(),
         variants=(DEFAULT_VARIANT,),
         named_variants=(),
-        method=defaults.METHOD,
-        exhaustive=False,
     )
     return prepare(wanted, site, prepared.folder / FOLDER, timeout_s=prepared.timeout_s)
 

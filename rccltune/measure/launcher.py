@@ -98,7 +98,6 @@ def binding_of(
     *,
     hostfile: Path | None,
     added: Sequence[tuple[str, str]],
-    cleared: Sequence[str],
 ) -> Binding:
     """Try the launcher with ranks that do nothing, in the environment that launches will have.
 
@@ -108,7 +107,7 @@ def binding_of(
     if launcher.flavour == "torchrun":
         # It binds nothing, and its Python has imported torch already.
         return Binding(bind="none")
-    seen = variables.environment(os.environ, added, clear=cleared)
+    seen = variables.environment(os.environ, added)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         try:
             found = trial.find_binding(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from rccltune.measure import gone
 from rccltune.measure.all_options import declared
 from rccltune.measure.options import SweepOptions
 from rccltune.model import defaults, yamlfile
@@ -38,7 +39,12 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
         InputFileError: every mistake, one a line, each with line and column.
     """
     read = yamlfile.read(
-        SweepOptions, text, name, "see docs/sweep.md.", rename=lambda key: key.replace("-", "_")
+        SweepOptions,
+        text,
+        name,
+        "see docs/sweep.md.",
+        rename=lambda key: key.replace("-", "_"),
+        gone=gone.refused,
     )
     return {key: getattr(read.value, key) for key in read.keys if key in declared()}
 
@@ -54,22 +60,15 @@ def sweep_of(options: SweepOptions) -> Sweep:
         min_nbytes=options.min_bytes,
         max_nbytes=options.max_bytes,
         factor=options.factor,
-        step_nbytes=options.step,
         wanted=_wanted(options.sizes),
         dtypes=options.dtype,
         redop=options.op,
         placements=_PLACEMENTS[options.placement or ("in" if is_torch else "both")],
-        rank_placement=options.placement_of_ranks or defaults.RANK_PLACEMENT,
-        iterations=options.iters,
-        warmup=options.warmup,
+        rank_placement=options.rank_placement or defaults.RANK_PLACEMENT,
         graph=options.graph,
-        check=options.check,
         repeats=options.repeats,
         seed=options.seed,
-        method=options.method,
-        exhaustive=options.exhaustive,
         no_environment=options.no_environment,
-        longest_s=options.longest,
     )
 
 
@@ -84,25 +83,18 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "setting": sweep.settings,
         "min_bytes": sweep.min_nbytes,
         "max_bytes": sweep.max_nbytes,
-        "factor": None if sweep.step_nbytes else sweep.factor,
-        "step": sweep.step_nbytes,
+        "factor": sweep.factor,
         "dtype": sweep.dtypes,
         "op": sweep.redop,
         "placement": placements[0] if len(placements) == 1 else "both",
-        "placement_of_ranks": sweep.rank_placement,
+        "rank_placement": sweep.rank_placement,
         "np": sweep.scales[0].n_ranks if is_first else None,
-        "iters": sweep.iterations,
-        "warmup": sweep.warmup,
         "graph": sweep.graph,
-        "check": sweep.check,
         "repeats": sweep.repeats,
         "seed": sweep.seed,
         "variant": sweep.named_variants,
         "channels": sweep.counts,
-        "method": sweep.method,
-        "exhaustive": sweep.exhaustive,
         "no_environment": sweep.no_environment,
-        "longest": sweep.longest_s,
         "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
     }
 

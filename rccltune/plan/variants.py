@@ -21,6 +21,7 @@ from rccltune.model.measured import Launch, Sweep
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant
 from rccltune.model.vocabulary import Collective
 from rccltune.plan.launches import (
+    LONGEST_S,
     N_BASELINES,
     Arm,
     Ground,
@@ -75,7 +76,7 @@ def plan_environment(
     """
     # One launch goes over all sizes, and the large ones take nearly all of its time.
     brief = replace(sweep, check=False, iterations=ceil(sweep.iterations / 2))
-    n_passes = sweep.longest_s / pass_s(sweep)
+    n_passes = LONGEST_S / pass_s(sweep)
     return [
         walk
         for collective, wanted in settings.items()
@@ -105,8 +106,7 @@ def _settings_in(variant: Variant, sweep: Sweep, ground: Ground, *, walks: bool)
     """All settings in a variant; none where it takes calls before a tuner is asked."""
     if variant.path:
         return []
-    # Whole, with every channel count that was named: no search tries them in a variant.
-    concerned = replace(_concerned(sweep, variant), exhaustive=True)
+    concerned = _concerned(sweep, variant)
     wanted = [arm for arm in arms(concerned, ground, variant)[0] if not arm[2].patched]
     if walks and not variant.one_process and why_no_walk(sweep, ground) is None:
         return whole_walks(sweep, ground, wanted)
@@ -150,6 +150,4 @@ def _unlike(one: Setting, other: Setting) -> int:
 def _short(sweep: Sweep) -> Sweep:
     """Every so many of the sweep's sizes."""
     every = ceil(len(sizes(sweep)) / N_CONTROL_SIZES)
-    if sweep.step_nbytes:
-        return replace(sweep, step_nbytes=sweep.step_nbytes * every)
     return replace(sweep, factor=sweep.factor**every)
