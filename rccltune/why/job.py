@@ -32,8 +32,8 @@ _WANTED: Final = (
 _MAX_REPEATED: Final = 65536
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TRACE: Final = b"#@ format 1\n" + trace.COLUMNS.encode()
-# A rule file of ours; the second word was 0.1.0's.
-_OURS: Final = (b"#@ format", b"#@ rules")
+# How many rules a file of ours has, which may be none; the second word was 0.1.0's.
+_COUNT: Final = re.compile(rb"^#@ (?:end|rules) ", re.MULTILINE)
 _RULE_ROW: Final = re.compile(
     r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
 )
@@ -110,11 +110,11 @@ def _read(path: Path, evidence: Evidence, library: LibraryLog, own: trace.OwnLin
 
 
 def _is_rule_file(path: Path) -> bool:
-    """Whether it begins as ours do, or its first line that is no comment is a row of one."""
+    """Whether it counts rules as ours do, or its first line that is no comment is one."""
     with reader.open_log(path) as stream:
         head = reader.head_of(stream, str(path))
-    if head.startswith(_OURS):
-        return not head.startswith(_TRACE)
+    if _COUNT.search(head):
+        return True
     lines = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return _RULE_ROW.match(first) is not None

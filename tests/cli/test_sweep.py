@@ -25,12 +25,11 @@ from rccltune.measure import preparation
 from rccltune.measure import preparation as preparing
 from rccltune.simulate import sources
 
-pytestmark = pytest.mark.usefixtures("stand_ins")
+pytestmark = pytest.mark.usefixtures("stand_ins", "per_setting")
 
 Node = Callable[..., Path]
 # Ten sizes and one collective: seconds rather than minutes.
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
-SMALL += ["--method", "per-setting"]
 
 
 @pytest.fixture
@@ -377,7 +376,7 @@ def test_a_setting_that_the_library_does_not_offer_is_ineligible(here: Path) -> 
 def test_a_bypass_is_found(here: Path) -> None:
     """all_gather up to 4 MiB never asks a tuner in this release; nothing is claimed for it."""
     where = ["--simulate", "mi300x", "--launcher", "none", "--mode", "cpx-nps4"]
-    sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1", "--method", "per-setting"]
+    sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
     assert (
         run(["sweep", "--runner", "rccl-tests", *where, *sizes, "--collective", "all_gather"]) == 0
     )
@@ -455,14 +454,14 @@ def test_a_noisy_machine_stops_before_anything_is_believed(
     assert sweep(launches, "--repeats", "1", "--force") == 0
 
     passes = node(noise={"sigma": 0.3, "launch_sigma": 0.0})
-    assert sweep(passes, "-o", "walked", "--method", "one-launch") == 4
+    assert sweep(passes, "-o", "walked") == 4
     assert lacks(capsys.readouterr().err, "one setting") == []
 
 
 def test_launches_may_differ_where_settings_are_compared_inside_one(here: Path, node: Node) -> None:
     """Two H100 under NCCL 2.28.9 stopped here: launches 50 % apart below 512 KiB, passes 3 %."""
     noisy = node(noise={"sigma": 0.02, "launch_sigma": 0.3})
-    assert sweep(noisy, "--method", "one-launch") == 0
+    assert sweep(noisy) == 0
 
 
 @pytest.mark.mpi

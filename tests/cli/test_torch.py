@@ -24,7 +24,7 @@ from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import Collective
 
 SESSION = Path("rccltune-session")
-SMALL = ["--min-bytes", "1K", "--max-bytes", "16K", "--factor", "4", "--iters", "2", "--force"]
+SMALL = ["--min-bytes", "1K", "--max-bytes", "16K", "--factor", "4", "--force"]
 # Ranks import torch, which takes each of them seconds of a busy machine.
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.timeout(400)]
 
@@ -226,7 +226,7 @@ def use(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
 
 
 # Open MPI starts ranks in half of torchrun's time.
-WALK = ["--exhaustive", "--repeats", "2", "--launcher", "openmpi"]
+WALK = ["--repeats", "2", "--launcher", "openmpi"]
 WALK += ["--setting", "ring/ll", "--setting", "ring/simple"]
 
 
@@ -265,7 +265,7 @@ def test_a_call_too_many_voids_the_walk(
 ) -> None:
     """Somebody else called on the communicator: nothing of the launch is used."""
     use(asking, "ask-more")
-    more = ["--collective", "all_reduce", "--method", "one-launch"]
+    more = ["--collective", "all_reduce"]
     assert run(words("sweep", *WALK, *more)) == 5
     said = capsys.readouterr().err
     assert "was asked 5 times at 1024 bytes, not 4 times" in said
