@@ -150,4 +150,6 @@ def _unlike(one: Setting, other: Setting) -> int:
 def _short(sweep: Sweep) -> Sweep:
     """Every so many of the sweep's sizes."""
     every = ceil(len(sizes(sweep)) / N_CONTROL_SIZES)
+    if sweep.step_nbytes:
+        return replace(sweep, step_nbytes=sweep.step_nbytes * every)
     return replace(sweep, factor=sweep.factor**every)
