@@ -73,7 +73,7 @@ def job(
     bad_rules: bool,
     allowed: frozenset[str],
 ) -> None:
-    """Run your own job in turns, as it is and with the rules: does it pay?
+    """Run your own job in turns, as it is and with the rules, and say whether they pay.
 
     COMMAND is run as it stands, again and again, and {run} in it stands for a folder of the run's
     own (RCCLTUNE_JOB_RUN too): let checkpoints go there, so that no run resumes another one's.

@@ -277,15 +277,6 @@ def test_a_swept_session_says_where(here: Path, capsys: pytest.CaptureFixture[st
     assert run(["fit", "swept"]) == 0
 
 
-def test_another_node_needs_another_session(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The map of one machine is not shown for another."""
-    assert links("mi300x-spx-nps1") == 0
-    assert links("mi300x-cpx-nps4") == 7
-    said = capsys.readouterr().err
-    assert lacks(said, "two machines") == []
-    assert lacks(said, "choose another") == []
-
-
 def test_a_session_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is started."""
     (here / "file").write_text("no folder")

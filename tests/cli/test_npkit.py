@@ -69,7 +69,7 @@ def with_npkit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def swept() -> None:
+def swept(here: Path, stand_ins: None) -> None:
     """A session of the node, of one setting at few sizes."""
     words = [*NODE, *SIZES, "--collective", "all_reduce", "--setting", "ring/ll"]
     assert run(["sweep", "--runner", "rccl-tests", *words, "-q"]) == 0
