@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -177,7 +177,12 @@ _CHOOSING = (
 
 
 def _gather_choosing(given: dict[str, Any]) -> None:
-    own = [f.name for f in fields(Choosing) if f.name in given]
+    given["choosing"] = Choosing(**{f.name: given.pop(f.name) for f in fields(Choosing)})
+
+
+def _gather_tuning(given: dict[str, Any]) -> None:
+    # A sweep's options have some of the other names in another meaning.
+    own = [f.name for f in fields(Choosing) if f.default is MISSING]
     given["choosing"] = Choosing(**{name: given.pop(name) for name in own})
 
 
@@ -188,4 +193,4 @@ def choosing(command: F) -> F:
 
 def choosing_of_tune(command: F) -> F:
     """What tune does, which measures what it chooses from."""
-    return with_options(command, _TUNING, _gather_choosing)
+    return with_options(command, _TUNING, _gather_tuning)

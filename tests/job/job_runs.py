@@ -14,8 +14,8 @@ ASKING = """
 import os, sys, time
 from pathlib import Path
 from rccltune import torch as mark
-from rccltune.model import Collective
-from rccltune.rules import Host
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.host import Host
 
 PLAIN_MS, SETTINGS = {plain_ms}, {settings}
 comm = None

@@ -112,7 +112,7 @@ def test_a_job_that_does_not_care_is_said_not_to(place: Path) -> None:
 def test_rules_that_cost_end_with_nine(place: Path) -> None:
     """And the answer is there all the same."""
     command = asking(place, {TREE_LL: 12.0, BAD: 16.0}, plain_ms=6.0)
-    words = ("job", "--rules", "rules.csv", "--bad-rules", *SHORT, "--", *command)
+    words = ("job", "--rules", "rules.csv", *SHORT, "--", *command)
     done = rccltune(place, *words)
     assert done.returncode == 9
     assert "slower; " in done.stdout
