@@ -19,7 +19,6 @@ from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
-    TREE_SIMPLE_FORCED,
     Role,
     Scale,
     Setting,
@@ -324,10 +323,9 @@ def _leave_out_patched(
     if host is None:
         host = Group(target=target)
         groups.append(host)
-    why = {TREE_SIMPLE_FORCED: "it was forced; the library leaves it out"}
-    patched = "its library is patched; the stock one cannot choose it"
+    why = "its library is patched; the stock one cannot choose it"
     host.barred.extend(
-        Barred(setting, variant, why.get(variant, patched), views)
+        Barred(setting, variant, why, views)
         for (setting, variant), views in named.items()
         if setting.role is Role.FORCED
     )
