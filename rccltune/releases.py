@@ -73,8 +73,6 @@ class Release:
         tells_choices: whether its log has a line for every choice.
         overwrites_protocol: whether it sets the protocol of three collectives again after a tuner,
             on several nodes; None where it may.
-        runs_closed_tree: whether an all_reduce whose closed cell of Tree with Simple a tuner writes
-            runs it all the same, on one node; False where nobody saw it.
         limits_by_name: whether ``NCCL_ALGO=allreduce:tree`` acts on all_reduce alone.
         has_symmetric: whether buffers in symmetric windows go around a tuner.
         knows_cpx: whether it finds its way on partitioned GPUs.
@@ -91,7 +89,6 @@ class Release:
     reads_rules: bool = False
     tells_choices: bool = True
     overwrites_protocol: bool | None = False
-    runs_closed_tree: bool = False
     limits_by_name: bool = False
     has_symmetric: bool = False
     knows_cpx: bool = True
@@ -189,9 +186,8 @@ _RCCL: Final = _lines(
     },
     {"first": (2, 27), "number": "2.27.7", "rocm": ("7.1", "7.1")},
     # It has 7.1's number. 7.2.4, whose source is that of 7.2.1, changed nothing on two nodes that
-    # had no GPUs; whether 7.2.0 does is not known. What it does with a closed cell was seen of
-    # 7.2.4's too (docs/inside/real-library.md).
-    {"rocm": ("7.2", "7.2"), "overwrites_protocol": None, "runs_closed_tree": True},
+    # had no GPUs; whether 7.2.0 does is not known.
+    {"rocm": ("7.2", "7.2"), "overwrites_protocol": None},
     {
         "first": (2, 28, 3),
         "number": "2.28.3",
@@ -200,7 +196,6 @@ _RCCL: Final = _lines(
         "name": "RCCL 2.28.3 (ROCm 7.11, 7.12)",
         "remark": "",
         "overwrites_protocol": False,
-        "runs_closed_tree": False,
     },
     {
         "rocm": ("7.13", "7.13"),
@@ -319,11 +314,6 @@ def hosts_of(abi: int) -> str:
 def overwriting() -> str:
     """``RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)``: those that surely overwrite a protocol."""
     return _listed([one for one in RELEASES if one.overwrites_protocol])
-
-
-def running_closed_tree() -> str:
-    """``RCCL 2.27.7 (ROCm 7.2)``: seen to run a closed cell of Tree with Simple."""
-    return _listed([one for one in RELEASES if one.runs_closed_tree])
 
 
 def _listed(releases: Sequence[Release]) -> str:

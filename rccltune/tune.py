@@ -86,7 +86,6 @@ def tune(
     command: str,
     force: bool,
     base: Path | None = None,
-    beside: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
 
@@ -97,7 +96,6 @@ def tune(
         command: as typed, for the session.
         force: measure though untouched runs differ.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
-        beside: what else is measured, after the sweep and before figures are drawn.
 
     Raises:
         RccltuneError: as of each step.
@@ -107,7 +105,6 @@ def tune(
         # Read before an hour is measured; what it says comes when it is written.
         vendor(base, prepared.site.fingerprint, reporter=Reporter())
     swept = sweep(prepared, reporter=reporter, command=command, force=force)
-    beside()
     try:
         emitted = _emitted(prepared, options, base, reporter)
         verified, named = _verified(prepared, emitted, options, reporter)

@@ -23,7 +23,7 @@ from statistics import fmean
 
 import equal_tables
 import single_runs
-from choosers import amd_rule, linear_rule, regrets, times_of, vendor_rule, zone_rule
+from choosers import amd_rule, linear_rule, regrets, times_of, vendor_rule, zone_rule, zones_of
 from machine import machine
 from public_sweeps import (
     NULL_COLLECTIVES,
@@ -37,14 +37,13 @@ from public_sweeps import (
     seed_samples,
 )
 
+from rccltune.analyse import noise
+from rccltune.analyse.options import ChoiceOptions
 from rccltune.fit import points
 from rccltune.model.chosen import Zone
-from rccltune.model.curves import Curve
 from rccltune.model.measured import Caution, Sample
 from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import KIB, Placement, format_size
-from rccltune.zones import choice
-from rccltune.zones.arms import ChoiceOptions
 
 Row = dict[str, object]
 # Below it launches differ by more than any row of these sweeps does above.
@@ -69,13 +68,13 @@ def line(part: str, what: str, values: Sequence[float], **more: object) -> Row:
 
 def bench_seed() -> list[Row]:
     """AMD's table: four zones without regret, three within 10 %, and both rivals on 88 sizes."""
-    curves = points.curves(seed_samples()).curves
-    times = times_of(curves)
+    samples = seed_samples()
+    times = times_of(points.curves(samples).curves)
     # Four sizes an octave from the smallest measured one: 88 of them end below the largest.
     grid = [round(32 * 2 ** (step / 4)) for step in range(88)]
     rows: list[Row] = []
     for tolerance in (0.02, 0.10):
-        chosen = choice.choose(curves, ChoiceOptions(tolerance=tolerance)).zones
+        chosen = zones_of(samples, ChoiceOptions(tolerance=tolerance))
         ruled = [zone for zone in chosen if zone.setting is not None]
         rules = [list(same)[-1] for _, same in groupby(ruled, key=lambda zone: zone.setting)]
         answer = zone_rule(chosen)
@@ -141,10 +140,11 @@ def _held_out(
     truth = times_of(points.curves(samples).curves, placement)
     if not truth:
         return None
-    curves = points.curves([s for s in samples if s.nbytes in kept]).curves
+    seen = [s for s in samples if s.nbytes in kept]
+    curves = points.curves(seen).curves
     ours = [curve for curve in curves if curve.key.placement is placement]
     rules = {
-        "rccltune": zone_rule(choice.choose(curves).zones),
+        "rccltune": zone_rule(zones_of(seen)),
         "linear": linear_rule(ours),
         "vendors": vendor_rule(times_of(curves, placement)),
     }
@@ -153,13 +153,13 @@ def _held_out(
 
 def bench_null(data: Path) -> list[Row]:
     """Each setting of a knob without effect as baseline: no proven rule; a real gain: a rule."""
-    curves = points.curves(null_sweep(data)).curves
-    settings = sorted({curve.key.setting for curve in curves}, key=lambda s: s.channels or 0)
+    sweep = null_sweep(data)
+    settings = sorted({sample.key.setting for sample in sweep}, key=lambda s: s.channels or 0)
     n_rules, n_proven = (
         sum(
             zone.setting is not None
             for setting in settings
-            for zone in choice.choose(curves, ChoiceOptions(baseline=setting, proven=proven)).zones
+            for zone in zones_of(sweep, ChoiceOptions(baseline=setting, proven=proven))
         )
         for proven in (False, True)
     )
@@ -175,7 +175,7 @@ def bench_null(data: Path) -> list[Row]:
     folder = data / "sweeps/gpu107"
     default = rccl_tests_csv(folder / "mi355x_1n8r_broadcast_default.csv", BASELINE, "default")
     samples = gpu107(data, "mi355x_1n8r_broadcast") + default
-    chosen = choice.choose(points.curves(samples).curves).zones
+    chosen = zones_of(samples)
     rules = [zone for zone in chosen if zone.setting is not None]
     reached = any(
         str(zone.setting) == "ring/ll"
@@ -199,7 +199,7 @@ def _shown(rules: Sequence[Zone]) -> Row:
 def bench_equal(
     kinds: Sequence[equal_tables.Kind] = equal_tables.KINDS, seeds: int = 100
 ) -> list[Row]:
-    """Sweeps of equal settings: rules in at most 15 of 100, and 5 that are called proven."""
+    """Sweeps of equal settings: the share with any rule, and with one that is called proven."""
     rows: list[Row] = []
     for kind in kinds:
         found = [equal_tables.false_rules(kind, seed) for seed in range(seeds)]
@@ -207,7 +207,7 @@ def bench_equal(
         # As many as the 99 % bound of that share allows.
         ok = all(
             share <= limit + 2.33 * sqrt(limit * (1 - limit) / seeds)
-            for share, limit in ((any_rule, 0.15), (proven, 0.05))
+            for share, limit in ((any_rule, noise.LIKELY), (proven, noise.PROVEN))
         )
         shares = {"a rule in": f"{any_rule:.0%}", "a proven one in": f"{proven:.0%}"}
         rows.append({"part": "equal", "what": str(kind), "ok": ok, **shares})
@@ -307,10 +307,8 @@ def bench_bursts(data: Path) -> list[Row]:
             [replace(s, key=replace(s.key, setting=role)) for s in run]
             for run in (first, second, clean)
         ]
-        both, without, alone = (
-            points.curves(arms + extra) for extra in (runs[0] + runs[1], runs[0] + runs[2], runs[1])
-        )
-        same = _ranges(both.curves) == _ranges(without.curves)
+        alone = points.curves(arms + runs[1])
+        same = _ranges(arms + runs[0] + runs[1]) == _ranges(arms + runs[0] + runs[2])
         named = [n for n in alone.notices if n.caution is Caution.BURST]
         rows.append(
             {
@@ -324,24 +322,24 @@ def bench_bursts(data: Path) -> list[Row]:
     return rows
 
 
-def _ranges(curves: Sequence[Curve]) -> list[tuple[int, int, str]]:
-    chosen = choice.choose(curves).zones
+def _ranges(samples: Sequence[Sample]) -> list[tuple[int, int, str]]:
+    chosen = zones_of(samples)
     return [(zone.min_nbytes, zone.max_nbytes, str(zone.setting)) for zone in chosen]
 
 
 def noisy(sizes: Sequence[int], n_launches: int, seed: int) -> list[Sample]:
     """Samples of :data:`TRUTH`, with noise of 2 % a size and 1 % a launch."""
-    noise = random.Random(seed)
+    drawn = random.Random(seed)
     made: list[Sample] = []
     for (name, time_us), channels, launch in product(TRUTH.items(), CHANNELS, range(n_launches)):
         key = key_of(Setting.parse(name + channels), scale=Scale(n_nodes=1, n_ranks=8))
-        mood = noise.gauss(0, 0.01)
+        mood = drawn.gauss(0, 0.01)
         made += [
             Sample(
                 key=key,
                 launch=str(launch),
                 nbytes=n,
-                time_us=time_us(n) * exp(mood + noise.gauss(0, 0.02)),
+                time_us=time_us(n) * exp(mood + drawn.gauss(0, 0.02)),
             )
             for n in sizes
         ]
@@ -355,7 +353,7 @@ def bench_known(seeds: int = 10) -> list[Row]:
         sizes = [round(KIB * 2 ** (i / per_octave) / 4) * 4 for i in range(18 * per_octave)]
         counts, losses = [], []
         for seed in range(seeds):
-            chosen = choice.choose(points.curves(noisy(sizes, n_launches, seed)).curves).zones
+            chosen = zones_of(noisy(sizes, n_launches, seed))
             rule = zone_rule(chosen)
             counts.append(sum(zone.setting is not None for zone in chosen))
             for n in sizes:

@@ -35,6 +35,7 @@ from verify_verdicts import (
     verdict,
 )
 
+from rccltune.analyse.options import ChoiceOptions
 from rccltune.cli import main as rccltune_main
 from rccltune.measure.launches import simulated_s
 from rccltune.measure.preparation import Prepared, prepare
@@ -50,8 +51,6 @@ from rccltune.rules.emission import emit_rules
 from rccltune.rules.reader import read_rules
 from rccltune.rules.sheets import EmitRequest
 from rccltune.simulate import sources as simnode
-from rccltune.tune import reaching
-from rccltune.zones.arms import ChoiceOptions
 
 # Share of tables without any gain that may keep a rule.
 MOST_KEEPING = 0.01
@@ -162,8 +161,7 @@ def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) ->
 
 def emitted(swept: Prepared) -> str:
     """What ``tune`` is about to verify, in the session."""
-    options = reaching(lambda _: ChoiceOptions(), swept)
-    wish = EmitRequest(folders=(swept.folder,), options=options, overwrite=True)
+    wish = EmitRequest(folders=(swept.folder,), options=lambda _: ChoiceOptions(), overwrite=True)
     return emit_rules(wish, reporter=Reporter()).text
 
 

@@ -6,9 +6,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from rccltune.analyse.choosing import choose
+from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.chosen import Zone
 from rccltune.model.curves import Curve, Model, time_at
+from rccltune.model.measured import Sample
 from rccltune.model.vocabulary import MAX_NBYTES, Placement
+from rccltune.session.frame import frame
 
 Times = dict[str, dict[int, float]]
 Rule = Callable[[int], str | None]
@@ -24,6 +28,11 @@ def times_of(curves: Iterable[Curve], placement: Placement = Placement.OUT_OF_PL
         for curve in curves
         if curve.key.placement is placement and not curve.key.variant.patched
     }
+
+
+def zones_of(samples: Sequence[Sample], options: ChoiceOptions | None = None) -> tuple[Zone, ...]:
+    """What we choose from samples, without any variant of a session."""
+    return choose(frame(samples), {}, options).zones
 
 
 def zone_rule(chosen: Sequence[Zone]) -> Rule:

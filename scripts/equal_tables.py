@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from itertools import product
 from math import exp
 
+from choosers import zones_of
 from public_sweeps import key_of
 
-from rccltune.fit import points
-from rccltune.model.curves import Curve
 from rccltune.model.measured import Sample
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import KIB, Placement
-from rccltune.zones import choice
 
 # As two H100 and public sweeps have it: launches differ more where calls are short, one row in
 # fifty stands still.
@@ -84,9 +82,9 @@ KINDS = (
 )
 
 
-def table(kind: Kind, seed: int) -> tuple[Curve, ...]:
-    """The curves of one such sweep."""
-    return points.curves(list(_samples(kind, random.Random(seed)))).curves
+def table(kind: Kind, seed: int) -> list[Sample]:
+    """The samples of one such sweep."""
+    return list(_samples(kind, random.Random(seed)))
 
 
 def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
@@ -109,5 +107,5 @@ def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
 
 def false_rules(kind: Kind, seed: int) -> tuple[bool, bool]:
     """Whether anything is chosen from such a sweep, and whether that is called proven."""
-    rules = [zone for zone in choice.choose(table(kind, seed)).zones if zone.setting is not None]
+    rules = [zone for zone in zones_of(table(kind, seed)) if zone.setting is not None]
     return bool(rules), any(zone.is_proven for zone in rules)

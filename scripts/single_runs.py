@@ -10,14 +10,15 @@ from math import exp, log, sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
 
+from choosers import zones_of
 from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_tests_csv
 
+from rccltune.analyse.options import ChoiceOptions
 from rccltune.fit import points
 from rccltune.model.chosen import Zone
 from rccltune.model.measured import Sample
 from rccltune.model.settings import BASELINE, Scale, Setting, View
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.zones import arms, choice
 
 ROOT = Path(__file__).resolve().parent.parent
 Times = dict[View, dict[int, dict[str, float]]]
@@ -104,9 +105,9 @@ def times_of(samples: Sequence[Sample]) -> Times:
     }
 
 
-def ours(samples: Sequence[Sample], options: arms.ChoiceOptions | None = None) -> Rule:
+def ours(samples: Sequence[Sample], options: ChoiceOptions | None = None) -> Rule:
     """What our zones answer; the library's own choice in a hole."""
-    chosen = choice.choose(points.curves(samples).curves, options).zones
+    chosen = zones_of(samples, options)
     return lambda nbytes: _answer(chosen, nbytes)
 
 

@@ -16,7 +16,6 @@ from rccltune.model.chosen import NOTHING_SELECTABLE, Zone
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
-    TREE_SIMPLE_FORCED,
     Role,
     Scale,
     Setting,
@@ -89,7 +88,7 @@ class Comparison:
             needed = _needed(setting, variant, target, options)
             reason = _why_barred(setting, needed, target, options)
             if home.patched:
-                reason = _why_patched(variant)
+                reason = "its library is patched; the stock one cannot choose it"
             if named in wrong:
                 reason = "it computed wrong results"
             if reason is None:
@@ -194,12 +193,6 @@ def _why_barred(
     if limit is not None and setting.channels is not None and setting.channels > limit:
         return f"{setting.channels} channels are above the limit of {limit}"
     return None
-
-
-def _why_patched(variant: Variant) -> str:
-    if variant == TREE_SIMPLE_FORCED:
-        return "it was forced; the library leaves it out"
-    return "its library is patched; the stock one cannot choose it"
 
 
 def _setting_order(setting: Setting) -> tuple[int, int, int]:

@@ -119,15 +119,17 @@ class Race:
     @cached_property
     def gain(self) -> Array:
         """Log ratio by size, in the view where it is the least; NaN where one was not measured."""
-        return quiet(np.nanmin, self.ratio.log, 0)[0]
+        found: Array = quiet(np.nanmin, self.ratio.log, 0)[0]
+        return found
 
     @cached_property
     def is_ahead(self) -> Truths:
         """Whether the first is faster by what is wanted, beyond noise."""
         if not len(self.sizes.nbytes):
             return np.zeros(0, dtype=bool)
-        found: Truths = self.gain >= np.log1p(self.least)
-        return found & (noise.luck(self.ratio)[0] <= noise.LIKELY)
+        found: Truths = np.asarray(self.gain >= np.log1p(self.least))
+        found &= noise.luck(self.ratio)[0] <= noise.LIKELY
+        return found
 
     def ranges(self, *, inverse: bool = False) -> tuple[GainRange, ...]:
         """Neighbouring sizes at which the first is ahead.

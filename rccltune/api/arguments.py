@@ -19,7 +19,10 @@ Place: TypeAlias = str | os.PathLike[str]
 
 
 def choosing(
-    tolerance: float, min_gain: float, baseline: str | None, max_channels: int | None = None
+    tolerance: float,
+    min_gain: float,
+    baseline: str | None = None,
+    max_channels: int | None = None,
 ) -> Callable[[FitDone], ChoiceOptions]:
     """How to choose; a baseline is looked up among what was measured."""
 

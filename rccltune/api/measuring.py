@@ -68,10 +68,7 @@ def verify(
     folder: Place,
     rule_file: Place | None = None,
     *,
-    output: Place | None = None,
-    min_gain: float = defaults.MIN_GAIN,
     keep_losers: bool = False,
-    trust_session: bool = False,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
 ) -> Verified:
@@ -80,10 +77,7 @@ def verify(
     Args:
         folder: a session that was swept.
         rule_file: None is the session's own.
-        output: where what stands goes; None is the session's own file, or a copy in the session.
-        min_gain: what a rule must gain over its range, 0.02 for 2 %.
         keep_losers: change nothing.
-        trust_session: follow what somebody else's session says about programs and variables.
         reporter: told of each launch that has ended; None is the logger.
         **options: where to run, as in :func:`sweep`.
 
@@ -100,15 +94,14 @@ def verify(
             where=str(place),
             hint="sweep makes one; its sizes and ranks are what is verified.",
         )
-    measured = session_request(place, options_of(options), trusted=trust_session)
+    measured = session_request(place, options_of(options))
     site = find_site(measured.site)
     own = verifying.rule_file_of(place, site)
     chosen = path_of(rule_file) or own
     request = begun.VerifyRequest(
         folder=place,
         rules=chosen,
-        output=path_of(output) or (place / f"verified-{chosen.name}" if rule_file else own),
-        min_gain=min_gain,
+        output=place / f"verified-{chosen.name}" if rule_file else own,
         keep_losers=keep_losers,
     )
     return verifying.verify_rules(request, measured.sweep, site, reporter=reporter or Logging())
@@ -121,7 +114,6 @@ def tune(
     force: bool = False,
     tolerance: float = defaults.TOLERANCE,
     min_gain: float = defaults.MIN_GAIN,
-    baseline: str | None = None,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
 ) -> Tuned:
@@ -133,7 +125,6 @@ def tune(
         force: likewise; and replace a rule file that is there and differs.
         tolerance: regret allowed to save a zone, 0.02 for 2 %.
         min_gain: what a rule must gain over its range.
-        baseline: setting or variant that counts as baseline where none was measured.
         reporter: told of each launch that has ended; None is the logger.
         **options: as in :func:`sweep`, for one scale.
 
@@ -145,7 +136,7 @@ def tune(
     with _prepared(Path(folder), path_of(config), options, telling) as prepared:
         return tuning.tune(
             prepared,
-            choosing(tolerance, min_gain, baseline),
+            choosing(tolerance, min_gain),
             reporter=telling,
             command="rccltune.api.tune",
             force=force,
@@ -175,4 +166,4 @@ def _prepared(
         site = find_site(request.site)
         if site.node is not None:
             reporter.say(f"SIMULATED node {site.node.name}: no hardware is measured")
-        yield preparation.prepare_request(request, site, folder, lifts=False)
+        yield preparation.prepare_request(request, site, folder)

@@ -44,26 +44,24 @@ if TYPE_CHECKING:
     from rccltune.why.records import Verdict
 
 
-def detect(root: Place | None = None, *, rccl_tests: Place | None = None) -> System:
+def detect(root: Place | None = None) -> System:
     """What this machine is: GPUs, mode, libraries, benchmarks, launchers.
 
     Args:
         root: of a captured machine, instead of this one.
-        rccl_tests: folder of the benchmarks.
     """
-    return this_machine.here(path_of(root), path_of(rccl_tests))
+    return this_machine.here(path_of(root))
 
 
-def doctor(root: Place | None = None, *, rccl_tests: Place | None = None) -> tuple[Finding, ...]:
+def doctor(root: Place | None = None) -> tuple[Finding, ...]:
     """What would spoil or falsify a measurement here, the worst first; changes nothing.
 
     A sweep cannot run where the ``severity`` of one is ``Severity.STOPS``.
 
     Args:
         root: of a captured machine, instead of this one.
-        rccl_tests: folder of the benchmarks.
     """
-    system = detect(root, rccl_tests=rccl_tests)
+    system = detect(root)
     return machine_doctor(this_machine.circumstances(system, live=root is None))
 
 
@@ -233,19 +231,18 @@ def explain(
     return explanation.explain(Path(rule_file), question)
 
 
-def why(files: Iterable[Place], rule_file: Place | None = None) -> Verdict:
+def why(files: Iterable[Place]) -> Verdict:
     """Why a job's rules were or were not used, from its own logs.
 
     Args:
-        files: the library's logs, the plugin's lines and traces, in any mixture.
-        rule_file: the job's.
+        files: the library's logs, the plugin's lines and traces, the rule file, in any mixture.
 
     Raises:
         OutputError: a file cannot be read, or is none of these.
         InputFileError: the rule file is refused.
         TooLittleDataError: the files tell nothing.
     """
-    return explain_job([Path(file) for file in files], path_of(rule_file))
+    return explain_job([Path(file) for file in files])
 
 
 def workload(files: Iterable[Place]) -> Told:

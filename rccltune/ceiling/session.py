@@ -122,8 +122,8 @@ class Bounded:
         }
 
 
-def check_file(file: Path, *, simulated: bool) -> None:
-    """Whether a file can give the rates of such a session, before anything long is begun.
+def _check_file(file: Path, *, simulated: bool) -> None:
+    """Whether a file can give the rates of such a session.
 
     Raises:
         CommandLineError: there is no such file, or it may not be run.
@@ -143,7 +143,7 @@ def check_file(file: Path, *, simulated: bool) -> None:
     _check_rates(_read(file, file.name), file, simulated=simulated)
 
 
-def take_rates(folder: Path, file: Path, *, reporter: Reporter, is_here: bool = False) -> LinkRates:
+def take_rates(folder: Path, file: Path, *, reporter: Reporter) -> LinkRates:
     """Keep TransferBench's rates in a session: read them from its output, or run it.
 
     A program that ran well in this session is not run again.
@@ -152,7 +152,6 @@ def take_rates(folder: Path, file: Path, *, reporter: Reporter, is_here: bool = 
         folder: the session.
         file: TransferBench itself, or the text that its ``a2a`` printed.
         reporter: told what is worth telling.
-        is_here: the session is known to be of this machine, since it was just measured.
 
     Raises:
         CommandLineError: there is no such file, or it may not be run.
@@ -162,11 +161,10 @@ def take_rates(folder: Path, file: Path, *, reporter: Reporter, is_here: bool = 
         OutputError: what it printed is not understood.
     """
     opened = store.open_session(folder)
-    check_file(file, simulated=opened.simulated)
+    _check_file(file, simulated=opened.simulated)
     with files.writing(folder, reporter), signals.interruptible():
         if _is_program(file):
-            if not is_here:
-                _check_machine(opened)
+            _check_machine(opened)
             output = _ran(opened, file, reporter)
         else:
             output = _kept(folder, file)

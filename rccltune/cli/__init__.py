@@ -55,6 +55,7 @@ _VERBS: Final = {
     "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),
     "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),
+    "npkit": ("rccltune.cli.npkit", "npkit", "Run one setting with NPKit's events."),
     "gather": ("rccltune.cli.gather", "gather", "Make an archive to send, from a list."),
 }
 

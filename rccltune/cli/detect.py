@@ -6,15 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER, of_a_machine
-from rccltune.cli.sweep_options import sweep_option
-from rccltune.model import defaults
+from rccltune.cli.options import FOLDER
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, lay
 
@@ -23,49 +21,16 @@ if TYPE_CHECKING:
 
 
 @verb("detect")
-@of_a_machine
+@click.argument("session", required=False, type=FOLDER)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    envvar="RCCLTUNE_SYSROOT",
+    help="Look at the captured machine in this folder instead of this one.",
+)
 @click.option("--links", is_flag=True, help="Measure the links between devices, once a session.")
-@click.option(
-    "-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder, for --links."
-)
-@sweep_option("simulate", help="Measure the links of a simulated node, with --links.")
-@sweep_option("mode", help="Mode that the GPUs must be in, with --links.")
-@sweep_option("launcher", help="Program that starts the ranks, with --links.")
-@click.option(
-    "--pairs",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Pairs of devices for each kind of link, with --links.",
-)
-@click.option(
-    "--repeats",
-    type=click.IntRange(min=1),
-    default=defaults.REPEATS,
-    show_default=True,
-    metavar="N",
-    help="Launches for each pair, with --links.",
-)
-@sweep_option("timeout", help="End a launch that takes longer, with --links.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Seed of simulated noise, with --links.",
-)
-@click.option("--force", is_flag=True, help="Measure links again that the session has.")
 @common
-def detect(
-    *,
-    console: Console,
-    root: Path | None,
-    rccl_tests: Path | None,
-    links: bool,
-    simulate: str | None,
-    **options: Any,  # noqa: ANN401 - the options of --links, by name
-) -> None:
+def detect(*, console: Console, session: Path | None, root: Path | None, links: bool) -> None:
     """Show what this machine is: GPUs, partition mode, libraries, benchmarks, launcher.
 
     Every value says where it was read (-v, --json): KFD's topology, then PCI sysfs, then amdsmi in
@@ -73,13 +38,14 @@ def detect(
 
     With --links the answer is a link map instead: latency and bandwidth of sendrecv between a few
     pairs of devices of one IOD, of one OAM, and of two. It is measured once, kept and drawn in
-    the session, and shown from there when asked for again.
+    the session, and shown from there when asked for again. A session that was swept says where:
+    with which benchmarks and launcher, or on which simulated node.
 
     \b
     Example:
       rccltune detect --json | jq .mode
       rccltune detect --links
-      rccltune detect --links --simulate mi300x-cpx-nps4
+      rccltune detect --links my-session
 
     Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means). With
     --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
@@ -87,10 +53,11 @@ def detect(
     from rccltune.machine import records, situation, this_machine
 
     if links:
-        _links_wanted(console, root, rccl_tests, simulate, options)
+        _links_wanted(console, root, session or DEFAULT_SESSION)
         return
-    _refuse_alone(("simulate", *options))
-    system = this_machine.here(root, rccl_tests)
+    if session is not None:
+        raise CommandLineError("a session is for the link map alone", hint="add --links.")
+    system = this_machine.here(root)
     findings = situation.situations(system, os.environ)
     console.result(records.as_plain(system, findings), _text(system, console))
     for finding in findings:
@@ -98,48 +65,20 @@ def detect(
     console.say("Next: rccltune doctor says what would spoil a measurement here.")
 
 
-def _refuse_alone(names: Iterable[str]) -> None:
-    """Options of --links do nothing without it, which nobody would notice."""
-    from click.core import ParameterSource
-
-    context = click.get_current_context()
-    typed = [n for n in names if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
-    if typed:
-        raise CommandLineError(
-            f"--{typed[0]} is for the link map alone", hint="add --links, or leave it out."
-        )
-
-
-def _links_wanted(
-    console: Console,
-    root: Path | None,
-    rccl_tests: Path | None,
-    simulate: str | None,
-    options: dict[str, Any],
-) -> None:
-    from rccltune.cli.links import LinkRequest, show_links
+def _links_wanted(console: Console, root: Path | None, session: Path) -> None:
+    from rccltune.cli.links import show_links
     from rccltune.machine.this_machine import here
+    from rccltune.measure.request import session_request
     from rccltune.measure.site import SiteRequest
+    from rccltune.session.folders import SWEEP_FILE
 
     if root is not None:
         raise CommandLineError(
             "a captured machine cannot be measured", hint="leave --root out (or RCCLTUNE_SYSROOT)."
         )
-    request = LinkRequest(
-        site=SiteRequest(
-            mode=options["mode"],
-            simulate=simulate,
-            rccl_tests=rccl_tests,
-            launcher=options["launcher"] or defaults.LAUNCHER,
-            seed=options["seed"],
-        ),
-        session=options["output"],
-        per_class=options["pairs"],
-        repeats=options["repeats"],
-        timeout_s=options["timeout"],
-        force=options["force"],
-    )
-    show_links(console, request, lambda: here(None, rccl_tests))
+    is_swept = (session / SWEEP_FILE).exists()
+    site = session_request(session, {}).site if is_swept else SiteRequest()
+    show_links(console, site, session, lambda: here(None))
 
 
 def _text(system: System, console: Console) -> Laid:
@@ -255,7 +194,7 @@ def _software(system: System) -> Iterator[str]:
     yield (
         table(("benchmark", "version", "MPI", "sha256", "file"), tests, numeric=())
         if tests
-        else "No benchmark was found; name its folder with --rccl-tests."
+        else "No rccl-tests were found on PATH or below ROCm; sweep and tune take --rccl-tests DIR."
     )
     for starter in system.starters or ():
         about = f"{starter.flavour} {starter.version}" if starter.flavour else f"{starter.detail}"

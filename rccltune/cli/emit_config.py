@@ -14,7 +14,6 @@ from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, ON_REQUEST, Choosing, base_option, choosing
 from rccltune.model.chosen import NOT_MEASURED, Proof
-from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, format_last, format_size, lay
 
 if TYPE_CHECKING:
@@ -34,13 +33,6 @@ if TYPE_CHECKING:
 )
 @base_option
 @grouped("--force", is_flag=True, group="Output", help="Replace the file of -o, or verified rules.")
-@grouped(
-    "--steps",
-    type=click.IntRange(min=1),
-    metavar="N",
-    group="Choosing",
-    help="Steps that the job of --workload made.",
-)
 @choosing
 @common
 def emit_config(
@@ -50,7 +42,6 @@ def emit_config(
     output: Path | None,
     base: Path | None,
     force: bool,
-    steps: int | None,
     choosing: Choosing,
 ) -> None:
     """Choose the setting for each size and write the rules.
@@ -74,10 +65,6 @@ def emit_config(
     from rccltune.rules import emission, sheets
     from rccltune.session.folders import sessions_in
 
-    if steps is not None and choosing.workload is None:
-        raise CommandLineError(
-            "--steps counts the steps of a recorded job", hint="say --workload FILE with it."
-        )
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
@@ -93,7 +80,7 @@ def emit_config(
     console.warn(done.notices)
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
-        found = _saving(console, choosing.workload, folders, done, steps)
+        found = _saving(console, choosing.workload, folders, done)
         plain["saving"], saved = savings.saving_plain(found), savings.saving_text(found)
     if done.path is None:
         if saved:
@@ -109,19 +96,13 @@ def emit_config(
         console.say("Next: rccltune verify, on the machine, keeps only the rules that win there.")
 
 
-def _saving(
-    console: Console,
-    workload: Path,
-    folders: tuple[Path, ...],
-    done: Emitted,
-    steps: int | None,
-) -> Saving:
+def _saving(console: Console, workload: Path, folders: tuple[Path, ...], done: Emitted) -> Saving:
     """What the rules save of a recorded job."""
     from rccltune.job.savings import by_zones, saving_in
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
     chosen = by_zones(zones)
-    return saving_in(workload, folders, chosen, steps, reporter=console)
+    return saving_in(workload, folders, chosen, reporter=console)
 
 
 def _file(text: str) -> Laid:

@@ -23,7 +23,7 @@ from rccltune.cli.fit_tables import (
 )
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
-from rccltune.model.settings import TREE_SIMPLE_FORCED, Role
+from rccltune.model.settings import Role
 from rccltune.model.vocabulary import Algorithm, Laid, Protocol, format_size, lay
 
 if TYPE_CHECKING:
@@ -413,7 +413,6 @@ def _where_offered(cell: Setting, one: Checked, others: Iterable[Checked]) -> st
         if any(_offers_cell(belief, cell) for belief in other.beliefs):
             variant = other.target.variant
             needs = " ".join(f"{name}={value}" for name, value in variant.environment)
-            patched = variant.patched and variant != TREE_SIMPLE_FORCED
-            library = " and a patched library" if patched else ""
+            library = " and a patched library" if variant.patched else ""
             return f" (offered with {needs or variant.name}{library})"
     return ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from rccltune.measure.gone import KEYS
+
 # Verb -> sentence, of verbs that went as a whole.
 VERBS: Final[Mapping[str, str]] = {
     "seal": "after an edit by hand correct the last line of the rule file yourself: '#@ end N' for "
@@ -57,6 +59,36 @@ _RECORD: Final = (
     "collective, ranks and nodes."
 )
 _OF_TORCH: Final = dict.fromkeys(("--runner torch", "--python", "--backend"), _TORCH)
+_ANEW: Final = "a setting that was set aside is tried again by a sweep into a new session: -o DIR."
+_RATES: Final = "rates of links come into a session by rccltune fit --transferbench FILE."
+_OF_A_SWEEP: Final = {
+    **{f"--{key.replace('_', '-')}": one.said for key, one in KEYS.items()},
+    "--lift-quarantine": _ANEW,
+    "--transferbench": _RATES,
+    "--npkit-dump": "NPKit's events of one setting at one size: rccltune npkit.",
+}
+_LINKS: Final = (
+    "detect --links SESSION measures where that session was swept: say it to sweep (--simulate, "
+    "--mode, --launcher, --rccl-tests), with -o SESSION."
+)
+_LINK_LAUNCHES: Final = (
+    "detect --links makes three launches of three pairs of each kind of link, once a session: name "
+    "a new one to measure anew."
+)
+_BENCHMARKS: Final = (
+    "it looks on PATH and below ROCm: put the folder of rccl-tests on PATH. sweep and tune take "
+    "--rccl-tests DIR."
+)
+_SIMULATED: Final = (
+    "a sweep of a simulated node says before it starts what stands in its way: rccltune sweep "
+    "--simulate NODE --plan."
+)
+_RUNS: Final = "runs are kept in ./rccltune-job: run another job in a folder of its own."
+_STAYS: Final = (
+    "what stands replaces the session's own file; of --rules FILE it is verified-FILE in the "
+    "session."
+)
+_CHOSEN: Final = "tune measures what it chooses from: say it to rccltune emit-config."
 # Verb -> option, option with a value, or word -> sentence.
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "deploy": {
@@ -67,6 +99,25 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--allow-need": "deploy gives jobs no variable that may load code: export it in the job "
         "yourself, and take it out of the rule file's line '#@ needs'.",
     },
+    "detect": {
+        "--rccl-tests": _BENCHMARKS,
+        "-o": _LINKS,
+        "--output": _LINKS,
+        "--simulate": _LINKS,
+        "--mode": _LINKS,
+        "--launcher": _LINKS,
+        "--seed": _LINKS,
+        "--pairs": _LINK_LAUNCHES,
+        "--repeats": _LINK_LAUNCHES,
+        "--timeout": _LINK_LAUNCHES,
+        "--force": _LINK_LAUNCHES,
+    },
+    "doctor": {
+        "--root": "RCCLTUNE_SYSROOT=DIR rccltune doctor looks at a captured machine.",
+        "--rccl-tests": _BENCHMARKS,
+        "--simulate": _SIMULATED,
+        "--mode": _SIMULATED,
+    },
     "emit-config": {
         **_CHOICE,
         "--allow-need": _NO_ODD_VARIABLE,
@@ -74,6 +125,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--extrapolate": _NO_FURTHER,
         "--format": "emit-config writes the rules and, beside them, the .env that exports what "
         "they need; NCCLX, and constants of the library's own model, get no file.",
+        "--steps": "what is saved is said of the whole recording: divide it by its steps yourself.",
     },
     "gather": {
         "--machine": "gather makes an archive of one thing: rccltune gather machine.",
@@ -84,22 +136,56 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "import": {
         "--baseline-choices": "import derives no baseline: measure the library's own choice, or "
         "name a setting to compare with, emit-config --baseline ring/simple.",
+        "--variants": "import knows the variants of rccltune variants; sweep --variants FILE "
+        "measures your own.",
     },
-    "plot": {**_CHOICE, "--scales": _MEASURE, "--extrapolate": _NO_FURTHER},
+    "job": {
+        "--timeout": "a run that takes several times what others took is ended; --budget bounds "
+        "all of them.",
+        "--higher-is-better": "name the group of --measure so: 'tokens/s (?P<rate>[0-9.]+)'.",
+        "--no-control": "deliberately bad rules are tried only with --bad-rules.",
+        "-o": _RUNS,
+        "--output": _RUNS,
+    },
+    "plot": {
+        **_CHOICE,
+        "--scales": _MEASURE,
+        "--extrapolate": _NO_FURTHER,
+        "--transferbench": _RATES,
+    },
     "report": {**_CHOICE, "--extrapolate": _NO_FURTHER},
-    "sweep": {"--no-environment": _ON_REQUEST, **_OF_TORCH},
+    "sweep": {**_OF_A_SWEEP, **_OF_TORCH, "--no-environment": _ON_REQUEST},
     "tune": {
         **_CHOICE,
+        **_OF_A_SWEEP,
         **_OF_TORCH,
         "--allow-need": _NO_ODD_VARIABLE,
         "--extrapolate": _NO_FURTHER,
         "--no-environment": _ON_REQUEST,
+        "--baseline": _CHOSEN,
+        "--max-channels": _CHOSEN,
+        "--proven": "tune verifies its rules: every one that it leaves is proven.",
+    },
+    "variants": {
+        "--library": "variants speaks of the library of this machine; docs/variants.md has the "
+        "releases of each.",
+        "--variants": "sweep --variants FILE reads your own, and says what is wrong in it.",
     },
     "verify": {
         "--extrapolate": _NO_FURTHER,
         "--runner": "verify measures with rccl-tests alone: leave --runner out.",
         "--python": _TORCH,
         "--backend": _TORCH,
+        "--clear": KEYS["clear"].said,
+        "--trust-session": "nothing that somebody else's session names is run: say yourself what "
+        "to use (--rccl-tests DIR, --librccl FILE, --env ...).",
+        "--min-gain": "say it to emit-config: rules are made with it, and verify holds them to 2 "
+        "percent.",
+        "-o": _STAYS,
+        "--output": _STAYS,
+    },
+    "why": {
+        "--rules": "name the job's rule file among the others: rccltune why job.log rules.csv."
     },
     "workload": {
         "merge": _CONCATENATED,

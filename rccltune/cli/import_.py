@@ -28,9 +28,6 @@ from rccltune.model.vocabulary import Algorithm, Collective, Protocol, lay
     "--baseline", is_flag=True, help="The files show the library's own choice: nothing was forced."
 )
 @click.option("--variant", metavar="V", help="Environment it ran in: default, ll128-forced, …")
-@click.option(
-    "--variants", "own", type=FOLDER, metavar="YAML", help="File with variants of your own."
-)
 @click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Number of ranks that ran.")
 @click.option(
     "--nodes", type=click.IntRange(min=1), metavar="N", help="Number of nodes that they ran on."
@@ -57,7 +54,6 @@ def import_(
     channels: int | None,
     baseline: bool,
     variant: str | None,
-    own: Path | None,
     ranks: int | None,
     nodes: int | None,
     mode: Mode | None,
@@ -74,15 +70,15 @@ def import_(
       rccltune import default.log --baseline && rccltune import tree-ll.log \\
           --algorithm tree --protocol ll
 
-    Exit codes: 0 done, 2 an option contradicts a file, 3 mistakes in YAML, 6 a file is not
-    understood, 7 the session is of another machine or held by another process.
+    Exit codes: 0 done, 2 an option contradicts a file, 6 a file is not understood, 7 the session
+    is of another machine or held by another process.
     """
     from rccltune.measure import variants
     from rccltune.session import imports
 
     stated = Stated(
         setting=_setting(algorithm, protocol, channels, baseline=baseline),
-        variant=None if variant is None else variants.variant_named(variant, own),
+        variant=None if variant is None else variants.variant_named(variant),
         collective=collective,
         n_ranks=ranks,
         n_nodes=nodes,

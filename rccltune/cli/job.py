@@ -52,24 +52,13 @@ class _WithCommand(Verb):
     metavar="T",
     help="Time for all runs together.",
 )
-@click.option("--timeout", type=_DURATION, metavar="T", help="End a run that takes longer.")
 @click.option(
     "--measure",
     metavar="REGEX|wall",
-    help="Pattern that finds a number in the output, or wall for the duration. Default: step times "
-    "of rccltune.torch, else the duration.",
+    help="Pattern that finds a number in the output (a rate where its group is (?P<rate>…)), or "
+    "wall for the duration. Default: step times of rccltune.torch, else the duration.",
 )
-@click.option("--higher-is-better", is_flag=True, help="The number is a rate, as tokens/s.")
-@click.option("--no-control", is_flag=True, help="Leave out the runs with deliberately bad rules.")
-@click.option(
-    "-o",
-    "--output",
-    type=FOLDER,
-    default=_OUTPUT,
-    show_default=True,
-    metavar="DIR",
-    help="Folder where runs are kept.",
-)
+@click.option("--bad-rules", is_flag=True, help="Run it with deliberately bad rules, too.")
 @allow_need_option
 @common
 @click.pass_context
@@ -80,19 +69,16 @@ def job(
     session: Path | None,
     rules: Path | None,
     budget: float,
-    timeout: float | None,
     measure: str | None,
-    higher_is_better: bool,
-    no_control: bool,
-    output: Path,
+    bad_rules: bool,
     allowed: frozenset[str],
 ) -> None:
-    """Run your own job in turns: as it is, with the rules, and with deliberately bad rules.
+    """Run your own job in turns, as it is and with the rules, and say whether they pay.
 
     COMMAND is run as it stands, again and again, and {run} in it stands for a folder of the run's
     own (RCCLTUNE_JOB_RUN too): let checkpoints go there, so that no run resumes another one's.
-    Bad rules show whether communication settings matter to the job at all. The same command goes
-    on where it was interrupted.
+    --bad-rules shows whether communication settings matter to the job at all. Runs are kept in
+    ./rccltune-job, and the same command goes on where it was interrupted.
 
     \b
     Example:
@@ -113,28 +99,26 @@ def job(
         console.say(f"Session: {folder}")
     request = Request(
         command=context.meta["rccltune.command"],
-        folder=output,
+        folder=_OUTPUT,
         session=folder,
         rules=rules,
         measure=measure,
-        rate=higher_is_better,
         budget_s=budget,
-        timeout_s=timeout,
-        control=not no_control,
+        control=bad_rules,
         allowed=allowed,
     )
     found = try_job(request, reporter=console)
-    written(output, found)
-    figure = draw(output, found)
+    written(_OUTPUT, found)
+    figure = draw(_OUTPUT, found)
     console.result(found.as_plain(), _text(found, figure, color=console.color))
     if _pays(found):
         console.say("Next: rccltune deploy DIR hands the rules to jobs.")
     else:
-        console.say(f"Next: rccltune why {output}/plugin-*.log says which rules answered.")
+        console.say(f"Next: rccltune why {_OUTPUT}/plugin-*.log says which rules answered.")
     if found.rules is not None and found.rules.verdict.value == "slower":
         raise VerificationError(
             "the job is slower with the rules",
-            where=str(output),
+            where=str(_OUTPUT),
             hint="do not use these rules for this job; rccltune why on plugin-*.log there says "
             "which of them answered.",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,30 +20,15 @@ if TYPE_CHECKING:
     from rccltune.measure.site import SiteRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkRequest:
-    """What the options of ``--links`` say.
-
-    Attributes:
-        per_class: pairs of each class of links.
-        timeout_s: of one launch, None for ten times what the others took.
-        force: measure although the session has a map.
-    """
-
-    site: SiteRequest
-    session: Path
-    per_class: int
-    repeats: int
-    timeout_s: float | None
-    force: bool
-
-
-def show_links(console: Console, request: LinkRequest, look: Callable[[], System]) -> None:
+def show_links(
+    console: Console, site: SiteRequest, session: Path, look: Callable[[], System]
+) -> None:
     """Show the session's link map, measured now where it has none.
 
     Args:
         console: where to.
-        request: what was asked for.
+        site: where.
+        session: that has the map, or gets it.
         look: finds out what this machine is; not asked where a node is simulated, or where the
             map is there already.
 
@@ -53,59 +37,42 @@ def show_links(console: Console, request: LinkRequest, look: Callable[[], System
     """
     from rccltune.links.session import draw_links, links_as_plain, stored_links
 
-    console.say(f"Session: {request.session}")
-    done = None if request.force else stored_links(request.session)
-    if done is not None and not done.failed and not _is_of_another(done, request):
-        console.say(f"measured {done.measured}, not again; --force measures anew")
-        if done.simulated and request.site.simulate is None:
-            console.say("of a simulated node; -o names another session for this machine")
+    console.say(f"Session: {session}")
+    done = stored_links(session)
+    if done is not None and not done.failed:
+        console.say(f"measured {done.measured}, not again; a new session measures anew")
         measured = False
     else:
-        done = _measured(console, request, look)
+        done = _measured(console, site, session, look)
         measured = True
     pictures: tuple[Path, ...] = ()
     try:
-        pictures = draw_links(done, request.session, anew=measured)
+        pictures = draw_links(done, session, anew=measured)
     except SessionError as error:
         # A session to look at may be read-only; the figures are worth showing all the same.
         console.say(f"not drawn: {error}")
-    plain = links_as_plain(done, request.session, pictures)
+    plain = links_as_plain(done, session, pictures)
     console.result(plain, _text(done, pictures))
     if not done.failed:
         console.say(
-            "Next: rccltune sweep --placement-of-ranks PLACE measures jobs on a few near devices."
+            "Next: rccltune sweep --rank-placement PLACE measures jobs on a few near devices."
         )
     if done.failed:
         first = done.failed[0]
         raise LaunchError(
             f"{len(done.failed)} of {len(done.pairs)} pairs failed; the rest is kept",
-            where=f"{request.session}/links/launches/{first.launches[-1]}/",
+            where=f"{session}/links/launches/{first.launches[-1]}/",
             hint="the same command tries the failed ones again.",
         )
 
 
-def _is_of_another(done: LinkMap, request: LinkRequest) -> bool:
-    """Whether a node is asked for that the map does not speak of; measuring then says so."""
-    from rccltune.simulate import sources
-
-    if request.site.simulate is None:
-        return False
-    mode = str(request.site.mode) if request.site.mode else None
-    return sources.load_node(sources.node_path(request.site.simulate, mode)).name != done.node
-
-
-def _measured(console: Console, request: LinkRequest, look: Callable[[], System]) -> LinkMap:
+def _measured(
+    console: Console, site: SiteRequest, session: Path, look: Callable[[], System]
+) -> LinkMap:
     from rccltune.links.session import measure_links, prepare_links
 
-    prepared = prepare_links(
-        request.site,
-        request.session,
-        system=look() if request.site.simulate is None else None,
-        per_class=request.per_class,
-        repeats=request.repeats,
-        timeout_s=request.timeout_s,
-        anew=request.force,
-    )
+    system = look() if site.simulate is None else None
+    prepared = prepare_links(site, session, system=system)
     _talk_before(console, prepared)
     return measure_links(
         prepared,
@@ -115,10 +82,12 @@ def _measured(console: Console, request: LinkRequest, look: Callable[[], System]
 
 
 def _talk_before(console: Console, prepared: Prepared) -> None:
+    from rccltune.links.pairs import REPEATS
+
     site = prepared.site
     if site.node is not None:
         console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
-    n_launches = len(prepared.chosen) * prepared.repeats
+    n_launches = len(prepared.chosen) * REPEATS
     guess = f", about {minutes(n_launches * site.start_s)}" if site.start_s is not None else ""
     console.say(
         f"{len(prepared.chosen)} of {len(prepared.every)} pairs, {n_launches} launches in "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -78,13 +78,13 @@ def session_argument(command: F) -> F:
 class Choosing:
     """The options of choosing as typed; percentages are still percentages."""
 
-    baseline: str | None
     tolerance: float
     min_gain: float
-    max_channels: int | None
-    workload: Path | None
-    variant: str | None
-    proven: bool
+    baseline: str | None = None
+    max_channels: int | None = None
+    workload: Path | None = None
+    variant: str | None = None
+    proven: bool = False
 
     def options(self, done: FitDone) -> ChoiceOptions:
         """What choosing zones needs; the baseline is looked up among what was measured."""
@@ -106,13 +106,7 @@ class Choosing:
         )
 
 
-_CHOOSING = (
-    grouped(
-        "--baseline",
-        group="Choosing",
-        metavar="SETTING|VARIANT",
-        help="Compare gains with this, where the library's own choice was not measured.",
-    ),
+_TUNING = (
     grouped(
         "--tolerance",
         group="Choosing",
@@ -130,6 +124,15 @@ _CHOOSING = (
         show_default=True,
         metavar="PCT",
         help="Estimated gain that a rule must have over the library's own choice.",
+    ),
+)
+_CHOOSING = (
+    *_TUNING,
+    grouped(
+        "--baseline",
+        group="Choosing",
+        metavar="SETTING|VARIANT",
+        help="Compare gains with this, where the library's own choice was not measured.",
     ),
     grouped(
         "--max-channels",
@@ -160,34 +163,21 @@ _CHOOSING = (
 )
 
 
+def _gather_choosing(given: dict[str, Any]) -> None:
+    given["choosing"] = Choosing(**{f.name: given.pop(f.name) for f in fields(Choosing)})
+
+
+def _gather_tuning(given: dict[str, Any]) -> None:
+    # A sweep's options have some of the other names in another meaning.
+    own = [f.name for f in fields(Choosing) if f.default is MISSING]
+    given["choosing"] = Choosing(**{name: given.pop(name) for name in own})
+
+
 def choosing(command: F) -> F:
-    """What fit, emit-config, plot and report take into account when they choose."""
-
-    def gather(given: dict[str, Any]) -> None:
-        given["choosing"] = Choosing(**{f.name: given.pop(f.name) for f in fields(Choosing)})
-
-    return with_options(command, _CHOOSING, gather)
+    """What emit-config, plot and report take into account when they choose."""
+    return with_options(command, _CHOOSING, _gather_choosing)
 
 
-_MACHINE = (
-    grouped(
-        "--root",
-        type=click.Path(path_type=Path, file_okay=False, exists=True),
-        envvar="RCCLTUNE_SYSROOT",
-        help="Look at the captured machine in this folder instead of this one.",
-    ),
-    grouped(
-        "--rccl-tests",
-        type=click.Path(path_type=Path, file_okay=False, exists=True),
-        help="Folder of rccl-tests or nccl-tests.",
-    ),
-)
-
-
-def _as_given(given: dict[str, Any]) -> None:
-    """The verb takes what click passes."""
-
-
-def of_a_machine(command: F) -> F:
-    """Which machine detect and doctor look at, and where its benchmarks are."""
-    return with_options(command, _MACHINE, _as_given)
+def choosing_of_tune(command: F) -> F:
+    """What tune does, which measures what it chooses from."""
+    return with_options(command, _TUNING, _gather_tuning)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
-from rccltune.cli.fit_tables import ceiling_lines, take, transferbench_option
+from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
     FOLDER,
@@ -95,7 +95,6 @@ def _text(done: Reported) -> Laid:
     help="Format of the figures (repeatable).",
 )
 @click.option("--force", is_flag=True, help="Replace figures in the folder of -o.")
-@transferbench_option
 @choosing
 @common
 def plot(
@@ -105,7 +104,6 @@ def plot(
     output: Path | None,
     formats: tuple[str, ...],
     force: bool,
-    transferbench: Path | None,
     choosing: Choosing,
 ) -> None:
     """Draw what was measured, fitted and chosen.
@@ -117,10 +115,9 @@ def plot(
     \b
     Example:
       rccltune plot --baseline ring/simple --format svg
-      rccltune plot --transferbench a2a.txt
 
-    Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 5 TransferBench failed, 6 its
-    output is not understood, 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 7 no session, 8 no usable
+    sample.
     """
     from rccltune.report import plots
     from rccltune.session.folders import sessions_in
@@ -129,7 +126,6 @@ def plot(
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     paths: list[Path] = []
     for folder in folders:
-        take(console, [folder], transferbench)
         # Two sessions may have figures of one name, such as those of two placements of one scale.
         own = output / folder.name if output and len(folders) > 1 else output
         paths += plots.plot_session(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rccltune.cli import sweep_perf
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
-from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, ON_REQUEST
 from rccltune.cli.progress import minutes, progress_of
@@ -69,18 +68,11 @@ _Wanted: TypeAlias = "tuple[Request, Path, Scale | None]"
     help="Show what would run and for how long, and stop.",
 )
 @grouped(
-    "--lift-quarantine",
-    is_flag=True,
-    group="Advanced",
-    help="Try settings again that failed twice.",
-)
-@grouped(
     "--force",
     is_flag=True,
     group="Advanced",
     help="Go on although runs of one setting differ too much.",
 )
-@extras
 @common
 def sweep(
     *,
@@ -89,9 +81,7 @@ def sweep(
     output: Path,
     plan_only: bool,
     apply_mode: bool,
-    lift_quarantine: bool,
     force: bool,
-    extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
     """Find out which setting of each collective is fast at which size, and keep it in a session.
@@ -122,7 +112,6 @@ def sweep(
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
     request = on_kept_node(request, [output / one.short for one in request.scales] or [output])
     check_hardware(request, apply_mode=apply_mode)
-    flags = _Flags(lifts=lift_quarantine, force=force, extras=extras)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         wanted: list[_Wanted] = [(request, output, None)]
         if request.scales:
@@ -132,20 +121,20 @@ def sweep(
             ]
         is_perf = request.site.runner == declaration.PERF
         if plan_only and is_perf:
-            plans = [sweep_perf.prepare(console, *one, extras) for one in wanted]
+            plans = [sweep_perf.prepare(console, *one) for one in wanted]
             sweep_perf.show(console, plans, request.scales)
             return
         if plan_only:
-            _show(console, [_prepare(console, *one, flags) for one in wanted], request.scales)
+            _show(console, [_prepare(console, *one) for one in wanted], request.scales)
             return
         failed = []
         for one in wanted:
             try:
                 if is_perf:
-                    measured = sweep_perf.prepare(console, *one, extras)
-                    sweep_perf.run(console, measured, extras, force=force, lifts=lift_quarantine)
+                    measured = sweep_perf.prepare(console, *one)
+                    sweep_perf.run(console, measured, force=force)
                 else:
-                    _sweep(console, *one, flags)
+                    _sweep(console, *one, force=force)
             except LaunchError as error:
                 # What fails at one scale says nothing of the others.
                 failed.append(error)
@@ -155,18 +144,7 @@ def sweep(
             raise failed[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Flags:
-    """What is asked of a sweep beside what it measures."""
-
-    lifts: bool
-    force: bool
-    extras: Extras
-
-
-def _prepare(
-    console: Console, request: Request, output: Path, scale: Scale | None, flags: _Flags
-) -> Prepared:
+def _prepare(console: Console, request: Request, output: Path, scale: Scale | None) -> Prepared:
     """What would run; ``scale`` is what was asked for with --scales."""
     from rccltune.measure import preparation
     from rccltune.measure.scales import check_scale
@@ -175,17 +153,15 @@ def _prepare(
     site = site_of(console, request, output)
     if scale is not None:
         check_scale(scale, site)
-    prepared = preparation.prepare_request(request, site, output, lifts=flags.lifts)
-    flags.extras.check(prepared)
-    return prepared
+    return preparation.prepare_request(request, site, output)
 
 
 def _sweep(
-    console: Console, request: Request, output: Path, scale: Scale | None, flags: _Flags
+    console: Console, request: Request, output: Path, scale: Scale | None, *, force: bool
 ) -> None:
     """One session."""
-    prepared = _prepare(console, request, output, scale, flags)
-    _measure(console, prepared, flags.extras, force=flags.force)
+    prepared = _prepare(console, request, output, scale)
+    _measure(console, prepared, force=force)
 
 
 def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) -> None:
@@ -199,7 +175,7 @@ def _show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) 
     console.say("Next: the same command without --plan.")
 
 
-def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: bool) -> None:
+def _measure(console: Console, prepared: Prepared, *, force: bool) -> None:
     from rccltune.measure import sweeps
 
     talk_before(console, prepared)
@@ -212,13 +188,11 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
         )
     text = _text(done, console.verbosity)
     console.event("done", done.as_plain(), text)
-    extras.rates(console, prepared)
-    extras.dump(console, prepared)
     if done.left:
         raise LaunchError(
             f"{len(done.left)} of the launches failed; everything else is measured",
             where=f"{prepared.folder}/launches/{done.failed[-1].launch}/",
-            hint="which setting is at fault is seen with --method per-setting; the same command "
+            hint="which setting is at fault is seen with one --setting at a time; the same command "
             "tries these launches again.",
         )
     if done.quarantined:
@@ -227,8 +201,8 @@ def _measure(console: Console, prepared: Prepared, extras: Extras, *, force: boo
         raise LaunchError(
             f"quarantined: {len(failed)}; everything else is measured: {'; '.join(failed)}",
             where=f"{prepared.folder}/launches/{done.quarantined[0].launches[-1]}/",
-            hint="look into the log there; --lift-quarantine tries again (with --timeout where "
-            "it needs longer). Go on without them: rccltune fit.",
+            hint="look into the log there; a sweep into a new session (-o DIR) tries again (with "
+            "--timeout where it needs longer). Go on without them: rccltune fit.",
         )
 
 
@@ -282,7 +256,7 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
     for item in prepared.plan.impossible:
         yield f"Not measured: {item.collective.value} {item.setting}: {item.reason}"
     for one in prepared.quarantined:
-        yield f"Not measured: {one}: quarantined, {one.reason} (--lift-quarantine)"
+        yield f"Not measured: {one}: quarantined, {one.reason}"
     yield from sweep_perf.left_out_of(prepared)
 
 

@@ -37,7 +37,6 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
         multiple=one.option.again,
         metavar=one.option.metavar,
         help=help or one.help,
-        callback=_meaning(one) if one.option.words else None,
         shell_complete=completing(one.name),
         **place,
     )
@@ -65,8 +64,6 @@ def _type(one: Declared) -> click.ParamType[Any] | None:
         return Word(one.name, one.option.read)
     if one.parsed is None:
         return None if one.is_list else PAIR
-    if one.option.words:
-        return click.Choice(one.option.words)
     parse = one.parsed.parse
     if isinstance(parse, OneOf):
         return _Choice(parse.words)
@@ -86,15 +83,6 @@ class _Choice(click.Choice[str]):
             if went is not None:
                 raise CommandLineError(went)
         return super().convert(value, param, ctx)
-
-
-def _meaning(one: Declared) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """What the few words of an option stand for."""
-
-    def read(_context: click.Context, _parameter: click.Parameter, word: str | None) -> object:
-        return None if word is None or one.parsed is None else one.parsed.parse(word)
-
-    return read
 
 
 _Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from rccltune.cli.console import Console, columns
-from rccltune.cli.extras import Extras
 from rccltune.cli.options import ON_REQUEST
 from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
-from rccltune.model.errors import CommandLineError, LaunchError
+from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Laid, lay
@@ -31,17 +30,11 @@ if TYPE_CHECKING:
 _PAUSE_S: Final = 30.0
 
 
-def prepare(
-    console: Console, request: Request, output: Path, scale: Scale | None, extras: Extras
-) -> ToMeasure:
+def prepare(console: Console, request: Request, output: Path, scale: Scale | None) -> ToMeasure:
     """What would be measured; ``scale`` is what was asked for with --scales."""
     from rccltune.measure import measuring
     from rccltune.measure.scales import check_scale
 
-    if extras.npkit_dump is not None:
-        raise CommandLineError(
-            "--npkit-dump runs the winner by rccl-tests", hint="say --runner rccl-tests with it."
-        )
     console.say(f"Session: {output}")
     prepared = measuring.prepare_measuring(request, output, console)
     site = prepared.instrument.site
@@ -49,10 +42,6 @@ def prepare(
         console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
     if scale is not None:
         check_scale(scale, site)
-    if extras.transferbench is not None:
-        from rccltune.ceiling import session
-
-        session.check_file(extras.transferbench, simulated=site.node is not None)
     return prepared
 
 
@@ -84,7 +73,7 @@ def _plan_text(prepared: ToMeasure) -> Laid:
 
 def _not_measured(prepared: ToMeasure) -> Iterator[str]:
     for one in prepared.measuring.aside():
-        yield f"Not measured: {one}: set aside, {one.reason} (--lift-quarantine)"
+        yield f"Not measured: {one}: set aside, {one.reason}"
     yield from left_out_of(prepared)
 
 
@@ -98,7 +87,7 @@ def left_out_of(prepared: ToMeasure | Prepared) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, lifts: bool) -> None:
+def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
     """Measure, and say what came of it."""
     from rccltune.measure.measuring import measure_with_perf
 
@@ -123,20 +112,15 @@ def run(console: Console, prepared: ToMeasure, extras: Extras, *, force: bool, l
             reporter=reporter,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
-            lifts=lifts,
         )
     console.event("done", done.as_plain(), _text(done, console.verbosity))
-    if extras.transferbench is not None:
-        from rccltune.ceiling.session import take_rates
-
-        take_rates(prepared.folder, extras.transferbench, reporter=console, is_here=True)
     if done.aside:
         named = "; ".join(f"{one}: {one.reason}" for one in done.aside)
         raise LaunchError(
             f"set aside: {len(done.aside)}; everything else is measured: {named}",
             where=f"{prepared.folder}/runs/",
-            hint="look into log.txt there; --lift-quarantine tries again (with --timeout where a "
-            "step needs longer). Go on without them: rccltune fit.",
+            hint="look into log.txt there; a sweep into a new session (-o DIR) tries again (with "
+            "--timeout where a step needs longer). Go on without them: rccltune fit.",
         )
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rccltune.cli.console import Console, common
-from rccltune.cli.extras import Extras, extras
 from rccltune.cli.help import verb
-from rccltune.cli.options import Choosing, base_option, choosing
+from rccltune.cli.options import Choosing, base_option, choosing_of_tune
 from rccltune.cli.progress import minutes, progress_of
 from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
 from rccltune.cli.sweep import sweep as _sweep
@@ -31,14 +30,13 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 4
-# A verb of its own has these in another meaning, or not at all.
-_LEFT_OUT = frozenset(("scales", "workload"))
+# It proves its rules, at one scale.
+_LEFT_OUT = frozenset(("scales",))
 
 
 @verb("tune")
-@extras
 @base_option
-@choosing
+@choosing_of_tune
 @common
 def tune(
     *,
@@ -48,10 +46,8 @@ def tune(
     output: Path,
     plan_only: bool,
     apply_mode: bool,
-    lift_quarantine: bool,
     force: bool,
     base: Path | None,
-    extras: Extras,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
     """Find the best settings of this machine, prove them here, and say how to use them.
@@ -79,10 +75,9 @@ def tune(
     from rccltune.tune import tune as tune_tune
     from rccltune.verify import begun
 
-    # Here --variant says what is measured.
-    options["variant"] = choosing.variant
-    choosing = replace(choosing, variant=None)
-    request = merge_request(config, {**options, "workload": choosing.workload})
+    request = merge_request(config, options)
+    # Its sizes are measured, and weigh by its calls.
+    choosing = replace(choosing, workload=request.workload)
     if request.scales:
         raise CommandLineError(
             "tune is for one scale, where it proves its rules",
@@ -94,8 +89,7 @@ def tune(
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         site = site_of(console, request, output)
-        prepared = preparation.prepare_request(request, site, output, lifts=lift_quarantine)
-        extras.check(prepared)
+        prepared = preparation.prepare_request(request, site, output)
         if plan_only:
             expected = begun.outlook(prepared.sweep, prepared.site, prepared.done)
             _show(console, prepared, expected)
@@ -109,15 +103,13 @@ def tune(
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
                 base=base,
-                beside=lambda: extras.rates(console, prepared),
             )
-        extras.dump(console, prepared)
     console.warn(done.notices)
     plain, text = done.as_plain(), _text(done)
     if choosing.workload is not None:
         rules = [standing.rule for one in done.verified for standing in one.standings]
         chosen = savings.by_rules(rules)
-        saved = savings.saving_in(choosing.workload, [output], chosen, None, reporter=console)
+        saved = savings.saving_in(choosing.workload, [output], chosen, reporter=console)
         plain["saving"] = savings.saving_plain(saved)
         text = lay([text, savings.saving_text(saved)])
     console.result(plain, text)
@@ -127,7 +119,7 @@ def tune(
             f"not everything could be measured: {', '.join(names) or 'launches failed'}; "
             "what is said above holds for the rest",
             where=str(output),
-            hint="look into the logs under launches/; --lift-quarantine tries again.",
+            hint="look into the logs under launches/; a new session (-o DIR) tries again.",
         )
 
 
@@ -262,6 +254,5 @@ def _undecided(one: Verified) -> Sequence[str]:
     return [f"  undecided: {where}, where noise could hide a loss of 5 %"] if where else []
 
 
-tune.params = [param for param in tune.params if param.name != "variant"]
 _own = {param.name for param in tune.params}
 tune.params[:0] = [p for p in _sweep.params if p.name not in _own | _LEFT_OUT]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER
-from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
@@ -20,30 +17,24 @@ if TYPE_CHECKING:
 
 @verb("variants")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--variants", "own", type=FOLDER, metavar="FILE", help="Your own, added to these.")
-@click.option(
-    "--library", metavar="L", help='Say what it has: "RCCL 2.28.3", RCCLX, "NCCL 2.28.9".'
-)
 @common
-def variants(
-    *, console: Console, names: tuple[str, ...], own: Path | None, library: str | None
-) -> None:
+def variants(*, console: Console, names: tuple[str, ...]) -> None:
     """List variants: implementations and environments that no tuner can switch.
 
-    With names, everything known of these, each source included. The format of a file of your own
-    and what each variant does are in docs/variants.md.
+    Each says whether this machine's library has it, where one was found. With names, everything
+    known of these, each source included. What each variant does is in docs/variants.md.
 
     \b
     Example:
-      rccltune variants --library "RCCL 2.26.6"
+      rccltune variants
       rccltune variants mscclpp channels-32
 
-    Exit codes: 0 done, 2 no such variant or library, 3 mistakes in FILE.
+    Exit codes: 0 done, 2 no such variant.
     """
     from rccltune.variants.catalog import read_catalog
 
-    catalog = read_catalog(own)
-    site = _site(library)
+    catalog = read_catalog(None)
+    site = _site()
     found = [catalog.look_up(name) for name in names] or [(spec, None) for spec in catalog.specs]
     told = [(spec, _with(site, parameter)) for spec, parameter in found]
     text = lay((_details(*one) for one in told), gap="\n\n") if names else _list(told)
@@ -51,20 +42,14 @@ def variants(
     console.say("Next: rccltune sweep --variant NAME measures settings in one of them.")
 
 
-def _site(library: str | None) -> Site:
+def _site() -> Site:
+    """The library that detection finds first."""
+    from rccltune.machine.this_machine import here
     from rccltune.releases import parse_library
     from rccltune.variants.availability import Site
 
-    if library is None:
-        return Site()
-    is_rcclx = library.upper().startswith("RCCLX")
-    # RCCLX prints RCCL's number; its own entries name no releases, so that it may be left out.
-    named = library.upper().replace("RCCLX", "RCCL", 1).strip()
-    if parse_library(named) is None and not (is_rcclx and named == "RCCL"):
-        raise CommandLineError(
-            f"'{library}' is no library", hint='write "RCCL 2.28.3", "RCCLX" or "NCCL 2.28.9".'
-        )
-    return Site(library=named, is_rcclx=is_rcclx)
+    versions = (one.version for one in here(None).libraries if one.version is not None)
+    return Site(library=next((one for one in versions if parse_library(one)), None))
 
 
 def _with(site: Site, parameter: str | None) -> Site:

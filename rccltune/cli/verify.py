@@ -10,7 +10,7 @@ import click
 
 from rccltune.cli.console import Console, Word, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, PERCENT, allow_need_option, session_argument
+from rccltune.cli.options import FOLDER, allow_need_option, session_argument
 from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import defaults
@@ -60,29 +60,11 @@ _SHOWN = 12
     help="Rule file to verify. [default: the session's]",
 )
 @grouped(
-    "-o",
-    "--output",
-    type=FOLDER,
-    group="Output",
-    usual=True,
-    help="File for the rules that win. [default: the file itself, or a copy in the session]",
-)
-@grouped(
     "--keep-losers",
     is_flag=True,
     group="Choosing",
     usual=True,
     help="Change no file; exit with 9 where a rule loses.",
-)
-@grouped(
-    "--min-gain",
-    type=PERCENT,
-    default=100 * defaults.MIN_GAIN,
-    show_default=True,
-    metavar="PCT",
-    group="Choosing",
-    usual=True,
-    help="Gain that a rule must have over its range.",
 )
 @grouped(
     "--repeats",
@@ -128,13 +110,6 @@ _SHOWN = 12
 @sweep_option("launcher", help="Program that starts the ranks.")
 @sweep_options("hostfile", "np")
 @sweep_option("env", help="Set this variable, with and without the rules (repeatable).")
-@sweep_option("clear")
-@grouped(
-    "--trust-session",
-    is_flag=True,
-    group="Advanced",
-    help="Run programs and set variables that somebody else's session names.",
-)
 @allow_need_option
 @common
 def verify(
@@ -142,16 +117,13 @@ def verify(
     console: Console,
     session: Path,
     rules: Path | None,
-    output: Path | None,
     keep_losers: bool,
-    min_gain: float,
     n_repeats: int,
     dtypes: tuple[str, ...],
     graphs: tuple[int, ...],
     besides: tuple[tuple[Collective, int], ...],
     timeout: float | None,
     allowed: frozenset[str],
-    trust_session: bool,
     **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
 ) -> None:
     """Compare rules with the library's own choice on this machine; keep what wins.
@@ -189,15 +161,14 @@ def verify(
             where=str(session),
             hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
         )
-    measured = session_request(session, options, trusted=trust_session)
+    measured = session_request(session, options)
     site = find_site(measured.site)
     own = rule_file_of(session, site)
     chosen = rules or own
     request = VerifyRequest(
         folder=session,
         rules=chosen,
-        output=output or (own if rules is None else session / f"verified-{chosen.name}"),
-        min_gain=min_gain / 100,
+        output=own if rules is None else session / f"verified-{chosen.name}",
         n_looks=n_repeats,
         keep_losers=keep_losers,
         timeout_s=timeout,

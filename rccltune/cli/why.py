@@ -21,33 +21,32 @@ if TYPE_CHECKING:
 
 @verb("why")
 @click.argument("files", type=FOLDER, nargs=-1, required=True, metavar="FILE...")
-@click.option("--rules", type=FOLDER, metavar="FILE", help="The job's rule file, to explain it.")
 @click.option("--collective", type=COLLECTIVE, help="Of a benchmark's table that names none.")
 @common
 def why(
     *,
     console: Console,
     files: tuple[Path, ...],
-    rules: Path | None,
     collective: Collective | None,
 ) -> None:
     """Say why a job's rules were or were not used, per communicator, collective and size.
 
     FILE is any of: the job's log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL
     (ranks may be mixed, or one file each), the plugin's lines (RCCLTUNE_LOG=summary or
-    decisions), its traces (RCCLTUNE_TRACE), a benchmark's output. The more of them, the more is
-    answered; what they cannot tell is said, with the variable that makes the job tell it.
+    decisions), its traces (RCCLTUNE_TRACE), a benchmark's output, the job's rule file. The more of
+    them, the more is answered; what they cannot tell is said, with the variable that makes the job
+    tell it.
 
     \b
     Example:
-      rccltune why job.log trace-*.csv --rules rccl_tuner_gfx942_cpx-nps4.csv
+      rccltune why job.log trace-*.csv rccl_tuner_gfx942_cpx-nps4.csv
 
     Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
     8 the files tell nothing.
     """
     from rccltune.why.job import explain_job
 
-    found = explain_job(files, rules, collective)
+    found = explain_job(files, collective)
     console.result(_plain(found), _text(found))
     console.say("Next: rccltune job -- COMMAND measures whether the rules make this job faster.")
 

@@ -93,8 +93,8 @@ def _equivalence_notice(target: Target, setting: Setting, several: Sequence[Equi
         caution=Caution.METHODS_DISAGREE,
         message=f"one launch for all settings and separate launches disagree for {setting}: "
         f"in the one launch it is {said}",
-        remedy="measure with --method per-setting: its launches are like those of a job. If only "
-        "one launch was slow as a whole, that will show it too.",
+        remedy="measure by rccltune-perf (sweep without --runner): it goes from one setting to the "
+        "next in one communicator, and repeats that in others.",
         where=f"{target.collective.value}, {target.scale}",
     )
 

@@ -20,9 +20,7 @@ from rccltune.workload.shares import Saving, Timed, saving_of
 Chosen = Callable[[Collective, Scale, int], Setting | None]
 
 
-def saving(
-    whole: Workload, chosen: Chosen, fits: Sequence[FitDone], steps: int | None = None
-) -> Saving:
+def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitDone]) -> Saving:
     """What rules save of a recorded job, estimated from the sessions that they were made of.
 
     Calls whose size was not measured, of the baseline and of the rule's setting, count as
@@ -32,7 +30,6 @@ def saving(
         whole: the workload.
         chosen: what runs under the rules, None where there is none.
         fits: the sessions.
-        steps: that the job made while it was recorded, None where nobody says.
     """
     times = Times([curve for done in fits for curve in done.curves])
 
@@ -44,18 +41,16 @@ def saving(
             return None
         return Timed(before_us=before, after_us=after)
 
-    return saving_of(whole, timed, steps)
+    return saving_of(whole, timed)
 
 
-def saving_in(
-    path: Path, folders: Sequence[Path], chosen: Chosen, steps: int | None, *, reporter: Reporter
-) -> Saving:
+def saving_in(path: Path, folders: Sequence[Path], chosen: Chosen, *, reporter: Reporter) -> Saving:
     """The same of a file, and of sessions by their folders; raises as both do."""
     fits = [fit_session(folder, reporter=reporter) for folder in folders]
     whole = read(path)
     for cut in whole.cuts:
         reporter.say(f"Warning: {cut}.")
-    return saving(whole, chosen, fits, steps)
+    return saving(whole, chosen, fits)
 
 
 def by_zones(zones: Sequence[Zone]) -> Chosen:
@@ -89,8 +84,6 @@ def saving_plain(saved: Saving) -> dict[str, Any]:
         "after_s": saved.after_s,
         "saved_s": saved.saved_s,
         "known": saved.known,
-        "steps": saved.steps,
-        "saved_s_per_step": saved.saved_s / saved.steps if saved.steps else None,
     }
 
 
@@ -99,15 +92,10 @@ def saving_text(saved: Saving) -> str:
     if not saved.known:
         return "Time saved: not known, since none of the workload's sizes was measured"
     part = f"{100 * saved.saved_s / saved.before_s:.1f} %" if saved.before_s else "0 %"
-    if saved.steps:
-        each = [1e3 * time / saved.steps for time in (saved.saved_s, saved.before_s)]
-        text = f"Time saved per step, estimated: {each[0]:.3f} ms of {each[1]:.3f} ms"
-    else:
-        text = (
-            f"Time saved of what was recorded, estimated: {1e3 * saved.saved_s:.3f} ms of "
-            f"{1e3 * saved.before_s:.3f} ms"
-        )
-    text += f" in collectives of a rank ({part}), one after the other"
+    text = (
+        f"Time saved of what was recorded, estimated: {1e3 * saved.saved_s:.3f} ms of "
+        f"{1e3 * saved.before_s:.3f} ms in collectives of a rank ({part}), one after the other"
+    )
     if saved.known < 1:
         text += f"; {100 * (1 - saved.known):.1f} % of the calls were not measured"
-    return text + ("" if saved.steps else "; --steps N says how many steps that were")
+    return text

@@ -57,9 +57,7 @@ class Request:
         session: for rules and for the worst settings; None where there is none.
         rules: the rule file; None is the session's.
         measure: a pattern, ``wall``, or None for step times.
-        rate: whether more is better.
         budget_s: for all runs together.
-        timeout_s: for one run; None for a limit by the runs before.
         control: whether bad rules are tried.
         allowed: variables beyond the harmless ones that rules may need.
     """
@@ -69,11 +67,14 @@ class Request:
     session: Path | None
     rules: Path | None
     measure: str | None = None
-    rate: bool = False
     budget_s: float = BUDGET_S
-    timeout_s: float | None = None
-    control: bool = True
+    control: bool = False
     allowed: frozenset[str] = frozenset()
+
+    @property
+    def rate(self) -> bool:
+        """Whether more is better: of a pattern whose group is named so."""
+        return self.measure is not None and "rate" in pattern_of(self.measure).groupindex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +194,6 @@ class _Trial:
 
     def _limit_s(self) -> float:
         taken = [one.outcome.duration_s for one in self.runs if one.measured is not None]
-        if self.request.timeout_s is not None:
-            return self.request.timeout_s
         return _PATIENCE * max(taken) + _MORE_S if taken else self.request.budget_s
 
     # --- what comes next --------------------------------------------------------------------------
@@ -328,7 +327,7 @@ class _Trial:
         """In the words of rccltune why."""
         files = [*sorted(last.folder.glob("plugin-*.log")), last.folder / "stdout.log"]
         try:
-            found = job.explain_job(files, self._file("rules.csv"))
+            found = job.explain_job([*files, self._file("rules.csv")])
         except RccltuneError as error:
             return [f"  {error.message}"]
         return [f"  {one.where}: {one.kind.value}: {one.text}" for one in found.answers[:8]]
@@ -372,7 +371,7 @@ def _hits(runs: Sequence[Run]) -> int:
 
 
 def _check_same(path: Path, wanted: JobFile) -> None:
-    hint = "name another folder with -o, or remove this one."
+    hint = "move this folder away, or run the other job in a folder of its own."
     kept = schema.read_json(JobFile, path.read_bytes(), str(path), hint)
     if kept != wanted:
         names = [n for n in JobFile.__slots__ if getattr(kept, n) != getattr(wanted, n)]

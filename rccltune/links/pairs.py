@@ -29,6 +29,9 @@ NODE_FILE: Final = "node.node"
 PAIR: Final = Scale(n_nodes=1, n_ranks=2)
 # Twenty calls of 13 µs are over before clocks have risen.
 _ITERATIONS: Final = 100
+# Pairs of each class of links, and launches of each pair.
+PER_CLASS: Final = 3
+REPEATS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +41,6 @@ class Prepared:
     Attributes:
         every: all pairs of the machine.
         chosen: those that are measured.
-        first_repeat: number of the first launch of each pair.
-        timeout_s: of one launch, None for ten times what launches took so far.
     """
 
     folder: Path
@@ -49,9 +50,6 @@ class Prepared:
     devices: tuple[int, ...]
     every: tuple[Pair, ...]
     chosen: tuple[Pair, ...]
-    repeats: int
-    first_repeat: int
-    timeout_s: float | None = None
 
     @property
     def links(self) -> Path:
@@ -124,7 +122,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
     ended = {one.id: outcome for one, outcome in store.read_launches(prepared.links)}
     outcomes = [outcome for outcome in ended.values() if outcome.status is Status.OK]
     number = 0
-    for turn in range(prepared.first_repeat, prepared.first_repeat + prepared.repeats):
+    for turn in range(REPEATS):
         for pair, tried in pairs.items():
             number += 1
             if tried.failure is not None:
@@ -142,7 +140,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
             reporter.progress(
                 PairProgress(
                     number=number,
-                    of=len(pairs) * prepared.repeats,
+                    of=len(pairs) * REPEATS,
                     pair=pair,
                     failure=tried.failure,
                     seconds=ran.outcome.duration_s or 0.0,
@@ -152,7 +150,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
 
 def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
     return launches.run_launch(
-        replace(one, timeout_s=prepared.timeout_s or runs.limit_s(outcomes)),
+        replace(one, timeout_s=runs.limit_s(outcomes)),
         prepared.links,
         site=tuple(os.environ.items()),
         # The site's choice of devices is in the pairs already; a second one would index the first.

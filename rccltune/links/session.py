@@ -20,6 +20,8 @@ from rccltune.links.pairs import (
     LARGE,
     NODE_FILE,
     PAIR,
+    PER_CLASS,
+    REPEATS,
     SMALL,
     Prepared,
     Tried,
@@ -47,7 +49,7 @@ def stored_links(folder: Path) -> LinkMap | None:
     Raises:
         SessionError: another format, or values that do not fit.
     """
-    again = "use the rccltune that wrote it, or measure it anew with --force."
+    again = "use the rccltune that wrote it, or measure it anew in a new session."
     return store.read_derived(folder, _RECORD, LinkMap, number=_FORMAT, hint=again)
 
 
@@ -56,10 +58,6 @@ def prepare_links(
     folder: Path,
     *,
     system: records.System | None,
-    per_class: int,
-    repeats: int,
-    timeout_s: float | None = None,
-    anew: bool,
 ) -> Prepared:
     """Find out which pairs there are and what to measure them with. Nothing is started.
 
@@ -67,17 +65,14 @@ def prepare_links(
         request: benchmarks, launcher, simulated node.
         folder: the session.
         system: this machine; None where a node is simulated.
-        per_class: how many pairs of each class of links.
-        repeats: launches of each pair.
-        timeout_s: longest time for one launch, None for ten times what the others took.
-        anew: measure although the session has a map.
 
     Raises:
         MachineError: no sendrecv benchmark, no launcher, fewer than two GPUs, no topology.
         SessionError: the session is of another machine.
     """
     gpus = links.usable(system, os.environ) if system is not None else ()
-    site = find_site(replace(request, n_ranks=PAIR.n_ranks))
+    # Of a sweep's ranks two are left, on this host.
+    site = find_site(replace(request, n_ranks=PAIR.n_ranks, placement=None, hostfile=None))
     if Collective.SENDRECV not in site.programs:
         raise MachineError(
             "there is no sendrecv_perf beside the other benchmarks",
@@ -91,7 +86,6 @@ def prepare_links(
         raise AssertionError("a real machine was looked at")
     instrument.same_machine(folder, site)
     every = links.pairs(gpus, system.links)
-    known = None if anew else stored_links(folder)
     return Prepared(
         folder=folder,
         site=site,
@@ -99,10 +93,7 @@ def prepare_links(
         vendor=system.vendor,
         devices=tuple(sorted(gpu.index for gpu in gpus)),
         every=every,
-        chosen=links.representatives(every, per_class),
-        repeats=repeats,
-        timeout_s=timeout_s,
-        first_repeat=known.first_repeat if known else _next_repeat(folder) if anew else 0,
+        chosen=links.representatives(every, PER_CLASS),
     )
 
 
@@ -230,8 +221,7 @@ def _record(prepared: Prepared, pairs: Mapping[links.Pair, Tried]) -> LinkMap:
         library=next((tried.library for tried in pairs.values() if tried.library), None),
         small_nbytes=SMALL,
         large_nbytes=LARGE,
-        repeats=prepared.repeats,
-        first_repeat=prepared.first_repeat,
+        repeats=REPEATS,
         devices=prepared.devices,
         grid=_grid(prepared),
         pairs=tuple(
@@ -259,11 +249,6 @@ def _grid(prepared: Prepared) -> tuple[str, ...]:
     return tuple(
         "".join("-" if a == b else cells[a, b] for b in prepared.devices) for a in prepared.devices
     )
-
-
-def _next_repeat(folder: Path) -> int:
-    made = [one.repeat for one, _ in store.read_launches(folder / FOLDER)]
-    return max(made, default=-1) + 1
 
 
 def _machine(site: Site, system: records.System) -> str:

@@ -301,5 +301,6 @@ def _doubt(row: Sample, setting: Setting, n_before: int) -> Doubt | None:
 def _void(what: str) -> LaunchError:
     return LaunchError(
         f"the table and the schedule do not belong together: {what}",
-        hint="measure with --method per-setting, and report this with the launch's folder.",
+        hint="measure by rccltune-perf (sweep without --runner), and report this with the "
+        "launch's folder.",
     )

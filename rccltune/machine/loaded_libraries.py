@@ -326,9 +326,8 @@ def loaded(
     program: Path,
     library: Path | None,
     added: Sequence[tuple[str, str]],
-    cleared: Sequence[str],
 ) -> Path | None:
     """The library that the benchmark will load, None where that is not seen."""
-    seen = environment(os.environ, added, clear=cleared)
+    seen = environment(os.environ, added)
     # Of a script around the benchmark the loader knows nothing; what was named counts then.
     return software.library_of(program, seen.variables) or library

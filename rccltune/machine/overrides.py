@@ -120,8 +120,7 @@ def how_to_prove(
     if against:
         return False, (
             f"{start}, and nothing will say what ran, since the site sets {', '.join(against)}: no "
-            f"forced time will count. {' '.join(f'--clear {name}' for name in against)} lets "
-            "rccltune log it"
+            f"forced time will count. Unset them, and rccltune logs it"
         )
     return True, (
         f"{start}, and the library's log of every call says what ran; in every launch, the "

@@ -141,7 +141,7 @@ def place_ranks(wanted: RankPlacement | None, layout: Layout, n_ranks: int | Non
         raise CommandLineError(
             f"{wanted.value if wanted else 'this machine'} has {len(gpus)} devices, and --np asks "
             f"for {n_ranks} ranks",
-            hint="leave out --np, or say --placement-of-ranks first.",
+            hint="leave out --np, or say --rank-placement first.",
         )
     if len(gpus) < 2 and wanted is not None:
         raise MachineError(
@@ -184,7 +184,7 @@ def _whole(layout: Layout) -> tuple[Gpu, ...]:
             f"{len(layout.gpus)} of the node's {layout.n_there} devices can be used here, which is "
             "not the placement 'node'",
             hint="unset *_VISIBLE_DEVICES or ask for the whole node; or leave out "
-            "--placement-of-ranks.",
+            "--rank-placement.",
         )
     return layout.gpus
 
@@ -321,7 +321,7 @@ def seating_of(
         raise MachineError(
             "which devices there are is not known, so that ranks cannot be placed on them",
             where=str(system.root / "sys/class/kfd/kfd/topology"),
-            hint="rccltune doctor says what hides the GPUs; or leave out --placement-of-ranks.",
+            hint="rccltune doctor says what hides the GPUs; or leave out --rank-placement.",
         )
     if not asks and (not system.gpus or (n_ranks or 0) > len(system.gpus)):
         return _unchosen(n_ranks, n_known)
@@ -396,7 +396,7 @@ def over_hosts(
         raise CommandLineError(
             f"ranks on several hosts cannot be placed as '{wanted.value}': the devices of other "
             "hosts cannot be seen from here",
-            hint="sweep the placement on one host, or leave out --placement-of-ranks.",
+            hint="sweep the placement on one host, or leave out --rank-placement.",
         )
     n_started = seating.n_started
     is_node = n_started >= n_hosts * n_devices

@@ -125,13 +125,8 @@ def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
     return tuple(found.values())
 
 
-def benchmark_folders(
-    root: Root, folder: Path | None, rocm: Path | None, path: str | None
-) -> list[Path]:
-    """Where benchmarks are looked for: what the user names, else PATH and the usual places."""
-    if folder is not None:
-        # Users name the checkout as often as its build folder.
-        return [folder / "build", folder]
+def benchmark_folders(root: Root, rocm: Path | None, path: str | None) -> list[Path]:
+    """Where benchmarks are looked for: on PATH and in the usual places."""
     named = [root.at(f) for f in (path or "").split(":") if f]
     return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
 

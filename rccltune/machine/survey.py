@@ -207,7 +207,6 @@ class Look:
         variables: the environment, which is not read here.
         site_packages: folders whose wheels may bring amdsmi and librccl.
         programs: folders searched for launchers before PATH.
-        rccl_tests: folder of the benchmarks, None to search.
         ask_smi: stands in for amdsmi; None asks the real one.
         deep: whether to hash files and start programs; without, only sysfs is read.
     """
@@ -216,7 +215,6 @@ class Look:
     variables: Mapping[str, str] = field(default_factory=dict)
     site_packages: tuple[Path, ...] = ()
     programs: tuple[Path, ...] = ()
-    rccl_tests: Path | None = None
     ask_smi: Callable[[], Smi] | None = None
     deep: bool = True
 
@@ -234,7 +232,7 @@ def look(where: Look) -> System:
     system = with_smi(system, said)
     if not system.oams:
         system = _with_nvidia(root, where, system)
-    folders = software.benchmark_folders(root, where.rccl_tests, rocm, where.variables.get("PATH"))
+    folders = software.benchmark_folders(root, rocm, where.variables.get("PATH"))
     return replace(
         system,
         disagreements=disagreements(system),

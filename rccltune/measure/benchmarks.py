@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from rccltune.machine import overrides, real_rccl, software
 from rccltune.model.errors import MachineError, reason_of
 from rccltune.model.vocabulary import Collective
-from rccltune.releases import release_of, running_closed_tree
 from rccltune.session import files
 
 if TYPE_CHECKING:
@@ -50,26 +49,6 @@ def over_real(site: Site, library: Path, one_process: bool) -> Site:
         library_file=library,
         tunerless=overrides.tunerless(version),
     )
-
-
-def can_force(site: Site) -> bool:
-    """Whether the library was seen to run Tree with Simple where it leaves it out."""
-    played = site.node is not None and site.library_file is None
-    release = None if played else release_of(site.library)
-    return release is not None and release.runs_closed_tree
-
-
-def forcing(site: Site) -> Site:
-    """Only where the library was seen to run what is forced; another might hang or do harm."""
-    if not can_force(site):
-        played = site.node is not None and site.library_file is None
-        known = "the imitation" if played else site.library or "this library"
-        raise MachineError(
-            f"nobody has seen {known} run Tree with Simple where it leaves it out",
-            hint=f"leave --force-tree-simple out, or measure with {running_closed_tree()}.",
-        )
-    said = "Tree with Simple is forced in steps of its own: shown, in no rule"
-    return replace(site, forces_tree_simple=True, remarks=(*site.remarks, said))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,6 @@ class Option:
         group: heading that it stands under in the whole help.
         is_usual: the short help shows it too.
         metavar: what the help calls the value; None where its type says it.
-        words: the only ones that the command line takes, where a file takes others too.
         read: how the command line reads its one text, where a file has a list.
         again: it may be given several times.
         is_flag: it has no value on the command line.
@@ -107,7 +106,6 @@ class Option:
     _: KW_ONLY
     is_usual: bool = False
     metavar: str | None = None
-    words: tuple[str, ...] = ()
     read: Callable[[str], Any] | None = None
     again: bool = False
     is_flag: bool = False
@@ -130,7 +128,6 @@ WENT_WITH_TORCH: Final = (
 BENCHMARKS: Final = RUNNERS[1:]
 TIMINGS: Final = ("auto", "graph", "loop")
 PLACEMENTS: Final = ("out", "in", "both")
-METHODS: Final = ("auto", "one-launch", "per-setting")
 
 MODE: Final = Parsed(Mode.parse_option, what="mode", write=str)
 SETTING: Final = Parsed(Setting.parse, what="setting", write=str)
@@ -205,17 +202,15 @@ class Declared:
 _RANGE: Final[Mapping[str, Any]] = {"min_bytes": 8, "max_bytes": 1 << 30, "factor": 2}
 _ONE_OAM: Final[Mapping[str, Any]] = {
     **_RANGE,
-    "placement_of_ranks": RankPlacement.ONE_OAM.value,
+    "rank_placement": RankPlacement.ONE_OAM.value,
 }
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "cpx-64": {**_RANGE, "np": 64, "placement_of_ranks": RankPlacement.NODE.value},
+    "cpx-64": {**_RANGE, "np": 64, "rank_placement": RankPlacement.NODE.value},
     "cpx-one-oam": _ONE_OAM,
     "cpx-one-oam-graph": {
         **_ONE_OAM,
         "min_bytes": 32,
         "graph": 2,
-        "warmup": 20,
-        "iters": 50,
         "collective": (Collective.ALL_REDUCE,),
         # What AMD's figure for one OAM was reached with.
         "variant": ("mscclpp-read",),

@@ -194,7 +194,7 @@ def _site(
         seating=seating,
         fingerprint=fingerprint,
         environment=added,
-        cleared=(*request.cleared, *seating.cleared),
+        cleared=seating.cleared,
         hostfile=request.hostfile,
         has_patched_library=False,
         node=None,

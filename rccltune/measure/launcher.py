@@ -98,14 +98,13 @@ def binding_of(
     *,
     hostfile: Path | None,
     added: Sequence[tuple[str, str]],
-    cleared: Sequence[str],
 ) -> Binding:
     """Try the launcher with ranks that do nothing, in the environment that launches will have.
 
     Raises:
         MachineError: it starts nothing, or takes hosts that nobody named.
     """
-    seen = variables.environment(os.environ, added, clear=cleared)
+    seen = variables.environment(os.environ, added)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         try:
             found = trial.find_binding(

@@ -20,7 +20,7 @@ from rccltune.model.chosen import Rule
 from rccltune.model.errors import LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.measured import Caution, Fingerprint, Launch, Notice, Outcome, Status
-from rccltune.model.settings import TREE_SIMPLE_FORCED, Role, Setting
+from rccltune.model.settings import Role, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, json_text
 from rccltune.plan import walks
 from rccltune.rules.writer import render_rules
@@ -142,9 +142,7 @@ def run_launch(
     write_atomically(own / "environment.json", _environment_json(environment, files))
     setting = setting_of(wanted)
     if is_walk(wanted) and wanted.schedule is not None:
-        forced = wanted.variant == TREE_SIMPLE_FORCED
-        text = walks.schedule_text(wanted.schedule, forced=forced)
-        write_atomically(own / _SCHEDULE, text)
+        write_atomically(own / _SCHEDULE, walks.schedule_text(wanted.schedule))
     elif setting.role is Role.FORCED and not is_switched(wanted):
         write_atomically(own / _RULES, _forced(wanted, setting))
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")

@@ -5,7 +5,7 @@ Everything is derived from the launches on disk: losing rccltune at any moment l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -170,15 +170,6 @@ class Ledger:
         following = replace(one, attempt=attempt)
         return replace(following, id=store.launch_id(following))
 
-    def blamed(self, launches: Sequence[Launch]) -> tuple[Ended, ...]:
-        """Failed launches behind the quarantines of these launches' settings."""
-        found = [one for one in self.quarantined if any(samples.barred([one], x) for x in launches)]
-        return tuple(
-            (launch, outcome)
-            for launch, outcome in self.ended
-            if any(launch.id in one.launches for one in found)
-        )
-
 
 def _n_steps(one: Launch, outcome: Outcome) -> int:
     """Steps of a combined launch that need not be made again; older sessions do not say how many.
@@ -205,7 +196,7 @@ def open_ledger(folder: Path) -> Ledger:
 
 
 def lift(folder: Path, ledger: Ledger, one: Launch, outcome: Outcome) -> None:
-    """Let a failure count no more; its log stays.
+    """Let a failure count no more, since the machine did not work; its log stays.
 
     Raises:
         SessionError: the disk refuses.

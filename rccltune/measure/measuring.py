@@ -39,7 +39,7 @@ from rccltune.model.settings import (
     Variant,
 )
 from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
-from rccltune.perf import passes, plan, ranks, runs
+from rccltune.perf import passes, plan, runs
 from rccltune.perf.passes import Wanted
 from rccltune.perf.runs import Run
 from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, of_ranks, unattributed
@@ -294,7 +294,7 @@ class Measured:
 
 
 def measure_with_perf(
-    prepared: ToMeasure, *, reporter: Reporter, command: str, force: bool, lifts: bool = False
+    prepared: ToMeasure, *, reporter: Reporter, command: str, force: bool
 ) -> Measured:
     """Measure what is left, and make the session's samples of all that is there.
 
@@ -303,7 +303,6 @@ def measure_with_perf(
         reporter: told what goes on.
         command: as typed, for the session.
         force: go on though several hosts are not alike.
-        lifts: try settings again that hung or crashed.
 
     Raises:
         CommandLineError: the budget allows nothing.
@@ -321,8 +320,6 @@ def measure_with_perf(
         same_hosts(site, folder, reporter=reporter, force=force)
         # Read again: another rccltune may have gone on with it before we held it.
         measuring.read()
-        if lifts:
-            _lift(measuring)
         try:
             measuring.sweep()
         finally:
@@ -409,13 +406,6 @@ def _sweep_text(prepared: ToMeasure) -> str:
 
 def _said(keys: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in keys.items() if value is not None}
-
-
-def _lift(measuring: Measuring) -> None:
-    for one in measuring.runs:
-        if one.ended is not None and one.ended.failure is not None:
-            ranks.lift(one)
-    measuring.read()
 
 
 def _finish(folder: Path) -> tuple[Session, int]:

@@ -18,7 +18,6 @@ from rccltune.measure.declaration import (
     FILE,
     LAUNCHERS,
     LINE,
-    METHODS,
     MODE,
     PAIRS,
     PERF,
@@ -31,14 +30,13 @@ from rccltune.measure.declaration import (
     SIZED,
     TIME,
     TIMINGS,
-    YES_OR_NO,
     Option,
     Pairs,
     RunnerWord,
     parse_channels,
 )
 from rccltune.model import defaults
-from rccltune.model.schema import FromUp, Listed, OneOf, Parsed, VariableName
+from rccltune.model.schema import FromUp, Listed, OneOf, Parsed
 from rccltune.model.settings import Mode, Scale, Setting, parse_scales
 from rccltune.model.vocabulary import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
 
@@ -75,7 +73,6 @@ class SweepOptions:
         Option(
             "Folder of rccl-tests or nccl-tests (all_reduce_perf …). [default: PATH and ROCm]",
             "What",
-            is_usual=True,
             metavar="DIR",
             is_order=True,
             runners=BENCHMARKS,
@@ -96,6 +93,7 @@ class SweepOptions:
         Option(
             "Library to measure: a file, 'torch' for PyTorch's own, 'real' on a simulated node.",
             "Running",
+            is_usual=True,
             metavar="FILE|torch|real",
             is_order=True,
         ),
@@ -115,7 +113,6 @@ class SweepOptions:
         Option(
             "Hosts to run on, a file in the launcher's own form.",
             "Running",
-            is_usual=True,
             metavar="FILE",
             is_order=True,
         ),
@@ -140,7 +137,7 @@ class SweepOptions:
             read=parse_scales,
         ),
     ] = ()
-    placement_of_ranks: Annotated[
+    rank_placement: Annotated[
         str | None,
         Parsed(OneOf(RANK_PLACEMENTS)),
         Option(
@@ -190,6 +187,7 @@ class SweepOptions:
         Option(
             "Environment to measure settings in (repeatable); 'rccltune variants' lists them.",
             "What",
+            is_usual=True,
             metavar="NAME",
             again=True,
         ),
@@ -232,16 +230,6 @@ class SweepOptions:
             pinned=True,
         ),
     ] = defaults.FACTOR
-    step: Annotated[
-        int | None,
-        SIZE,
-        Option(
-            "Bytes from one size to the next, instead of a factor.",
-            "Sizes",
-            is_range=True,
-            runners=BENCHMARKS,
-        ),
-    ] = None
     sizes: Annotated[tuple[Annotated[tuple[Collective, int], SIZED], ...], Listed(), Option()] = ()
     workload: Annotated[
         Path | None,
@@ -278,32 +266,11 @@ class SweepOptions:
             pinned=True,
         ),
     ] = defaults.PLACEMENT
-    iters: Annotated[
-        int,
-        COUNT,
-        _of_calls("Timed calls in each measurement. [default: {default}]"),
-    ] = defaults.ITERATIONS
-    warmup: Annotated[
-        int,
-        COUNT_OR_NONE,
-        _of_calls("Untimed calls before each measurement. [default: {default}]"),
-    ] = defaults.WARMUP
     graph: Annotated[
         int,
         COUNT_OR_NONE,
         _of_calls("Replay calls from a graph N times (-G)."),
     ] = 0
-    check: Annotated[
-        bool,
-        YES_OR_NO,
-        Option(
-            "Check the results of the collectives. [default: {default}]",
-            "Running",
-            words=("0", "1"),
-            pinned=True,
-            runners=BENCHMARKS,
-        ),
-    ] = True
     communicators: Annotated[
         int,
         COUNT,
@@ -328,42 +295,11 @@ class SweepOptions:
         COUNT,
         _of_calls("Launches for each measurement. [default: {default}]"),
     ] = defaults.REPEATS
-    method: Annotated[
-        str,
-        Parsed(OneOf(METHODS)),
-        Option(
-            "Measure many settings in each launch, or one. [default: what the benchmark can]",
-            runners=BENCHMARKS,
-        ),
-    ] = defaults.METHOD
-    exhaustive: Annotated[
-        bool,
-        YES_OR_NO,
-        Option(
-            "Measure every setting at every size, instead of searching.",
-            is_flag=True,
-            runners=BENCHMARKS,
-        ),
-    ] = False
-    force_tree_simple: Annotated[
-        bool,
-        YES_OR_NO,
-        Option(
-            "Measure Tree with Simple where RCCL leaves it out; it is shown, and in no rule.",
-            is_flag=True,
-            runners=("rccl-tests",),
-        ),
-    ] = False
     budget: Annotated[
         float | None,
         TIME,
         Option("Time to measure, 5m or 1h. [default: as needed]", "Running", is_usual=True),
     ] = None
-    longest: Annotated[
-        float,
-        TIME,
-        Option("Plan no launch that takes longer. [default: {default}]", runners=BENCHMARKS),
-    ] = defaults.LONGEST_S
     timeout: Annotated[
         float | None,
         TIME,
@@ -379,17 +315,6 @@ class SweepOptions:
             "Set this variable in every launch (repeatable).",
             "Running",
             metavar="NAME=VALUE",
-            again=True,
-            is_order=True,
-        ),
-    ] = ()
-    clear: Annotated[
-        tuple[VariableName, ...],
-        Listed(),
-        Option(
-            "Clear this variable in every launch (repeatable).",
-            "Running",
-            metavar="NAME",
             again=True,
             is_order=True,
         ),

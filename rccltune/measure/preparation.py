@@ -11,14 +11,12 @@ from typing import Any
 from rccltune.launch import variables
 from rccltune.machine import overrides
 from rccltune.measure import searching, variants
-from rccltune.measure.benchmarks import can_force
 from rccltune.measure.instrument import same_machine, same_runner
 from rccltune.measure.launches import CLOCK, TELL_TUNER, choosing
 from rccltune.measure.ledger import Ledger, open_ledger
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.searching import Search
 from rccltune.measure.site import Site
-from rccltune.model.errors import MachineError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measured import Launch, Outcome, Sample, Sweep
 from rccltune.model.settings import KNOWN_VARIANTS, LL128_FORCED
@@ -49,7 +47,6 @@ class Prepared:
         timeout_s: longest time for one launch, None to go by what launches take.
         budget_s: wall time for the launches of the session, those before included; None for
             as long as it takes.
-        lifts: quarantined settings of the plan are tried again.
         cleared: site variables that no rank will see.
         passed: site variables that every rank of every launch will see.
         filled: what hidden files set in every rank, as (file, name, value).
@@ -68,7 +65,6 @@ class Prepared:
     varied: tuple[Launch, ...]
     timeout_s: float | None
     budget_s: float | None
-    lifts: bool
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
     filled: tuple[tuple[str, str, str], ...] = ()
@@ -117,14 +113,13 @@ class Prepared:
         return plan_estimate_s(launches, self.sweep, self.done, self.site.start_s)
 
 
-def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) -> Prepared:
+def prepare_request(request: Request, site: Site, folder: Path) -> Prepared:
     """Plan what a user asked for, with the variants that this site can have.
 
     Args:
         request: all of it.
         site: where.
         folder: the session.
-        lifts: try quarantined settings again.
 
     Raises:
         CommandLineError: a variant that nobody knows, a parameter that is missing, or a workload
@@ -146,7 +141,6 @@ def prepare_request(request: Request, site: Site, folder: Path, *, lifts: bool) 
         folder,
         timeout_s=request.timeout_s,
         budget_s=request.budget_s,
-        lifts=lifts,
         refused=refused,
         left_out=left_out,
         site_keys=site_keys(request.site, folder),
@@ -160,7 +154,6 @@ def prepare(
     *,
     timeout_s: float | None,
     budget_s: float | None = None,
-    lifts: bool = False,
     refused: tuple[str, ...] = (),
     left_out: tuple[str, ...] = (),
     site_keys: Mapping[str, Any] | None = None,
@@ -173,7 +166,6 @@ def prepare(
         folder: the session.
         timeout_s: longest time for one launch, None to go by what launches take.
         budget_s: wall time for all launches of the session.
-        lifts: try quarantined settings again.
         refused: variants that cannot be measured, for the user to know.
         left_out: of a workload, for the user to know.
         site_keys: what the user said about where.
@@ -181,32 +173,28 @@ def prepare(
     Raises:
         CommandLineError: the benchmark can call nothing with these sizes.
         SessionError: the session is of another machine.
-        MachineError: this benchmark cannot combine launches, and a combined one was asked for.
     """
     wanted, uncallable = variants.callable_only(wanted, site.scale)
     wanted = replace(
         wanted,
         rank_placement=site.seating.place.name,
         scales=(site.scale,),
-        # A search would have little to look for at a few sizes.
-        exhaustive=wanted.exhaustive or bool(wanted.wanted),
     )
     own = {one.name: one for one in wanted.variants}
     ground = replace(ground_of(site), ll128=own.get(LL128_FORCED.name, LL128_FORCED))
     parts = rounds.parted(wanted, ground, site.start_s)
-    method, hindrance = _method(parts[0] if parts else wanted, ground)
+    method, hindrance = _method(parts, wanted, ground)
     search = None
+    # A search would have little to look for at a few sizes.
     if parts:
-        method += ", of a workload's"
         made = _in_parts(parts, ground)
     elif hindrance is not None:
         made = plan_plan(wanted, ground)
-    elif wanted.exhaustive:
-        made = walks.plan_walks(wanted, ground)
-        made = replace(made, launches=(*made.launches, *controls(wanted, ground)))
     else:
         search = searching.begin(wanted, ground)
-        made = Plan(launches=search.launches, impossible=arms(wanted, ground)[1])
+        made = Plan(
+            launches=search.launches, impossible=arms(replace(wanted, counts=()), ground)[1]
+        )
     named = replace(made, launches=_named(made.launches, site, timeout_s, is_first=True))
     if search is not None:
         search = replace(search, planned=(named.launches,))
@@ -220,8 +208,6 @@ def prepare(
     same_machine(folder, site)
     place.same_place(folder, site.seating)
     ledger = open_ledger(folder)
-    for one, outcome in ledger.blamed(named.launches) if lifts else ():
-        ledger.add(one, replace(outcome, lifted=True))
     seen = variables.environment(os.environ, site.environment, clear=site.cleared)
     prepared = Prepared(
         folder=folder,
@@ -234,7 +220,6 @@ def prepare(
         varied=varied,
         timeout_s=timeout_s,
         budget_s=budget_s,
-        lifts=lifts,
         cleared=seen.cleared,
         passed=seen.passed,
         filled=tuple(
@@ -254,7 +239,7 @@ def _in_parts(parts: Sequence[Sweep], ground: Ground) -> Plan:
     launches: list[Launch] = []
     impossible: dict[Impossible, None] = {}
     for part in parts:
-        can_walk = _method(part, ground)[1] is None
+        can_walk = walks.why_no_walk(part, ground) is None
         made = walks.plan_walks(part, ground) if can_walk else plan_plan(part, ground)
         launches += made.launches
         impossible |= dict.fromkeys(made.impossible)
@@ -278,34 +263,22 @@ def ground_of(site: Site) -> Ground:
         scale=site.scale,
         arch=site.fingerprint.arch,
         has_patched_library=site.has_patched_library,
-        forces_tree_simple=site.forces_tree_simple,
-        can_force_tree_simple=can_force(site),
         environment=_environment(site),
         tunerless=site.tunerless,
         shares=site.launcher.shares,
     )
 
 
-def _method(wanted: Sweep, ground: Ground) -> tuple[str, str | None]:
-    """How settings are measured, in words, and what stands against one launch for many.
-
-    Raises:
-        MachineError: one launch was asked for, and something stands against it.
-    """
-    each = "one launch for each setting" + (f", {overrides.HOW}" if ground.tunerless else "")
-    if wanted.method == "per-setting":
-        return f"{each}, as asked for", "asked for"
-    hindrance = walks.why_no_walk(wanted, ground)
+def _method(parts: Sequence[Sweep], wanted: Sweep, ground: Ground) -> tuple[str, str | None]:
+    """How settings are measured, in words, and what stands against one launch for many."""
+    hindrance = walks.why_no_walk(parts[0] if parts else wanted, ground)
     if hindrance is None:
-        how = "every setting at every size" if wanted.exhaustive else "searching in rounds"
-        letter = repeat_letter(ground)
-        return f"many settings in each launch ({letter}), {how}", None
-    if wanted.method == "one-launch":
-        raise MachineError(
-            f"--method one-launch cannot be used here: {hindrance}",
-            hint="leave it out, or say --method per-setting.",
-        )
-    return f"{each}, since {hindrance}", hindrance
+        how = "every setting at every size" if parts else "searching in rounds"
+        said = f"many settings in each launch ({repeat_letter(ground)}), {how}"
+    else:
+        each = "one launch for each setting" + (f", {overrides.HOW}" if ground.tunerless else "")
+        said = f"{each}, since {hindrance}"
+    return f"{said}, of a workload's" if parts else said, hindrance
 
 
 def _named(

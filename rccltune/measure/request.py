@@ -85,11 +85,6 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
     asked = SweepOptions(**said)
     sweep = sweep_file.sweep_of(asked)
     _check(sweep)
-    if asked.force_tree_simple and not asked.check:
-        raise CommandLineError(
-            "nobody knows the results of what is forced before they were checked",
-            hint="leave --check 0 or --force-tree-simple out.",
-        )
     _check_sizes(said)
     _check_runner(said)
     return Request(
@@ -115,7 +110,7 @@ _PERF_RANGE: Final[Mapping[str, int]] = {
 
 
 def _site(options: SweepOptions) -> SiteRequest:
-    placement = options.placement_of_ranks
+    placement = options.rank_placement
     return SiteRequest(
         mode=options.mode,
         simulate=options.simulate,
@@ -124,11 +119,9 @@ def _site(options: SweepOptions) -> SiteRequest:
         n_ranks=options.np,
         placement=RankPlacement(placement) if placement else None,
         added=options.env,
-        cleared=options.clear,
         seed=options.seed,
         rccl_tests=options.rccl_tests,
         librccl=_library(options),
-        force_tree_simple=options.force_tree_simple,
         hostfile=options.hostfile,
     )
 
@@ -183,10 +176,8 @@ def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
         "launcher": site.launcher,
         "np": site.n_ranks,
         "env": site.added,
-        "clear": site.cleared,
         "rccl_tests": _absolute(site.rccl_tests),
         "librccl": site.librccl if str(site.librccl) in _WORDS else _absolute(site.librccl),
-        "force_tree_simple": site.force_tree_simple,
         "hostfile": _absolute(site.hostfile),
     }
 
@@ -199,7 +190,7 @@ def _absolute(path: Path | None) -> Path | None:
     return None if path is None else path.resolve()
 
 
-def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) -> Request:
+def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
     """The request of a session's own sweep, with options of this command line before them.
 
     What a session of somebody else says about where to run is never followed: programs, libraries
@@ -208,7 +199,6 @@ def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) 
     Args:
         folder: the session.
         options: of this command line.
-        trusted: the user says that the session's own words may be followed.
 
     Raises:
         CommandLineError: the session is not ours and says what to run; one line names it.
@@ -216,7 +206,7 @@ def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) 
         SessionError: no session.
     """
     path = folder / SWEEP_FILE
-    if not trusted and not is_ours(folder):
+    if not is_ours(folder):
         followed = options_orders() - set(given(options))
         orders = {
             name: value
@@ -228,8 +218,7 @@ def session_request(folder: Path, options: Mapping[str, Any], *, trusted: bool) 
                 f"this session was not made by you, or its sweep.yaml was changed since; it would "
                 f"have this machine use {_listed(orders)}",
                 where=str(path),
-                hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …); or, if "
-                "you know that it does no harm, --trust-session.",
+                hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …).",
             )
     return _merged(_by_benchmark(_read(path)) | given(options), defaults.RUNNER)
 

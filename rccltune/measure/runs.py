@@ -304,8 +304,8 @@ class _Runner:
         for one in found:
             log = self.prepared.folder / "launches" / ran.launch.id / "stdout.log"
             self.reporter.say(
-                f"{one} is quarantined: {one.reason}. Nothing more is started for it; its log is "
-                f"{log}; --lift-quarantine tries it again."
+                f"{one} is quarantined: {one.reason}. Nothing more is started for it in this "
+                f"session; its log is {log}."
             )
 
     def _stop_after_faults(self, ran: Ran) -> None:

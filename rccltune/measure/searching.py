@@ -83,7 +83,8 @@ class Search:
 
 def begin(sweep: Sweep, ground: Ground) -> Search:
     """The coarse pass, launches without ids."""
-    wanted, _ = plan_arms(sweep, ground)
+    # Channel counts are tried on what survives.
+    wanted, _ = plan_arms(replace(sweep, counts=()), ground)
     arms: dict[Collective, list[Setting]] = {c: [] for c in sweep.collectives}
     for collective, setting, _ in wanted:
         arms[collective].append(setting)

@@ -30,7 +30,7 @@ from rccltune.machine.mode import applied, check_mode, commands, needs
 from rccltune.machine.placement import Seating, seating_of, simulated_system
 from rccltune.machine.placement import over_hosts as machine_over_hosts
 from rccltune.measure import benchmarks
-from rccltune.measure.benchmarks import forcing, over_real
+from rccltune.measure.benchmarks import over_real
 from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, over_hosts, remarks
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, MachineError
@@ -57,21 +57,18 @@ class SiteRequest:
         runner: ``rccl-tests`` or ``perf``.
         placement: None is the whole node, or its first devices where ``n_ranks`` is fewer.
         added: --env, wins over the site's environment in every launch.
-        cleared: --clear, beyond the documented list.
     """
 
     mode: Mode | None = None
     simulate: str | None = None
     rccl_tests: Path | None = None
     librccl: Path | None = None
-    force_tree_simple: bool = False
     runner: str = defaults.RUNNER
     launcher: str = defaults.LAUNCHER
     hostfile: Path | None = None
     n_ranks: int | None = None
     placement: RankPlacement | None = None
     added: tuple[tuple[str, str], ...] = ()
-    cleared: tuple[str, ...] = ()
     seed: int = 0
 
 
@@ -96,8 +93,6 @@ class Site:
         tells: such a library's log is to say what ran.
         library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
         library_file: the file with it, None where that is not seen or is played.
-        forces_tree_simple: steps of a combined launch are to force it, and the library is known to
-            obey.
         is_rcclx: whether it is Meta's RCCLX, None where that is not known.
     """
 
@@ -123,7 +118,6 @@ class Site:
     tells: bool = False
     library: str | None = None
     library_file: Path | None = None
-    forces_tree_simple: bool = False
     is_rcclx: bool | None = None
 
     @property
@@ -140,8 +134,6 @@ def find_site(request: SiteRequest) -> Site:
         CommandLineError: what was said does not fit together.
     """
     found = _simulated(request) if request.simulate else _real(request)
-    if request.force_tree_simple:
-        found = forcing(found)
     said = overrides.overwrite_remark(found.library, found.scale, found.help_letters)
     if said is not None:
         found = replace(found, remarks=(*found.remarks, said))
@@ -189,12 +181,10 @@ def _real(request: SiteRequest) -> Site:
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     added = (*loaded_libraries.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
-    binding = binding_of(
-        launcher, n_started, hostfile=request.hostfile, added=environment, cleared=request.cleared
-    )
+    binding = binding_of(launcher, n_started, hostfile=request.hostfile, added=environment)
     known = survey.fingerprint(there)
     hidden = hidden_here(system)
-    loaded = loaded_libraries.loaded(bench.linked, library, environment, request.cleared)
+    loaded = loaded_libraries.loaded(bench.linked, library, environment)
     version = software.version_of(loaded) if loaded is not None else None
     return Site(
         programs=bench.programs,
@@ -213,7 +203,7 @@ def _real(request: SiteRequest) -> Site:
             ranks_per_process=1,
         ),
         environment=environment,
-        cleared=(*request.cleared, *seating.cleared),
+        cleared=seating.cleared,
         hostfile=request.hostfile,
         hosts=hosts,
         has_patched_library=library is not None and has_any(library, TREE_SIMPLE_SWITCH),
@@ -247,9 +237,8 @@ def changes_since(system: records.System, hidden: tuple[kfd.HiddenFile, ...]) ->
 
 
 def seen_by(request: SiteRequest) -> dict[str, str]:
-    """The site's environment with --env and --clear, before devices are chosen."""
-    kept = {name: value for name, value in os.environ.items() if name not in request.cleared}
-    return kept | dict(request.added)
+    """The site's environment with --env, before devices are chosen."""
+    return dict(os.environ) | dict(request.added)
 
 
 def remarks_of(seating: Seating) -> tuple[str, ...]:
@@ -329,7 +318,7 @@ def _simulated(request: SiteRequest) -> Site:
             simulated=True,
         ),
         environment=tuple(environment),
-        cleared=(*request.cleared, *seating.cleared),
+        cleared=seating.cleared,
         remarks=remarks_of(seating),
         hostfile=request.hostfile,
         hosts=hosts,

@@ -7,13 +7,12 @@ Options become a :class:`Sweep` here, and a sweep becomes the options that a ses
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from rccltune.measure import gone
 from rccltune.measure.all_options import declared
-from rccltune.measure.declaration import WENT_WITH_TORCH
 from rccltune.measure.options import SweepOptions
 from rccltune.model import defaults, yamlfile
 from rccltune.model.measured import Sweep
@@ -25,8 +24,6 @@ _PLACEMENTS: Final = {
     "in": (Placement.IN_PLACE,),
     "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
 }
-# Written by 0.1.0 where no further environment was to be tried.
-_WENT: Final = re.compile(r"^no[-_]environment:.*$", re.MULTILINE)
 # Which collectives matter most in training comes first, so that an early stop keeps them.
 _DEFAULT_ORDER: Final = tuple(reversed(TUNABLE))
 
@@ -41,15 +38,13 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
     Raises:
         InputFileError: every mistake, one a line, each with line and column.
     """
-    # What it asked for is what is done; the line stays, so that mistakes below keep their places.
-    text = _WENT.sub("", text)
     read = yamlfile.read(
         SweepOptions,
         text,
         name,
         "see docs/sweep.md.",
         rename=lambda key: key.replace("-", "_"),
-        went=dict.fromkeys(("python", "backend"), WENT_WITH_TORCH),
+        gone=gone.refused,
     )
     return {key: getattr(read.value, key) for key in read.keys if key in declared()}
 
@@ -64,21 +59,14 @@ def sweep_of(options: SweepOptions) -> Sweep:
         min_nbytes=options.min_bytes,
         max_nbytes=options.max_bytes,
         factor=options.factor,
-        step_nbytes=options.step,
         wanted=_wanted(options.sizes),
         dtypes=options.dtype,
         redop=options.op,
         placements=_PLACEMENTS[options.placement],
-        rank_placement=options.placement_of_ranks or defaults.RANK_PLACEMENT,
-        iterations=options.iters,
-        warmup=options.warmup,
+        rank_placement=options.rank_placement or defaults.RANK_PLACEMENT,
         graph=options.graph,
-        check=options.check,
         repeats=options.repeats,
         seed=options.seed,
-        method=options.method,
-        exhaustive=options.exhaustive,
-        longest_s=options.longest,
     )
 
 
@@ -93,24 +81,17 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "setting": sweep.settings,
         "min_bytes": sweep.min_nbytes,
         "max_bytes": sweep.max_nbytes,
-        "factor": None if sweep.step_nbytes else sweep.factor,
-        "step": sweep.step_nbytes,
+        "factor": sweep.factor,
         "dtype": sweep.dtypes,
         "op": sweep.redop,
         "placement": placements[0] if len(placements) == 1 else "both",
-        "placement_of_ranks": sweep.rank_placement,
+        "rank_placement": sweep.rank_placement,
         "np": sweep.scales[0].n_ranks if is_first else None,
-        "iters": sweep.iterations,
-        "warmup": sweep.warmup,
         "graph": sweep.graph,
-        "check": sweep.check,
         "repeats": sweep.repeats,
         "seed": sweep.seed,
         "variant": sweep.named_variants,
         "channels": sweep.counts,
-        "method": sweep.method,
-        "exhaustive": sweep.exhaustive,
-        "longest": sweep.longest_s,
         "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
     }
 

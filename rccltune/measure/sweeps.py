@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from rccltune import __version__
@@ -13,7 +12,7 @@ from rccltune.launch import signals, variables
 from rccltune.measure import searching, sweep_file
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.ledger import Ledger, lift, open_ledger, write_quarantine
+from rccltune.measure.ledger import open_ledger, write_quarantine
 from rccltune.measure.preparation import (
     Prepared,
     Read,
@@ -119,15 +118,13 @@ def sweep(prepared: Prepared, *, reporter: Reporter, command: str, force: bool) 
     """
     if not force:
         _refuse_hidden_choices(prepared)
-    folder, launches = prepared.folder, prepared.plan.launches
+    folder = prepared.folder
     with files.writing(folder, reporter), signals.interruptible():
         _begin(prepared, command)
         end_leftovers(folder, reporter)
         same_hosts(prepared.site, folder, reporter=reporter, force=force)
         # Looked at again: another rccltune may have gone on with it before we held it.
         ledger = open_ledger(folder)
-        if prepared.lifts:
-            _lift_all(folder, ledger, launches, reporter)
         prepared = replace(prepared, ledger=ledger)
         known: Read = {}
         samples_so_far(prepared, known)
@@ -316,16 +313,6 @@ def _own_variants(prepared: Prepared) -> tuple[Variant, ...]:
     """Variants of the plan that not every session knows, or knows otherwise."""
     own = {one.variant.name: one.variant for one in prepared.plan.launches}
     return tuple(one for name, one in own.items() if one != KNOWN_VARIANTS.get(name))
-
-
-def _lift_all(folder: Path, ledger: Ledger, launches: Sequence[Launch], reporter: Reporter) -> None:
-    lifted = ledger.quarantined
-    for one, outcome in ledger.blamed(launches):
-        lift(folder, ledger, one, outcome)
-    still = ledger.quarantined
-    for quarantined in lifted:
-        if quarantined not in still:
-            reporter.say(f"{quarantined} is out of quarantine and tried again")
 
 
 def _finish(

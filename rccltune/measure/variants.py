@@ -224,21 +224,18 @@ def with_variants(request: Request, site: Site) -> tuple[Sweep, tuple[str, ...]]
     return made, tuple(refused)
 
 
-def variant_named(word: str, own: Path | None) -> Variant:
+def variant_named(word: str) -> Variant:
     """The variant that somebody else measured in, with its variables as far as a name tells them.
 
     One that nobody knows has a name alone, and so has one whose variables depend on a sweep.
-
-    Raises:
-        InputFileError: mistakes in the user's file.
     """
-    if word in KNOWN_VARIANTS and own is None:
+    if word in KNOWN_VARIANTS:
         return KNOWN_VARIANTS[word]
-    catalog = read_catalog(own)
+    catalog = read_catalog(None)
     try:
         spec, parameter = catalog.find(word)
     except CommandLineError:
-        return KNOWN_VARIANTS.get(word) or Variant(name=word)
+        return Variant(name=word)
     if any("{max_bytes}" in value or "{ranks}" in value for _, value in spec.environment):
         return Variant(name=word)
     where = Where(max_nbytes=0, n_ranks=0)

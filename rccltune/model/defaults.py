@@ -25,9 +25,6 @@ ITERATIONS: Final = 20
 WARMUP: Final = 5
 RANK_PLACEMENT: Final = "node"
 PLACEMENT: Final = "both"
-METHOD: Final = "auto"
-# A launch that fails takes no more than this along.
-LONGEST_S: Final = 120.0
 # Launches of everything that is compared.
 REPEATS: Final = 3
 # What a launch costs beside its collectives, before one was made.

@@ -202,8 +202,6 @@ class LinkMap:
         benchmark: name of the program.
         library: version of the library, where the logs name it.
         repeats: launches of each pair.
-        first_repeat: number of the first of them; a map that is measured anew counts on, so that
-            the logs of the old one stay.
         devices: numbers of the devices that a job can use.
         grid: a row for each device: for each device the position of the pair's class in
             ``LinkClass``, ``-`` for itself.
@@ -219,7 +217,6 @@ class LinkMap:
     small_nbytes: Whole
     large_nbytes: Whole
     repeats: Whole
-    first_repeat: Whole = 0
     devices: tuple[Whole, ...]
     grid: tuple[Line, ...]
     pairs: tuple[PairTimes, ...]

@@ -167,13 +167,8 @@ class Sweep:
     """What to measure, as resolved from options and sweep.yaml.
 
     Attributes:
-        method: ``one-launch`` goes through all settings in a launch, ``per-setting`` makes one
-            for each, ``auto`` leaves it to rccltune.
-        exhaustive: measure every setting at every size, instead of searching.
         named_variants: the variants as a user typed them.
         counts: channel counts that a search tries on the settings that survive.
-        longest_s: no combined launch is planned to take longer, unless two passes
-            already do.
         wanted: the only sizes to measure, rising, for each collective; empty where the range
             from ``min_nbytes`` to ``max_nbytes`` says them.
     """
@@ -197,11 +192,8 @@ class Sweep:
     repeats: Whole = defaults.REPEATS
     mode: Mode | None = None
     seed: Whole = 0
-    method: Line = defaults.METHOD
-    exhaustive: bool = False
     counts: tuple[Whole, ...] = ()
     named_variants: tuple[Line, ...] = ()
-    longest_s: Number = defaults.LONGEST_S
     wanted: tuple[tuple[Collective, tuple[Whole, ...]], ...] = ()
 
 
@@ -299,7 +291,7 @@ class Outcome:
         started: UTC, ISO 8601.
         n_samples: timings read from its log.
         failure: how it failed, None where it did not.
-        lifted: the failure was forgiven by the user and counts no more.
+        lifted: the failure counts no more, since the machine did not work.
         origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
         library_version: as the log names it.
         notices: what was noticed while reading.

@@ -185,8 +185,7 @@ class Variant:
         widens: name of the variant of which this one only makes more cells selectable, so that
             settings measured there may stand beside settings measured here.
         widened: environment of that variant, where it is not the default one.
-        patched: what the stock library never chooses, by changed sources or because a measurement
-            forces it, or what nobody measured (DERIVED); shown and never emitted.
+        patched: what the stock library never chooses, by changed sources; shown and never emitted.
         library_sha256: hash of the librccl file.
         library_version: as the library prints it.
         options: further (letter, value) options of the benchmark, ``("-G", "2")``; ``{ranks}`` in a
@@ -228,14 +227,9 @@ LL128_FORCED: Final = Variant(
 TREE_SIMPLE_PATCHED: Final = Variant(
     name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
 )
-# Steps of a schedule that the plugin writes into a cell that the library closed; see
-# docs/inside/schedule.md.
-TREE_SIMPLE_FORCED: Final = Variant(name="tree-simple-forced", patched=True)
 # What rules need, in launches that verify them: the environment alone, without the rules.
 NEEDS: Final = "needs"
-KNOWN_VARIANTS: Final = {
-    v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED, TREE_SIMPLE_FORCED)
-}
+KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
 
 
 def base_variant(variant: Variant) -> Variant:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from difflib import get_close_matches
 from functools import partial
-from types import MappingProxyType
 from typing import (
     Annotated,
     Any,
@@ -73,7 +72,7 @@ def read(
     hint: str,
     *,
     rename: Callable[[str], str] = str,
-    went: Mapping[str, str] = MappingProxyType({}),
+    gone: Callable[[str, object], str | None] | None = None,
 ) -> YamlFile[T]:
     """Hold a file to a schema; an empty one has no key.
 
@@ -83,7 +82,8 @@ def read(
         name: its path, for messages.
         hint: what helps against mistakes.
         rename: spellings of a key into the schema's one.
-        went: keys that older files have, each with what is to be said of it.
+        gone: what to say of a key that went, by its value; empty where it does not matter, None
+            where it did not go.
 
     Raises:
         InputFileError: this is no YAML, or it has mistakes: all of them are listed.
@@ -93,10 +93,11 @@ def read(
         return _Nodes(_compose(text, name, hint, quick=quick), rename)
 
     nodes = nodes_of(quick=True)
+    went = _went(nodes, gone)
     value, found = schema.convert(kind, nodes.value, strict=False)
-    if nodes.mistakes or found:
+    if nodes.mistakes or found or any(went.values()):
         nodes = nodes_of(quick=False)
-    mistakes = nodes.mistakes
+    mistakes = [*nodes.mistakes, *((*nodes.keys[key], said) for key, said in went.items() if said)]
     for place, what, said in found:
         at = schema.path(place)
         if what is Mistake.UNKNOWN:
@@ -122,6 +123,18 @@ def read(
         keys=tuple(nodes.keys),
         places=partial(nodes_of, quick=False),
     )
+
+
+def _went(nodes: _Nodes, gone: Callable[[str, object], str | None] | None) -> dict[str, str]:
+    """Take keys that went out of a file, and tell what is to be said of each."""
+    plain = nodes.value
+    if gone is None or not isinstance(plain, dict):
+        return {}
+    said = {key: gone(key, value) for key, value in plain.items()}
+    found = {key: text for key, text in said.items() if text is not None}
+    for key in found:
+        del plain[key]
+    return found
 
 
 def _unknown(written: str, name: str, known: list[str]) -> str:

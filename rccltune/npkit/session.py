@@ -1,31 +1,26 @@
-"""The winning setting once more, with NPKit's dump: its launch, its events, what comes next."""
+"""One setting at one size, with NPKit's dump: its launch, its events, what comes next."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import shutil
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.session import choice_of
-from rccltune.fit.session import FitDone, fit_session
 from rccltune.launch import signals
 from rccltune.measure import launches, preparation, runs
 from rccltune.measure.site import Site
 from rccltune.model import schema
-from rccltune.model.curves import Curve
-from rccltune.model.errors import CommandLineError, LaunchError, MachineError, TooLittleDataError
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.measured import Launch, Status, Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.schema import Line, Number, Whole, Word
-from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, Setting, Variant
-from rccltune.model.vocabulary import Collective, Doubt, Placement, format_size
+from rccltune.model.schema import Line, Whole, Word
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective, Doubt, format_size
 from rccltune.npkit.dump import Dump, find_tools, has_npkit, next_command, read_dump, why_useless
-from rccltune.plan.launches import launch_of
+from rccltune.plan.launches import launch_of, variant_of
 from rccltune.session import files, store
 from rccltune.session.launches import Ran
 
@@ -39,18 +34,12 @@ _ROCM: Final = Path("/opt/rocm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Winner:
-    """What is run once more.
-
-    Attributes:
-        gain: baseline time / its time, None where no rule wins and it is the fastest there is.
-    """
+class Chosen:
+    """What is run."""
 
     collective: Collective
     setting: Setting
-    variant: Variant
     nbytes: Whole
-    gain: Number | None
 
     def __str__(self) -> str:
         """``all_reduce tree/ll128 at 4 MiB``."""
@@ -70,7 +59,7 @@ class Dumped:
         command: makes a trace of them.
     """
 
-    winner: Winner
+    chosen: Chosen
     launch: Word
     folder: Line
     collected: Line
@@ -83,16 +72,6 @@ class Dumped:
     def as_plain(self) -> dict[str, Any]:
         """For --json and for the session."""
         return {"format": _FORMAT, **schema.to_plain(self)}
-
-
-def stored_dump(folder: Path, into: Path) -> Dumped | None:
-    """The dump that a session has in this very folder, None where it has none there.
-
-    Raises:
-        SessionError: the record cannot be read.
-    """
-    known = store.read_derived(folder, _RECORD, Dumped, number=_FORMAT)
-    return known if known is not None and known.folder == str(into.resolve()) else None
 
 
 def check_dump(folder: Path, site: Site) -> None:
@@ -116,8 +95,8 @@ def check_dump(folder: Path, site: Site) -> None:
     if reason is not None:
         raise MachineError(
             f"NPKit supports one GPU in a process, and {reason}",
-            hint="leave out --launcher none and NCCL_TESTS_SPLIT, so that every rank is a process "
-            "of its own in one communicator.",
+            hint="sweep without --launcher none and NCCL_TESTS_SPLIT, so that every rank is a "
+            "process of its own in one communicator.",
         )
     library = site.library_file
     if library is None and site.node is not None:
@@ -128,43 +107,30 @@ def check_dump(folder: Path, site: Site) -> None:
             "this library was built without NPKit",
             where=str(library),
             hint="build RCCL with ./install.sh --npkit-enable (cmake -DENABLE_NPKIT=ON in newer "
-            "releases; those of June 2026 and later have none) and name it with --librccl.",
+            "releases; those of June 2026 and later have none) and sweep with it: --librccl FILE.",
         )
 
 
-def dump_winner(
-    folder: Path,
-    into: Path,
-    wanted: Sweep,
-    site: Site,
-    *,
-    timeout_s: float | None,
-    reporter: Reporter,
+def dump_setting(
+    folder: Path, into: Path, chosen: Chosen, wanted: Sweep, site: Site, *, reporter: Reporter
 ) -> Dumped:
-    """Run the winning setting of a session once, with NPKit's dump.
+    """Run a setting once at one size, with NPKit's dump.
 
     Args:
         folder: the session.
         into: where the library writes; a folder that every host has.
-        wanted: the sweep, whose collectives, calls and type count.
+        chosen: what is run.
+        wanted: the sweep, whose calls and type count.
         site: where.
-        timeout_s: of the launch, None for the usual limit.
         reporter: told what is worth telling.
 
     Raises:
         CommandLineError: the folder is not empty.
         MachineError: no NPKit, or several GPUs in a process.
-        TooLittleDataError: nothing of these collectives was measured.
         LaunchError: it failed, another setting ran, or the dump is of no use.
     """
-    known = stored_dump(folder, into)
-    if known is not None:
-        reporter.say("NPKit's dump is in this session already, and is not made again")
-        return known
     check_dump(into, site)
-    winner = winner_of(fit_session(folder, reporter=reporter), wanted.collectives)
-    reporter.say(f"NPKit: {winner} runs once more")
-    one = _launch(winner, wanted, site, into, timeout_s)
+    one = _launch(chosen, wanted, site, into)
     into.mkdir(parents=True, exist_ok=True)
     own = folder / FOLDER / "launches" / one.id
     with files.writing(folder, reporter), signals.interruptible():
@@ -173,7 +139,7 @@ def dump_winner(
             files.write_atomically(folder / FOLDER / store.NODE_FILE, node)
         runs.stop_if_changed(site, "before")
         ran = launches.run_launch(
-            replace(one, timeout_s=timeout_s or runs.limit_s(())),
+            replace(one, timeout_s=runs.limit_s(())),
             folder / FOLDER,
             site=tuple(os.environ.items()),
             clear=site.cleared,
@@ -181,7 +147,7 @@ def dump_winner(
             fingerprint=site.fingerprint,
             changed=site.changed,
         )
-        _check_ran(ran, winner, own)
+        _check_ran(ran, chosen, own)
         dump = replace(read_dump(into), simulated=site.node is not None)
         useless = why_useless(dump, site.scale.n_ranks)
         if useless is not None:
@@ -191,80 +157,9 @@ def dump_winner(
                 hint="docs/sweep.md says how RCCL is built with it; the sweep is kept.",
             )
         _collect(into, own / _COLLECTED)
-        done = _done(winner, one, into, dump, site=site, own=own)
+        done = _done(chosen, one, into, dump, site=site, own=own)
         store.write_derived(folder, _RECORD, done.as_plain())
     return done
-
-
-def winner_of(done: FitDone, collectives: Sequence[Collective]) -> Winner:
-    """The rule that gains most, at the size where it does; without any the fastest setting.
-
-    Raises:
-        TooLittleDataError: nothing of these collectives was measured.
-    """
-    found = max(_gaining(done, collectives), key=lambda one: one.gain or 0.0, default=None)
-    if found is not None:
-        return found
-    curves = [curve for curve in done.curves if curve.key.collective in collectives]
-    if not curves:
-        raise TooLittleDataError(
-            "nothing of these collectives was measured, so none has a winner",
-            where=str(done.session.path),
-            hint="rccltune sweep measures them.",
-        )
-    plain = [curve for curve in curves if curve.key.variant.name == DEFAULT_VARIANT.name]
-    largest = max(curve.max_nbytes for curve in plain or curves)
-    fastest = min(
-        (curve for curve in plain or curves if curve.max_nbytes == largest),
-        key=lambda curve: _time_at(curve, largest) or float("inf"),
-    )
-    return Winner(
-        collective=fastest.key.collective,
-        setting=fastest.key.setting,
-        variant=fastest.key.variant,
-        nbytes=largest,
-        gain=None,
-    )
-
-
-def _gaining(done: FitDone, collectives: Sequence[Collective]) -> Iterator[Winner]:
-    """Each chosen setting at each of its sizes where the baseline was measured too."""
-    try:
-        chosen = choice_of(done, ChoiceOptions())
-    except TooLittleDataError:
-        return
-    for zone in chosen.zones:
-        if zone.setting is None or zone.target.collective not in collectives:
-            continue
-        mine = _curve(done, zone.target.collective, zone.setting, zone.variant.name)
-        other = _curve(done, zone.target.collective, BASELINE, DEFAULT_VARIANT.name)
-        for point in mine.points if mine is not None and other is not None else ():
-            before = _time_at(other, point.nbytes)
-            if before is None or not zone.min_nbytes <= point.nbytes <= zone.max_nbytes:
-                continue
-            yield Winner(
-                collective=zone.target.collective,
-                setting=zone.setting,
-                variant=zone.variant,
-                nbytes=point.nbytes,
-                gain=before / point.time_us,
-            )
-
-
-def _curve(done: FitDone, collective: Collective, setting: Setting, variant: str) -> Curve | None:
-    """Out-of-place where both were measured."""
-    found = [
-        curve
-        for curve in done.curves
-        if (curve.key.collective, curve.key.setting, curve.key.variant.name)
-        == (collective, setting, variant)
-    ]
-    return min(found, key=lambda c: c.key.placement is Placement.IN_PLACE, default=None)
-
-
-def _time_at(curve: Curve | None, nbytes: int) -> float | None:
-    points = () if curve is None else curve.points
-    return next((point.time_us for point in points if point.nbytes == nbytes), None)
 
 
 def _several_gpus(site: Site) -> str | None:
@@ -276,24 +171,23 @@ def _several_gpus(site: Site) -> str | None:
     return None
 
 
-def _launch(
-    winner: Winner, wanted: Sweep, site: Site, into: Path, timeout_s: float | None
-) -> Launch:
+def _launch(chosen: Chosen, wanted: Sweep, site: Site, into: Path) -> Launch:
     """One size, one pass, and no question but those of its calls."""
     ground = preparation.ground_of(site)
     ground = replace(ground, letters=ground.letters - {"A", "N", "s"})
     sweep = replace(
         wanted,
-        collectives=(winner.collective,),
-        min_nbytes=winner.nbytes,
-        max_nbytes=winner.nbytes,
+        collectives=(chosen.collective,),
+        min_nbytes=chosen.nbytes,
+        max_nbytes=chosen.nbytes,
         warmup=N_WARMUP,
         graph=0,
         rank_placement=site.seating.place.name,
     )
-    one = launch_of(sweep, ground, (winner.collective, winner.setting, winner.variant), 0)
+    variant = variant_of(chosen.setting, ground)
+    one = launch_of(sweep, ground, (chosen.collective, chosen.setting, variant), 0)
     _check_options(one)
-    one = preparation.completed(one, site, timeout_s)
+    one = preparation.completed(one, site, None)
     environment = {**dict(one.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
     one = replace(one, environment=tuple(sorted(environment.items())))
     return replace(one, id=store.launch_id(one))
@@ -309,11 +203,11 @@ def _check_options(one: Launch) -> None:
     if one.variant.one_process or told.get("-g", "1") != "1" or told.get("-t", "1") != "1":
         raise MachineError(
             f"NPKit supports one GPU in a process, and variant {one.variant.name} has several",
-            hint="name collectives whose winner is another with --collective.",
+            hint="name a setting that needs none.",
         )
 
 
-def _check_ran(ran: Ran, winner: Winner, own: Path) -> None:
+def _check_ran(ran: Ran, chosen: Chosen, own: Path) -> None:
     """It ended well, and what ran is what was asked for.
 
     Raises:
@@ -323,15 +217,15 @@ def _check_ran(ran: Ran, winner: Winner, own: Path) -> None:
     if outcome.status is not Status.OK:
         why = outcome.notices[-1].message if outcome.notices else "it says nothing"
         raise LaunchError(
-            f"{winner} failed with NPKit's dump: {why}",
+            f"{chosen} failed with NPKit's dump: {why}",
             where=str(own),
-            hint="it ran well without; NPKit needs memory for its events on every GPU.",
+            hint="NPKit needs memory for its events on every GPU.",
         )
     doubts = {sample.doubt for sample in ran.samples} - {None, Doubt.CONNECTING}
     if doubts or not ran.samples:
         said = ", ".join(sorted(doubt.meaning for doubt in doubts if doubt)) or "no row"
         raise LaunchError(
-            f"NPKit's dump is not of {winner}: {said}",
+            f"NPKit's dump is not of {chosen}: {said}",
             where=str(own),
             hint="its log and trace are there; the dump stays where it was written.",
         )
@@ -345,12 +239,12 @@ def _collect(into: Path, collected: Path) -> None:
         shutil.copytree(into, collected, copy_function=_link_or_copy)
 
 
-def _done(winner: Winner, one: Launch, into: Path, dump: Dump, *, site: Site, own: Path) -> Dumped:
+def _done(chosen: Chosen, one: Launch, into: Path, dump: Dump, *, site: Site, own: Path) -> Dumped:
     """What makes a trace of it."""
     collected = (own / _COLLECTED).resolve()
     tools = find_tools(_places(site))
     return Dumped(
-        winner=winner,
+        chosen=chosen,
         launch=one.id,
         folder=str(into.resolve()),
         collected=str(collected),

@@ -67,7 +67,7 @@ class Ground:
         place: of the ranks of a communicator.
         launcher: with no program of its own, ranks are started here by the rank program.
         added: variables of every run, baseline included.
-        cleared: names that the user has removed from every run.
+        cleared: names that would count within the placement of ranks.
         simulated: noise and times are a node file's.
         bind: whether ranks bind themselves to their GPU's NUMA node.
         stalled_s: how long no rank may finish a step.
@@ -287,17 +287,6 @@ def _variables(seen: Environment) -> dict[str, Any]:
         "added": dict(_told(seen.added)),
         "files": [],
     }
-
-
-def lift(one: Run) -> None:
-    """Forgive a failure, so that its setting is tried again.
-
-    Raises:
-        SessionError: the disk refuses.
-    """
-    if one.ended is not None:
-        end = replace(one.ended, lifted=True)
-        _write_json(one.folder / runs.END_FILE, schema.to_plain(end))
 
 
 class _Watch:

@@ -85,7 +85,6 @@ class EndFile:
         setting: that was in force, and is set aside for this collective; None where nobody is
             to blame.
         words: what the program or the library said.
-        lifted: the user forgave it, and the setting is tried again.
     """
 
     exit_code: Integer | None
@@ -96,7 +95,6 @@ class EndFile:
     collective: Collective | None = None
     setting: Setting | None = None
     words: Text = ""
-    lifted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

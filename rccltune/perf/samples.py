@@ -154,7 +154,7 @@ def _wrong(table: pd.DataFrame) -> dict[tuple[Any, ...], int]:
 
 
 def failed(measured: Iterable[Run], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:
-    """Settings with which runs hung or crashed; those that were forgiven are left out.
+    """Settings with which runs hung or crashed.
 
     Args:
         measured: all runs of a session; their rows are not looked at.
@@ -163,7 +163,7 @@ def failed(measured: Iterable[Run], variants: Mapping[str, Variant]) -> tuple[Qu
     found: dict[_Name, list[tuple[Run, Failure]]] = {}
     for run in measured:
         end = run.ended
-        if end is None or end.lifted or end.failure is None:
+        if end is None or end.failure is None:
             continue
         if end.setting is not None and end.collective is not None:
             name = (end.collective, end.setting, run.file.variant)

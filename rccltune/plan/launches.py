@@ -17,7 +17,6 @@ from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
-    TREE_SIMPLE_FORCED,
     TREE_SIMPLE_PATCHED,
     Role,
     Scale,
@@ -39,6 +38,8 @@ N_BASELINES: Final = 3
 # seconds on hardware (no published figure; see docs/sweep.md), eight a few.
 _START_S: Final = 0.5
 _GATED: Final = ("gfx94", "gfx95")
+# A launch that fails takes no more than this along; one that needs two passes may take longer.
+LONGEST_S: Final = 120.0
 _PASSES: Final = 2
 _SIZES: Final = ("-b", "-e", "-f", "-i")
 _TOLD: Final = (*_SIZES, "-n", "-w")
@@ -47,7 +48,6 @@ _UNPATCHED: Final = (
     _LEFT_OUT + "point --librccl at a build with the change of scripts/enable-tree-simple to "
     "measure it"
 )
-_UNFORCED: Final = _LEFT_OUT + "--force-tree-simple measures it all the same, for no rule"
 Arm = tuple[Collective, Setting, Variant]
 
 
@@ -62,9 +62,6 @@ class Ground:
         arch: ``gfx942`` …, None for GPUs of another vendor.
         ll128: the variant that makes LL128 selectable, where it is not by itself.
         has_patched_library: whether --librccl is a build that can run Tree with Simple.
-        forces_tree_simple: whether steps of a combined launch force it in a library that leaves it
-            out.
-        can_force_tree_simple: whether that library was seen to run it then.
         environment: set in every side, baseline included (--env and what the launcher needs).
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin, so that
             its own switches must force a setting; None where it loads it or is not known.
@@ -77,8 +74,6 @@ class Ground:
     scale: Scale
     arch: str | None
     has_patched_library: bool = False
-    forces_tree_simple: bool = False
-    can_force_tree_simple: bool = False
     environment: tuple[tuple[str, str], ...] = ()
     tunerless: str | None = None
     shares: tuple[str, ...] = ()
@@ -169,9 +164,9 @@ def arms(
 
 
 def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
-    """Those asked for; the usual ones otherwise, with each count where everything is measured."""
+    """Those asked for; the usual ones otherwise, with each channel count beside."""
     usual = sweep.settings or default_settings(collective)
-    if sweep.settings or not sweep.exhaustive:
+    if sweep.settings:
         return usual
     return (*usual, *(replace(s, channels=n) for s in usual for n in sweep.counts))
 
@@ -220,10 +215,7 @@ def why_impossible(
             silent,
             f"a plugin that answers nothing must be loaded, and {ground.tunerless} loads none",
         ),
-        (
-            variant.patched and not (ground.has_patched_library or ground.forces_tree_simple),
-            _UNFORCED if ground.can_force_tree_simple else _UNPATCHED,
-        ),
+        (variant.patched and not ground.has_patched_library, _UNPATCHED),
     )
     return next((why for stands, why in reasons if stands), None)
 
@@ -237,7 +229,7 @@ def variant_of(setting: Setting, ground: Ground, base: Variant = DEFAULT_VARIANT
     if setting.protocol is Protocol.LL128:
         return widened_by(base, ground.ll128)
     if (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
-        return TREE_SIMPLE_FORCED if ground.forces_tree_simple else TREE_SIMPLE_PATCHED
+        return TREE_SIMPLE_PATCHED
     return base
 
 

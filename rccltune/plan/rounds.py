@@ -24,6 +24,7 @@ from rccltune.model.search import Range, Round, Want
 from rccltune.model.settings import Setting, Variant, base_variant
 from rccltune.model.vocabulary import Collective
 from rccltune.plan.launches import (
+    LONGEST_S,
     N_BASELINES,
     Ground,
     anchor_of,
@@ -320,7 +321,7 @@ class _Walks:
 
     def _of_stretch(self, group: Group, stretch: Stretch, repeats: int) -> list[Launch]:
         here = replace(self._over(group, stretch.range), repeats=repeats)
-        n_passes = self.sweep.longest_s / seconds(here, group[0], self.pace)
+        n_passes = LONGEST_S / seconds(here, group[0], self.pace)
         silence = self._is_silence_worth(group)
         shared = self.anchor if base_variant(group[1]) != group[1] else None
         settings = sorted(stretch.settings - {shared}, key=str)

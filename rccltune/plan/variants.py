@@ -73,8 +73,7 @@ def _settings_in(variant: Variant, sweep: Sweep, ground: Ground, *, walks: bool)
     """All settings in a variant; none where it takes calls before a tuner is asked."""
     if variant.path:
         return []
-    # Whole, with every channel count that was named: no search tries them in a variant.
-    concerned = replace(_concerned(sweep, variant), exhaustive=True)
+    concerned = _concerned(sweep, variant)
     wanted = [arm for arm in arms(concerned, ground, variant)[0] if not arm[2].patched]
     if walks and not variant.one_process and why_no_walk(sweep, ground) is None:
         return whole_walks(sweep, ground, wanted)

@@ -21,8 +21,9 @@ from typing import Final
 
 from rccltune.model.measured import Launch, Questions, Schedule, Sweep
 from rccltune.model.settings import SILENT, Role, Setting, Variant, base_variant
-from rccltune.model.vocabulary import DTYPE_BYTES, Algorithm, Collective, Protocol
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective
 from rccltune.plan.launches import (
+    LONGEST_S,
     N_BASELINES,
     Arm,
     Ground,
@@ -147,7 +148,7 @@ def whole_walks(sweep: Sweep, ground: Ground, wanted: Iterable[Arm]) -> list[Lau
     groups: dict[Group, list[Setting]] = {}
     for collective, setting, variant in wanted:
         groups.setdefault((collective, variant), []).append(setting)
-    n_passes = sweep.longest_s / pass_s(sweep)
+    n_passes = LONGEST_S / pass_s(sweep)
     found: list[Launch] = []
     for (collective, variant), settings in groups.items():
         base = base_variant(variant)
@@ -251,12 +252,8 @@ def schedule_of(
     )
 
 
-def schedule_text(schedule: Schedule, *, forced: bool = False) -> str:
+def schedule_text(schedule: Schedule) -> str:
     """The file that the plugin goes by; its format is in docs/inside/schedule.md.
-
-    Args:
-        schedule: what to go through.
-        forced: its steps of Tree with Simple are, whatever the library offers.
 
     Raises:
         ValueError: the schedule does not say for which scale it is.
@@ -267,12 +264,7 @@ def schedule_text(schedule: Schedule, *, forced: bool = False) -> str:
     head = f"#@ nodes={scale.n_nodes} ranks={scale.n_ranks} calls={schedule.calls}"
     n_spare = schedule.questions.spare if schedule.questions else 0
     steps = (*schedule.settings, *(SILENT,) * n_spare)
-    lines = [f"forced {step}" if forced and _is_closed(step) else str(step) for step in steps]
-    return "\n".join(["#@ format 1", head, *lines, ""])
-
-
-def _is_closed(step: Setting) -> bool:
-    return (step.algorithm, step.protocol) == (Algorithm.TREE, Protocol.SIMPLE)
+    return "\n".join(["#@ format 1", head, *map(str, steps), ""])
 
 
 def _questions(sweep: Sweep, ground: Ground, collective: Collective) -> Questions:

@@ -203,7 +203,7 @@ def _why_apart(parts: Mapping[str, _Part]) -> str | None:
     missing = [name for name in alike if name not in parts]
     if missing:
         return (
-            f"{' and '.join(missing)} was not measured (sweep --placement-of-ranks {missing[0]} "
+            f"{' and '.join(missing)} was not measured (sweep --rank-placement {missing[0]} "
             "-o ANOTHER, and give both sessions)"
         )
     return None

@@ -260,7 +260,7 @@ def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
         Notice(
             caution=Caution.QUARANTINED,
             message=f"{one} is quarantined and not measured: {one.reason}",
-            remedy="look into its log; rccltune sweep … --lift-quarantine tries it again.",
+            remedy="look into its log; a sweep into a new session (-o DIR) tries it again.",
             where=", ".join(f"{store.launch_folder(Path(), name)}/" for name in one.launches),
         )
         for one in found

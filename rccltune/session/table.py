@@ -231,6 +231,8 @@ def _quoted(text: str) -> str:
 
 def _parse_key(named: list[str], variants: Mapping[str, Variant]) -> CurveKey:
     collective, setting, placement, dtype, redop, graph, n_nodes, n_ranks, ranks_on, variant = named
+    if variant == "tree-simple-forced":
+        raise ValueError("Tree with Simple was forced, which rccltune 0.1.0 reads")
     return CurveKey(
         collective=Collective(collective),
         setting=Setting.parse(setting),

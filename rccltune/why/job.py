@@ -32,31 +32,38 @@ _WANTED: Final = (
 _MAX_REPEATED: Final = 65536
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TRACE: Final = b"#@ format 1\n" + trace.COLUMNS.encode()
+# How many rules a file of ours has, which may be none; the second word was 0.1.0's.
+_COUNT: Final = re.compile(rb"^#@ (?:end|rules) ", re.MULTILINE)
 _RULE_ROW: Final = re.compile(
     r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
 )
 _RCCLX: Final = "RCCL_ENABLE_DDA"
 
 
-def explain_job(
-    paths: Sequence[Path], rules: Path | None, collective: Collective | None = None
-) -> Verdict:
+def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> Verdict:
     """Read a job's files and answer for each communicator, collective and size.
 
     Args:
-        paths: the library's logs, the plugin's logs and traces, in any mixture.
-        rules: the job's rule file, None where it is not given.
+        paths: the library's logs, the plugin's logs and traces, in any mixture; and the job's
+            rule file.
         collective: of benchmarks' tables that do not name theirs.
 
     Raises:
-        OutputError: a file cannot be read, or is none of these.
+        OutputError: a file cannot be read, or is none of these; several rule files.
         InputFileError: the rule file is refused.
         TooLittleDataError: the files tell nothing that an answer could be built on.
     """
-    known = knowledge.known_of(rules)
+    rules = [path for path in paths if _is_rule_file(path)]
+    if len(rules) > 1:
+        raise OutputError(
+            "a job has one rule file, and these are several",
+            where=", ".join(map(str, rules)),
+            hint="name the one that the job had.",
+        )
+    known = knowledge.known_of(next(iter(rules), None))
     evidence = Evidence()
     library, own = LibraryLog(evidence), trace.OwnLines(evidence)
-    for path in paths:
+    for path in (one for one in paths if one not in rules):
         rows = _read(path, evidence, library, own)
         if rows is not None:
             _read_table(path, rows, evidence, collective)
@@ -99,17 +106,15 @@ def _read(path: Path, evidence: Evidence, library: LibraryLog, own: trace.OwnLin
             next(lines, None)
             trace.read_trace(lines, name, evidence)
             return None
-        if _begins_with_a_rule(head):
-            raise OutputError(
-                "this is a rule file, not a job's log",
-                where=name,
-                hint=f"give it as the job's rules: --rules {name}, beside the job's own files.",
-            )
         return _read_log(reader.lines_of(stream, name), name, library, own)
 
 
-def _begins_with_a_rule(head: bytes) -> bool:
-    """Whether the first line that is no comment is a row of a rule file."""
+def _is_rule_file(path: Path) -> bool:
+    """Whether it counts rules as ours do, or its first line that is no comment is one."""
+    with reader.open_log(path) as stream:
+        head = reader.head_of(stream, str(path))
+    if _COUNT.search(head):
+        return True
     lines = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return _RULE_ROW.match(first) is not None

@@ -72,14 +72,14 @@ class Known:
         around: paths that may take a call: collective, nbytes, where, type and operation, library.
         why_not: why no rule can choose a setting anywhere: setting, collective, where, and whether
             the job's library is known to be RCCL.
-        is_amd: the file of ``--rules`` says that it is for AMD's GPUs.
+        is_amd: the job's rule file says that it is for AMD's GPUs.
         overwrites: whether the library sets the protocol again: library, collective, where.
-        rules: of ``--rules`` for a call, in file order; None where there is no file.
+        rules: of the job's file for a call, in file order; None where there is no file.
         hole: the file's own words for a size without a rule.
         line_range: collective, least and largest size of the rule of a line.
         file_rules: all of its rules; None in a scale is any number.
         file_scales: what the file has rules for, empty without a file.
-        file_name: of ``--rules``.
+        file_name: of the job's rules.
         file_sha256: its hash.
         file_libraries: what it was measured with, with or without the family, empty where that
             is not recorded.

@@ -107,7 +107,7 @@ def export(text: str) -> str:
 
 def tell_rules(path: str | None) -> str:
     """Answers at single sizes need the file; the plugin says which one it read."""
-    return f"give the job's rule file as well: --rules {path or 'FILE'}"
+    return f"give the job's rule file as well: {path or 'FILE'}"
 
 
 def unset(*names: str) -> str:

@@ -154,13 +154,11 @@ class Saving:
         before_s: of all calls whose time is known, by the library alone.
         after_s: the same under the rules.
         known: share of the calls whose time is known, from 0 to 1.
-        steps: of the job, None where nobody says.
     """
 
     before_s: float
     after_s: float
     known: float
-    steps: int | None = None
 
     @property
     def saved_s(self) -> float:
@@ -169,16 +167,13 @@ class Saving:
 
 
 def saving_of(
-    workload: Workload,
-    timed: Callable[[Collective, Scale, int], Timed | None],
-    steps: int | None = None,
+    workload: Workload, timed: Callable[[Collective, Scale, int], Timed | None]
 ) -> Saving:
     """What rules save of a workload, for each rank that took part in it.
 
     Args:
         workload: of any number of ranks.
         timed: of one call; None where nothing was measured.
-        steps: that the job made while it was recorded.
     """
     before = after = 0.0
     known = 0
@@ -190,4 +185,4 @@ def saving_of(
             after += calls * found.after_us * _US
             known += one.calls
     share = known / workload.calls if workload.calls else 0.0
-    return Saving(before_s=before, after_s=after, known=share, steps=steps)
+    return Saving(before_s=before, after_s=after, known=share)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import kept
 import pytest
 
 from rccltune import plugin
+from rccltune.measure import site
 from rccltune.model.errors import MachineError
+from rccltune.plan import rounds
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +36,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def per_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark that cannot repeat its table: each setting has a launch of its own."""
+    real = site._simulated_letters
+    monkeypatch.setattr(site, "_simulated_letters", lambda *given: real(*given) - frozenset("Ns"))
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[None]:
+    """Every setting at every size, as at a workload's: launches of a search depend on its noise."""
+    real = rounds.parted
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "parted", lambda sweep, *more: real(sweep, *more) or (sweep,))
+        yield
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import yamls
+from rccltune.zones import arms, choice
 
 from rccltune import plugin
+from rccltune.analyse.session import choice_of
 from rccltune.cli import run
 from rccltune.fit import agreement
 from rccltune.fit.session import fit_session
@@ -19,13 +21,10 @@ from rccltune.model.settings import BASELINE
 from rccltune.rules.reader import read_rules
 from rccltune.session.samples import load_samples
 from rccltune.simulate import sources
-from rccltune.zones import arms, choice
-from rccltune.analyse.session import choice_of
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
-WALK = ["--method", "one-launch", "--exhaustive"]
 SESSION = Path("rccltune-session")
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 
 
 def node(
@@ -47,9 +46,7 @@ def node(
 def sweep(path: Path, *more: str) -> int:
     """One simulated sweep in the working directory."""
     where = ["--simulate", str(path), "--mode", "cpx-nps4", "--launcher", "none"]
-    return run(
-        ["sweep", "--runner", "rccl-tests", *where, *SMALL, "--iters", "4", "--warmup", "1", *more]
-    )
+    return run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *more])
 
 
 def with_table(here: Path) -> tuple[Path, list[str]]:
@@ -65,7 +62,7 @@ def test_a_sites_own_tuner_is_told_and_gains_are_taken_against_it(
 ) -> None:
     """Where the library already runs tree/ll, tree/ll gains nothing, whatever it gains on silence."""
     path, told = with_table(here)
-    assert sweep(path, *WALK, *told) == 0
+    assert sweep(path, *told) == 0
     capsys.readouterr()
     assert run(["fit", "--json", "-v"]) == 0
     said = capsys.readouterr()
@@ -92,7 +89,7 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
 
     Where it runs ring/simple by itself, passes of that setting too.
     """
-    assert sweep(node(here, quiet=False), *WALK) == 0
+    assert sweep(node(here, quiet=False)) == 0
     done = fit_session(SESSION, reporter=Reporter())
     assert {one.n_sizes for one in done.agreements.silence} == {10}
     assert not done.agreements.notices
@@ -113,10 +110,10 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
 
 def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:
     """The simulated library says in its log which tuner it loads, as the real ones do."""
-    assert sweep(node(here), *WALK, "--repeats", "1") == 0
+    assert sweep(node(here), "--repeats", "1") == 0
     assert fit_session(SESSION, reporter=Reporter()).agreements.tunerless
     path, told = with_table(here)
-    assert sweep(path, *WALK, *told, "--repeats", "1", "-o", "other") == 0
+    assert sweep(path, *told, "--repeats", "1", "-o", "other") == 0
     found = fit_session(Path("other"), reporter=Reporter()).agreements
     assert found.tuner is not None
     assert not found.tunerless
@@ -128,11 +125,12 @@ def launches_of_baseline(curves: Sequence[Curve]) -> set[int]:
     return {p.n_launches + p.n_left_out for p in points}
 
 
+@pytest.mark.usefixtures("per_setting")
 def test_a_session_without_walks_compares_nothing(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And says nothing about it."""
-    assert sweep(node(here), "--repeats", "1", "--method", "per-setting") == 0
+    assert sweep(node(here), "--repeats", "1") == 0
     capsys.readouterr()
     assert run(["fit", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
@@ -143,14 +141,18 @@ def test_a_session_without_walks_compares_nothing(
 
 @pytest.mark.parametrize("factor", [1.0, 1.12])
 def test_walks_that_measure_something_else_are_told(
-    here: Path, capsys: pytest.CaptureFixture[str], factor: float
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+    factor: float,
 ) -> None:
     """tree/ll is slow wherever its launch ran another setting before; alone it is not."""
     effect = {"setting": "tree/ll", "mixed": "launch", "factor": factor}
     path = node(here, effects=[effect])
     pair = ["--setting", "tree/ll", "--setting", "ring/simple"]
-    assert sweep(path, *WALK, *pair) == 0
-    assert sweep(path, "--method", "per-setting", *pair, "--repeats", "1") == 0
+    assert sweep(path, *pair) == 0
+    request.getfixturevalue("per_setting")
+    assert sweep(path, *pair, "--repeats", "1") == 0
     capsys.readouterr()
     assert run(["fit", "-v"]) == 0
     said = capsys.readouterr()
@@ -175,7 +177,7 @@ def test_a_fit_from_before_there_was_a_comparison_is_made_again(
     here: Path, lacking: tuple[str, ...]
 ) -> None:
     """Its file is current by its samples, but lacks what is asked of it."""
-    assert sweep(node(here), *WALK, "--repeats", "1") == 0
+    assert sweep(node(here), "--repeats", "1") == 0
     assert run(["fit", "-v"]) == 0
     written = json.loads((SESSION / "fit.json").read_text())
     older = {k: v for k, v in written.items() if k not in lacking}

@@ -68,9 +68,7 @@ def sweep(
     words = [word for name in collectives for word in ("--collective", name)]
     words += ["--min-bytes", "1K", "--max-bytes", "64M", "--repeats", "1", "--factor", "4"]
     words += ["--mode", "cpx-nps4", "--simulate", str(where / "node.yaml"), "--launcher", "none"]
-    words += ["--iters", "4", "--warmup", "1"]
     session = where / method
-    words += ["--exhaustive"] if method == "one-launch" else []
     assert (
         run(
             [
@@ -78,8 +76,6 @@ def sweep(
                 "--runner",
                 "rccl-tests",
                 *words,
-                "--method",
-                method,
                 "-o",
                 str(session),
                 "-q",

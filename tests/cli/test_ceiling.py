@@ -268,7 +268,8 @@ class TestTheStandIn:
     ) -> None:
         """Without noise all alike; AllReduce at 1 GiB is the article's 314.7 GB/s of that."""
         node = self.quiet(here)
-        assert self.sweep("--transferbench", str(self.program()), node=node) == 0
+        assert self.sweep(node=node) == 0
+        assert run(["fit", "--transferbench", str(self.program())]) == 0
         assert "SIMULATED Ceiling" in capsys.readouterr().out
         found = fitted(capsys)["ceiling"]
         (target,) = found["targets"]
@@ -281,9 +282,10 @@ class TestTheStandIn:
         assert kept.startswith("# SIMULATED node mi300x-spx-nps1")
 
     def test_it_is_run_once(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """By its hash and arguments, whichever verb asks; all of it is recorded."""
+        """By its hash and arguments; all of it is recorded."""
         arguments = ("--transferbench", str(self.program()))
-        assert self.sweep(*arguments) == 0
+        assert self.sweep() == 0
+        assert run(["fit", *arguments]) == 0
         (own,) = (path.parent for path in (SESSION / "ceiling").glob("*/outcome.json"))
         before = (own / "stdout.log").stat().st_mtime_ns
         capsys.readouterr()
@@ -302,7 +304,9 @@ class TestTheStandIn:
         words = "# SIMULATED\n[ERROR] no GPUs"
         program.write_text(f"#!{sys.executable}\nprint({words!r})\nraise SystemExit(3)\n")
         program.chmod(0o755)
-        assert self.sweep("--transferbench", str(program)) == 5
+        assert self.sweep() == 0
+        capsys.readouterr()
+        assert run(["fit", "--transferbench", str(program)]) == 5
         said = capsys.readouterr().err
         assert lacks(said, "3", "ERROR", "GPUs") == []
         assert (SESSION / "samples.csv").exists()
@@ -311,14 +315,14 @@ class TestTheStandIn:
 
     def test_partitions_have_no_such_ceiling(self, capsys: pytest.CaptureFixture[str]) -> None:
         """64 devices, whose links are shared: the reason instead of a figure."""
-        assert self.sweep("--transferbench", str(self.program(64)), mode="cpx-nps4") == 0
+        assert self.sweep(mode="cpx-nps4") == 0
+        assert run(["fit", "--transferbench", str(self.program(64))]) == 0
         assert lacks(capsys.readouterr().out, "all_reduce", "64 ranks", "1 node", "cpx-nps4") == []
 
-    def test_tune_draws_it(self) -> None:
-        """In the figure that tune leaves."""
-        where = ["--mode", "spx-nps1", "--simulate", "mi300x", "--launcher", "none"]
-        given = ["--repeats", "1", "--transferbench", str(self.program())]
-        assert run(["tune", *where, *self.SIZES, *given]) == 0
+    def test_plot_draws_it(self) -> None:
+        """In the figure of the bandwidth."""
+        assert self.sweep() == 0
+        assert run(["fit", "--transferbench", str(self.program())]) == 0
         assert run(["plot", "--format", "svg"]) == 0
         svg = (SESSION / "plots/all_reduce-1n8r-bandwidth.svg").read_text(encoding="utf-8")
         assert "ceiling" in svg
@@ -329,8 +333,7 @@ class TestTheStandIn:
     ) -> None:
         """Four of eight GPUs: three links each."""
         node = self.quiet(here)
-        more = ("--np", "4", "--transferbench", str(self.program()))
-        assert self.sweep(*more, node=node) == 0
-        (target,) = fitted(capsys)["ceiling"]["targets"]
+        assert self.sweep("--np", "4", node=node) == 0
+        (target,) = fitted(capsys, "--transferbench", str(self.program()))["ceiling"]["targets"]
         assert target["n_links"] == 3
         assert target["ceiling_gb_per_s"] == pytest.approx(3 * self.RATE, abs=0.01)

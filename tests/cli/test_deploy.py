@@ -16,9 +16,9 @@ from rccltune.cli import run
 from rccltune.session import files
 from rccltune.simulate import sources
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 
-SMALL = ["--launcher", "none", "--collective", "all_reduce", "--exhaustive"]
+SMALL = ["--launcher", "none", "--collective", "all_reduce"]
 SMALL += ["--min-bytes", "1K", "--max-bytes", "64M", "--setting", "tree/ll"]
 SMALL += ["--setting", "ring/simple", "--repeats", "3"]
 SESSION = Path("rccltune-session")

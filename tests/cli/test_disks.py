@@ -22,12 +22,11 @@ from rccltune.cli import run
 from rccltune.model.reporter import Reporter
 from rccltune.session import files
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "per_setting")
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K"]
 SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--repeats", "2"]
 # What an interrupted walk has measured counts, so that its rows are not those of an undisturbed one.
-SMALL += ["--method", "per-setting"]
 COLUMNS = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
 
 

@@ -19,7 +19,7 @@ from rccltune.launch.variables import program as launch_program
 from rccltune.rules.provenance import harmless
 from rccltune.session import folders
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 SESSION = Path("rccltune-session")
 RULES = "allreduce,8192,1048576,ring,ll,-1,1,8,-1,-1\n"
 Capture = pytest.CaptureFixture[str]
@@ -52,7 +52,7 @@ def made(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     node = repository / "examples/nodes/smallest.yaml"
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
-    words += ["--setting", "ring/ll", "--exhaustive", "-q"]
+    words += ["--setting", "ring/ll", "-q"]
     assert run(["sweep", "--runner", "rccl-tests", *words, "-o", str(folder)]) == 0
     return folder
 
@@ -84,7 +84,7 @@ def changed(swept: Path, *lines: str) -> None:
     path.write_text("\n".join([*kept, *lines]) + "\n", encoding="utf-8")
 
 
-VERIFY = ("verify", "--rules", "mine.csv", "-o", "out.csv", "-q")
+VERIFY = ("verify", "--rules", "mine.csv", "-q")
 
 
 def test_a_copied_id_with_another_sweep_runs_nothing(swept: Path, capsys: Capture) -> None:
@@ -94,15 +94,8 @@ def test_a_copied_id_with_another_sweep_runs_nothing(swept: Path, capsys: Captur
     assert run([*VERIFY]) == 2
     said = capsys.readouterr().err
     assert str(bad) in said
-    assert "--trust-session" in said
+    assert "--rccl-tests DIR" in said
     assert not Path("ran").exists()
-
-
-def test_the_user_may_trust_a_session(swept: Path) -> None:
-    """Then its program is run (and is no benchmark)."""
-    changed(swept, f"rccl_tests: {program(Path('bad'))}")
-    assert run([*VERIFY, "--trust-session"]) != 0
-    assert Path("ran").exists()
 
 
 def test_a_session_from_a_mail_runs_nothing(
@@ -182,7 +175,7 @@ def test_a_session_stays_ones_own_when_a_copy_of_it_is_swept_again(
     shutil.copytree(swept, "copy")
     shutil.copy(repository / "examples/nodes/smallest.yaml", "other.yaml")
     words = ["--simulate", "other.yaml", "--launcher", "none", "--collective", "all_reduce"]
-    words += ["--mode", "spx-nps1", "--exhaustive", "--min-bytes", "8K", "--max-bytes", "1M"]
+    words += ["--mode", "spx-nps1", "--min-bytes", "8K", "--max-bytes", "1M"]
     assert (
         run(["sweep", "--runner", "rccl-tests", "-o", "copy", *words, "--setting", "ring/ll", "-q"])
         == 0
@@ -202,7 +195,7 @@ def test_without_a_home_a_sweep_works_and_trusts_nobody(
     monkeypatch.setenv("XDG_STATE_HOME", home)
     monkeypatch.setenv("HOME", "/proc/nowhere")
     node = repository / "examples/nodes/smallest.yaml"
-    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none", "--exhaustive"]
+    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "1M"]
     assert run(["sweep", "--runner", "rccl-tests", *words, "--setting", "ring/ll", "-q"]) == 0
     assert not folders.is_ours(SESSION)

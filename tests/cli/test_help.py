@@ -82,7 +82,7 @@ def test_the_version_has_a_letter(capsys: pytest.CaptureFixture[str]) -> None:
         ("rccltune tune --simulate mi300x-oam", {"mi300x-oam-cpx-nps4"}),
         ("rccltune sweep --collective all_", {"all_reduce", "all_gather"}),
         ("rccltune sweep --setting tree/", {"tree/ll", "tree/ll128", "tree/simple"}),
-        ("rccltune sweep --method one", {"one-launch"}),
+        ("rccltune sweep --timing g", {"graph"}),
     ],
 )
 def test_a_shell_completes_values(line: str, expected: set[str]) -> None:

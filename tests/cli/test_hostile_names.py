@@ -183,7 +183,7 @@ def test_what_a_rule_file_holds(seen: Seen, stand_ins: None, line: int) -> None:
     for command in (["explain", NAME], ["explain", "plain.csv", "--diff", NAME]):
         seen.check(command)
         seen.check([*command, "--json"])
-    seen.check(["why", "plain.csv", "--rules", NAME])
+    seen.check(["why", NAME])
 
 
 LOG: Final = f"""# nThreads 1 nGpus 1 minBytes 8
@@ -222,8 +222,8 @@ def test_what_a_log_holds(seen: Seen, command: list[str]) -> None:
 
 YAML: Final = f"{json.dumps(TEXT)}: {json.dumps(TEXT)}\ncollective: [{json.dumps(TEXT)}]\n"
 IN_OPTIONS: Final = {
-    "detect": [["--root", NAME], [NAME], ["--simulate", NAME, "--links"], ["--mode", NAME]],
-    "doctor": [["--root", NAME], [NAME]],
+    "detect": [["--root", NAME], [NAME], [NAME, "--links"]],
+    "doctor": [[NAME]],
     "tune": [["-c", NAME], ["--simulate", NAME], ["--base", NAME, "--simulate", "mi300x"]],
     "sweep": [
         *(["-c", NAME], ["--simulate", NAME], ["--rccl-tests", NAME], ["--variants", NAME]),
@@ -243,14 +243,15 @@ IN_OPTIONS: Final = {
     "report": [[NAME], ["-o", NAME]],
     "workload": [["show", NAME], [NAME, NAME]],
     "explain": [[NAME], [NAME, "--collective", NAME]],
-    "why": [[NAME], [NAME, "--rules", NAME]],
-    "variants": [[NAME], ["--variants", NAME], ["--library", NAME]],
+    "why": [[NAME], [NAME, NAME]],
+    "variants": [[NAME]],
     "deploy": [[NAME], ["site", NAME], [NAME, NAME]],
     "job": [
         [NAME, "--", "true"],
         ["--rules", NAME, "--", "true"],
         ["--measure", NAME, "--", "true"],
     ],
+    "npkit": [[NAME], ["--setting", NAME]],
     "plugin": [["--python", NAME, "--check"], ["--pid", NAME], [NAME]],
 }
 

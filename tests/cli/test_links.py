@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +16,17 @@ from wording import lacks
 
 from rccltune.cli import run
 from rccltune.launch.variables import Environment, environment
+from rccltune.links import pairs as measured_pairs
+from rccltune.links import session
 from rccltune.machine import records, situation
 from rccltune.measure import site as site_module
+from rccltune.measure.site import SiteRequest
 from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
 
 Node = Callable[..., Path]
+Few = Callable[..., None]
 SESSION = Path("rccltune-session")
 # mi300x-cpx-nps4.yaml: microseconds and GB/s of each class of links on the shipped CPX node.
 TABLE = {
@@ -62,27 +61,47 @@ def node(here: Path) -> Node:
     return write
 
 
-def links(node: Path | str | None, *more: str) -> int:
-    """One link map; one process plays both ranks unless a launcher is named."""
-    where = ["--simulate", str(node)] if node else []
-    launcher = [] if "--launcher" in more else ["--launcher", "none"]
-    return run(["detect", "--links", *where, *launcher, *more])
+def links(node: Path | str | None, session: str = "", *, launcher: str = "none") -> int:
+    """One link map, of a swept session's node where that is asked for; one process plays both ranks."""
+    words = ["detect", "--links", *([session] if session else [])]
+    if node is None:
+        return run(words)
+    request = SiteRequest(simulate=str(node), launcher=launcher)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site_module, "SiteRequest", lambda: request)
+        return run(words)
 
 
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """What a program reads."""
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> Few:
+    """One launch of one pair of each kind, unless a test says more."""
+
+    def set_to(pairs: int = 1, repeats: int = 1) -> None:
+        monkeypatch.setattr(session, "PER_CLASS", pairs)
+        for module in (session, measured_pairs):
+            monkeypatch.setattr(module, "REPEATS", repeats)
+
+    set_to()
+    return set_to
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What a program reads of the session's map, or of this machine's."""
     capsys.readouterr()
-    links(*arguments, "--json")
+    run(["detect", "--links", "--json"])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 
-def test_the_map_is_that_of_the_node(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_map_is_that_of_the_node(
+    node: Node, few: Few, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Latency and bandwidth of each class as the node file has them: L, and bytes / (L + bytes/B)."""
-    assert links(node(), "--repeats", "1") == 0
-    assert "--placement-of-ranks" in capsys.readouterr().err.splitlines()[-1]
+    few(pairs=3)
+    assert links(node()) == 0
+    assert "--rank-placement" in capsys.readouterr().err.splitlines()[-1]
 
-    found = answer(capsys, None)
+    found = answer(capsys)
     assert [entry["link"] for entry in found["classes"]] == list(TABLE)
     assert [entry["pairs"] for entry in found["classes"]] == [32, 192, 1792]
     for entry in found["classes"]:
@@ -98,9 +117,9 @@ def test_the_map_is_that_of_the_node(node: Node, capsys: pytest.CaptureFixture[s
 @pytest.mark.mpi
 def test_real_ranks_under_a_launcher(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two ranks of the found mpirun, each on the device that was chosen; noise and all."""
-    assert links("mi300x-cpx-nps4", "--launcher", "auto", "--pairs", "1", "--repeats", "1") == 0
+    assert links("mi300x-cpx-nps4", launcher="auto") == 0
 
-    found = answer(capsys, None)
+    found = answer(capsys)
     for entry in found["classes"]:
         assert entry["latency_us"]["median"] == pytest.approx(TABLE[entry["link"]][0], rel=0.06)
     for pair in found["pairs"]:
@@ -117,10 +136,10 @@ def test_everything_says_that_it_is_simulated(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Text, JSON, record, session and both pictures."""
-    assert links("mi300x-cpx-nps4", "--pairs", "1", "--repeats", "1") == 0
+    assert links("mi300x-cpx-nps4") == 0
 
     assert capsys.readouterr().out.startswith("SIMULATED node mi300x-cpx-nps4: no hardware")
-    assert answer(capsys, None)["simulated"] is True
+    assert answer(capsys)["simulated"] is True
     assert json.loads((SESSION / "links/links.json").read_text())["simulated"] is True
     assert json.loads((SESSION / "session.json").read_text())["simulated"] is True
     svg = (SESSION / "plots/links.svg").read_text()
@@ -133,7 +152,7 @@ def test_everything_says_that_it_is_simulated(
 
 def test_whole_gpus_have_one_class(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In SPX there is nothing inside an OAM to tell apart."""
-    assert links("mi300x-spx-nps1", "--repeats", "1") == 0
+    assert links("mi300x-spx-nps1") == 0
     out = capsys.readouterr().out
     assert lacks(out, "OAM", "XGMI") == []
     assert "IOD" not in out
@@ -143,7 +162,7 @@ def test_it_is_measured_once_a_session(
     node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked again it is shown, without looking for a benchmark or at the machine."""
-    assert links(node(), "--pairs", "1", "--repeats", "1") == 0
+    assert links(node()) == 0
     first = capsys.readouterr().out
     logs = sorted(SESSION.glob("links/launches/*"))
 
@@ -152,7 +171,7 @@ def test_it_is_measured_once_a_session(
     assert links(None) == 0
     again = capsys.readouterr()
     assert again.out == first
-    assert lacks(again.err, "--force") == []
+    assert lacks(again.err, "a new session") == []
     assert sorted(SESSION.glob("links/launches/*")) == logs
 
 
@@ -160,7 +179,7 @@ def test_a_map_is_shown_where_nothing_can_be_drawn(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A colleague's session is read-only; the figures are there all the same."""
-    assert links(node(), "--pairs", "1", "--repeats", "1") == 0
+    assert links(node()) == 0
     shutil.rmtree(SESSION / "plots")
     (SESSION / "plots").write_text("no folder")
     capsys.readouterr()
@@ -170,46 +189,13 @@ def test_a_map_is_shown_where_nothing_can_be_drawn(
     assert re.search("not drawn: cannot write (links|plots)", shown.err)
 
 
-def test_force_measures_anew_and_keeps_the_old_logs(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Raw logs are kept for ever."""
-    path = node(noise={"sigma": 0.02})
-    assert links(path, "--pairs", "1", "--repeats", "2") == 0
-    before = answer(capsys, None)
-    logs = set(SESSION.glob("links/launches/*"))
-    assert links(path, "--pairs", "1", "--repeats", "2", "--force") == 0
-    after = answer(capsys, None)
-    assert after["classes"] != before["classes"]
-    assert logs < set(SESSION.glob("links/launches/*"))
-
-
-@pytest.mark.long
-def test_what_was_interrupted_goes_on(node: Node) -> None:
-    """kill -9 in the middle: the same command measures what is missing and nothing twice."""
-    path = node(start={"startup_s": 0.1})
-    where = ["--simulate", str(path), "--launcher", "none"]
-    command = [sys.executable, "-m", "rccltune", "detect", "--links", *where]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while len(list(SESSION.glob("links/launches/*/outcome.json"))) < 2:
-        assert child.poll() is None
-        time.sleep(0.02)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    kept = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
-    assert not (SESSION / "links/links.json").exists()
-
-    assert links(path) == 0
-    assert all(p.stat().st_mtime_ns == at for p, at in kept.items())
-    assert len(list(SESSION.glob("links/launches/*/outcome.json"))) == 9 * 3
-
-
 def test_a_failing_class_is_shown_and_the_rest_goes_on(
-    node: Node, capsys: pytest.CaptureFixture[str]
+    node: Node, few: Few, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit 5, the pairs that failed with their logs, the others with their figures."""
     crash = {"kind": "crash", "how": "segv", "placement": "one-oam", "rank": 0}
-    assert links(node(faults=[crash]), "--repeats", "2") == 5
+    few(pairs=3, repeats=2)
+    assert links(node(faults=[crash])) == 5
     shown = capsys.readouterr()
     assert "3 of 9 pairs failed" in shown.err
     assert shown.out.count("failed: it ended with signal 11") == 3
@@ -225,28 +211,16 @@ def test_a_failing_class_is_shown_and_the_rest_goes_on(
 
     # The same command tries the failed ones again, and only those.
     done = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
-    assert links(node(), "--repeats", "2") == 0
+    assert links(node()) == 0
     again = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
     assert sum(again[p] != at for p, at in done.items()) == 3
-    assert answer(capsys, None)["classes"][1]["measured"] == 3
-
-
-@pytest.mark.mpi
-def test_a_pair_that_hangs_is_ended(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """--timeout: it is shown as failed, and the other classes have their figures."""
-    path = node(faults=[{"kind": "hang", "placement": "one-iod"}])
-    more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1", "--timeout", "3s")
-    assert links(path, *more) == 5
-    shown = capsys.readouterr()
-    # A busy machine looks a second late.
-    assert re.search(r"failed: it ran for \d s and was ended", shown.out)
-    assert "1 of 3 pairs failed" in shown.err
+    assert answer(capsys)["classes"][1]["measured"] == 3
 
 
 def test_wrong_results_are_no_figures(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """Right first, fast second."""
     wrong = {"kind": "wrong", "elements": 3, "placement": "one-iod"}
-    assert links(node(faults=[wrong]), "--repeats", "1", "--pairs", "1") == 5
+    assert links(node(faults=[wrong])) == 5
     shown = capsys.readouterr()
     assert "#wrong > 0" in shown.out
     assert "1 of 3 pairs failed" in shown.err
@@ -260,14 +234,14 @@ def test_too_little_memory_for_the_large_size(
         **yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
         "memory_gib": 2.1,
     }
-    assert links(node(hardware=hardware), "--repeats", "1", "--pairs", "1") == 5
+    assert links(node(hardware=hardware)) == 5
     assert lacks(capsys.readouterr().err, "64 MiB", "no usable") == []
 
 
 def test_where_no_pair_works(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """The reason of the first, its log, and no record."""
     init = {"kind": "init-error", "rank": 0, "message": "no memory"}
-    assert links(node(faults=[init]), "--repeats", "1", "--pairs", "1") == 5
+    assert links(node(faults=[init])) == 5
     said = capsys.readouterr().err
     assert lacks(said, "sendrecv") == []
     assert "links/launches/" in said
@@ -287,47 +261,26 @@ def test_ranks_of_another_mpi(
         return environment(site, more, clear=clear)
 
     monkeypatch.setattr("rccltune.measure.launches.launch_environment", mismatched)
-    more = ("--launcher", "openmpi", "--pairs", "1", "--repeats", "1")
-    assert links("mi300x-cpx-nps4", *more) == 5
+    assert links("mi300x-cpx-nps4", launcher="openmpi") == 5
     assert lacks(capsys.readouterr().err, "2 jobs", "2 ranks", "ran instead") == []
 
 
-def test_a_sweep_and_a_link_map_share_a_session(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In either order; samples of pairs never come among those of the node."""
-    sweep = [
-        "sweep",
-        "--runner",
-        "rccl-tests",
-        "--simulate",
-        "mi300x",
-        "--mode",
-        "cpx-nps4",
-        "--launcher",
-        "none",
-    ]
+def test_a_swept_session_says_where(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its node and its launcher; samples of pairs never come among those of the node."""
+    where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
     sizes = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4K"]
-    assert links("mi300x-cpx-nps4", "--pairs", "1", "--repeats", "1") == 0
-    assert run([*sweep, *sizes, "--repeats", "1"]) == 0
-    assert "sendrecv" not in (SESSION / "samples.csv").read_text()
-    assert links("mi300x-cpx-nps4", "--force", "--pairs", "1", "--repeats", "1") == 0
-    assert run(["fit"]) == 0
-
-
-def test_another_node_needs_another_session(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The map of one machine is not shown for another."""
-    assert links("mi300x-spx-nps1", "--pairs", "1", "--repeats", "1") == 0
-    assert links("mi300x-cpx-nps4") == 7
-    said = capsys.readouterr().err
-    assert lacks(said, "two machines") == []
-    assert lacks(said, "choose another") == []
+    words = ["--runner", "rccl-tests", *where, *sizes, "--repeats", "1", "-o", "swept"]
+    assert run(["sweep", *words]) == 0
+    assert links(None, "swept") == 0
+    assert capsys.readouterr().out.count("SIMULATED node mi300x-cpx-nps4") == 1
+    assert "sendrecv" not in Path("swept/samples.csv").read_text()
+    assert run(["fit", "swept"]) == 0
 
 
 def test_a_session_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is started."""
     (here / "file").write_text("no folder")
-    assert links("mi300x-cpx-nps4", "-o", "file/session") == 7
+    assert links("mi300x-cpx-nps4", "file/session") == 7
     assert lacks(capsys.readouterr().err, "folder writable") == []
 
 
@@ -343,9 +296,7 @@ def test_a_record_of_another_format(here: Path, capsys: pytest.CaptureFixture[st
     ("arguments", "message"),
     [
         (["--links", "--root", "/"], "a captured machine cannot be measured"),
-        (["--simulate", "mi300x-cpx-nps4"], "--simulate is for the link map alone"),
-        (["--pairs", "3"], "add --links"),
-        (["-o", "here"], "--output is for the link map alone"),
+        (["here"], "add --links"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -354,14 +305,6 @@ def test_options_that_do_not_fit(
     """Exit 2."""
     assert run(["detect", *arguments]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    """And shows the simulated node as an example."""
-    assert run(["detect", "--help"]) == 0
-    out = capsys.readouterr().out
-    assert "--links --simulate mi300x-cpx-nps4" in out
-    assert "5 pairs failed" in out
 
 
 def two_gpus(vendor: str) -> records.System:
@@ -426,6 +369,7 @@ def test_a_machine_that_is_there(
     chosen: str,
     link: str,
     benchmarks: Path,
+    few: Few,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -436,7 +380,10 @@ def test_a_machine_that_is_there(
     quick = system if vendor == "amd" else replace(system, product=None)
     monkeypatch.setattr(site_module, "system_here", lambda: quick)
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
-    found = answer(capsys, None, "--rccl-tests", str(benchmarks), "--repeats", "2")
+    few(repeats=2)
+    request = SiteRequest(rccl_tests=benchmarks, launcher="none")
+    monkeypatch.setattr(site_module, "SiteRequest", lambda: request)
+    found = answer(capsys)
     assert found["simulated"] is False
     assert found["machine"] == system.product
     (entry,) = found["classes"]
@@ -460,7 +407,9 @@ def test_benchmarks_without_sendrecv(
     monkeypatch.setattr("rccltune.machine.this_machine.here", lambda *_: system)
     monkeypatch.setattr(site_module, "system_here", lambda: system)
     (benchmarks / "sendrecv_perf").unlink()
-    assert links(None, "--rccl-tests", str(benchmarks)) == 4
+    request = SiteRequest(rccl_tests=benchmarks, launcher="none")
+    monkeypatch.setattr(site_module, "SiteRequest", lambda: request)
+    assert links(None) == 4
     said = capsys.readouterr().err
     assert lacks(said, "sendrecv_perf") == []
     assert str(benchmarks) in said

@@ -1,4 +1,4 @@
-"""--npkit-dump, end to end on the simulated node, with real ranks; and what stands against it."""
+"""rccltune npkit, end to end on the simulated node, with real ranks; and what stands against it."""
 
 from __future__ import annotations
 
@@ -68,11 +68,17 @@ def with_npkit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setattr(plugin, "native_folder", lambda: folder)
 
 
-def sweep(*more: str, collective: str = "all_reduce") -> int:
-    """Few settings at few sizes."""
-    return run(
-        ["sweep", "--runner", "rccl-tests", *NODE, "--collective", collective, *SIZES, *more]
-    )
+@pytest.fixture
+def swept(here: Path, stand_ins: None) -> None:
+    """A session of the node, of one setting at few sizes."""
+    words = [*NODE, *SIZES, "--collective", "all_reduce", "--setting", "ring/ll"]
+    assert run(["sweep", "--runner", "rccl-tests", *words, "-q"]) == 0
+
+
+def npkit(setting: str = "ring/ll128", collective: str = "all_reduce") -> int:
+    """Its events at 1 MiB, into d."""
+    words = ["--setting", setting, "--collective", collective, "--bytes", "1M", "-o", "d"]
+    return run(["npkit", *words])
 
 
 def events(path: Path) -> list[tuple[int, int, int]]:
@@ -88,93 +94,44 @@ def record() -> dict[str, Any]:
 
 
 @pytest.mark.mpi
-@pytest.mark.usefixtures("with_npkit")
-def test_the_winner_runs_once_more(capsys: pytest.CaptureFixture[str]) -> None:
-    """One launch of the setting that gains most, eight ranks' events, kept beside it."""
-    assert sweep("--setting", "ring/ll128", "--setting", "ring/ll", "--npkit-dump", "d") == 0
-
+@pytest.mark.usefixtures("with_npkit", "swept")
+def test_a_setting_leaves_its_events(capsys: pytest.CaptureFixture[str]) -> None:
+    """One launch, eight ranks' events, kept beside it; a setting that the sweep had not, too."""
+    assert npkit() == 0
     said = capsys.readouterr().out
-    assert "SIMULATED NPKit: all_reduce ring/ll128 at" in said
+    assert "SIMULATED NPKit: all_reduce ring/ll128 at 1 MiB" in said
     assert "Next: python3 npkit_trace_generator.py --npkit_dump_dir=" in said
     found = record()
-    assert found["winner"]["setting"] == {"algorithm": "ring", "protocol": "ll128"}
-    assert found["winner"]["gain"] > 1.1
+    assert found["chosen"]["setting"] == {"algorithm": "ring", "protocol": "ll128"}
     assert found["dump"]["ranks"] == list(range(8))
     assert found["dump"]["simulated"] is True
     own = SESSION / "npkit/launches" / found["launch"]
     written, kept = sorted(Path("d").iterdir()), sorted((own / "npkit").iterdir())
     assert [path.name for path in written] == [path.name for path in kept]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(written, kept, strict=True))
-    assert len(list((SESSION / "npkit/launches").iterdir())) == 1
     kinds = [kind for kind, _, _ in events(own / "npkit/gpu_events_rank_3_buf_0")]
     assert kinds == [SYNC_CPU, SYNC_GPU, RING, RING + 1]
+    # Events of two launches have the same names.
+    assert npkit() == 2
+    assert "not empty" in capsys.readouterr().err
 
 
 @pytest.mark.mpi
-@pytest.mark.usefixtures("with_npkit")
-def test_the_same_command_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is run twice, though the folder is not empty any more."""
-    arguments = ["--setting", "ring/ll128", "--npkit-dump", "d"]
-    assert sweep(*arguments) == 0
-    before = capsys.readouterr().out.splitlines()[-4:]
-    assert sweep(*arguments) == 0
-    after = capsys.readouterr()
-    assert after.out.splitlines()[-4:] == before
-    assert "not made again" in after.err
-    assert len(list((SESSION / "npkit/launches").iterdir())) == 1
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("with_npkit")
+@pytest.mark.usefixtures("with_npkit", "swept")
 def test_a_call_without_events(capsys: pytest.CaptureFixture[str]) -> None:
-    """NPKit has none for reduce: the dump is of no use, and the sweep is kept."""
-    assert sweep("--setting", "ring/ll", "--npkit-dump", "d", collective="reduce") == 5
+    """NPKit has none for reduce: the dump is of no use."""
+    assert npkit("ring/ll", "reduce") == 5
     assert lacks(capsys.readouterr().err, "GPU") == []
     assert not (SESSION / "npkit/npkit.json").exists()
-    assert (SESSION / "samples.csv").exists()
 
 
-class TestBeforeAnythingIsMeasured:
-    """What cannot be done is said before a long sweep, and nothing is written."""
-
-    def test_a_folder_that_holds_something(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Events of two launches have the same names."""
-        Path("d").mkdir()
-        Path("d/gpu_events_rank_0_buf_0").touch()
-        assert sweep("--npkit-dump", "d") == 2
-        assert "not empty" in capsys.readouterr().err
-        assert not SESSION.exists()
-
-    def test_all_ranks_in_one_process(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """NPKit's memory is one for a process."""
-        assert sweep("--launcher", "none", "--npkit-dump", "d") == 4
-        assert lacks(capsys.readouterr().err, "GPU") == []
-        assert not SESSION.exists()
-
-    def test_a_simulated_library_without(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """That nodes are simulated with has none."""
-        assert sweep("--npkit-dump", "d") == 4
-        assert "without NPKit" in capsys.readouterr().err
-        assert not SESSION.exists()
-
-    def test_an_output_of_transferbench_that_is_not_understood(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """Looked at now, not after an hour."""
-        Path("a2a.txt").write_text("hello\n")
-        assert sweep("--launcher", "none", "--transferbench", "a2a.txt") == 6
-        assert lacks(capsys.readouterr().err, "no table") == []
-        assert not SESSION.exists()
-
-    def test_hardwares_transferbench_for_a_simulated_node(
-        self, here: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """It would measure something else."""
-        program = here / "TransferBench"
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-        assert sweep("--launcher", "none", "--transferbench", str(program)) == 4
-        assert "no stand-in" in capsys.readouterr().err
+@pytest.mark.mpi
+@pytest.mark.usefixtures("swept")
+def test_a_simulated_library_without(capsys: pytest.CaptureFixture[str]) -> None:
+    """That nodes are simulated with has none."""
+    assert npkit() == 4
+    assert "without NPKit" in capsys.readouterr().err
+    assert not Path("d").exists()
 
 
 @pytest.fixture
@@ -201,3 +158,10 @@ def test_a_library_of_hardware(site: Site, has: bool, tmp_path: Path) -> None:
 def test_a_library_that_is_not_seen_is_tried(site: Site, tmp_path: Path) -> None:
     """A script around the benchmark hides it; then the dump itself tells."""
     session.check_dump(tmp_path / "d", replace(site, library_file=None))
+
+
+def test_all_ranks_in_one_process(tmp_path: Path) -> None:
+    """NPKit's memory is one for a process."""
+    wish = SiteRequest(simulate="mi300x-spx-nps1", launcher="none")
+    with pytest.raises(MachineError, match="one GPU in a process"):
+        session.check_dump(tmp_path / "d", find_site(wish))

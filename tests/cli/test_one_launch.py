@@ -16,8 +16,7 @@ from rccltune.cli import run
 from rccltune.simulate import sources
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
-WALK = ["--method", "one-launch", "--exhaustive"]
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 
 
 def quiet(folder: Path, **changes: object) -> Path:
@@ -32,7 +31,6 @@ def quiet(folder: Path, **changes: object) -> Path:
 def sweep(node: Path | str, *more: str, launcher: str = "none") -> int:
     """One simulated sweep in the working directory."""
     where = ["--simulate", str(node), "--launcher", launcher]
-    where += ["--iters", "4", "--warmup", "1"]
     return run(["sweep", "--runner", "rccl-tests", "--mode", "cpx-nps4", *where, *SMALL, *more])
 
 
@@ -57,7 +55,7 @@ def folders(session: Path) -> list[Path]:
 def walked_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A node without noise, and all that walks measured of it."""
     folder = tmp_path_factory.mktemp("walked")
-    assert sweep(quiet(folder), *WALK, "-o", str(folder / "rccltune-session")) == 0
+    assert sweep(quiet(folder), "-o", str(folder / "rccltune-session")) == 0
     return folder
 
 
@@ -88,9 +86,9 @@ def test_a_sweep_takes_few_launches(walked: Path) -> None:
     assert len(folders(walked.with_name("rccltune-session"))) == 3 + 3 + 2
 
 
-def test_both_methods_give_the_same_rules(walked: Path) -> None:
+def test_both_methods_give_the_same_rules(walked: Path, per_setting: None) -> None:
     """What reaches production does not depend on how it was measured; launches of one setting are many."""
-    assert sweep(walked, "--method", "per-setting", "-o", "each") == 0
+    assert sweep(walked, "-o", "each") == 0
     assert len(folders(walked.with_name("each"))) == 3 + 6 * 3
     rules = []
     for session in ("rccltune-session", "each"):
@@ -103,7 +101,7 @@ def test_both_methods_give_the_same_rules(walked: Path) -> None:
 
 def test_the_first_use_of_a_setting_is_kept_but_not_used(here: Path) -> None:
     """It pays for connections."""
-    assert sweep(quiet(here), *WALK, "--repeats", "1") == 0
+    assert sweep(quiet(here), "--repeats", "1") == 0
     table = samples()
     first = of_walks(table[table["doubt"] == "connecting"])
     used = of_walks(table[table["doubt"] == ""])
@@ -118,7 +116,7 @@ def test_every_benchmark_release_can_walk(here: Path, release: str) -> None:
     raw = yamls.loaded(node.read_text(encoding="utf-8"))
     raw["release"]["benchmark"] = release
     node.write_text(yamls.dumped(raw), encoding="utf-8")
-    assert sweep(node, *WALK, "--repeats", "1", "--setting", "tree/ll") == 0
+    assert sweep(node, "--repeats", "1", "--setting", "tree/ll") == 0
     table = samples()
     assert len(table[(table["setting"] == "tree/ll") & (table["doubt"] == "")]) == 20
 
@@ -126,7 +124,7 @@ def test_every_benchmark_release_can_walk(here: Path, release: str) -> None:
 @pytest.mark.mpi
 def test_64_processes_walk_as_one(here: Path) -> None:
     """Every rank goes its own way through the schedule, and all go the same."""
-    wish = [*WALK, "--repeats", "1", "--setting", "tree/ll", "--setting", "ring/simple"]
+    wish = ["--repeats", "1", "--setting", "tree/ll", "--setting", "ring/simple"]
     columns = ["setting", "placement", "nbytes", "time_us", "doubt", "executed"]
     tables = []
     for launcher in ("openmpi", "none"):
@@ -140,7 +138,7 @@ def test_a_walk_that_hangs_costs_the_setting_at_fault(
 ) -> None:
     """All others are measured; more of this is in test_walk_faults.py."""
     node = quiet(here, faults=[{"kind": "hang", "setting": "tree/ll"}])
-    assert sweep(node, *WALK, "--repeats", "1", "--timeout", "4") == 5
+    assert sweep(node, "--repeats", "1", "--timeout", "4") == 5
     assert lacks(capsys.readouterr().err, "all_reduce", "tree/ll", "2 launches") == []
     table = samples()
     used = of_walks(table[table["doubt"] == ""]).groupby("setting").size().to_dict()
@@ -153,45 +151,11 @@ def test_a_walk_that_hangs_costs_the_setting_at_fault(
 def test_wrong_results_in_a_walk_cost_their_setting(here: Path) -> None:
     """The samples say whose they are; wrong alone too, it is quarantined."""
     node = quiet(here, faults=[{"kind": "wrong", "setting": "tree/ll", "elements": 3}])
-    assert sweep(node, *WALK, "--repeats", "1") == 5
+    assert sweep(node, "--repeats", "1") == 5
     table = samples()
     assert set(table[table["doubt"] == "wrong-results"]["setting"]) == {"tree/ll"}
     assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {"wrong-results"}
     assert (table[table["setting"] == "ring/ll"]["doubt"] == "").any()
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        (["--max-bytes", "1K"], "one size"),
-        (["--warmup", "0"], "warm-up"),
-        (["--collective", "sendrecv"], "asks a tuner"),
-    ],
-)
-def test_what_cannot_walk_says_why(
-    here: Path, capsys: pytest.CaptureFixture[str], more: list[str], why: str
-) -> None:
-    """And names the way out; nothing is started."""
-    wish = [word for word in SMALL if "--collective" not in more or word not in SMALL[:2]]
-    code = run(
-        [
-            "sweep",
-            "--runner",
-            "rccl-tests",
-            "--simulate",
-            "mi300x",
-            "--mode",
-            "cpx-nps4",
-            *wish,
-            *WALK,
-            *more,
-        ]
-    )
-    said = capsys.readouterr().err
-    assert code == 4
-    assert why in said
-    assert "--method per-setting" in said
-    assert not (here / "rccltune-session").exists()
 
 
 def test_a_finished_walk_has_nothing_left_to_do(
@@ -199,7 +163,7 @@ def test_a_finished_walk_has_nothing_left_to_do(
 ) -> None:
     """The same command again reads the same samples from the raw logs."""
     node = quiet(here)
-    wish = [*WALK, "--repeats", "1"]
+    wish = ["--repeats", "1"]
     assert sweep(node, *wish) == 0
     before = samples()
     (here / "rccltune-session" / "samples.csv").unlink()
@@ -208,3 +172,13 @@ def test_a_finished_walk_has_nothing_left_to_do(
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["event"] for event in events] == ["done"]
     pd.testing.assert_frame_equal(before, samples())
+
+
+def test_passes_that_differ_stop_a_sweep_and_launches_that_do_may(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two H100 under NCCL 2.28.9 stopped here: launches 50 % apart below 512 KiB, passes 3 %."""
+    passes = quiet(here, noise={"sigma": 0.3, "launch_sigma": 0.0})
+    assert sweep(passes) == 4
+    assert lacks(capsys.readouterr().err, "one setting") == []
+    assert sweep(quiet(here, noise={"sigma": 0.02, "launch_sigma": 0.3}), "-o", "other") == 0

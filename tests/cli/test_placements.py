@@ -30,11 +30,11 @@ from rccltune.session.place import misplaced, same_place
 from rccltune.session.store import dump_json
 from rccltune.simulate import sources
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 NONE = Mode.parse("none")
 PLAIN = "rccl_tuner_gfx942_cpx-nps4.csv"
 TABLE = {(a, p) for a in (Algorithm.TREE, Algorithm.RING) for p in (Protocol.LL, Protocol.SIMPLE)}
-QUICK = ["--collective", "all_reduce", "--exhaustive", "--min-bytes", "1K", "--max-bytes", "1M"]
+QUICK = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "1M"]
 SETTINGS = ["--setting", "tree/ll", "--setting", "ring/ll", "--setting", "ring/simple"]
 
 
@@ -81,7 +81,7 @@ def sweep(path: Path | str, session: str, *more: str) -> int:
 def measured(path: Path, session: str, placement: str) -> None:
     """A session to begin with."""
     words = ["--simulate", str(path), "--launcher", "none", *QUICK, *SETTINGS]
-    assert sweep_once([*words, "--placement-of-ranks", placement], Path(session)) == 0
+    assert sweep_once([*words, "--rank-placement", placement], Path(session)) == 0
 
 
 def answer(env: dict[str, str], nbytes: int, n_ranks: int = 8) -> str | None:
@@ -358,7 +358,7 @@ def test_samples_have_the_scale_of_a_group(
     here: Path, name: str, n_ranks: int, variable: str | None
 ) -> None:
     """Not of all the ranks that were started; the baseline is placed like every other arm."""
-    assert sweep(node(here), "s", "--placement-of-ranks", name) == 0
+    assert sweep(node(here), "s", "--rank-placement", name) == 0
     rows = (here / "s/samples.csv").read_text().splitlines()
     header = rows[0].split(",")
     assert {row.split(",")[header.index("n_ranks")] for row in rows[1:]} == {str(n_ranks)}
@@ -375,9 +375,9 @@ def test_older_benchmarks_show_groups_in_their_bandwidths_only(here: Path) -> No
     """rccl-tests of 2024 list 64 ranks without a word of groups; one that makes none is caught."""
     path = node(here)
     path.write_text(path.read_text().replace("benchmark: rtnew", "benchmark: rt24"))
-    assert sweep(path, "groups", "--placement-of-ranks", "across-oams") == 0
+    assert sweep(path, "groups", "--rank-placement", "across-oams") == 0
     # Two decimals tell a ratio only where bandwidths are large.
-    assert sweep(path, "whole", "--placement-of-ranks", "node", "--max-bytes", "64M") == 0
+    assert sweep(path, "whole", "--rank-placement", "node", "--max-bytes", "64M") == 0
 
     stated = Stated(
         collective=Collective.ALL_REDUCE, n_ranks=8, n_started=64, n_nodes=1, setting=BASELINE
@@ -408,14 +408,14 @@ def test_the_sites_list_of_devices_is_chosen_from(
 ) -> None:
     """A list that is set already would index ours, or ours index it."""
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", ",".join(map(str, range(16, 32))))
-    assert sweep(node(here), "s", "--placement-of-ranks", "one-oam") == 0
+    assert sweep(node(here), "s", "--rank-placement", "one-oam") == 0
     for launch in (here / "s/launches").glob("*/environment.json"):
         said = json.loads(launch.read_text())
         assert said["added"]["ROCR_VISIBLE_DEVICES"] == "16,17,18,19,20,21,22,23"
         assert "HIP_VISIBLE_DEVICES" in said["cleared"]
 
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "0,1")
-    assert sweep(node(here), "t", "--placement-of-ranks", "one-oam") == 4
+    assert sweep(node(here), "t", "--rank-placement", "one-oam") == 4
 
 
 def test_a_launch_that_ran_on_other_devices_does_not_count(
@@ -423,7 +423,7 @@ def test_a_launch_that_ran_on_other_devices_does_not_count(
 ) -> None:
     """Something behind our back moved the ranks by one device."""
     moved = ["--env", "NCCL_TESTS_DEVICE=1"]
-    assert sweep(node(here), "s", "--placement-of-ranks", "one-per-oam", *moved) == 4
+    assert sweep(node(here), "s", "--rank-placement", "one-per-oam", *moved) == 4
     assert "rank 0 ran on 0000:25:00" in capsys.readouterr().err
     (outcome,) = (here / "s/launches").glob("*/outcome.json")
     assert json.loads(outcome.read_text())["status"] == "interrupted"
@@ -435,14 +435,14 @@ def test_a_session_has_one_placement(
     """Samples of two machines, as it were, are never pooled."""
     path = node(here)
     measured(path, "s", "one-oam")
-    assert sweep(path, "s", "--placement-of-ranks", "one-per-oam") == SessionError.exit_code
+    assert sweep(path, "s", "--rank-placement", "one-per-oam") == SessionError.exit_code
     assert "one-oam" in capsys.readouterr().err
     with monkeypatch.context() as site:
         site.setenv("ROCR_VISIBLE_DEVICES", "8,9,10,11,12,13,14,15")
-        assert sweep(path, "s", "--placement-of-ranks", "one-oam") == SessionError.exit_code
+        assert sweep(path, "s", "--rank-placement", "one-oam") == SessionError.exit_code
     (here / "s/placement.json").unlink()
-    assert sweep(path, "s", "--placement-of-ranks", "one-per-oam") == SessionError.exit_code
-    assert sweep(path, "s", "--placement-of-ranks", "one-oam") == 0
+    assert sweep(path, "s", "--rank-placement", "one-per-oam") == SessionError.exit_code
+    assert sweep(path, "s", "--rank-placement", "one-oam") == 0
 
 
 def test_presets_are_the_documents_commands(here: Path) -> None:
@@ -461,7 +461,7 @@ def test_presets_are_the_documents_commands(here: Path) -> None:
     file.write_text("preset: cpx-one-oam-graph\nwarmup: 7\niters: 8\n")
     both = merge_request(file, {"iters": 9})
     assert (both.sweep.warmup, both.sweep.iterations, both.sweep.graph) == (7, 9, 2)
-    file.write_text("preset: cpx-one-oan\nplacement_of_ranks: two-oams\n")
+    file.write_text("preset: cpx-one-oan\nrank_placement: two-oams\n")
     assert run(["sweep", "--runner", "rccl-tests", "-c", str(file), "--simulate", "mi300x"]) == 3
 
 

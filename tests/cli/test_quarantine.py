@@ -19,10 +19,9 @@ from rccltune.launch import process
 from rccltune.launch.family import Family
 from rccltune.simulate import sources
 
-pytestmark = pytest.mark.usefixtures("stand_ins")
+pytestmark = pytest.mark.usefixtures("stand_ins", "per_setting")
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
-SMALL += ["--method", "per-setting"]
 TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
 SESSION = Path("rccltune-session")
 Node = Callable[..., Path]
@@ -142,10 +141,10 @@ def test_every_verb_says_what_is_quarantined(
     assert json.loads(capsys.readouterr().out)["quarantined"][0]["failures"] == ["crash"] * 2
 
 
-def test_a_resumed_sweep_keeps_the_quarantine_until_it_is_lifted(
+def test_a_resumed_sweep_keeps_the_quarantine_and_a_new_one_tries_again(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same command starts nothing; --lift-quarantine tries again, and a mended one counts."""
+    """The same command starts nothing; in a new session a setting that was mended counts."""
     assert sweep(node(CRASH)) == 5
     capsys.readouterr()
     assert sweep(node(CRASH)) == 5
@@ -154,16 +153,10 @@ def test_a_resumed_sweep_keeps_the_quarantine_until_it_is_lifted(
     assert lacks(said, "0 launches", "to make") == []
     assert len(outcomes()["tree/ll"]) == 2
 
-    assert sweep(node(CRASH), "--lift-quarantine", "--plan") == 0
-    assert "3 launches, about" in capsys.readouterr().out
-    assert sweep(node(CRASH), "--lift-quarantine") == 5
-    assert [o.get("lifted", False) for o in outcomes()["tree/ll"]] == [True, True, False, False]
-
-    # Mended: a new driver, say; failed attempts stay on disk and count no more.
-    assert sweep(node(), "--lift-quarantine") == 0
-    assert lacks(capsys.readouterr().err, "of quarantine") == []
-    assert samples().groupby("setting")["nbytes"].count()["tree/ll"] == 3 * 4 * 2
-    assert json.loads((SESSION / "quarantine.json").read_text()) == {"quarantined": []}
+    # Mended: a new driver, say.
+    assert sweep(node(), "-o", "new") == 0
+    table = pd.read_csv("new/samples.csv", keep_default_na=False)
+    assert (table["setting"] == "tree/ll").any()
 
 
 def test_what_a_quarantined_setting_measured_before_is_not_used(

@@ -20,12 +20,11 @@ from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protoco
 from rccltune.rules import decision
 from rccltune.rules.host import Host
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 KIB, MIB = 1024, 1 << 20
 SESSION = Path("rccltune-session")
 CPX = SESSION / "rccl_tuner_gfx942_cpx-nps4.csv"
-QUICK = ["--launcher", "none", "--collective", "all_reduce", "--exhaustive"]
-QUICK += ["--iters", "4", "--warmup", "1"]
+QUICK = ["--launcher", "none", "--collective", "all_reduce"]
 # Every cell that RCCL offers all_reduce on one node, LL128 forced.
 CELLS = {
     (a, p)

@@ -19,7 +19,7 @@ from wording import lacks
 
 from rccltune.cli import run
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = pytest.mark.usefixtures("here", "per_setting")
 
 # From linux/prctl.h and linux/capability.h: what lets root write where it may not.
 _DROP: Final = 24
@@ -35,8 +35,8 @@ SWEEP: Final = [
         "none",
     ),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "2"),
-    *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
-    *("--iters", "4", "--warmup", "1", "--runner", "rccl-tests"),
+    *("--setting", "tree/ll", "--setting", "ring/simple"),
+    *("--runner", "rccl-tests"),
 ]
 
 

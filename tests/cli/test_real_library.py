@@ -186,57 +186,6 @@ def test_all_that_a_tune_makes_says_what_is_real(
     assert ", real; times simulated" in capsys.readouterr().out
 
 
-def test_what_is_forced_is_shown_and_in_no_rule(
-    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also where it is the fastest; over the imitation, and other releases, it is refused."""
-    forced = (*SMALL, "--setting", "tree/simple", "--force-tree-simple")
-    assert run(["sweep", "--runner", "rccl-tests", *forced, "-o", "s"]) == 0
-    samples = load_samples(open_session(here / "s"), Reporter())
-    seen = {s.key.variant.name for s in samples if str(s.executed) == "tree/simple"}
-    assert seen == {"tree-simple-forced"}
-    assert run(["emit-config", "s", "-o", "-", "--min-gain", "0", "-v"]) == 0
-    said = capsys.readouterr()
-    assert "tree,simple" not in said.out
-    assert lacks(said.err, "the library") == []
-    assert run(["report", "s"]) == 0
-    assert "tree/simple [forced]" in (here / "s/report.html").read_text()
-    imitated = [word for word in forced if word not in ("--librccl", "real")]
-    assert run(["sweep", "--runner", "rccl-tests", *imitated, "-o", "t"]) == 4
-    assert "--force-tree-simple" in capsys.readouterr().err
-
-
-def test_what_is_forced_is_checked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A cell that the library closed may be closed for its results; without a GPU N/A is all that comes."""
-    assert (
-        run(
-            [
-                "sweep",
-                "--runner",
-                "rccl-tests",
-                "--mode",
-                "none",
-                "--force-tree-simple",
-                "--check",
-                "0",
-            ]
-        )
-        == 2
-    )
-    assert "--check 0" in capsys.readouterr().err
-
-
-def test_how_tree_with_simple_can_be_measured_is_said(
-    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By an option with this release; no build of the user's own is asked for."""
-    asked = (*SMALL, "--setting", "tree/simple", "--setting", "tree/ll", "--plan")
-    assert run(["sweep", "--runner", "rccl-tests", *asked, "-o", "s"]) == 0
-    said = capsys.readouterr()
-    assert "--force-tree-simple" in said.out + said.err
-    assert "scripts/enable-tree-simple" not in said.out + said.err
-
-
 def test_graphs_are_swept(fetched: Path, here: Path) -> None:
     """What the library ran in captured graphs, by the samples; results are not checked there either."""
     graphs = (

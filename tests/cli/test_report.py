@@ -37,7 +37,6 @@ def tuned(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["tune", "--mode", "cpx-nps4", "--simulate", str(node), "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4M"]
     words += ["--setting", "tree/ll", "--setting", "ring/simple", "--setting", "ring/ll"]
-    words += ["--iters", "4", "--warmup", "1"]
     with redirect_stdout(StringIO()) as said:
         assert run([*words, "-o", str(folder), "-q"]) == 0
     (folder.parent / "said").write_text(said.getvalue())
@@ -233,7 +232,7 @@ def test_tune_writes_the_page_also_when_its_verification_fails(
     words = ["tune", "--mode", "cpx-nps4", "--simulate", str(faulty(tmp_path))]
     words += ["--launcher", "none", "--collective", "all_reduce", "--min-bytes", "1K"]
     words += ["--max-bytes", "4M", "--setting", "tree/ll", "--setting", "ring/simple"]
-    words += ["--setting", "ring/ll", "--iters", "4", "--warmup", "1", "-o", str(copied)]
+    words += ["--setting", "ring/ll", "-o", str(copied)]
     assert run(words) == 9
     assert lacks(capsys.readouterr().err, "is proven") == []
     tree = parse((copied / "report.html").read_text(encoding="utf-8"))

@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.usefixtures("stand_ins"), pytest.mark.timeout(900)]
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "512K"]
 SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "2", "--force"]
-SMALL += ["--iters", "4", "--warmup", "1"]
 EMIT = (["fit", SESSION], ["emit-config", SESSION])
 
 

@@ -20,7 +20,7 @@ from rccltune.session.folders import sessions_in
 from rccltune.simulate import sources
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1"]
-SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--method", "per-setting"]
+SMALL += ["--setting", "ring/ll", "--setting", "ring/simple"]
 SMALL += ["--launcher", "none"]
 
 

@@ -18,13 +18,12 @@ from eight import raw_node, written
 
 from rccltune.cli import _VERBS, run
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = pytest.mark.usefixtures("here", "per_setting")
 
 NODE: Final = [
     *("--simulate", "NODE.YAML", "--mode", "cpx-nps4", "--launcher", "none"),
     *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "1"),
-    *("--setting", "tree/ll", "--setting", "ring/simple", "--method", "per-setting"),
-    *("--iters", "4", "--warmup", "1"),
+    *("--setting", "tree/ll", "--setting", "ring/simple"),
     *("-o", "s"),
 ]
 # What a shell does to the streams, and what the verb ends with where it does its work.

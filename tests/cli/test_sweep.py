@@ -25,12 +25,11 @@ from rccltune.measure import preparation
 from rccltune.measure import preparation as preparing
 from rccltune.simulate import sources
 
-pytestmark = pytest.mark.usefixtures("stand_ins")
+pytestmark = pytest.mark.usefixtures("stand_ins", "per_setting")
 
 Node = Callable[..., Path]
 # Ten sizes and one collective: seconds rather than minutes.
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
-SMALL += ["--method", "per-setting"]
 
 
 @pytest.fixture
@@ -377,7 +376,7 @@ def test_a_setting_that_the_library_does_not_offer_is_ineligible(here: Path) -> 
 def test_a_bypass_is_found(here: Path) -> None:
     """all_gather up to 4 MiB never asks a tuner in this release; nothing is claimed for it."""
     where = ["--simulate", "mi300x", "--launcher", "none", "--mode", "cpx-nps4"]
-    sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1", "--method", "per-setting"]
+    sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
     assert (
         run(["sweep", "--runner", "rccl-tests", *where, *sizes, "--collective", "all_gather"]) == 0
     )
@@ -442,10 +441,7 @@ def test_every_library_release_loads_the_plugin(here: Path, node: Node, rccl: st
 def test_a_noisy_machine_stops_before_anything_is_believed(
     here: Path, node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is compared must repeat: launches where each has one setting, passes where many walk.
-
-    It stops with suspects, --force goes on.
-    """
+    """What is compared must repeat: it stops with suspects, --force goes on."""
     launches = node(noise={"sigma": 0.0, "launch_sigma": 0.3})
 
     assert sweep(launches, "--repeats", "1") == 4
@@ -453,16 +449,6 @@ def test_a_noisy_machine_stops_before_anything_is_believed(
     assert lacks(said, "nothing forced") == []
     assert "numa_balancing" in said
     assert sweep(launches, "--repeats", "1", "--force") == 0
-
-    passes = node(noise={"sigma": 0.3, "launch_sigma": 0.0})
-    assert sweep(passes, "-o", "walked", "--method", "one-launch") == 4
-    assert lacks(capsys.readouterr().err, "one setting") == []
-
-
-def test_launches_may_differ_where_settings_are_compared_inside_one(here: Path, node: Node) -> None:
-    """Two H100 under NCCL 2.28.9 stopped here: launches 50 % apart below 512 KiB, passes 3 %."""
-    noisy = node(noise={"sigma": 0.02, "launch_sigma": 0.3})
-    assert sweep(noisy, "--method", "one-launch") == 0
 
 
 @pytest.mark.mpi

@@ -168,12 +168,9 @@ def test_a_site_that_logs_by_itself_is_left_alone(
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     assert sweep(old_node(here), "--setting", "tree/ll") == 0
     said = capsys.readouterr().err
-    assert lacks(said, "--clear", "NCCL_DEBUG") == []
+    assert lacks(said, "Unset", "NCCL_DEBUG") == []
     assert set(forced(samples())["doubt"]) == {"unproven"}
     assert "NCCL_DEBUG" not in environments()["tree/ll", 0]
-
-    assert sweep(old_node(here), "--setting", "tree/ll", "--clear", "NCCL_DEBUG", "-o", "b") == 0
-    assert set(forced(samples(here / "b"))["doubt"]) == {""}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +180,7 @@ def test_a_site_that_logs_by_itself_is_left_alone(
         ("NCCL 2.20.3", "bef", [], True, "a little longer"),
         ("RCCL 2.20.5", "befA", ["NCCL_DEBUG"], False, "columns"),
         ("RCCL 2.18.6", "befA", [], False, "columns"),
-        ("RCCL 2.20.5", "bef", ["NCCL_DEBUG_FILE"], False, "--clear NCCL_DEBUG_FILE"),
+        ("RCCL 2.20.5", "bef", ["NCCL_DEBUG_FILE"], False, "NCCL_DEBUG_FILE"),
         ("RCCL 2.18.6", "bef", [], False, "Measure with a newer library"),
         ("NCCL 2.19.4", "bef", ["NCCL_DEBUG"], False, "Measure with a newer library"),
     ],
@@ -210,7 +207,6 @@ def test_columns_need_no_log(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
-        (["--method", "one-launch"], "this library (RCCL 2.20.5) has no tuner plugin"),
         (["--setting", "silent"], "a plugin that answers nothing must be loaded"),
     ],
 )
@@ -243,6 +239,7 @@ def test_the_rules_say_how_they_were_measured(
     assert "NCCL_ALGO=" not in done["text"]
 
 
+@pytest.mark.usefixtures("per_setting")
 def test_a_session_of_the_plugin_says_nothing_of_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,7 +248,7 @@ def test_a_session_of_the_plugin_says_nothing_of_it(
     raw = yamls.loaded(node.read_text(encoding="utf-8"))
     raw["release"]["rccl"] = "2.28.3"
     node.write_text(yamls.dumped(raw), encoding="utf-8")
-    assert sweep(node, "--method", "per-setting", "--env", "NCCL_ALGO=Tree,Ring") == 0
+    assert sweep(node, "--env", "NCCL_ALGO=Tree,Ring") == 0
     assert "looks for no tuner" not in capsys.readouterr().err
     assert run(["emit-config", "--baseline", "ring/simple", "-o", "-"]) == 0
     assert "forced through" not in "".join(capsys.readouterr())
@@ -303,7 +300,7 @@ def bench(here: Path) -> list[str]:
     ]
     for pair in (f"RCCLTUNE_SIM_NODE={compiled}", "RCCLTUNE_SIM_RANKS=64"):
         wish += ["--env", pair]
-    return [*wish, "--method", "per-setting"]
+    return [*wish]
 
 
 def test_an_unknown_library_is_taken_for_one_with_a_tuner(

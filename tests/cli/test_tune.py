@@ -18,10 +18,10 @@ from rccltune.cli import run
 from rccltune.rules.reader import read_rules
 from rccltune.simulate import sources
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 SESSION = Path("rccltune-session")
 WORDS = ["--launcher", "none", "--collective", "all_reduce", "--min-bytes", "1K"]
-WORDS += ["--max-bytes", "2M", "--exhaustive", "--iters", "4", "--warmup", "1"]
+WORDS += ["--max-bytes", "2M"]
 
 
 def tune(node: str, *more: str) -> int:

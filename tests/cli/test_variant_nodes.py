@@ -20,7 +20,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.simulate import sources
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 KIB, MIB = 1024, 1 << 20
 LONG = pytest.mark.long
 SESSION = Path("rccltune-session")
@@ -33,10 +33,8 @@ def node_of(name: str, mode: str) -> Path:
 
 def sweep(name: str, mode: str, *more: str) -> int:
     """Every setting at every size, in one process."""
-    words = ["--simulate", name, "--mode", mode, "--launcher", "none", "--exhaustive"]
-    return run(
-        ["sweep", "--runner", "rccl-tests", *words, "--iters", "4", "--warmup", "1", *more, "-q"]
-    )
+    words = ["--simulate", name, "--mode", mode, "--launcher", "none"]
+    return run(["sweep", "--runner", "rccl-tests", *words, *more, "-q"])
 
 
 def emit(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, dict[str, object]]:
@@ -99,7 +97,7 @@ def test_mscclpp_without_reading_is_confined_to_its_crossover(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """6,605,824 bytes against the library's own choice; tests/simulate holds that figure."""
-    words = ["--placement-of-ranks", "one-oam", "--collective", "all_reduce", "--graph", "2"]
+    words = ["--rank-placement", "one-oam", "--collective", "all_reduce", "--graph", "2"]
     words += ["--min-bytes", "32", "--setting", "ring/simple", "--variant", "mscclpp"]
     assert sweep("mi300x-oam", "cpx-nps4", *words) == 0
     found = emit(capsys)
@@ -118,7 +116,7 @@ def test_mscclpp_without_reading_is_confined_to_its_crossover(
 @pytest.mark.long
 def test_another_placement_has_another_threshold(capsys: pytest.CaptureFixture[str]) -> None:
     """One device of each OAM: reading pays up to 2,992,128 bytes instead of 1 GiB."""
-    words = ["--placement-of-ranks", "one-per-oam", "--collective", "all_reduce", "--graph", "2"]
+    words = ["--rank-placement", "one-per-oam", "--collective", "all_reduce", "--graph", "2"]
     words += ["--min-bytes", "32", "--variant", "mscclpp-read"]
     assert sweep("mi300x-oam", "cpx-nps4", *words) == 0
     found = emit(capsys)
@@ -293,7 +291,7 @@ def test_what_is_said_of_a_variant_is_the_node_files_truth(
     words = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "256M"]
     words += ["--setting", "ring/ll", "--setting", "ring/simple"]
     if where.devices:
-        words += ["--placement-of-ranks", "one-oam" if "1" in where.devices[:3] else "one-per-oam"]
+        words += ["--rank-placement", "one-oam" if "1" in where.devices[:3] else "one-per-oam"]
     assert sweep(name, mode, *words, "--variant", variant.format(here=here)) == 0
     found = emit(capsys)
     [full] = found

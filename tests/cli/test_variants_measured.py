@@ -20,7 +20,7 @@ from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.session import store
 from rccltune.simulate import sources, true_times
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 KIB, MIB = 1024, 1 << 20
 # The truth: times are multiplied by these, straight between them on logarithmic axes.
 MANY = [[8, 1.2], [64 * KIB, 1.1], [256 * KIB, 0.9], [16 * MIB, 0.9], [64 * MIB, 1.0]]
@@ -71,10 +71,6 @@ def sweep(path: Path, *more: str) -> int:
         "1K",
         "--max-bytes",
         "64M",
-        "--iters",
-        "4",
-        "--warmup",
-        "1",
     ]
     return run(["sweep", "--runner", "rccl-tests", *words, "--variants", "own.yaml", *more, "-q"])
 
@@ -101,7 +97,7 @@ def exports(variant: str = "") -> list[str]:
 def test_every_time_is_that_of_its_variant(here: Path) -> None:
     """Settings in a variant and what the library does in it by itself."""
     path = node(here)
-    assert sweep(path, "--exhaustive", "--variant", "channels-32", "--variant", "quick") == 0
+    assert sweep(path, "--variant", "channels-32", "--variant", "quick") == 0
     table = samples()
     in_many = table[table["variant"] == "channels-32"]
     names = {"baseline", "silent", "tree/ll", "ring/ll", "ring/simple"}
@@ -122,7 +118,7 @@ def test_a_path_gets_the_threshold_at_which_it_stops_to_win(here: Path) -> None:
     with them lies where 0.4 * 4^(log2(n/1 MiB)/2) is one over their gain.
     """
     path = node(here, 0.005)
-    assert sweep(path, "--exhaustive", "--variant", "quick") == 0
+    assert sweep(path, "--variant", "quick") == 0
     rules = emitted(variant="quick")
     truth = sources.load_node(path)
 
@@ -150,7 +146,7 @@ def test_a_variant_has_files_of_its_own_and_stands_in_no_other(
     """Its gain in the middle sizes is the node file's tenth, its loss below the node file's too."""
     # Only settings that the library runs by itself, so that no rule hides the harm.
     words = ("--setting", "ring/ll", "--setting", "ring/simple", "--variant", "channels-32")
-    assert sweep(node(here, 0.003), "--exhaustive", *words) == 0
+    assert sweep(node(here, 0.003), *words) == 0
     assert "NCCL_MIN_NCHANNELS" not in dict(emitted().needs)
     assert not any("NCCL_MIN_NCHANNELS" in x for x in exports())
     assert dict(emitted(variant="channels-32").needs) == {"NCCL_MIN_NCHANNELS": "32"}
@@ -191,7 +187,7 @@ def test_a_search_is_the_same_whatever_variants_are_beside_it(here: Path) -> Non
 
 def test_the_site_and_variants_are_measured_alike(here: Path) -> None:
     """Both print their table twice, and of neither the first pass counts."""
-    assert sweep(node(here), "--exhaustive", "--variant", "quick") == 0
+    assert sweep(node(here), "--variant", "quick") == 0
     table = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
     untouched = table[table["setting"] == "baseline"]
     for _, rows in untouched.groupby(["launch", "placement", "nbytes"]):
@@ -202,9 +198,9 @@ def test_the_site_and_variants_are_measured_alike(here: Path) -> None:
 def test_a_session_can_be_given_another_variant_later(here: Path) -> None:
     """What it has is kept, and its header knows both."""
     path = node(here)
-    assert sweep(path, "--exhaustive", "--variant", "quick") == 0
+    assert sweep(path, "--variant", "quick") == 0
     before = {p.parent.name for p in Path("rccltune-session").glob("launches/*/outcome.json")}
-    assert sweep(path, "--exhaustive", "--variant", "quick", "--variant", "channels-32") == 0
+    assert sweep(path, "--variant", "quick", "--variant", "channels-32") == 0
     after = {p.parent.name for p in Path("rccltune-session").glob("launches/*/outcome.json")}
     assert before < after
     names = {one.name for one in store.open_session(Path("rccltune-session")).variants}
@@ -218,7 +214,7 @@ def test_a_variant_that_crashes_costs_itself_only(here: Path) -> None:
     raw = yamls.loaded(path.read_text(encoding="utf-8"))
     raw["faults"] = [{"kind": "crash", "variant": "quick", "how": "segv"}]
     path.write_text(yamls.dumped(raw), encoding="utf-8")
-    assert sweep(path, "--exhaustive", "--variant", "quick", "--variant", "channels-32") == 5
+    assert sweep(path, "--variant", "quick", "--variant", "channels-32") == 5
     kept = json.loads((here / "rccltune-session" / "quarantine.json").read_text(encoding="utf-8"))
     assert [one["variant"]["name"] for one in kept["quarantined"]] == ["quick"]
     assert set(samples()["variant"]) >= {"default", "channels-32"}
@@ -254,6 +250,6 @@ def test_a_variant_that_was_not_measured_cannot_be_emitted(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error names those that were."""
-    assert sweep(node(here), "--exhaustive", "--variant", "channels-32") == 0
+    assert sweep(node(here), "--variant", "channels-32") == 0
     assert run(["emit-config", "--variant", "mscclpp"]) == 2
     assert lacks(capsys.readouterr().err, "channels-32", "measured") == []

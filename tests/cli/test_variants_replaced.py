@@ -83,7 +83,7 @@ def launched(setting: str) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
 
 
 @pytest.mark.usefixtures("stand_ins")
-@pytest.mark.parametrize("more", [(), ("--variant", "ll128-forced"), ("--exhaustive",)])
+@pytest.mark.parametrize("more", [(), ("--variant", "ll128-forced")])
 @pytest.mark.parametrize("text", [REPLACING, f"{REPLACING}    widens: default\n"])
 def test_a_replacing_variant_keeps_every_variable(
     here: Path, repository: Path, text: str, more: tuple[str, ...]
@@ -108,7 +108,7 @@ def test_a_widening_variant_of_ones_own_is_measured_beside_the_shipped_one(
 
     The node knows one LL128, so that both measure the same; the shipped one's variables are fewer.
     """
-    assert swept(repository, MINE, "--exhaustive", "--variant", "mine") == 0
+    assert swept(repository, MINE, "--variant", "mine") == 0
     shipped = ("ll128-forced", BOTH[1:])
     assert launched("ring/ll128") == {shipped, ("mine", BOTH)}
     rules, _ = rules_and_exports()
@@ -123,7 +123,7 @@ def test_what_widens_another_variant_has_that_ones_variables_too(
     here: Path, repository: Path
 ) -> None:
     """The one that it widens is measured with it, and a rule carries the variables of both."""
-    words = ("--exhaustive", "--variant", "more-ll128")
+    words = ("--variant", "more-ll128")
     assert swept(repository, ON_CHANNELS, *words) == 0
     three = tuple(sorted((*BOTH, ("NCCL_MIN_NCHANNELS", "32"))))
     assert ("more-ll128", three) in launched("ring/ll128")

@@ -75,11 +75,10 @@ def test_a_job_is_recorded_and_its_sizes_are_swept(
     # Those sizes, and the smaller one beside each that shows where a step ends.
     assert set(samples["nbytes"]) == {65536, 65536 // 16, 1 << 26, (1 << 26) // 16}
 
-    emitted = result(capsys, ["emit-config", "--workload", "w.csv", "--steps", "40"])
+    emitted = result(capsys, ["emit-config", "--workload", "w.csv"])
     saving = emitted["saving"]
     assert saving["known"] == 1.0
     assert 0 < saving["saved_s"] < saving["before_s"]
-    assert saving["saved_s_per_step"] == pytest.approx(saving["saved_s"] / 40)
 
 
 def test_sweep_measures_just_the_workloads_sizes(
@@ -206,12 +205,13 @@ def test_what_can_be_called_is_measured_without_the_rest(
     assert "all_gather_perf" not in programs
 
 
+@pytest.mark.usefixtures("per_setting")
 def test_channels_are_measured_at_a_workloads_sizes_too(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """There is no search that would try them on survivors: all settings have these counts."""
     (here / "w.csv").write_text(HEADER + "reduce,65536,64,1,9\n")
-    words = ["--workload", "w.csv", "--channels", "8,16", "--method", "per-setting", "--plan"]
+    words = ["--workload", "w.csv", "--channels", "8,16", "--plan"]
 
     assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *words]) == 0
 
@@ -220,6 +220,7 @@ def test_channels_are_measured_at_a_workloads_sizes_too(
     assert "ring/simple/16 " in text
 
 
+@pytest.mark.usefixtures("per_setting")
 def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """-A asks for the columns of rows whose calls RCCL's direct path took: nothing is proven."""
     (here / "w.csv").write_text(HEADER + "allgather,99968,8,1,9\n")
@@ -234,7 +235,7 @@ def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFix
 def test_a_session_remembers_its_sizes(here: Path) -> None:
     """sweep.yaml has them, so that the same session goes on and is verified without the file."""
     (here / "w.csv").write_text(HEADER + "allreduce,1536,64,1,9\nallreduce,6144,64,1,9\n")
-    few = ["--setting", "ring/ll", "--repeats", "1", "--method", "per-setting"]
+    few = ["--setting", "ring/ll", "--repeats", "1"]
     assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv", *few]) == 0
 
     text = Path("rccltune-session/sweep.yaml").read_text()
@@ -257,6 +258,7 @@ def test_a_session_remembers_its_sizes(here: Path) -> None:
     assert len(list(Path("rccltune-session/launches").iterdir())) == made
 
 
+@pytest.mark.usefixtures("per_setting")
 def test_the_saving_is_a_closed_form(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two ranks, 30 calls at 64 KiB: 15 each, at what the session measured of either setting."""
     few = ["--collective", "all_reduce", "--min-bytes", "32K", "--max-bytes", "128K"]
@@ -268,9 +270,6 @@ def test_the_saving_is_a_closed_form(here: Path, capsys: pytest.CaptureFixture[s
                 "rccl-tests",
                 *SIMULATED,
                 *few,
-                "--exhaustive",
-                "--method",
-                "per-setting",
             ]
         )
         == 0
@@ -279,7 +278,7 @@ def test_the_saving_is_a_closed_form(here: Path, capsys: pytest.CaptureFixture[s
     rows = "allreduce,65536,64,1,30\n"
     (here / "w.csv").write_text(comm.format(1) + comm.format(2) + HEADER + rows)
 
-    emitted = result(capsys, ["emit-config", "--workload", "w.csv", "--steps", "3"])
+    emitted = result(capsys, ["emit-config", "--workload", "w.csv"])
 
     (zone,) = [z for z in emitted["zones"] if z["min_nbytes"] <= 65536 <= z["max_nbytes"]]
     setting = "tree/ll" if zone["setting"]["algorithm"] == "tree" else "ring/ll"
@@ -298,9 +297,9 @@ def test_the_saving_is_a_closed_form(here: Path, capsys: pytest.CaptureFixture[s
     before, after = (sum(times[name]) / len(times[name]) for name in ("baseline", setting))
     saving = emitted["saving"]
     assert saving["before_s"] == pytest.approx(15e-6 * before)
-    assert saving["saved_s_per_step"] == pytest.approx(15e-6 * (before - after) / 3)
+    assert saving["saved_s"] == pytest.approx(15e-6 * (before - after))
     assert run(["emit-config", "--workload", "w.csv", "--force"]) == 0
-    assert "--steps N says how many steps that were" in capsys.readouterr().out
+    assert "Time saved of what was recorded, estimated: " in capsys.readouterr().out
 
 
 def test_it_says_what_a_job_asks_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -374,7 +373,6 @@ def test_snapshots_are_not_forgotten(here: Path, capsys: pytest.CaptureFixture[s
             2,
             "no call of these collectives",
         ),
-        (["emit-config", "--steps", "3"], 2, "say --workload"),
     ],
 )
 def test_mistakes_are_said(

@@ -400,7 +400,7 @@ def test_a_disagreement_is_told_in_numbers() -> None:
     assert notice.caution is Caution.METHODS_DISAGREE
     assert lacks(notice.message, "tree/ll") == []
     assert "10 % slower from 1 KiB to 256 MiB" in notice.message
-    assert "--method per-setting" in notice.remedy
+    assert "rccltune-perf" in notice.remedy
 
 
 def test_what_was_measured_one_way_only_is_not_compared() -> None:

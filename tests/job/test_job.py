@@ -16,6 +16,9 @@ import pytest
 from job_runs import BAD, RULES, TREE_LL, asking, rccltune
 from wording import lacks
 
+from rccltune.cli import run
+from rccltune.job import trying
+
 # Twelve rounds end sooner on a machine that does nothing else.
 SHORT = ("--budget", "45s")
 
@@ -48,7 +51,7 @@ def test_rules_that_pay_are_said_to(place: Path) -> None:
     Sleeps are a little longer than asked for, so the ratio is a little below 2.
     """
     command = asking(place, {TREE_LL: 4.0, BAD: 16.0}, plain_ms=8.0)
-    found = tried(place, command, *SHORT)
+    found = tried(place, command, "--bad-rules", *SHORT)
     assert found["rules"]["verdict"] == "faster"
     assert 0.6 < found["rules"]["speed"] < 1.05
     assert found["communication"] == "communication settings matter to this job"
@@ -65,7 +68,7 @@ def test_rules_that_pay_are_said_to(place: Path) -> None:
 def test_the_control_stops_when_it_is_told_apart(place: Path) -> None:
     """Bad rules that double every step are not tried again and again."""
     command = asking(place, {TREE_LL: 8.0, BAD: 16.0}, plain_ms=8.0)
-    found = tried(place, command, *SHORT)
+    found = tried(place, command, "--bad-rules", *SHORT)
     arms = [run["arm"] for run in found["runs"]]
     assert arms[:6] == ["as-is", "rules", "control", "rules", "control", "as-is"]
     assert 2 <= arms.count("control") <= 6
@@ -75,7 +78,7 @@ def test_the_control_stops_when_it_is_told_apart(place: Path) -> None:
 def test_rules_that_are_told_apart_stop(place: Path) -> None:
     """Twice as fast is seen after a few of twelve rounds; no control is needed to see it matters."""
     command = asking(place, {TREE_LL: 4.0, BAD: 8.0}, plain_ms=8.0)
-    found = tried(place, command, *SHORT)
+    found = tried(place, command, "--bad-rules", *SHORT)
     arms = [run["arm"] for run in found["runs"]]
     assert arms.count("rules") == arms.count("as-is") == found["rules"]["rounds"] <= 8
     assert arms.count("control") <= arms.count("rules")
@@ -86,7 +89,7 @@ def test_a_small_loss_is_no_verdict(place: Path) -> None:
     """0.3 % slower in every run, as exact as can be: said, and the exit code stays 0."""
     more = "print('took', 100.0 if comm is None else 100.3)"
     command = asking(place, {}, plain_ms=0.1, more=more)
-    options = ("--measure", "took ([0-9.]+)", "--no-control", *SHORT)
+    options = ("--measure", "took ([0-9.]+)", *SHORT)
     found = tried(place, command, *options)
     assert found["rules"]["verdict"] in ("perhaps slower", "no difference")
     assert found["rules"]["speed"] == pytest.approx(-0.003, abs=1e-4)
@@ -98,7 +101,7 @@ def test_a_job_that_does_not_care_is_said_not_to(place: Path) -> None:
     It says its time itself, the same each time: how long a busy machine lets it sleep proves nothing.
     """
     command = asking(place, {}, plain_ms=0.1, more="print('took 1.5 s')")
-    measure = ("--measure", r"took ([0-9.]+) s")
+    measure = ("--bad-rules", "--measure", r"took ([0-9.]+) s")
     done = rccltune(place, "job", "--rules", "rules.csv", *measure, *SHORT, "--", *command)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
@@ -109,7 +112,7 @@ def test_a_job_that_does_not_care_is_said_not_to(place: Path) -> None:
 def test_rules_that_cost_end_with_nine(place: Path) -> None:
     """And the answer is there all the same."""
     command = asking(place, {TREE_LL: 12.0, BAD: 16.0}, plain_ms=6.0)
-    words = ("job", "--rules", "rules.csv", "--no-control", *SHORT, "--", *command)
+    words = ("job", "--rules", "rules.csv", *SHORT, "--", *command)
     done = rccltune(place, *words)
     assert done.returncode == 9
     assert "slower; " in done.stdout
@@ -121,7 +124,7 @@ def test_a_pattern_measures(place: Path) -> None:
     """The last number that it finds; a rate is better when it is higher."""
     more = "print('took 9.5 s'); print('rate', 50.0 if comm is None else 100.0, 'tokens/s')"
     command = asking(place, {TREE_LL: 0.1, BAD: 0.1}, plain_ms=0.1, more=more)
-    options = ("--measure", r"rate ([0-9.]+) tok", "--higher-is-better", "--no-control", *SHORT)
+    options = ("--measure", r"rate (?P<rate>[0-9.]+) tok", *SHORT)
     found = tried(place, command, *options)
     # Exactly twice in every round, and no interval is narrower than 0.1 % tells.
     assert found["rules"]["speed"] == pytest.approx(1.0, rel=1e-6)
@@ -186,7 +189,9 @@ def test_a_job_that_fails_as_it_is_stops_at_once(place: Path) -> None:
     assert (place / "rccltune-job" / "runs" / "001-as-is" / "stderr.log").exists()
 
 
-def test_a_run_that_hangs_ends_whole(place: Path) -> None:
+def test_a_run_that_hangs_ends_whole(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With all that it started, children that ignore SIGTERM included; it is kept."""
     child = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
     command = asking(
@@ -197,10 +202,10 @@ def test_a_run_that_hangs_ends_whole(place: Path) -> None:
         f"    child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
         "    print('child', child.pid, flush=True)\n    time.sleep(600)",
     )
-    options = ("--timeout", "4s", "--no-control", *SHORT)
-    done = rccltune(place, "job", "--rules", "rules.csv", *options, "--", *command)
-    assert done.returncode == 5
-    assert lacks(done.stderr, "4 s", "the rules") == []
+    monkeypatch.setattr(trying, "_MORE_S", 3.0)
+    monkeypatch.chdir(place)
+    assert run(["job", "--rules", "rules.csv", *SHORT, "--", *command]) == 5
+    assert lacks(capsys.readouterr().err, "the rules") == []
     folders = sorted((place / "rccltune-job" / "runs").glob("*-rules"))
     assert len(folders) == 2
     for folder in folders:
@@ -209,11 +214,17 @@ def test_a_run_that_hangs_ends_whole(place: Path) -> None:
         assert not Path("/proc", pid).exists()
 
 
-def test_bad_rules_that_hang_the_job_are_an_answer(place: Path) -> None:
+def test_bad_rules_that_hang_the_job_are_an_answer(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The control is bounded in time: it was ended, so it is slower, and communication matters."""
     more = "time.sleep(60 if 'control' in os.environ['RCCLTUNE_JOB_RUN'] else 0)"
     command = asking(place, {TREE_LL: 4.0, BAD: 4.0}, more=more)
-    found = tried(place, command, "--timeout", "5s", *SHORT)
+    monkeypatch.setattr(trying, "_MORE_S", 4.0)
+    monkeypatch.chdir(place)
+    words = ("job", "--rules", "rules.csv", "--bad-rules", "--json", *SHORT, "--", *command)
+    assert run(list(words)) == 0
+    found = json.loads(capsys.readouterr().out)
     assert found["communication"] == "communication settings matter to this job"
     assert found["control_ended_at"] > 2
     assert [run["arm"] for run in found["runs"]].count("control") == 1
@@ -226,7 +237,7 @@ def test_runs_share_nothing(place: Path) -> None:
         "assert not (own / 'checkpoint').exists(); (own / 'checkpoint').write_text('x')"
     )
     command = [*asking(place, {TREE_LL: 3.0}, more=more), "{run}"]
-    found = tried(place, command, "--no-control", *SHORT)
+    found = tried(place, command, *SHORT)
     written = list((place / "rccltune-job" / "runs").glob("*/checkpoint"))
     assert len(written) == len(found["runs"]) >= 6
 
@@ -234,7 +245,7 @@ def test_runs_share_nothing(place: Path) -> None:
 def test_arms_that_do_other_things_are_said(place: Path) -> None:
     """Another number of steps and another first loss in one arm."""
     more = "if comm is not None:\n    mark._STEPS.n_steps, mark._STEPS._loss = 13, 3.5"
-    found = tried(place, asking(place, {}, more=more), "--no-control", *SHORT)
+    found = tried(place, asking(place, {}, more=more), *SHORT)
     assert lacks(found["differences"], "12 as", "13 with", "steps differ") == []
     assert lacks(found["differences"], "2.5", "3.5", "first losses") == []
 
@@ -242,14 +253,14 @@ def test_arms_that_do_other_things_are_said(place: Path) -> None:
 def test_fewer_ranks_than_expected(place: Path) -> None:
     """Of eight ranks one says what its steps took."""
     command = asking(place, {})
-    found = tried(place, command, "--no-control", *SHORT, WORLD_SIZE="8", RANK="0")
+    found = tried(place, command, *SHORT, WORLD_SIZE="8", RANK="0")
     assert any(text.startswith("1 of 8 ranks say") for text in found["differences"])
 
 
 def test_a_job_that_chooses_itself(place: Path) -> None:
     """NCCL_ALGO in the environment or set by the program: said, and in every arm."""
     command = asking(place, {}, more="os.environ['NCCL_PROTO'] = 'LL'")
-    words = ("job", "--rules", "rules.csv", "--no-control", *SHORT, "--", *command)
+    words = ("job", "--rules", "rules.csv", *SHORT, "--", *command)
     done = rccltune(place, *words, NCCL_ALGO="Ring")
     assert lacks(done.stderr, "NCCL_ALGO=Ring") == []
     assert lacks(done.stdout, "NCCL_ALGO=Ring", "NCCL_PROTO=LL") == []
@@ -258,7 +269,7 @@ def test_a_job_that_chooses_itself(place: Path) -> None:
 def test_too_small_a_budget(place: Path) -> None:
     """Two rounds tell nothing, and the answer says which budget would."""
     command = asking(place, {}, more="time.sleep(1)")
-    words = ("job", "--rules", "rules.csv", "--no-control", "--budget", "4s", "--", *command)
+    words = ("job", "--rules", "rules.csv", "--budget", "4s", "--", *command)
     done = rccltune(place, *words)
     assert done.returncode == 8
     assert "rounds fit into the budget" in done.stderr or "rounds fit" in done.stderr
@@ -268,7 +279,7 @@ def test_too_small_a_budget(place: Path) -> None:
 def test_the_same_command_goes_on(place: Path) -> None:
     """Interrupted in a run: exit 130, that run is made again, what had ended stays."""
     command = asking(place, {}, more="time.sleep(0.7)")
-    words = ["job", "--rules", "rules.csv", "--no-control", "--budget", "25s", "--", *command]
+    words = ["job", "--rules", "rules.csv", "--budget", "25s", "--", *command]
     started = subprocess.Popen(
         [sys.executable, "-m", "rccltune", *words],
         cwd=place,

@@ -56,7 +56,8 @@ def test_a_simulated_job_from_end_to_end(
     [file] = (tmp_path / "rccltune-session").glob("rccl_tuner_*.csv")
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "rules.csv").write_text("".join(one for one in lines if " requires " not in one))
-    words = ("job", "--rules", "rules.csv", "--json", "--measure", TIME, "--budget", "40s", "--")
+    words = ("job", "--rules", "rules.csv", "--json", "--bad-rules", "--measure", TIME)
+    words += ("--budget", "40s", "--")
     tried = rccltune(tmp_path, *words, *benchmark(*graph), **node)
     assert tried.returncode in (0, 9), tried.stderr
     found = json.loads(tried.stdout)

@@ -26,7 +26,6 @@ LONG = pytest.mark.long
 MORE = [pytest.param(name, marks=LONG) for name in ("openmpi4", "mpich", "intel")]
 NAMES = ["openmpi5", "srun", *MORE]
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--repeats", "1"]
-SMALL += ["--method", "per-setting"]
 COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
 
 pytestmark = pytest.mark.mpi

@@ -68,14 +68,6 @@ def test_benchmarks(
     assert found.sha256 == hashlib.sha256(stored).hexdigest()
 
 
-def test_the_named_folder_or_its_build(tmp_path: Path) -> None:
-    """Users name the checkout as often as its build folder; then nothing else is looked at."""
-    put(tmp_path, "opt/rccl-tests/build/all_gather_perf", b"x")
-    put(tmp_path, "mine/build/all_reduce_perf", b"x")
-    found = seen(tmp_path, rccl_tests=tmp_path / "mine").benchmarks
-    assert [benchmark.name for benchmark in found] == ["all_reduce_perf"]
-
-
 def test_our_own_stand_ins_are_refused(tmp_path: Path) -> None:
     """The ones that this install has."""
     from rccltune import plugin
@@ -83,7 +75,9 @@ def test_our_own_stand_ins_are_refused(tmp_path: Path) -> None:
     folder = plugin.native_folder() / "sim"
     if not (folder / "all_reduce_perf").is_file():
         pytest.skip("this install has no simulated benchmarks")
-    found = seen(tmp_path, rccl_tests=folder).benchmarks
+    (tmp_path / "opt/rccl-tests").mkdir(parents=True)
+    (tmp_path / "opt/rccl-tests/build").symlink_to(folder)
+    found = seen(tmp_path).benchmarks
     assert found
     assert all(benchmark.simulated for benchmark in found)
 

@@ -75,22 +75,26 @@ def test_the_root_may_come_from_the_environment(
     assert "MI355X, mode spx-nps1" in run(detect).stdout
 
 
-def test_doctor_exits_with_0_on_warnings(tmp_path: Path) -> None:
+def test_doctor_exits_with_0_on_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And with 4 under --strict, after saying what it found."""
     root = write("mi300x-spx-nps1", tmp_path)
     put(root, "proc/sys/kernel/numa_balancing", "1")
-    mild = run(doctor, "--root", root)
+    monkeypatch.setenv("RCCLTUNE_SYSROOT", str(root))
+    mild = run(doctor)
     assert mild.exit_code == 0
     assert "sysctl kernel.numa_balancing=0" in mild.stdout
-    strict = run(doctor, "--root", root, "--strict")
+    strict = run(doctor, "--strict")
     assert isinstance(strict.exception, MachineError)
     assert strict.exception.exit_code == 4
     assert strict.stdout == mild.stdout
 
 
-def test_doctor_exits_with_4_where_no_sweep_can_run(tmp_path: Path) -> None:
+def test_doctor_exits_with_4_where_no_sweep_can_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The findings are on stdout all the same, as JSON too."""
-    done = run(doctor, "--root", write("mi300x-mixed", tmp_path), "--json")
+    monkeypatch.setenv("RCCLTUNE_SYSROOT", str(write("mi300x-mixed", tmp_path)))
+    done = run(doctor, "--json")
     assert isinstance(done.exception, MachineError)
     assert "mixed-modes" in done.exception.message
     (first, *_) = json.loads(done.stdout)["findings"]

@@ -22,7 +22,7 @@ def test_values_are_typed() -> None:
     """Sizes, settings, modes and lists come out as the rest of the program uses them."""
     values = read_sweep_file(
         "mode: cpx-nps4\nmin-bytes: 4K\ncollective: [all_reduce, allgather]\n"
-        "setting:\n  - tree/ll128/16\ncheck: no\nenv: {NCCL_NET: Socket}\nclear: NCCL_BUFFSIZE\n",
+        "setting:\n  - tree/ll128/16\nno_environment: yes\nenv: {NCCL_NET: Socket}\n",
         "sweep.yaml",
     )
 
@@ -31,9 +31,8 @@ def test_values_are_typed() -> None:
         "min_bytes": 4096,
         "collective": (Collective.ALL_REDUCE, Collective.ALL_GATHER),
         "setting": (Setting.parse("tree/ll128/16"),),
-        "check": False,
+        "no_environment": True,
         "env": (("NCCL_NET", "Socket"),),
-        "clear": ("NCCL_BUFFSIZE",),
     }
 
 
@@ -108,7 +107,7 @@ def test_a_resolved_sweep_reads_back() -> None:
         min_nbytes=8,
         max_nbytes=1 << 30,
         mode=Mode.parse("cpx-nps4"),
-        check=False,
+        no_environment=True,
     )
 
     values = read_sweep_file(dump_sweep(sweep), "sweep.yaml")
@@ -116,7 +115,7 @@ def test_a_resolved_sweep_reads_back() -> None:
     assert values["collective"] == sweep.collectives
     assert values["setting"] == sweep.settings
     assert (values["min_bytes"], values["max_bytes"], values["factor"]) == (8, 1 << 30, 2)
-    assert (values["mode"], values["check"]) == (sweep.mode, False)
+    assert values["mode"] == sweep.mode
 
 
 @pytest.mark.parametrize("line", ["runner: torch", "python: /opt/python3", "backend: gloo"])

@@ -66,16 +66,6 @@ def test_a_setting_that_fails_is_set_aside(
     assert ",tree,ll," not in rules.read_text()
 
 
-def test_a_setting_that_is_forgiven_is_tried_again(ground: Ground) -> None:
-    """Where its fault is gone, all of it is measured."""
-    ground.change(faults=[{"kind": "hang", "setting": "tree/ll", "bytes": [32768, 1 << 30]}])
-    assert ground.sweep(*SETTINGS, "--timeout", "1.5s") == 5
-    ground.change(faults=[])
-    assert ground.sweep(*SETTINGS) == 5
-    assert ground.sweep(*SETTINGS, "--lift-quarantine") == 0
-    others_are_whole(ground, "ring/ll", "ring/simple", "tree/ll")
-
-
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

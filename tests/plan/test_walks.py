@@ -13,7 +13,7 @@ from rccltune.model.measured import Launch, Sweep
 from rccltune.model.settings import BASELINE, SILENT, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.plan import walks
-from rccltune.plan.launches import N_BASELINES, sizes
+from rccltune.plan.launches import LONGEST_S, N_BASELINES, sizes
 from rccltune.plan.launches import plan as plan_plan
 
 SETTINGS = st.lists(
@@ -80,7 +80,7 @@ def test_no_launch_is_long_that_could_be_shorter(sweep: Sweep) -> None:
     for launch in walks.plan_walks(sweep, GROUND).launches:
         assert launch.schedule is not None
         own, anchors = own_of(launch)
-        if launch.schedule.settings != (BASELINE,) and guess_s(launch, sweep) > sweep.longest_s:
+        if launch.schedule.settings != (BASELINE,) and guess_s(launch, sweep) > LONGEST_S:
             assert len(own) == 1
             assert len(launch.schedule.settings) == 1 + 4 + 2 * len(anchors)
 

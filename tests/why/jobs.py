@@ -95,7 +95,7 @@ class Jobs:
 
 def ask(*files: Path, rules: Path | None = None, collective: Collective | None = None) -> Verdict:
     """Ask why."""
-    return job.explain_job(files, rules, collective)
+    return job.explain_job([*files, *([rules] if rules else [])], collective)
 
 
 def kinds(found: Verdict) -> list[Kind]:

@@ -329,7 +329,7 @@ def test_ranks_with_different_files(jobs: Jobs) -> None:
 
 
 def test_another_file_than_the_one_that_is_given(jobs: Jobs) -> None:
-    """The hash in the plugin's line is not that of --rules."""
+    """The hash in the plugin's line is not that of the rule file."""
     log = jobs.run(env=jobs.with_plugin(jobs.rules(RULES.replace("4095", "2047"), "used.csv")))
     found = ask(log, rules=jobs.rules(RULES, "thought.csv"))
     assert any("is another file than" in one.text for one in found.remarks)

@@ -111,8 +111,8 @@ def test_a_training_loop_whose_sizes_have_no_rule(
     path = log(tmp_path, LOADED, *chosen(*STEPS), *[summary(0, 25)] * 2, own=(READ,))
     alone = ask(path)
     assert set(kinds(alone)) == {Kind.HOLE}
-    assert all(lacks(a.remedy, "--rules", "/opt/rules.csv") == [] for a in alone.answers)
-    assert run(["why", str(path), "--rules", str(rules)]) == 0
+    assert all(lacks(a.remedy, "rule file", "/opt/rules.csv") == [] for a in alone.answers)
+    assert run(["why", str(path), str(rules)]) == 0
     told = capsys.readouterr().out.splitlines()
     # What jobs spend their time in stands first.
     assert told[:2] == [
@@ -255,7 +255,7 @@ def test_that_benchmark_without_its_rule_file(tmp_path: Path) -> None:
     found = ask(log(tmp_path, LOADED, *line, summary(9, 9), hit, own=(READ,)))
     unknown = at(found, 4 * KIB)
     assert unknown.kind is Kind.UNKNOWN
-    assert lacks(unknown.remedy, "--rules", "/opt/rules.csv") == []
+    assert lacks(unknown.remedy, "rule file", "/opt/rules.csv") == []
     named = next(a for a in found.answers if a.kind is Kind.HIT)
     assert lacks(named.text, "9 times", "the plugin's") == []
 

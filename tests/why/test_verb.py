@@ -20,7 +20,7 @@ def test_the_page_has_ranges_and_remedies(
     monkeypatch.setenv("COLUMNS", "200")
     rules = jobs.rules()
     log = jobs.run(env=jobs.with_plugin(rules))
-    assert run(["why", str(log), "--rules", str(rules)]) == 0
+    assert run(["why", str(log), str(rules)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "all_reduce, 64 ranks on 1 node"
     assert lines[1].startswith("  1 KiB to 2 KiB         rule hit: ")
@@ -32,7 +32,7 @@ def test_json_has_every_answer(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -
     """Programs get the same words."""
     rules = jobs.rules()
     log = jobs.run(env=jobs.with_plugin(rules))
-    assert run(["why", str(log), "--rules", str(rules), "--json"]) == 0
+    assert run(["why", str(log), str(rules), "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)["answers"]
     assert [one["answer"] for one in answers] == [
         "rule hit",
@@ -66,8 +66,7 @@ def test_every_answer_stands_in_the_document(repository: Path) -> None:
         (b"\n  \n", 6, "nothing but blanks"),
         (b"NCCL\0INFO\n", 6, "zero byte"),
         (b"step 1 loss 0.3\n", 8, "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL"),
-        (b"allreduce,0,4095,ring,ll,-1,1,8,-1,-1\n", 6, "--rules"),
-        (b"#@ format 1\n# ours\n\nreduce,0,9,ring,ll,-1,1,8\n", 6, "--rules"),
+        (b"allreduce,0,4095,ring,ll,-1,1,8,-1,-1\n", 8, "NCCL_DEBUG_SUBSYS"),
         (b"#@ format 1\n# a schedule\n", 8, "RCCLTUNE_LOG=decisions"),
     ],
 )
@@ -100,11 +99,12 @@ def test_a_refused_rule_file_is_exit_code_3(jobs: Jobs, capsys: pytest.CaptureFi
     """All mistakes, as the plugin names them."""
     log = jobs.run(env=jobs.with_plugin(jobs.rules()))
     bad = jobs.rules("allreduce,9,8,tree,LL,-1,1,64,-1,-1\n", "bad.csv")
-    assert run(["why", str(log), "--rules", str(bad)]) == 3
+    assert run(["why", str(log), str(bad)]) == 3
     told = capsys.readouterr().err
     assert "min-above-max" in told
     assert "unknown-protocol" in told
-    assert run(["why", str(log), "--rules", "/none.csv"]) == 3
+    assert run(["why", str(bad), str(jobs.rules())]) == 6
+    assert "these are several" in capsys.readouterr().err
 
 
 def test_help_says_what_for_with_an_example_and_exit_codes(

@@ -12,6 +12,8 @@ from statistics import NormalDist
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rccltune.zones.arms import Choice, ChoiceOptions, why_not_selectable
+from rccltune.zones.choice import choose
 
 from rccltune.fit import points
 from rccltune.model.chosen import (
@@ -36,8 +38,6 @@ from rccltune.model.settings import (
     Variant,
 )
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement
-from rccltune.zones.arms import Choice, ChoiceOptions, why_not_selectable
-from rccltune.zones.choice import choose
 
 MakeCurves = Callable[..., list[Curve]]
 KIB = 1024

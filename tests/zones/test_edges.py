@@ -10,14 +10,14 @@ from statistics import median
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rccltune.zones.arms import ChoiceOptions
+from rccltune.zones.choice import choose
+from rccltune.zones.reach import boundary
 
 from rccltune.fit import points
 from rccltune.model.measured import Sample
 from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.zones.arms import ChoiceOptions
-from rccltune.zones.choice import choose
-from rccltune.zones.reach import boundary
 
 ratios_strategy = st.lists(
     st.tuples(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5)), min_size=1, max_size=4

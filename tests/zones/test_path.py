@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from rccltune.zones.path import HOLE, Cell, Column, cheapest
 
 cells = st.builds(

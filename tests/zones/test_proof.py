@@ -6,6 +6,9 @@ import random
 from typing import Any
 
 import pytest
+from rccltune.zones.arms import ChoiceOptions
+from rccltune.zones.certainty import certainties, with_neighbours
+from rccltune.zones.choice import choose
 from scipy.stats import combine_pvalues
 
 from rccltune.fit import points
@@ -13,9 +16,6 @@ from rccltune.model.chosen import Proof, Zone
 from rccltune.model.measured import Sample
 from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.zones.arms import ChoiceOptions
-from rccltune.zones.certainty import certainties, with_neighbours
-from rccltune.zones.choice import choose
 
 N_SIZES = 14
 KEYS = {

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rccltune.zones.choice import choose_together
 
 from rccltune.model.curves import Curve
-from rccltune.zones.choice import choose_together
 
 MakeCurves = Callable[..., list[Curve]]
 SIZES = 6

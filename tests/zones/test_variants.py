@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from rccltune.zones.arms import ChoiceOptions
+from rccltune.zones.choice import choose
+from rccltune.zones.variants import held_against_site
 
 from rccltune.fit.points import curves as fit_curves
 from rccltune.model.chosen import Environment, WrongShare
@@ -18,9 +21,6 @@ from rccltune.model.curves import Curve
 from rccltune.model.measured import Sample
 from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.zones.arms import ChoiceOptions
-from rccltune.zones.choice import choose
-from rccltune.zones.variants import held_against_site
 
 SIZES = [1 << power for power in range(10, 27)]
 PATH = Variant(

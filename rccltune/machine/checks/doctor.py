@@ -22,13 +22,6 @@ CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
     *software.CHECKS,
     *gpu.PRACTICES,
 )
-# Of a simulated node: what its ranks, which are processes here, share with this machine.
-_SIMULATED: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
-    host.open_files,
-    host.shared_memory,
-    software.strays,
-    software.launcher,
-)
 _ORDER: Final = tuple(Severity)
 
 
@@ -38,11 +31,6 @@ def doctor(facts: Circumstances) -> tuple[Finding, ...]:
     for check in CHECKS:
         found.extend(check(facts))
     return _sorted(found)
-
-
-def doctor_of_simulation(facts: Circumstances) -> tuple[Finding, ...]:
-    """The findings that matter to a sweep of a simulated node on this machine."""
-    return _sorted([finding for check in _SIMULATED for finding in check(facts)])
 
 
 def _sorted(found: list[Finding]) -> tuple[Finding, ...]:

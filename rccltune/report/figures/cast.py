@@ -15,7 +15,7 @@ from typing import Final
 
 from rccltune.model.chosen import Zone
 from rccltune.model.curves import Curve
-from rccltune.model.settings import BASELINE, TREE_SIMPLE_FORCED, Role, Scale, Setting, Target, View
+from rccltune.model.settings import BASELINE, Role, Scale, Setting, Target, View
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.report.figures.scene import PlotInput, Scene, Series
 
@@ -106,19 +106,15 @@ def _label(curve: Curve, drawn: Sequence[Curve]) -> str:
     if len({key.variant.name for key in same}) > 1:
         label += f" [{curve.key.variant.name}]"
     elif curve.key.variant.patched:
-        label += " [forced]" if _is_forced(curve) else " [patched]"
+        label += " [patched]"
     if len({bool(key.graph) for key in same}) > 1:
         label += " graph" if curve.key.graph else " no graph"
     return label
 
 
-def _is_forced(curve: Curve) -> bool:
-    return curve.key.variant == TREE_SIMPLE_FORCED
-
-
 def _unselectable(given: PlotInput, curve: Curve) -> str | None:
     if curve.key.variant.patched:
-        return "the library leaves it out" if _is_forced(curve) else "needs a patched library"
+        return "needs a patched library"
     if curve.n_wrong:
         return f"{curve.n_wrong} wrong results"
     key = curve.key

@@ -1,0 +1,95 @@
+"""``rccltune npkit``: one setting at one size with NPKit's events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rccltune.cli.console import Console, Word, common
+from rccltune.cli.help import verb
+from rccltune.cli.options import COLLECTIVE, FOLDER, session_argument
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective, Laid, lay, parse_size
+
+if TYPE_CHECKING:
+    from rccltune.npkit.session import Dumped
+
+_SETTING = Word("setting", Setting.parse)
+_SIZE = Word("size", parse_size)
+
+
+@verb("npkit")
+@session_argument
+@click.option("--setting", type=_SETTING, required=True, help="Which: tree/ll128, ring/ll/16, …")
+@click.option("--collective", type=COLLECTIVE, required=True, help="Of which collective.")
+@click.option("--bytes", "nbytes", type=_SIZE, required=True, help="At which message size.")
+@click.option(
+    "-o",
+    "--output",
+    type=FOLDER,
+    default=Path("npkit-dump"),
+    show_default=True,
+    metavar="DIR",
+    help="New folder for the events, which every host has.",
+)
+@common
+def npkit(
+    *,
+    console: Console,
+    session: Path,
+    setting: Setting,
+    collective: Collective,
+    nbytes: int,
+    output: Path,
+) -> None:
+    """Run one setting at one size with NPKit's events, and say what makes a trace of them.
+
+    Where is what SESSION was swept with: ranks, launcher, and a library built with NPKit.
+
+    \b
+    Example:
+      rccltune npkit --setting tree/ll128 --collective all_reduce --bytes 4M -o dump
+
+    Exit codes: 0 done, 2 the folder is not empty, 4 no NPKit in the library, or several GPUs in a
+    process, 5 the launch fails, another setting ran, or the events are of no use, 7 no session.
+    """
+    from rccltune.measure.request import session_request
+    from rccltune.measure.site import find_site
+    from rccltune.npkit.session import Chosen, dump_setting
+    from rccltune.session.store import open_session
+
+    console.say(f"Session: {session}")
+    open_session(session)
+    measured = session_request(session, {})
+    chosen = Chosen(collective=collective, setting=setting, nbytes=nbytes)
+    site = find_site(measured.site)
+    done = dump_setting(session, output, chosen, measured.sweep, site, reporter=console)
+    console.result(done.as_plain(), _text(done))
+
+
+def _text(done: Dumped) -> Laid:
+    dump = done.dump
+    simulated = "SIMULATED " if dump.simulated else ""
+    what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
+    lines = [
+        f"{simulated}NPKit: {done.chosen}: {what}, {dump.n_files} files in {done.folder}",
+        f"beside the launch: {done.collected}",
+    ]
+    if done.generator is None:
+        lines.append(
+            "npkit_trace_generator.py was not found in or above the library's folder: it is in "
+            "RCCL's sources, tools/scripts/"
+        )
+    if done.header is None:
+        lines.append(
+            "npkit_event.h was not found: take src/include/npkit/npkit_event.h of the sources that "
+            "this library was built from, since event numbers differ between releases"
+        )
+    if done.other_release:
+        lines.append(
+            "the trace generator is of another release: it wants clock_calibration files, which "
+            "this library does not write"
+        )
+    return lay([*lines, f"Next: {done.command}"])

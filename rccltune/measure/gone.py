@@ -1,0 +1,70 @@
+"""Options of a sweep that went, as words of the command line and as keys of sweep.yaml.
+
+A session of before has some of them at the value that is now the only one; that is no mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rccltune.measure.declaration import WENT_WITH_TORCH
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An option that went.
+
+    Attributes:
+        said: what to use instead.
+        now: what a file says of it where it changes nothing.
+        harmless: whatever a file says of it changes nothing.
+    """
+
+    said: str
+    now: str | None = None
+    harmless: bool = False
+
+
+_CALLS: Final = "a timing by rccl-tests has its own 20 calls after 5 untimed ones: more launches"
+KEYS: Final[Mapping[str, Gone]] = {
+    "step": Gone("sizes grow by --factor; single ones are named in sweep.yaml under 'sizes'."),
+    "iters": Gone(f"{_CALLS} (--repeats) make a time steadier.", "20"),
+    "warmup": Gone(f"{_CALLS} (--repeats) make a time steadier.", "5"),
+    "check": Gone("results are always checked: wrong ones must not become rules.", "true"),
+    "method": Gone(
+        "many settings are measured in each launch wherever the benchmark can, and one elsewhere.",
+        "auto",
+    ),
+    "exhaustive": Gone(
+        "rccltune-perf times every setting at every size: rccltune sweep without --runner.",
+        "false",
+    ),
+    "force_tree_simple": Gone(
+        "Tree with Simple is measured with a library built after scripts/enable-tree-simple: "
+        "--librccl FILE.",
+        "false",
+    ),
+    "longest": Gone("no launch of many settings is planned beyond two minutes.", "120s"),
+    "clear": Gone("take a variable away before: env -u NAME rccltune sweep …"),
+    "python": Gone(WENT_WITH_TORCH),
+    "backend": Gone(WENT_WITH_TORCH),
+    "no_environment": Gone("a variant is tried only where it is named.", harmless=True),
+    "placement_of_ranks": Gone("it is called --rank-placement now (rank_placement).", "node"),
+}
+
+
+def refused(key: str, value: object) -> str | None:
+    """What to say of a key of a file; None where it did not go, empty where it changes nothing.
+
+    Args:
+        key: as it is spelled inside.
+        value: its text, or what is no text.
+    """
+    one = KEYS.get(key)
+    if one is None:
+        return None
+    if one.harmless or value == one.now:
+        return ""
+    return f"'{key}' went: {one.said} rccltune 0.1.0 reads it"
