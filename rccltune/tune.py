@@ -110,7 +110,7 @@ def tune(
         verified, named = _verified(prepared, emitted, options, reporter)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
-        page = _shown(folder, options, reporter)
+        page = _shown(folder, reporter)
         reporter.say(f"The page that says why nothing is proven: {page.path}")
         raise
     return Tuned(
@@ -121,24 +121,23 @@ def tune(
         named=named,
         exports=emitted.environment_path or folder,
         figures=folder / _FIGURES,
-        report=_shown(folder, options, reporter),
+        report=_shown(folder, reporter),
         simulated=prepared.site.node is not None,
         runner=prepared.site.fingerprint.runner,
     )
 
 
-def _shown(folder: Path, options: Options, reporter: Reporter) -> Reported:
+def _shown(folder: Path, reporter: Reporter) -> Reported:
     """Figures, and the page."""
     where = folder / _FIGURES
     plot_session(
         folder,
-        options,
         reporter=reporter,
         directory=where,
         formats=defaults.FIGURES,
         overwrite=True,
     )
-    return report_session(folder, options, reporter=reporter, overwrite=True)
+    return report_session(folder, reporter=reporter, overwrite=True)
 
 
 def _emitted(

@@ -159,6 +159,7 @@ class Comparison:
             fallback_gain=one.fallback_gain,
             variant=self.variants[self.standing.needs[one.row]] if is_rule else self.target.variant,
             proof=one.proof,
+            n_communicators=one.n_communicators,
         )
 
     def _setting(self, row: int) -> Setting | None:

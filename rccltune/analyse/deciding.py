@@ -16,7 +16,7 @@ from rccltune.model.chosen import (
     BASELINE_UNKNOWN,
     NOT_FASTER,
     NOT_MEASURED,
-    Gain,
+    Interval,
     Proof,
     not_proven,
 )
@@ -67,11 +67,11 @@ class Decided:
     sizes: tuple[int, ...] = ()
     n_communicators: int = 0
     proof: Proof | None = None
-    gain: Gain | None = None
+    gain: Interval | None = None
     worst_regret: float | None = None
     mean_regret: float | None = None
     fallback: int = NONE
-    fallback_gain: Gain | None = None
+    fallback_gain: Interval | None = None
 
 
 def decide(standing: Standing, wanted: Wanted) -> list[Decided]:
@@ -191,7 +191,7 @@ def _zone(
     )
 
 
-def _gain(standing: Standing, row: int, sizes: Counts) -> Gain | None:
+def _gain(standing: Standing, row: int, sizes: Counts) -> Interval | None:
     """Mean over the sizes of a zone with its 95 % interval, of the least favourable view."""
     if standing.library is None:
         return None
@@ -199,7 +199,9 @@ def _gain(standing: Standing, row: int, sizes: Counts) -> Gain | None:
     if not np.isfinite(standing.ratio.log[at]).any():
         return None
     low, mean, high = noise.mean_interval(standing.ratio, at)
-    return Gain(low=float(np.expm1(low)), median=float(np.expm1(mean)), high=float(np.expm1(high)))
+    return Interval(
+        low=float(np.expm1(low)), mean=float(np.expm1(mean)), high=float(np.expm1(high))
+    )
 
 
 def _fallback(standing: Standing, wanted: Wanted, row: int, sizes: Counts) -> int:

@@ -163,15 +163,6 @@ def environments_of(
     return found
 
 
-def judged_variants(done: FitDone) -> tuple[Environment, ...]:
-    """The same with what is chosen by default; none where nothing can be chosen."""
-    options = ChoiceOptions()
-    try:
-        return environments_of(done, choice_of(done, options), options)
-    except TooLittleDataError:
-        return ()
-
-
 def together(judged: Iterable[tuple[Environment, ...]]) -> tuple[Environment, ...]:
     """The variants of several sessions as one, since a job has one environment.
 

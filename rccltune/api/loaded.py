@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rccltune.analyse.stored import stored_choice
 from rccltune.api.arguments import Logging, Place
 from rccltune.fit import beliefs
 from rccltune.fit.session import FitDone, fit_session
@@ -139,6 +140,21 @@ _CROSSOVERS: Final = {
     "low_nbytes": "float64",
     "high_nbytes": "float64",
     "evidence": "str",
+}
+_ZONES: Final = {
+    **_TARGET,
+    "min_nbytes": "int64",
+    "max_nbytes": "int64",
+    "setting": "str",
+    "reason": "str",
+    "fallback": "str",
+    "gain_low": "float64",
+    "gain": "float64",
+    "gain_high": "float64",
+    "worst_regret": "float64",
+    "proof": "str",
+    "n_sizes": "int64",
+    "n_communicators": "int64",
 }
 _PREDICTIONS: Final = {
     **_TARGET,
@@ -288,6 +304,40 @@ class Loaded:
             for one in self.fitted.crossovers
         )
         return frame(rows, _CROSSOVERS)
+
+    @cached_property
+    def zones(self) -> DataFrame:
+        """A row for each zone of the stored choice; empty before emit-config chose.
+
+        ``variant``, ``min_nbytes``, ``max_nbytes``, ``setting`` (missing where the library is left
+        to itself), ``reason`` (of that), ``fallback``, ``gain_low``, ``gain``, ``gain_high`` (over
+        the library in the mean over its sizes, 0.2 is 20 %, with its 95 % interval),
+        ``worst_regret`` (behind the best, at most), ``proof``, ``n_sizes``, ``n_communicators``.
+        """
+        choice = stored_choice(self.path)
+        rows = (
+            {
+                "collective": zone.target.collective.value,
+                "n_nodes": zone.target.scale.n_nodes,
+                "n_ranks": zone.target.scale.n_ranks,
+                "rank_placement": zone.target.rank_placement,
+                "variant": zone.target.variant.name,
+                "min_nbytes": zone.min_nbytes,
+                "max_nbytes": zone.max_nbytes,
+                "setting": str(zone.setting) if zone.setting else None,
+                "reason": zone.reason,
+                "fallback": str(zone.fallback) if zone.fallback else None,
+                "gain_low": zone.gain.low if zone.gain else None,
+                "gain": zone.gain.mean if zone.gain else None,
+                "gain_high": zone.gain.high if zone.gain else None,
+                "worst_regret": zone.worst_regret,
+                "proof": zone.proof.value if zone.proof else None,
+                "n_sizes": zone.n_sizes,
+                "n_communicators": zone.n_communicators,
+            }
+            for zone in (choice.zones if choice else ())
+        )
+        return frame(rows, _ZONES)
 
     @cached_property
     def predictions(self) -> DataFrame:

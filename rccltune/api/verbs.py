@@ -138,9 +138,6 @@ def plot(
     *,
     formats: Sequence[str] = defaults.FIGURES,
     force: bool = False,
-    tolerance: float = defaults.TOLERANCE,
-    min_gain: float = defaults.MIN_GAIN,
-    baseline: str | None = None,
 ) -> tuple[Path, ...]:
     """Draw what was measured, fitted and chosen; the files.
 
@@ -149,9 +146,6 @@ def plot(
         directory: of the figures; None is ``plots`` in the session.
         formats: ``png``, ``svg``, ``pdf``.
         force: replace figures that are there.
-        tolerance: as in :func:`emit_config`.
-        min_gain: as in :func:`emit_config`.
-        baseline: as in :func:`emit_config`.
 
     Raises:
         CommandLineError: a figure is there.
@@ -160,7 +154,6 @@ def plot(
     """
     return plots.plot_session(
         Path(folder),
-        choosing(tolerance, min_gain, baseline),
         reporter=Logging(),
         directory=path_of(directory),
         formats=formats,
@@ -173,9 +166,6 @@ def report(
     output: Place | None = None,
     *,
     force: bool = False,
-    tolerance: float = defaults.TOLERANCE,
-    min_gain: float = defaults.MIN_GAIN,
-    baseline: str | None = None,
 ) -> Reported:
     """Write the page of a session.
 
@@ -183,9 +173,6 @@ def report(
         folder: the session.
         output: the page; None is ``report.html`` in the session.
         force: replace a page that is there.
-        tolerance: as in :func:`emit_config`.
-        min_gain: as in :func:`emit_config`.
-        baseline: as in :func:`emit_config`.
 
     Raises:
         CommandLineError: the page is there.
@@ -194,7 +181,6 @@ def report(
     """
     return report_session(
         Path(folder),
-        choosing(tolerance, min_gain, baseline),
         reporter=Logging(),
         output=path_of(output),
         overwrite=force,

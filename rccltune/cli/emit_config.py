@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, ON_REQUEST, Choosing, base_option, choosing
-from rccltune.model.chosen import NOT_MEASURED, Proof
+from rccltune.model.chosen import NOT_MEASURED
 from rccltune.model.vocabulary import Laid, format_last, format_size, lay
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def emit_config(
 
     As few rules as stay within the tolerance of the best measured setting at every measured size,
     with boundaries where curves cross. Where the library's own choice is as good there is no rule.
-    A rule whose gain repeats do not prove is marked UNPROVEN, with its certainty; --proven leaves
+    A rule whose gain repeats do not prove is marked UNPROVEN; --proven leaves
     it out. RCCL, NCCL and the rccltune plugin read the file. A variant that was measured has a
     file and a .env of its own, in a folder with its name.
 
@@ -140,7 +139,7 @@ def _row(zone: Zone) -> tuple[str, ...]:
         str(zone.setting) if zone.setting else "–",
         str(zone.n_sizes),
         "–" if zone.worst_regret is None else f"{100 * zone.worst_regret:.1f} %",
-        "–" if gain is None else f"{100 * gain.median:+.0f} %",
+        "–" if gain is None else f"{100 * gain.mean:+.0f} %",
         _why(zone),
     )
 
@@ -149,11 +148,5 @@ def _why(zone: Zone) -> str:
     # Its row says from where to where.
     why = NOT_MEASURED if zone.reason == NOT_MEASURED else zone.why
     marks = [why]
-    if zone.proof in (Proof.UNPROVEN, Proof.NO_BASELINE):
-        sure = (
-            ""
-            if zone.certainty is None
-            else f", {min(math.floor(100 * zone.certainty), 99)} % certain"
-        )
-        marks.append(f"unproven{sure}")
+    marks.append(zone.why_unproven and f"{zone.why_unproven}; run verify")
     return "; ".join(mark for mark in marks if mark)

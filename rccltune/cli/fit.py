@@ -178,9 +178,10 @@ def _everything(done: FitDone) -> Laid:
 
 
 def _variants(done: FitDone) -> list[str]:
-    from rccltune.analyse.session import judged_variants
+    from rccltune.analyse.stored import stored_choice
 
-    return environment_lines(judged_variants(done))
+    choice = stored_choice(done.session.path)
+    return environment_lines(choice.environments) if choice else []
 
 
 def _curves(curves: tuple[Curve, ...]) -> Laid:

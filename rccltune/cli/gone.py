@@ -59,6 +59,13 @@ _RECORD: Final = (
     "collective, ranks and nodes."
 )
 _OF_TORCH: Final = dict.fromkeys(("--runner torch", "--python", "--backend"), _TORCH)
+_STORED: Final = dict.fromkeys(
+    (
+        *("--baseline", "--tolerance", "--min-gain", "--max-channels", "--workload", "--variant"),
+        *("--proven", "--channel-cost", "--allow-lossy"),
+    ),
+    "plot and report show what emit-config chose and stored in choice.json: say it to emit-config.",
+)
 _ANEW: Final = "a setting that was set aside is tried again by a sweep into a new session: -o DIR."
 _RATES: Final = "rates of links come into a session by rccltune fit --transferbench FILE."
 _OF_A_SWEEP: Final = {
@@ -148,12 +155,12 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--output": _RUNS,
     },
     "plot": {
-        **_CHOICE,
+        **_STORED,
         "--scales": _MEASURE,
         "--extrapolate": _NO_FURTHER,
         "--transferbench": _RATES,
     },
-    "report": {**_CHOICE, "--extrapolate": _NO_FURTHER},
+    "report": {**_STORED, "--extrapolate": _NO_FURTHER},
     "sweep": {**_OF_A_SWEEP, **_OF_TORCH, "--no-environment": _ON_REQUEST},
     "tune": {
         **_CHOICE,

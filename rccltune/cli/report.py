@@ -12,8 +12,6 @@ from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
     FOLDER,
-    Choosing,
-    choosing,
     session_argument,
 )
 from rccltune.model import defaults
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     "-o", "--output", type=FOLDER, help="File for the page. [default: report.html in the session]"
 )
 @click.option("--force", is_flag=True, help="Replace the file of -o.")
-@choosing
 @common
 def report(
     *,
@@ -38,7 +35,6 @@ def report(
     session: Path,
     output: Path | None,
     force: bool,
-    choosing: Choosing,
 ) -> None:
     """Write one page that says what was won, where, and how it was proven.
 
@@ -67,7 +63,7 @@ def report(
         )
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     done = [
-        report_session(folder, choosing.options, reporter=console, output=output, overwrite=force)
+        report_session(folder, reporter=console, output=output, overwrite=force)
         for folder in folders
     ]
     plain = [one.as_plain() for one in done]
@@ -95,7 +91,6 @@ def _text(done: Reported) -> Laid:
     help="Format of the figures (repeatable).",
 )
 @click.option("--force", is_flag=True, help="Replace figures in the folder of -o.")
-@choosing
 @common
 def plot(
     *,
@@ -104,7 +99,6 @@ def plot(
     output: Path | None,
     formats: tuple[str, ...],
     force: bool,
-    choosing: Choosing,
 ) -> None:
     """Draw what was measured, fitted and chosen.
 
@@ -114,7 +108,7 @@ def plot(
 
     \b
     Example:
-      rccltune plot --baseline ring/simple --format svg
+      rccltune plot --format svg
 
     Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 7 no session, 8 no usable
     sample.
@@ -130,7 +124,6 @@ def plot(
         own = output / folder.name if output and len(folders) > 1 else output
         paths += plots.plot_session(
             folder,
-            choosing.options,
             reporter=console,
             directory=own,
             formats=formats,

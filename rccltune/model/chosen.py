@@ -68,10 +68,24 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """baseline time / chosen time - 1 over a zone's sizes: least, median and largest."""
+    """Time of one way / time of another - 1 over some sizes: least, median and largest."""
 
     low: Number
     median: Number
+    high: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """baseline time / chosen time - 1 in the mean over a zone's sizes.
+
+    Attributes:
+        low: lower end of its interval, which holds the true one with 95 %.
+        high: upper end.
+    """
+
+    low: Number
+    mean: Number
     high: Number
 
 
@@ -88,13 +102,11 @@ class Zone:
         gain: over baseline, None where no baseline was measured.
         fallback: what to choose where the setting is not selectable; proven where the zone is.
         fallback_gain: of the fallback, as ``gain``.
-        fallback_certainty: of the fallback, as ``certainty``.
         variant: environment that the zone's setting needs (the target's own, or one that widens
             it, as LL128 on one node does).
         proof: what the gain rests on, None for a gap.
-        certainty: that its gain is no luck among all that was looked at, 0 to 1, at its surest
-            size; None where no baseline was measured, or nothing at all.
-        noise: gain that launches and rows alone exceed with a chance of 5 %, in the median.
+        n_communicators: in which the setting was timed, in the median over sizes; of logs, how
+            many there are.
     """
 
     target: Target
@@ -107,14 +119,12 @@ class Zone:
     n_sizes: Whole = 0
     worst_regret: Number | None = None
     mean_regret: Number | None = None
-    gain: Gain | None = None
+    gain: Interval | None = None
     fallback: Setting | None = None
-    fallback_gain: Gain | None = None
-    fallback_certainty: Number | None = None
+    fallback_gain: Interval | None = None
     variant: Variant = DEFAULT_VARIANT
     proof: Proof | None = None
-    certainty: Number | None = None
-    noise: Number | None = None
+    n_communicators: Whole = 0
 
     @property
     def is_proven(self) -> bool:
@@ -130,11 +140,18 @@ class Zone:
             self,
             setting=self.fallback,
             gain=self.fallback_gain,
-            certainty=self.fallback_certainty,
             fallback=None,
             worst_regret=None,
-            noise=None,
         )
+
+    @property
+    def why_unproven(self) -> str:
+        """What is missing to a proof, in a few words; empty where nothing is."""
+        if self.proof is Proof.NO_BASELINE:
+            return "no baseline"
+        if self.proof is not Proof.UNPROVEN:
+            return ""
+        return "seen once" if self.n_communicators < 2 else "not proven"
 
     @property
     def why(self) -> str:

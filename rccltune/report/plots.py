@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune.analyse.session import choice_of, environments_of, zones_in
+from rccltune.analyse.session import zones_in
+from rccltune.analyse.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.model.chosen import Environment
 from rccltune.model.curves import Curve
-from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, Variant, base_variant
@@ -21,8 +21,7 @@ from rccltune.session import store
 from rccltune.session.files import disk_errors
 
 if TYPE_CHECKING:
-    from rccltune.analyse.choosing import Choice
-    from rccltune.analyse.options import ChoiceOptions
+    pass
 
 
 Ended = tuple[Launch, Outcome]
@@ -30,7 +29,6 @@ Ended = tuple[Launch, Outcome]
 
 def plot_session(
     folder: Path,
-    options: Callable[[FitDone], ChoiceOptions],
     *,
     reporter: Reporter,
     directory: Path | None,
@@ -42,7 +40,6 @@ def plot_session(
 
     Args:
         folder: the session.
-        options: of the choice.
         reporter: told what is worth telling.
         directory: of the figures, None for the session's own.
         formats: of the files.
@@ -54,18 +51,18 @@ def plot_session(
         TooLittleDataError: no good sample.
     """
     done = fit_session(folder, reporter=reporter)
-    choosing = options(done)
-    choice = _choice_or_none(done, choosing, reporter)
-    environments = environments_of(done, choice, choosing) if choice else ()
+    choice = stored_choice(folder)
+    if choice is None:
+        reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
+    elif choice.samples_sha256 != done.samples_sha256:
+        reporter.say(f"rules are drawn {OLD_CHOICE}")
     limits = bounded(done)
     if limits is not None:
         bounds(limits)
     launches = store.read_made(done.session)
     wanted = plot_input(
         done,
-        choosing,
-        choice=choice,
-        environments=environments,
+        choice,
         limits=limits,
         launches=launches,
         verified=tuple(verifications(folder, rule_files(folder), views_of(done.curves))),
@@ -84,10 +81,8 @@ def plot_session(
 
 def plot_input(
     done: FitDone,
-    choosing: ChoiceOptions,
+    choice: StoredChoice | None,
     *,
-    choice: Choice | None,
-    environments: Sequence[Environment],
     limits: Bounded | None,
     launches: Sequence[Ended],
     verified: Sequence[Verification],
@@ -96,19 +91,18 @@ def plot_input(
 
     Args:
         done: what fit found.
-        choosing: of the choice.
-        choice: None where there is nothing to choose from.
-        environments: variants, judged.
+        choice: None where nothing was chosen yet.
         limits: what the session's rates of links say, None where it has none.
         launches: of the session.
         verified: what verifications say of the session's rule files.
     """
+    environments = choice.environments if choice else ()
     return scene.PlotInput(
         curves=_of_one(done.curves, environments),
         crossovers=tuple(c for c in done.crossovers if _is_drawn(c.target.variant, environments)),
         zones=zones_in(choice.zones, environments) if choice else (),
-        environments=tuple(environments),
-        baseline=choosing.baseline,
+        environments=environments,
+        baseline=choice.named_baseline if choice else None,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
         beliefs=done.beliefs,
@@ -142,15 +136,6 @@ def _is_drawn(variant: Variant, environments: Sequence[Environment]) -> bool:
     chosen = next((e.variant.name for e in environments if e.chosen and not e.variant.path), None)
     others = {one.variant.name for one in environments}
     return base == chosen if chosen is not None else base not in others
-
-
-def _choice_or_none(done: FitDone, choosing: ChoiceOptions, reporter: Reporter) -> Choice | None:
-    """A session of baselines only has figures, but nothing to choose from."""
-    try:
-        return choice_of(done, choosing)
-    except TooLittleDataError as error:
-        reporter.say(f"no zones: {error.message}")
-        return None
 
 
 def _origins(launches: Sequence[Ended]) -> list[str]:

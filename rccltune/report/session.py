@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from rccltune.fit.session import FitDone
 from rccltune.model.errors import CommandLineError
 from rccltune.model.reporter import Reporter
 from rccltune.report.drawing import draw, number, svg_marker, svg_path
@@ -24,7 +22,7 @@ from rccltune.report.sections.found import Found, gather
 from rccltune.session import files
 
 if TYPE_CHECKING:
-    from rccltune.analyse.options import ChoiceOptions
+    pass
 
 
 # What a mail attachment may weigh.
@@ -150,7 +148,6 @@ class Reported:
 
 def report_session(
     folder: Path,
-    options: Callable[[FitDone], ChoiceOptions],
     *,
     reporter: Reporter,
     output: Path | None = None,
@@ -160,7 +157,6 @@ def report_session(
 
     Args:
         folder: the session.
-        options: of the choice.
         reporter: told what is worth telling.
         output: the page; None for the session's own.
         overwrite: replace a page that is there; the session's own always is.
@@ -177,7 +173,7 @@ def report_session(
             where=str(path),
             hint="add --force, or write elsewhere with -o FILE.",
         )
-    found = gather(folder, options, reporter=reporter)
+    found = gather(folder, reporter=reporter)
     text = ""
     made = _page(found, _BOUNDS[0])
     for turn, bounds in enumerate(_BOUNDS):

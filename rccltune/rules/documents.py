@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import groupby, product
 
-from rccltune.model.chosen import Proof, Rule, RuleCount, Zone
+from rccltune.model.chosen import Rule, RuleCount, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
@@ -349,15 +349,14 @@ def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
 
 
 def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
-    """Of the least certain of the zones that it stands behind."""
+    """Of the first of the zones that it stands behind."""
     mine = [
         zone.behind
         for zone in zones
         if zone.behind and rule.min_nbytes <= zone.min_nbytes <= rule.max_nbytes
     ]
-    doubted = [zone for zone in mine if _doubt(zone)]
-    worst = min(doubted, key=lambda zone: zone.certainty or 0.0, default=None)
-    return "" if worst is None else f"fallback {_doubt(worst)[0]}"
+    doubted = next((zone for zone in mine if _doubt(zone)), None)
+    return "" if doubted is None else f"fallback {_doubt(doubted)[0]}"
 
 
 def _evidence(zone: Zone) -> str:
@@ -371,28 +370,17 @@ def _evidence(zone: Zone) -> str:
         plain = name == DEFAULT_VARIANT.name
         slower = "baseline" if plain else f"the library's own choice in {name}"
         parts.append(
-            f"{slower} is {_percent(zone.gain.median)} slower in the median "
+            f"{slower} is {_percent(zone.gain.mean)} slower in the mean "
             f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
         )
     if zone.is_proven:
-        parts.append(f"proven by repeats{_surely(zone)}")
+        parts.append(f"proven in {zone.n_communicators} communicators")
     return "\n".join([", ".join(parts), *_doubt(zone)])
-
-
-def _surely(zone: Zone) -> str:
-    # Rounded down: there is no certainty of 100 %.
-    share = min(int(1000 * (zone.certainty or 0.0)), 999) / 10
-    return "" if zone.certainty is None else f", {share:.1f} % certain"
 
 
 def _doubt(zone: Zone) -> list[str]:
     """Directly above the row, where whoever verifies the rule takes it away."""
-    if zone.proof is Proof.NO_BASELINE:
-        return [f"{UNPROVEN_MARK} the untouched library was not measured"]
-    if zone.proof is not Proof.UNPROVEN:
-        return []
-    noise = "" if zone.noise is None else f"; noise alone makes up to {_percent(zone.noise)}"
-    return [f"{UNPROVEN_MARK} no repeats prove the gain{_surely(zone)}{noise}"]
+    return [f"{UNPROVEN_MARK} {zone.why_unproven}"] if zone.why_unproven else []
 
 
 def _percent(share: float) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune import plugin
 from rccltune.analyse.session import choice_of, environments_of, together, zones_in
+from rccltune.analyse.stored import CHOICE_FILE, keep, stored
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.machine import overrides
 from rccltune.model.chosen import Environment, LeftOut, Zone
@@ -39,7 +41,7 @@ from rccltune.rules.sheets import (
     sheets_of,
 )
 from rccltune.rules.writer import is_verified, render_environment, write_all
-from rccltune.session import store
+from rccltune.session import files, store
 from rccltune.session.folders import one_machine
 from rccltune.session.imports import VENDOR_UNKNOWN
 
@@ -69,6 +71,10 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
         for one in (chosen, *chosen.beside)
     ]
     _write(made, overwrite=request.overwrite or is_own, reporter=reporter)
+    # What is kept was chosen before, and so is what others read of it.
+    if chosen.path is not None and not made[0].is_kept:
+        for folder, choice in chosen.choices:
+            files.Derived(folder, reporter).keep(CHOICE_FILE, partial(keep, folder, choice))
     return replace(made[0], beside=tuple(made[1:]))
 
 
@@ -117,6 +123,10 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
         notices=tuple(
             # What every placement says by itself their joint choice says again.
             dict.fromkeys((*_notices(fits, choices), *own.notices))
+        ),
+        choices=tuple(
+            (folder, stored(done, choice, judged, request.options(done)))
+            for folder, done, choice in zip(request.folders, fits, choices, strict=True)
         ),
     )
     if own.path is None or any(request.options(done).variant is not None for done in fits):

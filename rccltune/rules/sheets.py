@@ -18,6 +18,7 @@ import pandas as pd
 from rccltune.analyse.choosing import Choice, choose_together
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.session import explained, table_of, variants_of
+from rccltune.analyse.stored import StoredChoice
 from rccltune.fit.session import FitDone
 from rccltune.model import schema
 from rccltune.model.chosen import Environment, LeftOut, RuleCount, Zone
@@ -264,6 +265,7 @@ class Emitted:
         beside: files for one placement of ranks each, where there are more files than one.
         base: the vendor's table behind the rules, None where none was asked for.
         is_kept: verified rules lie at ``path``; neither they nor their exports were replaced.
+        choices: of each session, as its choice.json is to have it.
     """
 
     path: Path | None
@@ -280,6 +282,7 @@ class Emitted:
     beside: tuple[Emitted, ...] = ()
     base: Vendor | None = None
     is_kept: bool = False
+    choices: tuple[tuple[Path, StoredChoice], ...] = ()
 
     @property
     def count(self) -> RuleCount:

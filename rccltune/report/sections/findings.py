@@ -209,8 +209,7 @@ def _notices(notices: Sequence[Notice]) -> Table:
         caption=f"{count(len(notices), 'warning')}, each with its remedy",
         columns=(Column(name="what"), Column(name="where"), Column(name="remedy")),
         rows=tuple((one.message, one.where or DASH, one.remedy) for one in notices[:_MOST_NOTICES]),
-        source="From fit.json and the choice."
-        + (f" {more} more: rccltune fit -v." if more > 0 else ""),
+        source="From choice.json." + (f" {more} more: rccltune fit -v." if more > 0 else ""),
         folded=len(notices) > 6,
     )
 

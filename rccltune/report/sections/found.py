@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from rccltune.analyse.session import choice_of, environments_of
+from rccltune.analyse.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.measure.searching import SearchFile
 from rccltune.model import grammar
 from rccltune.model.chosen import Environment, Rule, Verdict
-from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.search import Expected
@@ -38,11 +37,11 @@ from rccltune.session.store import SEARCH_FILE
 from rccltune.verify.verdict_store import FOLDER, Refused, refusals, rule_paths
 
 if TYPE_CHECKING:
-    from rccltune.analyse.choosing import Choice
-    from rccltune.analyse.options import ChoiceOptions
+    pass
 
 
 DASH = "–"
+NO_CHOICE: Final = "nothing was chosen yet, rccltune emit-config chooses"
 _SURE = 0.999
 
 
@@ -110,7 +109,7 @@ def libraries(launches: Sequence[Ended]) -> str:
 
 def baseline_of(found: Found) -> str:
     """What gains outside a verification are over."""
-    named = found.choosing.baseline
+    named = found.choice.named_baseline if found.choice else None
     if named is None:
         return "the library's own choice"
     return f"the baseline of {named}" if isinstance(named, str) else str(named)
@@ -147,9 +146,7 @@ class Found:
     """What a session has.
 
     Attributes:
-        choosing: of the choice.
-        choice: None where there is nothing to choose between.
-        why_none: the reason of that, else empty.
+        choice: as emit-config stored it, None where nothing was chosen yet.
         drawn: what figures are drawn from.
         launches: of the sweep, or the imported files.
         trials: launches of the verification.
@@ -162,10 +159,7 @@ class Found:
     """
 
     done: FitDone
-    choosing: ChoiceOptions
-    choice: Choice | None
-    why_none: str
-    environments: tuple[Environment, ...]
+    choice: StoredChoice | None
     limits: Bounded | None
     drawn: scene.PlotInput
     launches: tuple[Ended, ...]
@@ -177,6 +171,11 @@ class Found:
     n_rounds: int
     place: Place | None
     devices: str | None
+
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        """Variants, judged against the site's zones."""
+        return self.choice.environments if self.choice else ()
 
     @property
     def folder(self) -> Path:
@@ -228,21 +227,18 @@ class Found:
         return tuple(sorted({o.origin for _, o in self.launches if o.origin}))
 
 
-def gather(
-    folder: Path, options: Callable[[FitDone], ChoiceOptions], *, reporter: Reporter
-) -> Found:
-    """Read a session; curves and choice are made where they are not there.
+def gather(folder: Path, *, reporter: Reporter) -> Found:
+    """Read a session; curves are made where they are not there.
 
     Raises:
         SessionError: no session, or one that cannot be read.
         InputFileError: a rule file in it that cannot be read.
         TooLittleDataError: no good sample.
-        CommandLineError: the baseline or the variant that was named was not measured.
     """
     done = fit_session(folder, reporter=reporter)
-    choosing = options(done)
-    choice, why = _choice(done, choosing)
-    environments = environments_of(done, choice, choosing) if choice else ()
+    choice = stored_choice(folder)
+    if choice is not None and choice.samples_sha256 != done.samples_sha256:
+        reporter.say(f"rules are shown {OLD_CHOICE}")
     limits = bounded(done)
     launches = store.read_made(done.session)
     rules = tuple(_rules(path, folder) for path in rule_paths(folder))
@@ -252,16 +248,11 @@ def gather(
     search = store.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
-        choosing=choosing,
         choice=choice,
-        why_none=why,
-        environments=environments,
         limits=limits,
         drawn=plot_input(
             done,
-            choosing,
-            choice=choice,
-            environments=environments,
+            choice,
             limits=limits,
             launches=launches,
             verified=verified,
@@ -292,13 +283,6 @@ def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
         if names:
             return ", ".join(f"{n} × {name}" for name, n in sorted(names.items()))
     return None
-
-
-def _choice(done: FitDone, choosing: ChoiceOptions) -> tuple[Choice | None, str]:
-    try:
-        return choice_of(done, choosing), ""
-    except TooLittleDataError as error:
-        return None, error.message
 
 
 def _rules(path: Path, folder: Path) -> Rules:

@@ -10,7 +10,15 @@ from rccltune.model.chosen import Judgement, Rule, Verdict, Zone
 from rccltune.model.measured import Caution
 from rccltune.model.vocabulary import Collective, format_size, format_span
 from rccltune.report.records import Headline
-from rccltune.report.sections.found import Found, baseline_of, count, days, libraries, where_of
+from rccltune.report.sections.found import (
+    NO_CHOICE,
+    Found,
+    baseline_of,
+    count,
+    days,
+    libraries,
+    where_of,
+)
 from rccltune.report.sections.rules import is_of, zones_of
 from rccltune.report.sections.usage import unproven
 from rccltune.report.verified import Stood, Verification
@@ -232,9 +240,8 @@ def chosen(found: Found) -> Headline:
     zones = [zone for zone in zones_of(found, found.choice) if zone.setting is not None]
     if found.choice is None:
         return Headline(
-            claim="There is nothing to choose between: this session shows how fast what was "
-            "measured is, and no rule.",
-            points=(f"Why there are no rules: {found.why_none}.",),
+            claim="This session shows how fast what was measured is, and no rule.",
+            points=(f"There are no rules: {NO_CHOICE}.",),
         )
     if not zones:
         as_it_is = " in the environment as it is" if found.environments_verified else ""
@@ -251,7 +258,7 @@ def chosen(found: Found) -> Headline:
             claim=f"Fastest settings of {names} found; their gain is unknown because the library's "
             "own choice was not measured.",
             points=("Another baseline can be named: --baseline ring/simple.", _unverified(found)),
-            tiles=((str(len(zones)), "rules", "choice among fit.json"),),
+            tiles=((str(len(zones)), "rules", "choice.json"),),
         )
     where = "in the imported runs" if found.is_imported else "in the sweep"
     than = f"{_FAST} {baseline_of(found)} {where}"
@@ -270,7 +277,7 @@ def chosen(found: Found) -> Headline:
             (
                 str(len(zones)),
                 f"{'rule' if len(zones) == 1 else 'rules'}, not verified",
-                "choice among fit.json",
+                "choice.json",
             ),
         ),
     )
@@ -298,7 +305,7 @@ def _foreign(found: Found, zones: Sequence[Zone]) -> tuple[str, ...]:
 
 def _named(found: Found) -> tuple[str, ...]:
     """That somebody chose what is compared with."""
-    if found.choosing.baseline is None:
+    if found.choice is None or found.choice.baseline is None:
         return ()
     said = f"Compared with {baseline_of(found)}, which --baseline named"
     return (f"{said}: what the library does by itself may be faster.",)

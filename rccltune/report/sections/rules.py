@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rccltune.analyse.choosing import Choice
 from rccltune.analyse.session import zones_in
+from rccltune.analyse.stored import StoredChoice
 from rccltune.model.chosen import Proof, Rule, Zone
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import format_last, format_size, format_span
 from rccltune.report.records import Block, Column, Items, Part, Section, Table, Words
 from rccltune.report.sections.found import (
     DASH,
+    NO_CHOICE,
     Found,
     Rules,
     baseline_of,
@@ -39,7 +40,7 @@ _COLUMNS = (
 )
 
 
-def zones_of(found: Found, choice: Choice | None) -> tuple[Zone, ...]:
+def zones_of(found: Found, choice: StoredChoice | None) -> tuple[Zone, ...]:
     """What is chosen, in the environment that is chosen."""
     return zones_in(choice.zones, found.environments) if choice else ()
 
@@ -49,7 +50,7 @@ def rules_section(found: Found) -> Section:
     zones = zones_of(found, found.choice)
     blocks: list[Block] = []
     if found.choice is None:
-        blocks.append(Words(text=f"There are no rules: {found.why_none}."))
+        blocks.append(Words(text=f"There are no rules: {NO_CHOICE}."))
     blocks += _files(found, zones)
     cuts = [
         (cut, "" if one.is_of_site else f" of {one.name}")
@@ -148,17 +149,14 @@ def _rest(n: int, most: int) -> str:
 
 def _source(found: Found) -> str:
     said = (
-        f"In the sweep: the time of {baseline_of(found)} over that of the rule's setting at the "
-        "same measured sizes, median (least to most), from fit.json."
+        f"In the sweep: the time of {baseline_of(found)} over that of the rule's setting in "
+        "the mean over its sizes, with its 95 % interval, from choice.json."
     )
     said += (
         " A fallback is reached only where the setting before it cannot be chosen. Bounds are "
         "rounded here, and exact in the file."
     )
-    said += (
-        " Unproven: no repeats prove this gain; how certain it is counts luck among all settings "
-        "and sizes."
-    )
+    said += " Not proven: no repeats prove this gain."
     if found.refused:
         said += " The verification of these rules failed: none of them is proven."
     if found.verification is not None:
@@ -213,7 +211,7 @@ def _row(
 
 
 def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
-    """What is known of a fallback; of several that it stands behind the least certain."""
+    """What is known of a fallback; of several that it stands behind an unproven one."""
     found = [
         zone
         for zone in (one.behind for one in zones)
@@ -222,7 +220,7 @@ def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
         and zone.min_nbytes <= rule.max_nbytes
         and rule.min_nbytes <= zone.max_nbytes
     ]
-    return min(found, key=lambda zone: (zone.is_proven, zone.certainty or 0.0), default=None)
+    return min(found, key=lambda zone: zone.is_proven, default=None)
 
 
 def _verified(stood: Stood | None) -> str:
@@ -241,11 +239,9 @@ def _swept(zone: Zone | None) -> str:
     if zone is None or zone.gain is None:
         return DASH
     gain = zone.gain
-    said = f"{1 + gain.median:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})"
+    said = f"{1 + gain.mean:.2f}× ({1 + gain.low:.2f} to {1 + gain.high:.2f})"
     # What weakens a gain; proven by repeats is the usual case.
-    weak = ", unproven" if zone.proof is Proof.UNPROVEN else ""
-    if weak and zone.certainty is not None:
-        weak += f" ({surely(zone.certainty)} certain)"
+    weak = f", {zone.why_unproven}" if zone.proof is Proof.UNPROVEN else ""
     return f"{said}, {_sizes(zone.n_sizes)}{weak}"
 
 
@@ -287,7 +283,6 @@ def _holes(holes: list[Zone]) -> Table:
             )
             for zone in holes[:_MOST_HOLES]
         ),
-        source="From the choice among the curves of fit.json, before any verification."
-        + _rest(len(holes), _MOST_HOLES),
+        source="From choice.json, before any verification." + _rest(len(holes), _MOST_HOLES),
         folded=len(holes) > 12,
     )
