@@ -1,0 +1,235 @@
+"""From samples to points: what is a point's time, and which samples count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rccltune.analyse import points
+from rccltune.model.settings import KNOWN_VARIANTS, LL128_FORCED, Variant, widened_by
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - columns of samples.csv
+    """One sample, as a table of a session has it."""
+    plain = {
+        "launch": "run-1:0",
+        "process": 0,
+        "communicator": 0,
+        "collective": "all_reduce",
+        "n_nodes": 1,
+        "n_ranks": 8,
+        "rank_placement": "node",
+        "dtype": "float",
+        "op": "sum",
+        "placement": "in-place",
+        "beside": "",
+        "setting": "ring/ll",
+        "variant": "default",
+        "nbytes": 64 * KIB,
+        "clock": "loop",
+        "purpose": "",
+        "time_us": time_us,
+        "unusable": "",
+    }
+    return plain | fields
+
+
+def table(rows: Sequence[dict[str, Any]], *variants: Variant) -> pd.DataFrame:
+    """Usable samples by communicator."""
+    known = {**KNOWN_VARIANTS, **{one.name: one for one in variants}}
+    samples = points.in_environments(pd.DataFrame(rows), known)
+    return points.by_communicator(points.usable(samples))
+
+
+def point(rows: Sequence[dict[str, Any]]) -> pd.Series[Any]:
+    """The only point of some samples."""
+    found = points.points(table(rows))
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+# --- medians -------------------------------------------------------------------------------------
+
+
+def test_a_time_is_the_median_over_communicators_of_the_medians_over_passes() -> None:
+    """Passes 10, 11, 30 and 12, 12, 12 and 13: 11, 12 and 13, and not the median of all, 12."""
+    times = {0: (10.0, 11.0, 30.0), 1: (12.0, 12.0, 12.0), 2: (11.5,)}
+    found = point([row(t, communicator=c) for c, each in times.items() for t in each])
+    assert found["time_us"] == pytest.approx(11.5)
+    assert (found["low_us"], found["high_us"]) == (pytest.approx(11), pytest.approx(12))
+    assert (found["n_communicators"], found["n_passes"], found["n_stalled"]) == (3, 7, 0)
+
+
+def test_a_communicator_is_one_of_its_process() -> None:
+    """Number 0 of two processes are two communicators; settings of one process share one."""
+    rows = [row(10.0, process=p, setting=s) for p in (0, 1) for s in ("ring/ll", "tree/ll")]
+    (grid,) = points.grids(table(rows))
+    assert grid.times.log_us.shape[-1] == 2
+    assert np.isfinite(grid.times.log_us).all()
+
+
+def test_passes_tell_the_variance_of_their_median() -> None:
+    """pi/2 times that of a mean of as many; one pass tells none."""
+    logs = [1.0, 1.1, 1.2, 1.3]
+    found = table([row(float(np.exp(one))) for one in logs])
+    assert found["pass_var"].item() == pytest.approx(np.pi / 2 * np.var(logs, ddof=1) / 4)
+    assert table([row(10.0)])["pass_var"].item() == 0
+
+
+# --- stalls --------------------------------------------------------------------------------------
+
+
+def stalled(times: Sequence[float], **fields: Any) -> list[bool]:  # noqa: ANN401 - columns
+    """Which of several communicators stood still at one size."""
+    found = table([row(time, communicator=c, **fields) for c, time in enumerate(times)])
+    return [bool(one) for one in found["is_stalled"]]
+
+
+@pytest.mark.parametrize("others", [[100.0], [100.0, 100.0], [99.0, 100.0, 101.0]])
+@pytest.mark.parametrize(
+    ("clock", "nbytes"), [("graph", KIB), ("graph", MIB), ("loop", 512 * KIB), ("loop", KIB)]
+)
+def test_a_stall_is_half_as_slow_again_as_the_others(
+    others: list[float], clock: str, nbytes: int
+) -> None:
+    """At 100 µs the floor never is so much that 5.4 of it were more than a factor 1.5."""
+    fields = {"clock": clock, "nbytes": nbytes}
+    assert not any(stalled([*others, 149.0], **fields))
+    assert stalled([*others, 152.0], **fields) == [False] * len(others) + [True]
+
+
+def test_where_the_host_waits_a_stall_is_more_than_that() -> None:
+    """A loop of 14 µs below 512 KiB varies by 18 %: 2.62 times as slow is a stall, in a graph 1.5."""
+    limit = 14 * float(np.exp(5.4 * 2.5 / 14))
+    assert not any(stalled([14.0, 14.0, 0.99 * limit], nbytes=KIB))
+    assert stalled([14.0, 14.0, 1.01 * limit], nbytes=KIB) == [False, False, True]
+    for fields in ({"nbytes": KIB, "clock": "graph"}, {"nbytes": 512 * KIB}):
+        assert stalled([14.0, 14.0, 21.3], **fields) == [False, False, True]
+
+
+def test_one_that_stood_still_counts_in_no_point_and_is_counted() -> None:
+    """Its row is kept in the table; the median is of the others."""
+    found = point([row(t, communicator=c) for c, t in enumerate((10.0, 10.2, 50.0))])
+    assert found["time_us"] == pytest.approx((10 * 10.2) ** 0.5)
+    assert (found["n_communicators"], found["n_stalled"]) == (2, 1)
+
+
+def alone(times: Sequence[float]) -> list[bool]:
+    """Which times of one communicator stood still, from 64 KiB on by a factor of two."""
+    found = table([row(time, nbytes=64 * KIB << at) for at, time in enumerate(times)])
+    return [bool(one) for one in found.sort_values("nbytes")["is_stalled"]]
+
+
+def test_what_nothing_repeats_is_held_against_its_curve() -> None:
+    """Six times what a larger size took; or, a byte, six times what a smaller one did."""
+    assert alone([10, 10, 59, 10, 10]) == [False] * 5
+    assert alone([10, 10, 61, 10, 10]) == [False, False, True, False, False]
+    # At the end of a curve: 20 µs at half the size allow 40, and so 240.
+    assert alone([10, 20, 239]) == [False] * 3
+    assert alone([10, 20, 241]) == [False, False, True]
+    # A curve that steps by five, and goes on there, is one.
+    assert alone([10, 10, 50, 50, 100]) == [False] * 5
+
+
+def test_another_communicator_is_asked_before_the_curve() -> None:
+    """Two that agree on a time far above the curve did not stand still."""
+    rows = [
+        row(time, nbytes=64 * KIB << at, communicator=c)
+        for c in (0, 1)
+        for at, time in enumerate((10.0, 100.0, 10.0))
+    ]
+    assert not table(rows)["is_stalled"].any()
+
+
+# --- what counts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nbytes", "clock"), [(4 * MIB, "graph"), (4 * MIB + 1, "loop")])
+def test_graphs_count_up_to_4_mib_and_loops_above(nbytes: int, clock: str) -> None:
+    """Where both were timed; each clock alone counts everywhere."""
+    both = [row(10.0, nbytes=nbytes, clock="graph"), row(14.0, nbytes=nbytes, clock="loop")]
+    assert point(both)["is_graph"] == (clock == "graph")
+    for one in both:
+        assert point([one])["is_graph"] == (one["clock"] == "graph")
+
+
+def test_all_settings_of_a_size_are_timed_by_one_clock() -> None:
+    """A setting that was timed by loops alone is not compared with graphs of another."""
+    rows = [row(14.0, setting="tree/ll"), row(14.0), row(10.0, clock="graph")]
+    assert point(rows)["setting"] == "ring/ll"
+    # At another size, and in another view, a loop is all that there is.
+    rows += [row(20.0, nbytes=128 * KIB), row(15.0, placement="out-of-place")]
+    found = points.points(table(rows))
+    assert list(zip(found["nbytes"], found["is_graph"], strict=True)) == [
+        (64 * KIB, True),
+        (128 * KIB, False),
+        (64 * KIB, False),
+    ]
+
+
+def test_what_was_measured_with_care_counts_in_place_of_what_was_roughly() -> None:
+    """Setting by setting: one that was dropped after the rough pass keeps its rough time."""
+    rows = [
+        row(10.0, purpose="rough"),
+        row(11.0, purpose="fine", communicator=1),
+        row(20.0, purpose="rough", setting="tree/ll"),
+    ]
+    found = points.points(table(rows)).set_index("setting")["time_us"]
+    assert found.to_dict() == pytest.approx({"ring/ll": 11.0, "tree/ll": 20.0})
+
+
+def test_nothing_of_a_verification_is_chosen_from() -> None:
+    """What was chosen must not be chosen again from what tests it."""
+    assert point([row(10.0), row(5.0, purpose="verify")])["time_us"] == pytest.approx(10)
+    assert table([row(5.0, purpose="verify")]).empty
+
+
+@pytest.mark.parametrize("bad", [{"unusable": "wrong"}, {"time_us": np.nan}, {"time_us": 0.0}])
+def test_what_must_not_be_used_is_not(bad: dict[str, Any]) -> None:
+    """Neither a doubted time nor one that is none."""
+    assert point([row(10.0), row(5.0) | bad])["time_us"] == pytest.approx(10)
+
+
+# --- environments --------------------------------------------------------------------------------
+
+
+def test_a_variant_that_only_widens_competes_at_home() -> None:
+    """ll128-forced beside default; with 32 channels in both, beside channels-32."""
+    channels = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
+    both = widened_by(channels, LL128_FORCED)
+    names = ["default", "ll128-forced", channels.name, both.name, "unheard-of"]
+    found = table([row(10.0, variant=name) for name in names], channels, both)
+    homes = dict(zip(found["variant"], found["environment"], strict=True))
+    assert homes == {
+        "default": "default",
+        "ll128-forced": "default",
+        "channels-32": "channels-32",
+        both.name: "channels-32",
+        "unheard-of": "unheard-of",
+    }
+
+
+def test_a_grid_is_one_of_a_target_with_a_place_for_each_view_setting_and_size() -> None:
+    """NaN where nothing was measured: a grid is no pivot that invents a time."""
+    known = product(("ring/ll", "tree/ll"), ("in-place", "out-of-place"), (KIB, 2 * KIB))
+    rows = [
+        row(10.0 + at, setting=s, placement=p, nbytes=n)
+        for at, (s, p, n) in enumerate(known)
+        if at != 7
+    ]
+    rows.append(row(99.0, n_ranks=16))
+    small, large = points.grids(table(rows))
+    assert (small.target["n_ranks"], large.target["n_ranks"]) == (8, 16)
+    assert small.candidates == [("ring/ll", "default"), ("tree/ll", "default")]
+    assert [view[2] for view in small.views] == ["in-place", "out-of-place"]
+    expected = [[[10, 11], [14, 15]], [[12, 13], [16, np.nan]]]
+    assert np.exp(small.median) == pytest.approx(np.array(expected), nan_ok=True)
+    assert np.exp(large.median) == pytest.approx(np.array([[[99.0]]]))
