@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune.model.chosen import Gain, Proof, Rule, Zone
+from rccltune.model.chosen import Interval, Proof, Rule, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import LL128_FORCED, Mode, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
@@ -51,7 +51,7 @@ def zone_lists(draw: st.DrawFn) -> list[Zone]:
                 reason=None if setting else draw(st.sampled_from(["not measured", "x" * 400])),
                 n_sizes=3,
                 worst_regret=0.01,
-                gain=Gain(low=0.1, median=0.2, high=0.3),
+                gain=Interval(low=0.1, mean=0.2, high=0.3),
                 fallback=draw(st.none() | SETTINGS) if setting else None,
             )
         )
@@ -336,8 +336,7 @@ def test_a_fallback_says_that_nothing_proves_it(proof: Proof) -> None:
         setting=Setting.parse("tree/ll128"),
         n_sizes=4,
         fallback=Setting.parse("ring/ll"),
-        certainty=0.99,
-        fallback_certainty=0.876,
+        n_communicators=1,
         proof=proof,
     )
     document = RuleDocument(
@@ -352,7 +351,7 @@ def test_a_fallback_says_that_nothing_proves_it(proof: Proof) -> None:
         assert said == []
         return
     assert len(said) == 1
-    assert "87.6 %" in said[0]
+    assert "seen once" in said[0]
     assert text.splitlines()[row - 2] == said[0]
     held = Change(parts=(read.rules[-1],), evidence="verified")
     assert "fallback UNPROVEN" not in rewritten(text, {row: held}, ())
