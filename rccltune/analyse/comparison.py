@@ -82,7 +82,8 @@ class Comparison:
         for row in order:
             setting = Setting.parse(grid.candidates[row][0])
             variant = _variant(grid.candidates[row][1], variants)
-            if setting.role in (Role.BASELINE, Role.SILENT) or setting in taken:
+            is_library = setting.role in (Role.BASELINE, Role.SILENT) or setting == options.baseline
+            if is_library or setting in taken:
                 continue
             named = (target.collective.value, str(setting), variant.name)
             needed = _needed(setting, variant, target, options)
@@ -184,8 +185,8 @@ def _why_barred(
 ) -> str | None:
     """Why a measured setting can be in no rule, None where it can."""
     reason = limits.why_not_selectable(setting, target.collective, target.scale, options.arch)
-    if reason is not None or setting == options.baseline:
-        return reason or "it is the baseline"
+    if reason is not None:
+        return reason
     if not options.widen and needed != target.variant:
         return f"it needs {needed.name}, which other scales were not measured under"
     limit = options.max_channels

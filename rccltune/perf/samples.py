@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measured import Fingerprint, Launch, Outcome, Sample, Schedule, Status
+from rccltune.model.measured import RUNS, Fingerprint, Launch, Outcome, Sample, Schedule, Status
 from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Role, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Doubt, Placement
 from rccltune.perf import plan, rows, runs
@@ -44,6 +44,11 @@ def number_in(name: str) -> int | None:
     """The run that a name names; None of a launch."""
     number = name.removeprefix(_PREFIX)
     return int(number) if name.startswith(_PREFIX) and number.isdigit() else None
+
+
+def is_run(launch: str) -> bool:
+    """Whether a sample's launch is a communicator of the rank program: ``run-3:0``."""
+    return number_in(launch.partition(RUNS)[0]) is not None
 
 
 def samples_of(

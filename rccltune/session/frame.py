@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.model.measured import Sample, launch_of_pass
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import CurveKey
+from rccltune.perf import samples as run_samples
 from rccltune.session import store
 from rccltune.session.samples import load_samples
 from rccltune.session.store import Session
@@ -118,10 +119,20 @@ def _in_communicators(made: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     launches = made["launch"].cat
-    whole = np.array([launch_of_pass(name) for name in launches.categories], dtype=object)
-    # A pass of a combined launch shares its communicator with the others.
-    communicator, _ = pd.factorize(whole)
-    made["communicator"] = communicator[launches.codes] if len(made) else []
+    names = np.array(launches.categories, dtype=object)
+    whole = np.array([launch_of_pass(name) for name in names], dtype=object)
+    launch, _ = pd.factorize(whole)
+    # Settings share a communicator in a run of ours and in a combined launch; what one log or one
+    # table holds of several settings was measured in processes of their own.
+    is_shared = (whole != names) | np.array(
+        [run_samples.is_run(name) for name in names], dtype=bool
+    )
+    if len(made):
+        alone = made.groupby(["launch", "setting", "variant"], observed=True, sort=False).ngroup()
+        shared = is_shared[launches.codes]
+        made["communicator"] = np.where(shared, launch[launches.codes], len(names) + alone)
+    else:
+        made["communicator"] = np.zeros(0, dtype=int)
     made["process"] = made["communicator"]
     for name in ("purpose", "beside"):
         made[name] = pd.Categorical([""] * len(made))

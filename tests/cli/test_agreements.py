@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yamls
-from rccltune.zones import arms, choice
 
 from rccltune import plugin
 from rccltune.analyse.session import choice_of
@@ -21,6 +20,7 @@ from rccltune.model.settings import BASELINE
 from rccltune.rules.reader import read_rules
 from rccltune.session.samples import load_samples
 from rccltune.simulate import sources
+from rccltune.zones import arms, choice
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
 SESSION = Path("rccltune-session")
