@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rccltune.fit import agreement, crossings, models, points
+from rccltune.fit import crossings, models, points
 from rccltune.fit.agreement import Agreements, agreements
 from rccltune.fit.beliefs import Believed, OwnChoices, gather_beliefs, own_choices
 from rccltune.model import schema
@@ -89,21 +89,6 @@ class FitDone:
     agreements: Agreements = field(default_factory=Agreements)
     beliefs: tuple[Belief, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
-
-    @property
-    def references(self) -> tuple[Curve, ...]:
-        """The curves with what the idle plugin says of the baseline: what rules must beat."""
-        return agreement.strengthened(
-            self.curves,
-            tunerless=self.agreements.tunerless,
-            inside=True,
-            own=self.own_choices,
-        )
-
-    @property
-    def between_launches(self) -> tuple[Curve, ...]:
-        """The same, to compare environments by, which share no launch."""
-        return agreement.strengthened(self.curves, tunerless=self.agreements.tunerless)
 
     @property
     def own_choices(self) -> OwnChoices:

@@ -402,8 +402,3 @@ def _starters(where: Look) -> tuple[Starter, ...]:
             if program is not None and Path(program) not in found:
                 found.append(Path(program))
     return software.starters(found)
-
-
-def devices_of(system: System, oam: Oam) -> tuple[Gpu, ...]:
-    """The devices on one OAM."""
-    return tuple(gpu for gpu in system.gpus if gpu.oam == oam.address)

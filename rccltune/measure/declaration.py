@@ -52,13 +52,6 @@ class RunnerWord(OneOf):
         return OneOf.__call__(self, text)
 
 
-def _flag(text: str) -> bool:
-    folded = text.lower()
-    if folded not in ("true", "false", "yes", "no", "1", "0"):
-        raise ValueError(f"'{text}' is neither true nor false")
-    return folded in ("true", "yes", "1")
-
-
 def _line(text: str) -> str:
     """One line; of a path, of a name."""
     if odd_letters(text):
@@ -143,7 +136,6 @@ TIME: Final = Parsed(
 )
 COUNT: Final = Parsed(FromUp(1))
 COUNT_OR_NONE: Final = Parsed(FromUp(0))
-YES_OR_NO: Final = Parsed(_flag, show=lambda value: str(int(value)))
 LINE: Final = Parsed(_line, what="line")
 FILE: Final = Parsed(_path, what="file", write=str)
 PAIRS: Final = Made(_pairs, of=dict[VariableName, Annotated[str, LINE]])
