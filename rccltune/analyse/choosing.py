@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,15 @@ from rccltune.model.settings import (
     Variant,
     base_variant,
 )
+from rccltune.model.vocabulary import Doubt
 
 _WRONG: Final = "wrong"
+# First passes pay for connections; every launch throws them away.
+_CONNECTING: Final = "connecting"
 _NAMED: Final = ["collective", "setting", "variant"]
+_PLACE: Final = ["collective", "n_nodes", "n_ranks"]
+# Collective, nodes and ranks.
+Place: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +68,31 @@ def choose(
     known = {**KNOWN_VARIANTS, **variants}
     counted = points.usable(points.in_environments(samples, known))
     table = points.by_communicator(with_baseline(counted, options.baseline))
+    wrong, lost = wrong_settings(samples), baseline_left_out(samples)
     found = [
-        Comparison.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
+        replace(
+            Comparison.of(grid, known, wrong, options), baseline_left_out=lost.get(_place(grid))
+        )
+        for grid in points.grids(table)
     ]
     _refuse_nothing(found, options)
     return _chosen(found, options)
+
+
+def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
+    """Why timings of the library's own choice were not used, by collective, nodes and ranks."""
+    is_library = samples["setting"].isin((BASELINE, IDLE))
+    rows = samples[is_library & ~samples["unusable"].isin(("", _CONNECTING))]
+    found = {}
+    for place, part in rows.groupby(_PLACE, observed=True):
+        counted = part["unusable"].astype(str).value_counts()
+        words = (f"{n} x {Doubt(reason).meaning}" for reason, n in counted.items())
+        found[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
+    return found
+
+
+def _place(grid: TimeGrid) -> Place:
+    return tuple(grid.target[name] for name in _PLACE)
 
 
 def choose_together(
@@ -191,7 +217,12 @@ def _n_fastest(grid: TimeGrid, row: int, host: Comparison) -> int:
 
 
 def _refuse_nothing(found: Sequence[Comparison], options: ChoiceOptions) -> None:
-    if not any(one.standing.rows or one.barred for one in found):
+    if found and not any(one.standing.rows or one.barred for one in found):
+        raise TooLittleDataError(
+            "only the library's own choice was measured: there is nothing to compare it with",
+            hint="sweep without --setting baseline, or import forced settings beside it.",
+        )
+    if not found:
         raise TooLittleDataError(
             "no good sample of any setting was measured: there is nothing to choose from",
             hint="sweep or import settings beside the baseline; samples.csv says why samples "

@@ -41,13 +41,23 @@ class Barred:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What may be chosen for one target, what cannot, and how each of it stands."""
+    """What may be chosen for one target, what cannot, and how each of it stands.
+
+    Attributes:
+        target: collective, scale, placement of ranks, environment.
+        grid: all that was measured of it.
+        standing: of the settings that a rule may name.
+        variants: by name, those that rules with them need.
+        barred: settings that no rule may name.
+        baseline_left_out: why timings of the library itself were not used; None where all were.
+    """
 
     target: Target
     grid: TimeGrid
     standing: Standing
     variants: dict[str, Variant]
     barred: list[Barred]
+    baseline_left_out: str | None = None
 
     @classmethod
     def of(

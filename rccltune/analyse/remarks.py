@@ -36,10 +36,12 @@ def remarks(one: Comparison) -> Iterable[Notice]:
 
 def _weak(one: Comparison) -> Iterable[Notice]:
     if one.standing.library is None:
+        left_out = one.baseline_left_out
+        was = f"measured and left out ({left_out})" if left_out else "not measured"
         yield Notice(
             caution=Caution.NO_BASELINE,
-            message="the library's own choice was not measured: rules say which setting is the "
-            "fastest of those measured, not that it beats what runs today",
+            message=f"the library's own choice was {was}: rules say which setting is the fastest "
+            "of those measured, not that it beats what runs today",
             remedy="measure it (rccltune sweep does by itself), or name it with --baseline.",
             where=one.where,
         )
