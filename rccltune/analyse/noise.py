@@ -38,7 +38,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Truths: TypeAlias = npt.NDArray[np.bool_]
@@ -132,18 +132,18 @@ class LogRatio:
 
     def interval(self, level: float = INTERVAL) -> tuple[Array, Array]:
         """Two-sided confidence interval of the log ratio."""
-        half: Array = np.asarray(stats.t.ppf((1 + level) / 2, self.df) * self.se)
+        half = _t_quantile((1 + level) / 2, self.df) * self.se
         return self.log - half, self.log + half
 
     def slack(self, level: float = SURE) -> Array:
         """Log ratio that noise alone stays below with this chance."""
         df = np.where(self.n > 1, self.df, np.inf)
-        slack: Array = np.where(np.isnan(self.log), np.nan, stats.t.ppf(level, df) * self.spread)
+        slack: Array = np.where(np.isnan(self.log), np.nan, _t_quantile(level, df) * self.spread)
         return slack
 
     def p_above(self, bound: float = 0.0) -> Array:
         """Chance to look so much faster if it were faster by ``bound`` at most (one-sided t)."""
-        p: Array = np.asarray(stats.t.sf((self.log - bound) / self.se, self.df))
+        p: Array = _t_above((self.log - bound) / self.se, self.df)
         return p
 
     def p_equal(self, margin: float) -> Array:
@@ -152,7 +152,7 @@ class LogRatio:
         0.05 or less shows that they are equivalent: two one-sided tests (Schuirmann, 1987).
         """
         slower, faster = (self.log + margin) / self.se, (self.log - margin) / self.se
-        p: Array = np.maximum(stats.t.sf(slower, self.df), stats.t.cdf(faster, self.df))
+        p: Array = np.maximum(_t_above(slower, self.df), _t_above(-faster, self.df))
         return p
 
 
@@ -222,14 +222,11 @@ def compare(reference: Times, settings: Times, sizes: Sizes, alike: Sequence[str
 
     is_told = df >= 1
     data_se = np.sqrt(np.maximum(variance * share, LEAST**2))
-    holds = squares <= stated * stats.chi2.ppf(_FLOOR_HOLDS, np.maximum(own_df, 1))
-    holds &= variance <= stated * stats.chi2.ppf(_FLOOR_HOLDS, np.maximum(df, 1)) / np.maximum(
-        df, 1
-    )
-    stated_se = np.sqrt(stated_var)
-    is_narrower = (
-        stats.t.ppf(0.975, np.maximum(df, 1)) * data_se < stats.norm.ppf(0.975) * stated_se
-    )
+    holds = squares <= stated * _chi2_quantile(_FLOOR_HOLDS, np.maximum(own_df, 1))
+    stated_se, at_least_one = np.sqrt(stated_var), np.maximum(df, 1)
+    holds &= variance <= stated * _chi2_quantile(_FLOOR_HOLDS, at_least_one) / at_least_one
+    half = (1 + INTERVAL) / 2
+    is_narrower = _t_quantile(half, at_least_one) * data_se < special.ndtri(half) * stated_se
     by_data = is_told & (is_narrower | ~holds | (df >= _ENOUGH))
     return LogRatio(
         log=log,
@@ -260,7 +257,7 @@ def luck(ratio: LogRatio, bound: float = 0.0) -> Array:
     found = quiet(np.nanmax, p, 0)
     known = np.isfinite(found)
     if known.any():
-        found[known] = stats.false_discovery_control(found[known])
+        found[known] = _false_discovery(found[known])
     is_once = ((ratio.n < 2) & np.isfinite(ratio.log)).any(0)
     return np.where(is_once, np.maximum(found, np.nextafter(PROVEN, 1)), found)
 
@@ -290,7 +287,7 @@ def t_interval(values: npt.ArrayLike, level: float = INTERVAL) -> tuple[float, f
     """
     known = np.asarray(values, dtype=float)
     mean, n = float(known.mean()), len(known)
-    half = float(stats.t.ppf((1 + level) / 2, n - 1) * known.std(ddof=1) / np.sqrt(n))
+    half = float(_t_quantile((1 + level) / 2, n - 1.0) * known.std(ddof=1) / np.sqrt(n))
     return mean - half, mean, mean + half
 
 
@@ -305,7 +302,7 @@ def _spread(pooled: tuple[Array, Array], own: tuple[Array, Array]) -> tuple[Arra
     """
     squares, df = pooled
     with np.errstate(invalid="ignore", divide="ignore"):
-        each = squares / stats.chi2.median(np.where(df > 0, df, np.nan))
+        each = squares / _chi2_quantile(0.5, np.where(df > 0, df, np.nan))
         near = np.full((3, *each.shape), np.nan)
         near[0], near[1, ..., 1:], near[2, ..., :-1] = each, each[..., :-1], each[..., 1:]
         near = np.moveaxis(near, 0, 1).reshape(len(each), -1, each.shape[-1])
@@ -349,7 +346,7 @@ def _roughness(log: Array, usual_us: Array, sizes: Sizes) -> Array:
     jump[..., 1:-1] = np.where(is_near[1:] & is_near[:-1], inner, np.nan)
     is_noisy = (floor(usual_us, sizes) > _NOISY).any((0, 1))
     found = np.zeros(log.shape[-1])
-    quarter = stats.chi2.ppf(0.25, 1)
+    quarter = float(_chi2_quantile(0.25, 1.0))
     for part in (is_noisy, ~is_noisy):
         told = [jump[..., part] ** 2 / 1.5, np.diff(log[..., part], axis=0) ** 2 / 2]
         quartiles = [
@@ -386,3 +383,33 @@ def quiet(reduce: Callable[..., Any], values: Array, axis: int, **options: Any) 
         warnings.simplefilter("ignore", RuntimeWarning)
         found: Array = reduce(values, axis=axis, **options)
         return found
+
+
+# Beyond so many degrees of freedom Student's t is the normal distribution.
+_MANY: Final = 1e10
+
+
+def _t_quantile(level: float, df: npt.ArrayLike) -> Array:
+    found: Array = np.asarray(special.stdtrit(np.minimum(df, _MANY), level), dtype=np.float64)
+    return found
+
+
+def _t_above(value: Array, df: npt.ArrayLike) -> Array:
+    """Chance that Student's t is above a value."""
+    found: Array = special.stdtr(np.minimum(df, _MANY), -value)
+    return found
+
+
+def _chi2_quantile(level: float, df: npt.ArrayLike) -> Array:
+    half = np.asarray(df, dtype=float) / 2
+    found: Array = np.asarray(2 * special.gammaincinv(half, level), dtype=np.float64)
+    return found
+
+
+def _false_discovery(p: Array) -> Array:
+    """Benjamini and Hochberg's adjusted p: the least share of false ones at which each counts."""
+    order = np.argsort(p)[::-1]
+    rank = np.arange(len(p), 0, -1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum.accumulate(np.minimum(p[order] * len(p) / rank, 1.0))
+    return adjusted
