@@ -26,9 +26,9 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Doubt
 
-_WRONG: Final = "wrong"
+_WRONG: Final = Doubt.WRONG.value
 # First passes pay for connections; every launch throws them away.
-_CONNECTING: Final = "connecting"
+_CONNECTING: Final = Doubt.CONNECTING.value
 _NAMED: Final = ["collective", "setting", "variant"]
 _PLACE: Final = ["collective", "n_nodes", "n_ranks"]
 # Collective, nodes and ranks.
