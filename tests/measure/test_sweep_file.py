@@ -22,7 +22,7 @@ def test_values_are_typed() -> None:
     """Sizes, settings, modes and lists come out as the rest of the program uses them."""
     values = read_sweep_file(
         "mode: cpx-nps4\nmin-bytes: 4K\ncollective: [all_reduce, allgather]\n"
-        "setting:\n  - tree/ll128/16\nno_environment: yes\nenv: {NCCL_NET: Socket}\n",
+        "setting:\n  - tree/ll128/16\nenv: {NCCL_NET: Socket}\n",
         "sweep.yaml",
     )
 
@@ -31,7 +31,6 @@ def test_values_are_typed() -> None:
         "min_bytes": 4096,
         "collective": (Collective.ALL_REDUCE, Collective.ALL_GATHER),
         "setting": (Setting.parse("tree/ll128/16"),),
-        "no_environment": True,
         "env": (("NCCL_NET", "Socket"),),
     }
 
@@ -107,7 +106,6 @@ def test_a_resolved_sweep_reads_back() -> None:
         min_nbytes=8,
         max_nbytes=1 << 30,
         mode=Mode.parse("cpx-nps4"),
-        no_environment=True,
     )
 
     values = read_sweep_file(dump_sweep(sweep), "sweep.yaml")
