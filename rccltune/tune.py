@@ -17,7 +17,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.report.plots import plot_session
 from rccltune.report.session import Reported, report_session
 from rccltune.rules.base import vendor
-from rccltune.rules.emission import choose_rules
+from rccltune.rules.emission import choose_rules, keep_choices
 from rccltune.rules.sheets import EmitRequest, Emitted
 from rccltune.session.files import write_atomically
 from rccltune.verify.begun import VerifyRequest
@@ -152,7 +152,10 @@ def _emitted(
         base=base,
         ll128_apart=True,
     )
-    return choose_rules(request, reporter=reporter)
+    emitted = choose_rules(request, reporter=reporter)
+    # Figures and the page read it.
+    keep_choices(emitted, reporter)
+    return emitted
 
 
 def _verified(

@@ -73,9 +73,14 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     _write(made, overwrite=request.overwrite or is_own, reporter=reporter)
     # What is kept was chosen before, and so is what others read of it.
     if chosen.path is not None and not made[0].is_kept:
-        for folder, choice in chosen.choices:
-            files.Derived(folder, reporter).keep(CHOICE_FILE, partial(keep, folder, choice))
+        keep_choices(chosen, reporter)
     return replace(made[0], beside=tuple(made[1:]))
+
+
+def keep_choices(chosen: Emitted, reporter: Reporter) -> None:
+    """Write choice.json into each session that was chosen from."""
+    for folder, choice in chosen.choices:
+        files.Derived(folder, reporter).keep(CHOICE_FILE, partial(keep, folder, choice))
 
 
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
