@@ -135,9 +135,10 @@ WIDE = "allreduce,0,9223372036854775807,tree,ll,-1,1,8,-1,-1\n"
 def test_somebody_elses_rule_for_all_sizes_ends_where_verification_did(here: Path) -> None:
     """Sizes that were not compared are a hole."""
     (here / "wide.csv").write_text(WIDE, encoding="utf-8")
-    assert run(["verify", "--rules", "wide.csv", "-o", "out.csv", "-q"]) == 0
-    assert [row[1:3] for row in rows(here / "out.csv")] == [[str(KIB), str(256 * KIB)]]
-    text = (here / "out.csv").read_text(encoding="utf-8")
+    assert run(["verify", "--rules", "wide.csv", "-q"]) == 0
+    left = here / SESSION / "verified-wide.csv"
+    assert [row[1:3] for row in rows(left)] == [[str(KIB), str(256 * KIB)]]
+    text = left.read_text(encoding="utf-8")
     assert f"#@ hole {256 * KIB + 1} {MAX_NBYTES} not measured" in text.split("\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -520,3 +521,22 @@ def test_no_variant_is_tried_that_nobody_asked_for(capsys: pytest.CaptureFixture
     assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *TWO]) == 0
     assert set(samples().variant) == {"default"}
     assert lacks(capsys.readouterr().err, "on request only", "--variant NAME") == []
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_only_a_plan_foretells_how_long_the_whole_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Launches of a second each: the coarse pass, another round like it, and the proof."""
+    words = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
+    words += ["--collective", "all_reduce", "--budget", "1s"]
+    assert run(["sweep", "--runner", "rccl-tests", *words, "--plan", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    n = len(planned["launches"])
+    assert (planned["estimate_s"], planned["most_s"]) == (n, 2 * n)
+
+    # How it ends depends on how many launches fit into the second.
+    run(["tune", *words])
+    said = capsys.readouterr().err
+    [line] = [line for line in said.splitlines() if "launches to make" in line]
+    assert re.findall(r"\d+", line) == [str(n)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -85,25 +84,6 @@ def test_a_plan_says_what_proving_adds_and_makes_nothing(
     assert f"about {n_launches} s;" in last
     assert "SIMULATED node" in said.err
     assert list(here.iterdir()) == []
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_only_a_plan_foretells_how_long_the_whole_takes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Launches of a second each: the coarse pass, another round like it, and the proof."""
-    words = ["--mode", "cpx-nps4", "--simulate", "mi300x", "--launcher", "none"]
-    words += ["--collective", "all_reduce", "--budget", "1s"]
-    assert run(["sweep", "--runner", "rccl-tests", *words, "--plan", "--json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
-    n = len(planned["launches"])
-    assert (planned["estimate_s"], planned["most_s"]) == (n, 2 * n)
-
-    # How it ends depends on how many launches fit into the second.
-    run(["tune", *words])
-    said = capsys.readouterr().err
-    [line] = [line for line in said.splitlines() if "launches to make" in line]
-    assert re.findall(r"\d+", line) == [str(n)]
 
 
 @pytest.mark.usefixtures("undrawn")

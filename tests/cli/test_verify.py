@@ -23,6 +23,8 @@ from rccltune.verify.verdict_store import verdict_name
 pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 KIB, MIB = 1024, 1 << 20
 SESSION = Path("rccltune-session")
+# What stands of mine.csv.
+LEFT = SESSION / "verified-mine.csv"
 
 
 def node(**changes: object) -> Path:
@@ -57,15 +59,15 @@ def rules_file(
 
 def verify(*more: str) -> int:
     """With a file of ours."""
-    return run(["verify", "--rules", "mine.csv", "-o", "out.csv", *more])
+    return run(["verify", "--rules", "mine.csv", *more])
 
 
-def rules(path: str = "out.csv") -> list[Rule]:
+def rules(path: Path = LEFT) -> list[Rule]:
     """What stands."""
-    return list(read_rules(Path(path).read_bytes()).rules)
+    return list(read_rules(path.read_bytes()).rules)
 
 
-def verdict(name: str = "verdict_out.json") -> dict[str, Any]:
+def verdict(name: str = "verdict_verified-mine.json") -> dict[str, Any]:
     """What is kept of it."""
     found: dict[str, Any] = json.loads((SESSION / name).read_text(encoding="utf-8"))
     return found
@@ -78,14 +80,14 @@ def test_what_a_sweep_emits_stands_and_carries_its_evidence(
     swept("mi300x", smallest="16K")
     assert run(["emit-config", "-q"]) == 0
     [path] = SESSION.glob("rccl_tuner_*.csv")
-    before = [(r.min_nbytes, r.max_nbytes, r.setting) for r in rules(str(path))]
+    before = [(r.min_nbytes, r.max_nbytes, r.setting) for r in rules(path)]
     capsys.readouterr()
     assert run(["verify"]) == 0
     said = capsys.readouterr().out
     assert "SIMULATED" in said
     assert "is slower than without rules, beyond noise" in said
     assert "the library against itself, in the same launches: ±" in said
-    assert [(r.min_nbytes, r.max_nbytes, r.setting) for r in rules(str(path))] == before
+    assert [(r.min_nbytes, r.max_nbytes, r.setting) for r in rules(path)] == before
     text = path.read_text(encoding="utf-8")
     assert "# verified: with and without the rules in turns, SIMULATED" in text
     assert ", shown between launches too" in text
@@ -107,7 +109,7 @@ def test_a_rule_that_loses_in_part_of_its_range_keeps_the_rest() -> None:
     assert left.min_nbytes == 64 * KIB
     # The site runs ring/ll there, which is 390 us at 1 MiB and 701 at 4 (tree/ll: 286 and 831).
     assert 512 * KIB <= left.max_nbytes < 3 * MIB
-    assert "#@ hole" in Path("out.csv").read_text(encoding="utf-8")
+    assert "#@ hole" in LEFT.read_text(encoding="utf-8")
     assert verdict()["rounds"] >= 2
 
 
@@ -154,7 +156,7 @@ def test_vendors_rows_that_are_slower_than_the_site_are_not_the_sites(
     path.write_text(path.read_text(encoding="utf-8") + vendors, encoding="utf-8")
     assert verify() == 9
     assert lacks(capsys.readouterr().err, "this library") == []
-    assert not Path("out.csv").exists()
+    assert not LEFT.exists()
 
 
 def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
@@ -166,9 +168,7 @@ def test_a_rule_that_wins_nowhere_is_dropped_and_the_file_says_why(
     capsys.readouterr()
     assert verify() == 0
     assert rules() == []
-    assert "# dropped: allreduce,1024,65536,ring,simple" in Path("out.csv").read_text(
-        encoding="utf-8"
-    )
+    assert "# dropped: allreduce,1024,65536,ring,simple" in LEFT.read_text(encoding="utf-8")
     assert "0 rules of 1 stand" in capsys.readouterr().out
 
 
@@ -177,7 +177,7 @@ def test_what_the_library_chooses_by_itself_is_cut_off_a_rule() -> None:
     swept()
     rules_file((0, 64 * KIB, "ring,ll"), (64 * KIB + 1, MIB, "tree,ll"))
     assert verify() == 0
-    text = Path("out.csv").read_text(encoding="utf-8")
+    text = LEFT.read_text(encoding="utf-8")
     assert "#@ hole 1024 65536 verified: the library chooses it by itself" in text
     assert [str(rule.setting) for rule in rules()] == ["tree/ll"]
 
@@ -208,7 +208,7 @@ def test_losers_are_kept_on_request_and_the_exit_code_says_so() -> None:
     swept()
     rules_file((0, 64 * KIB, "ring,simple"))
     assert verify("--keep-losers") == 9
-    assert not Path("out.csv").exists()
+    assert not LEFT.exists()
 
 
 @pytest.mark.long
@@ -222,9 +222,9 @@ def test_a_setting_that_is_slow_between_powers_of_two_is_found() -> None:
     swept(path, largest="16M")
     assert run(["emit-config", "-q"]) == 0
     [own] = SESSION.glob("rccl_tuner_*.csv")
-    assert rules(str(own))
+    assert rules(own)
     assert run(["verify", "-q"]) == 0
-    for rule in rules(str(own)):
+    for rule in rules(own):
         for power in range(10, 20):
             slow = round(1.5 * (1 << power))
             assert not rule.min_nbytes <= slow <= rule.max_nbytes
@@ -261,9 +261,9 @@ def test_wrong_results_without_rules_end_it_without_a_verdict(
     path = node(faults=[fault])
     assert verify("--simulate", str(path)) == 9
     assert lacks(capsys.readouterr().err, "WRONG", "RESULTS") == []
-    assert not Path("out.csv").exists()
-    assert not (SESSION / "verdict_out.json").exists()
-    kept = json.loads((SESSION / "refused_out.json").read_text(encoding="utf-8"))
+    assert not LEFT.exists()
+    assert not (SESSION / "verdict_verified-mine.json").exists()
+    kept = json.loads((SESSION / "refused_verified-mine.json").read_text(encoding="utf-8"))
     assert lacks(kept["message"], "WRONG", "RESULTS") == []
 
 
@@ -276,11 +276,11 @@ def test_each_rule_file_has_a_verdict_of_its_own() -> None:
     own = (SESSION / "verdict.json").read_bytes()
     rules_file((0, 32 * KIB, "tree,ll"))
     # An earlier one that failed counts no more where the next ends well.
-    (SESSION / "refused_out.json").write_text("{}", encoding="utf-8")
+    (SESSION / "refused_verified-mine.json").write_text("{}", encoding="utf-8")
     assert verify("-q") == 0
-    assert not (SESSION / "refused_out.json").exists()
+    assert not (SESSION / "refused_verified-mine.json").exists()
     assert (SESSION / "verdict.json").read_bytes() == own
-    assert Path(verdict()["path"]).name == "out.csv"
+    assert Path(verdict()["path"]).name == LEFT.name
 
 
 def test_verdicts_are_named_for_their_files() -> None:
@@ -425,7 +425,7 @@ def test_a_rule_that_hangs_is_cut_out_and_the_rest_is_verified(
     assert [(r.max_nbytes, str(r.setting)) for r in rules()] == [(64 * KIB, "tree/ll")]
     said = capsys.readouterr().err
     assert "the benchmark fails with it at " in said
-    assert "verified: the benchmark fails" in Path("out.csv").read_text(encoding="utf-8")
+    assert "verified: the benchmark fails" in LEFT.read_text(encoding="utf-8")
 
 
 def test_rules_that_all_hang_from_the_start_are_not_at_fault(
@@ -437,7 +437,7 @@ def test_rules_that_all_hang_from_the_start_are_not_at_fault(
     broken = node(faults=[{"kind": "no-plugin", "rank": 5}])
     assert verify("--simulate", str(broken), "--timeout", "3") == 9
     assert lacks(capsys.readouterr().err, "and environment") == []
-    assert not Path("out.csv").exists()
+    assert not LEFT.exists()
 
 
 def test_a_benchmark_that_warms_up_otherwise_is_matched_from_the_end() -> None:
@@ -516,21 +516,23 @@ def test_what_rules_need_goes_where_it_harms_sizes_without_rules() -> None:
         (256 * KIB + 1, 700_000, "tree,ll"),
         needs=needs,
     )
-    exports = "export RCCL_LL128_FORCE_ENABLE=1\nexport NCCL_TUNER_CONFIG_FILE=out.csv\n"
-    Path("out.env").write_text(exports, encoding="utf-8")
-    assert verify("-q") == 0
-    left_exports = Path("out.env").read_text(encoding="utf-8").splitlines()
+    # As the session's own file: what stands replaces it, and the exports beside it follow.
+    own = Path("mine.csv").rename(SESSION / "rccl_tuner_gfx942_cpx-nps4.csv")
+    exports = "export RCCL_LL128_FORCE_ENABLE=1\nexport NCCL_TUNER_CONFIG_FILE=own.csv\n"
+    own.with_suffix(".env").write_text(exports, encoding="utf-8")
+    assert run(["verify", "-q"]) == 0
+    left_exports = own.with_suffix(".env").read_text(encoding="utf-8").splitlines()
     assert left_exports == [
         "# verified: RCCL_LL128_FORCE_ENABLE slows sizes without a rule",
-        "export NCCL_TUNER_CONFIG_FILE=out.csv",
+        "export NCCL_TUNER_CONFIG_FILE=own.csv",
     ]
-    assert "#@ needs" not in Path("out.csv").read_text(encoding="utf-8")
-    left = [(rule.min_nbytes, str(rule.setting)) for rule in rules()]
+    assert "#@ needs" not in own.read_text(encoding="utf-8")
+    left = [(rule.min_nbytes, str(rule.setting)) for rule in rules(own)]
     # A rule begins at the smallest size that was measured.
     assert (1024, "tree/ll") in left
     assert all(name == "tree/ll" for _, name in left)
     # Behind the rule that is not selectable any more the fallback was verified too.
-    assert max(rule.max_nbytes for rule in rules()) > 512 * KIB
+    assert max(rule.max_nbytes for rule in rules(own)) > 512 * KIB
 
 
 # tree/ll then takes what ring/ll takes, the library's own choice there (the node file's curves).
@@ -565,7 +567,7 @@ def test_a_rule_that_loses_under_another_condition_is_cut_there(
         assert rule.max_nbytes < 100_000 or rule.min_nbytes > 200_000
     said = capsys.readouterr().out
     assert lacks(said, "the library's") == []
-    text = Path("out.csv").read_text(encoding="utf-8")
+    text = LEFT.read_text(encoding="utf-8")
     assert lacks(text, "verified") == []
     assert len(verdict()["conditions"]) == 2
 
@@ -609,7 +611,7 @@ def test_a_companion_that_fails_is_named(capsys: pytest.CaptureFixture[str]) -> 
     capsys.readouterr()
     assert verify("--beside", "all_gather") == 5
     assert lacks(capsys.readouterr().err, "it ended") == []
-    assert not Path("out.csv").exists()
+    assert not LEFT.exists()
 
 
 @pytest.mark.parametrize(
