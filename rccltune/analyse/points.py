@@ -205,7 +205,7 @@ class TimeGrid:
 
     def of(self, at: Any) -> Times:  # noqa: ANN401 - an index
         """Times of some candidates."""
-        index = np.atleast_1d(at)
+        index = np.atleast_1d(np.asarray(at, dtype=np.intp))
         return Times(self.times.log_us[:, index], self.times.pass_var[:, index])
 
 

@@ -43,6 +43,11 @@ class Standing:
         """The setting of each row."""
         return [self.grid.candidates[row][0] for row in self.rows]
 
+    @property
+    def settings(self) -> list[Setting]:
+        """The same as settings."""
+        return [Setting.parse(name) for name in self.names]
+
     @cached_property
     def library(self) -> Times | None:
         """The library as it is; None where it was not measured.
