@@ -7,11 +7,12 @@
     rccltune.api.fit("rccltune-session")
 
 No function prints or exits. What the command line would say goes to the logger ``rccltune``; what
-it would end with is raised, a :class:`rccltune.model.RccltuneError` with its ``exit_code``.
+it would end with is raised, a :class:`rccltune.model.errors.RccltuneError` with its ``exit_code``.
 """
 
-from rccltune.api.loaded import Loaded, format_size, load, read_rules
+from rccltune.api.loaded import Loaded, load
 from rccltune.api.measuring import sweep, tune, verify
+from rccltune.api.tables import read_rules
 from rccltune.api.verbs import (
     deploy,
     detect,
@@ -26,6 +27,7 @@ from rccltune.api.verbs import (
     why,
     workload,
 )
+from rccltune.model.vocabulary import format_size
 
 __all__ = [
     "Loaded",

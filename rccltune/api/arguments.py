@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.session import baseline_named
 from rccltune.fit.session import FitDone
 from rccltune.measure import sweep_file
 from rccltune.model.reporter import Reporter
+from rccltune.rules.choices import baseline_named
 
 Place: TypeAlias = str | os.PathLike[str]
 

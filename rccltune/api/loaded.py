@@ -1,102 +1,26 @@
-"""What a session holds, for notebooks: tables of it, of its rules, and of any rule file."""
+"""What a session holds, for notebooks: tables of it and of its rules."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.analyse.stored import stored_choice
-from rccltune.api.arguments import Logging, Place
+from rccltune.api.arguments import Logging
+from rccltune.api.tables import RULES, frame, rule_rows
 from rccltune.fit import beliefs
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.model.settings import Target, View
-from rccltune.model.vocabulary import Collective, format_size
-from rccltune.rules import reader, refusals
+from rccltune.rules.stored import stored_choice
 from rccltune.session import store, table
 from rccltune.session.samples import load_samples
 from rccltune.verify import verdict_store
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-RULES: Final = {
-    "file": "str",
-    "line": "Int64",
-    "collective": "str",
-    "n_nodes": "Int64",
-    "n_ranks": "Int64",
-    "min_nbytes": "int64",
-    "max_nbytes": "int64",
-    "setting": "str",
-    "fallback": "bool",
-    "vendor": "bool",
-    "reason": "str",
-}
-
-
-def read_rules(rule_file: Place) -> DataFrame:
-    """A row for each rule and each stated gap of a rule file, anybody's.
-
-    ``file`` (as given), ``line``, ``collective``, ``n_nodes``, ``n_ranks`` (missing where any will
-    do), ``min_nbytes``, ``max_nbytes`` (bytes as a tuner sees them, inclusive), ``setting``
-    (missing in a gap), ``fallback``, ``vendor``, ``reason`` (of a gap).
-
-    Raises:
-        InputFileError: the file cannot be read, or the plugin would refuse it.
-    """
-    return frame(rule_rows(Path(rule_file), str(rule_file)), RULES)
-
-
-def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
-    """Rules in file order, then gaps; the column ``file`` says the name."""
-    read = refusals.accepted(refusals.content_of(path), path)
-    for rule in read.rules:
-        yield {
-            "file": name,
-            "line": rule.line,
-            "collective": rule.collective.value,
-            "n_nodes": rule.n_nodes,
-            "n_ranks": rule.n_ranks,
-            "min_nbytes": rule.min_nbytes,
-            "max_nbytes": rule.max_nbytes,
-            "setting": str(rule.setting),
-            "fallback": rule.fallback,
-            "vendor": rule.vendor,
-        }
-    for hole in read.holes:
-        yield {"file": name, "fallback": False, "vendor": False, **_hole_row(hole)}
-
-
-def _hole_row(hole: reader.StatedHole) -> dict[str, Any]:
-    """A section is ``allreduce nodes=1 ranks=64``; files without sections say nothing."""
-    words = hole.section.split()
-    said = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-    return {
-        "collective": Collective.parse(words[0]).value if words else None,
-        "n_nodes": int(said["nodes"]) if "nodes" in said else None,
-        "n_ranks": int(said["ranks"]) if "ranks" in said else None,
-        "min_nbytes": hole.min_nbytes,
-        "max_nbytes": hole.max_nbytes,
-        "reason": hole.reason,
-    }
-
-
-__all__ = ["format_size", "frame"]
-
-
-def frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:
-    """A table with these columns and their kinds, empty ones too; text keeps what is missing."""
-    import pandas as pd
-
-    kinds = {name: "object" if kind == "str" else kind for name, kind in columns.items()}
-    made: DataFrame = pd.DataFrame(list(rows), columns=list(columns)).astype(kinds)
-    return made
-
 
 _TARGET: Final = {
     "collective": "str",
@@ -398,8 +322,8 @@ class Loaded:
     def rules(self) -> DataFrame:
         """A row for each rule and each stated gap of the session's rule files.
 
-        The columns of :func:`read_rules`; ``file`` is relative to the session. Empty where there is
-        no rule file.
+        The columns of :func:`rccltune.api.read_rules`; ``file`` is relative to the session. Empty
+        where there is no rule file.
 
         Raises:
             InputFileError: a file that the plugin would refuse.

@@ -172,6 +172,7 @@ def in_use() -> list[list[str]]:
         ["deploy", "site", "s"],
         ["job", "s", "--", "/proc/nonexistent/train"],
         ["plugin", "--check"],
+        ["npkit", "s", "--setting=tree/ll", "--collective=all_reduce", "--bytes=4M", "-o", "dump"],
     ]
 
 

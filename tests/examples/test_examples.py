@@ -31,7 +31,7 @@ SIMULATED = [path for path in SWEEPS if path.stem != "many-nodes"]
 # What each says that no other does; docs/examples.md promises these cases.
 CASES = {
     "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
-    "cpx-one-oam": {"placement_of_ranks": "one-oam", "variant": ("mscclpp-read",)},
+    "cpx-one-oam": {"rank_placement": "one-oam", "variant": ("mscclpp-read",)},
     "inference-latency": {"graph": 2, "max_bytes": 4 << 20},
     "many-nodes": {"launcher": "srun", "scales": tuple(Scale.parse(s) for s in ("1x8", "2x16", "4x32"))},
     "quick-look": {"budget": 300.0},

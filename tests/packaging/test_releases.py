@@ -135,7 +135,6 @@ def test_no_other_file_compares_versions(repository: Path) -> None:
 
 # Of drivers, firmware and other programs, or examples of how a release is written.
 SENTENCES = {
-    "cli/variants.py": 2,
     "machine/checks/software.py": 1,
     "machine/checks/gpu.py": 3,
     "machine/mode.py": 1,
