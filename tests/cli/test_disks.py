@@ -194,9 +194,9 @@ def test_the_wall_clock_is_read_for_records_only(repository: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from rccltune import session
 from rccltune.model.reporter import Reporter
-with session.writing(Path(sys.argv[1]), Reporter()):
+from rccltune.session import files
+with files.writing(Path(sys.argv[1]), Reporter()):
     print("held", flush=True)
     sys.stdin.read()
 """

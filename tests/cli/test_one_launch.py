@@ -158,6 +158,18 @@ def test_wrong_results_in_a_walk_cost_their_setting(here: Path) -> None:
     assert (table[table["setting"] == "ring/ll"]["doubt"] == "").any()
 
 
+def test_what_fails_in_two_environments_is_named_once(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ring/simple runs in that of LL128 too, to compare launches by."""
+    node = quiet(here, faults=[{"kind": "wrong", "setting": "ring/simple", "elements": 3}])
+    settings = [f"--setting=ring/{protocol}" for protocol in ("simple", "ll", "ll128")]
+    assert sweep(node, "--max-bytes", "8K", *settings) == 5
+    said = capsys.readouterr().err
+    assert said.count("all_reduce ring/simple: it gave wrong results") == 1
+    assert "quarantined: 1;" in said
+
+
 def test_a_finished_walk_has_nothing_left_to_do(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

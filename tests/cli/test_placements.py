@@ -453,14 +453,14 @@ def test_presets_are_the_documents_commands(here: Path) -> None:
 
     graph = merge_request(None, {"preset": "cpx-one-oam-graph"})
     assert graph.sweep.min_nbytes == parse_size("32")
-    assert (graph.sweep.graph, graph.sweep.warmup, graph.sweep.iterations) == (2, 20, 50)
+    assert graph.sweep.graph == 2
     assert graph.sweep.collectives == (Collective.ALL_REDUCE,)
     assert graph.sweep.rank_placement == "one-oam"
 
     file = here / "sweep.yaml"
-    file.write_text("preset: cpx-one-oam-graph\nwarmup: 7\niters: 8\n")
-    both = merge_request(file, {"iters": 9})
-    assert (both.sweep.warmup, both.sweep.iterations, both.sweep.graph) == (7, 9, 2)
+    file.write_text("preset: cpx-one-oam-graph\nfactor: 4\ngraph: 8\n")
+    both = merge_request(file, {"graph": 9})
+    assert (both.sweep.factor, both.sweep.graph, both.sweep.min_nbytes) == (4, 9, 32)
     file.write_text("preset: cpx-one-oan\nrank_placement: two-oams\n")
     assert run(["sweep", "--runner", "rccl-tests", "-c", str(file), "--simulate", "mi300x"]) == 3
 

@@ -304,16 +304,3 @@ def test_a_process_in_the_driver_stops_the_sweep(
     assert sweep(path, "--timeout", "1", "--repeats", "1") == 5
     assert lacks(capsys.readouterr().err, "tree/ll", "2 launches") == []
     assert [o["status"] for o in outcomes()["ring/ll"]] == ["ok"]
-
-
-def test_what_fails_in_two_environments_is_named_once(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """ring/simple runs in that of LL128 too, to compare launches by."""
-    wrong = node({"kind": "wrong", "setting": "ring/simple", "elements": 3})
-    settings = [f"--setting=ring/{protocol}" for protocol in ("simple", "ll", "ll128")]
-    where = ["--simulate", str(wrong), "--launcher", "none", "--mode", "cpx-nps4"]
-    assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL[:-2], *settings]) == 5
-    said = capsys.readouterr().err
-    assert said.count("all_reduce ring/simple: it gave wrong results") == 1
-    assert "quarantined: 1;" in said
