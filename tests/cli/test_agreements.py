@@ -6,21 +6,23 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yamls
 
 from rccltune import plugin
-from rccltune.analyse.session import choice_of
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.points import IDLE
 from rccltune.cli import run
 from rccltune.fit import agreement
 from rccltune.fit.session import fit_session
 from rccltune.model.curves import Curve
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import BASELINE
+from rccltune.model.settings import BASELINE, DEFAULT_VARIANT
+from rccltune.rules.choices import choice_of
 from rccltune.rules.reader import read_rules
 from rccltune.session.samples import load_samples
 from rccltune.simulate import sources
-from rccltune.zones import arms, choice
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "512K"]
 SESSION = Path("rccltune-session")
@@ -82,13 +84,8 @@ def test_a_sites_own_tuner_is_told_and_gains_are_taken_against_it(
     assert "slower from 1 KiB to 64 KiB" in " ".join(capsys.readouterr().err.split())
 
 
-def test_silence_that_is_the_site_makes_the_baseline_stronger(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice the launches stand behind it in choosing, and its curve is shown as measured.
-
-    Where it runs ring/simple by itself, passes of that setting too.
-    """
+def test_silence_that_is_the_site_stands_for_the_library_in_choosing(here: Path) -> None:
+    """It ran in the launches of the settings; the baseline's curve is shown as it was measured."""
     assert sweep(node(here, quiet=False)) == 0
     done = fit_session(SESSION, reporter=Reporter())
     assert {one.n_sizes for one in done.agreements.silence} == {10}
@@ -96,16 +93,11 @@ def test_silence_that_is_the_site_makes_the_baseline_stronger(
     assert all("agree within noise" in line for line in done.agreements.lines)
     assert launches_of_baseline(done.curves) == {3}
 
-    judged: list[Sequence[Curve]] = []
-
-    def choose(curves: Sequence[Curve], options: arms.ChoiceOptions) -> arms.Choice:
-        judged.append(curves)
-        return original(curves, options)
-
-    original = choice.choose
-    monkeypatch.setattr("rccltune.zones.choice.choose", choose)
-    choice_of(done, arms.ChoiceOptions())
-    assert launches_of_baseline(judged[0]) == {6, 9}
+    found = choice_of(done, ChoiceOptions()).compared
+    [compared] = (one for one in found if one.target.variant == DEFAULT_VARIANT)
+    assert compared.standing.library is not None
+    idle = compared.grid.of(compared.grid.candidates.index((IDLE, "default")))
+    np.testing.assert_array_equal(compared.standing.library.log_us, idle.log_us)
 
 
 def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:

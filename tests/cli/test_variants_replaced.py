@@ -11,11 +11,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yamls
 from wording import lacks
 
 from rccltune.cli import run
 from rccltune.rules.reader import RuleFile, read_rules
 
+SMALLEST = "examples/nodes/smallest.yaml"
 BOTH = (("NCCL_CUMEM_ENABLE", "1"), ("RCCL_LL128_FORCE_ENABLE", "1"))
 REPLACING = """
 format: 1
@@ -47,14 +49,22 @@ variants:
 Capture = pytest.CaptureFixture[str]
 
 
-def swept(repository: Path, text: str, *more: str) -> int:
+def swept(repository: Path, text: str, *more: str, node: Path | None = None) -> int:
     """AllReduce from 8 KiB to 1 MiB with two settings."""
     Path("own.yaml").write_text(text, encoding="utf-8")
-    node = repository / "examples/nodes/smallest.yaml"
+    node = node or repository / SMALLEST
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
     words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
     words += ["--setting", "ring/ll", "--setting", "ring/ll128", "--variants", "own.yaml"]
     return run(["sweep", "--runner", "rccl-tests", *words, *more, "-q"])
+
+
+def node_with(repository: Path, **changes: object) -> Path:
+    """The smallest node with these keys, beside the session."""
+    raw = yamls.loaded((repository / SMALLEST).read_text(encoding="utf-8"))
+    path = Path("node.yaml")
+    path.write_text(yamls.dumped(raw | changes), encoding="utf-8")
+    return path
 
 
 def rules_and_exports(*more: str) -> tuple[RuleFile, list[str]]:
@@ -168,28 +178,15 @@ def imported(name: str, setting: str, us: float, *options: str) -> None:
     assert run(["import", name, *options, "-q"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("word", "text", "needs"),
-    [
-        ("ll128-forced", None, BOTH[1:]),
-        ("ll128-forced", REPLACING, BOTH),
-        ("mine", MINE, BOTH),
-    ],
-)
-def test_an_imported_log_of_a_variant_carries_its_variables(
-    here: Path, word: str, text: str | None, needs: tuple[tuple[str, str], ...]
-) -> None:
-    """As ``--variants FILE`` says them, or the catalog."""
-    if text is not None:
-        Path("own.yaml").write_text(text, encoding="utf-8")
-    file = () if text is None else ("--variants", "own.yaml")
+def test_an_imported_log_of_a_variant_that_widens_carries_its_variable(here: Path) -> None:
+    """As the catalog says it."""
     imported("a.csv", "baseline", 100)
     imported("b.csv", "ring/ll", 90)
-    imported("c.csv", "ring/ll128", 50, "--variant", word, *file)
+    imported("c.csv", "ring/ll128", 50, "--variant", "ll128-forced")
     rules, exports = rules_and_exports()
     # Behind it stands ring/ll, for hosts that offer no LL128.
-    assert (str(rules.rules[0].setting), rules.needs) == ("ring/ll128", needs)
-    assert exports[: len(needs)] == [f"export {name}={value}" for name, value in needs]
+    assert (str(rules.rules[0].setting), rules.needs) == ("ring/ll128", BOTH[1:])
+    assert exports[0] == "export RCCL_LL128_FORCE_ENABLE=1"
 
 
 def test_an_imported_variant_of_the_catalog_carries_its_variables(here: Path) -> None:
@@ -205,32 +202,34 @@ def test_an_imported_variant_of_the_catalog_carries_its_variables(here: Path) ->
     assert rules_and_exports("--variant", "channels-32")[0].needs == rules.needs
 
 
-def test_a_setting_that_needs_what_may_load_code_is_in_no_rule(here: Path, capsys: Capture) -> None:
+@pytest.mark.usefixtures("stand_ins")
+def test_a_setting_that_needs_what_may_load_code_is_in_no_rule(
+    here: Path, repository: Path, capsys: Capture
+) -> None:
     """It is left out and said, with what to do; the rest of the file is written."""
-    text = MINE.replace("NCCL_CUMEM_ENABLE: 1", "NCCL_NET_PLUGIN: /tmp/x.so")
-    Path("own.yaml").write_text(text, encoding="utf-8")
-    imported("a.csv", "baseline", 100)
-    imported("b.csv", "ring/ll", 20)
-    imported("c.csv", "ring/ll128", 10, "--variant", "mine", "--variants", "own.yaml")
+    text = REPLACING.replace("NCCL_CUMEM_ENABLE: 1", "NCCL_NET_PLUGIN: /tmp/x.so")
+    quick = {"setting": "ring/ll128", "factor": 0.6, "bytes": [0, 1 << 16]}
+    node = node_with(repository, effects=[quick])
+    assert swept(repository, text, "--setting", "ring/simple", node=node) == 0
     capsys.readouterr()
     assert run(["emit-config"]) == 0
     said = capsys.readouterr().err
     assert lacks(said, "NCCL_NET_PLUGIN=/tmp/x.so", "sweep --env NAME=VALUE") == []
     rules, exports = rules_and_exports()
-    assert ({str(rule.setting) for rule in rules.rules}, rules.needs) == ({"ring/ll"}, ())
+    assert ({str(rule.setting) for rule in rules.rules}, rules.needs) == ({"ring/simple"}, ())
     assert not any("NCCL_NET_PLUGIN" in line for line in exports)
 
 
+@pytest.mark.usefixtures("stand_ins")
 def test_a_variant_that_needs_what_may_load_code_has_no_rule_file(
-    here: Path, capsys: Capture
+    here: Path, repository: Path, capsys: Capture
 ) -> None:
     """The site's is written; asked for by name it is an error that says what to do."""
     text = "format: 1\nvariants: {mine: {summary: s, environment: {NCCL_NET_PLUGIN: x}}}\n"
-    Path("own.yaml").write_text(text, encoding="utf-8")
-    imported("a.csv", "baseline", 100)
-    imported("b.csv", "ring/ll", 90)
-    for name, setting, us in (("c.csv", "baseline", 60), ("d.csv", "ring/ll", 50)):
-        imported(name, setting, us, "--variant", "mine", "--variants", "own.yaml")
+    quick = {"name": "quick", "when": {"env": {"NCCL_NET_PLUGIN": "x"}}}
+    gain = {"variant": "quick", "factor": 0.6}
+    node = node_with(repository, variants=[quick], effects=[gain])
+    assert swept(repository, text, "--variant", "mine", node=node) == 0
     capsys.readouterr()
     assert run(["emit-config"]) == 0
     assert lacks(capsys.readouterr().err, "for mine", "NCCL_NET_PLUGIN=x") == []
