@@ -247,7 +247,7 @@ def test_a_session_of_some_gpus_is_kept_with_their_number(
     wanted = replace(request.sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
     kept = read_sweep_file(dump_sweep(wanted, site_keys(request.site)), "sweep.yaml")
 
-    assert (kept["placement_of_ranks"], kept["np"]) == ("first", 2)
+    assert (kept["rank_placement"], kept["np"]) == ("first", 2)
 
 
 def test_a_host_file_needs_somebody_to_read_it(bench: Path, tmp_path: Path) -> None:
