@@ -125,6 +125,7 @@ def _losses(standing: Standing, wanted: Wanted) -> tuple[Array, Truths, Array]:
     A size at which a setting gains too little joins only where that saves a zone.
     """
     n = len(standing.rows)
+    weight = np.array([wanted.weight.get(int(one), 1.0) for one in standing.grid.nbytes])
     regret, tolerance, least = (
         standing.regret[:n],
         np.log1p(wanted.tolerance),
@@ -142,12 +143,11 @@ def _losses(standing: Standing, wanted: Wanted) -> tuple[Array, Truths, Array]:
         library = standing.regret[n]
         loss = np.where(standing.gain >= least, regret, library + least)
         carries = carries & is_good
-        none = np.where(carries.any(0), np.inf, np.nan_to_num(library))
-    weight = np.array([wanted.weight.get(int(one), 1.0) for one in standing.grid.nbytes])
+        none = np.where(carries.any(0), np.inf, weight * np.nan_to_num(library))
     channels = np.array([Setting.parse(name).channels or 0 for name in standing.names])
     tie = max(tolerance * _TIE, 1e-9)
     priced = weight * np.round(loss / tie) * tie + _PER_CHANNEL * channels[:, None]
-    return np.where(is_good, priced, np.inf), carries, weight * none
+    return np.where(is_good, priced, np.inf), carries, none
 
 
 def _edge(standing: Standing, wanted: Wanted, last: int, before: int, after: int) -> int:

@@ -257,7 +257,10 @@ def chosen(found: Found) -> Headline:
         return Headline(
             claim=f"Fastest settings of {names} found; their gain is unknown because the library's "
             "own choice was not measured.",
-            points=("Another baseline can be named: --baseline ring/simple.", _unverified(found)),
+            points=(
+                "Another baseline can be named: rccltune emit-config --baseline ring/simple.",
+                _unverified(found),
+            ),
             tiles=((str(len(zones)), "rules", "choice.json"),),
         )
     where = "in the imported runs" if found.is_imported else "in the sweep"
