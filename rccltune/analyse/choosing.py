@@ -65,18 +65,32 @@ def choose(
         TooLittleDataError: no setting was measured, or not the baseline that was named.
     """
     options = options or ChoiceOptions()
+    found = compared(samples, variants, options)
+    _refuse_nothing(found, options)
+    return _chosen(found, options)
+
+
+def compared(
+    samples: pd.DataFrame, variants: Mapping[str, Variant], options: ChoiceOptions | None = None
+) -> list[Comparison]:
+    """What was measured of each target, sorted into what a rule may name and what none can.
+
+    Args:
+        samples: as of :func:`choose`.
+        variants: of the session, by name.
+        options: the defaults unless given.
+    """
+    options = options or ChoiceOptions()
     known = {**KNOWN_VARIANTS, **variants}
     counted = points.usable(points.in_environments(samples, known))
     table = points.by_communicator(with_baseline(counted, options.baseline))
     wrong, lost = wrong_settings(samples), baseline_left_out(samples)
-    found = [
+    return [
         replace(
             Comparison.of(grid, known, wrong, options), baseline_left_out=lost.get(_place(grid))
         )
         for grid in points.grids(table)
     ]
-    _refuse_nothing(found, options)
-    return _chosen(found, options)
 
 
 def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:

@@ -178,7 +178,7 @@ def _everything(done: FitDone) -> Laid:
 
 
 def _variants(done: FitDone) -> list[str]:
-    from rccltune.analyse.stored import stored_choice
+    from rccltune.rules.stored import stored_choice
 
     choice = stored_choice(done.session.path)
     return environment_lines(choice.environments) if choice else []
@@ -232,7 +232,6 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
         "cross at",
         "between",
         "how",
-        "straight lines",
     )
     rows = (
         (
@@ -243,7 +242,6 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
             format_size(c.at_nbytes),
             f"{format_size(c.low_nbytes)} – {format_size(c.high_nbytes)}",
             c.evidence.value,
-            format_size(c.linear_nbytes) if c.linear_nbytes else "do not cross",
         )
         for c in crossovers
     )

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rccltune.fit import crossings, models, points
+from rccltune.analyse.changes import crossovers
+from rccltune.analyse.choosing import compared
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.fit import models, points
 from rccltune.fit.agreement import Agreements, agreements
 from rccltune.fit.beliefs import Believed, OwnChoices, gather_beliefs, own_choices
 from rccltune.model import schema
@@ -22,13 +25,13 @@ from rccltune.model.schema import Line, Whole, Word
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, base_variant
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt
 from rccltune.session import files, store
+from rccltune.session.frame import frame
 from rccltune.session.samples import load_samples, set_aside
 from rccltune.session.samples import notices as session_notices
 from rccltune.session.store import Session
 
 FIT_FILE: Final = "fit.json"
-# Without these it is from before they were compared, and made again.
-_KEYS: Final = frozenset({"silence", "tuner", "bypasses"})
+_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,13 @@ class Bypass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFile:
-    """What fit.json says; each field as :class:`FitDone` and its agreements have it."""
+    """What fit.json says; each field as :class:`FitDone` and its agreements have it.
 
+    Attributes:
+        version: of this record: with another one it is made again.
+    """
+
+    version: Whole
     samples_sha256: Line
     simulated: bool
     curves: tuple[Curve, ...]
@@ -111,6 +119,7 @@ class FitDone:
     def file(self) -> FitFile:
         """For fit.json and --json."""
         return FitFile(
+            version=_VERSION,
             samples_sha256=self.samples_sha256,
             simulated=self.session.simulated,
             runner=self.session.fingerprint.runner,
@@ -169,7 +178,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         session=opened,
         samples_sha256=digest,
         curves=fitted.curves,
-        crossovers=crossings.crossovers(fitted.curves),
+        crossovers=_crossovers(opened, samples),
         separations=models.separate(fitted.curves),
         notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
@@ -192,7 +201,7 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         opened.path,
         FIT_FILE,
         FitFile,
-        serves=lambda said: said.get("samples_sha256") == digest and said.keys() >= _KEYS,
+        serves=lambda said: (said.get("samples_sha256"), said.get("version")) == (digest, _VERSION),
     )
     if read is None:
         return None
@@ -210,6 +219,14 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         beliefs=read.beliefs,
         wrong=read.wrong,
     )
+
+
+def _crossovers(opened: Session, samples: Sequence[Sample]) -> tuple[Crossover, ...]:
+    """Where the fastest setting changes, by target, view and size."""
+    known = {one.name: one for one in opened.variants}
+    arch = opened.fingerprint.arch_or_vendor
+    found = compared(frame(samples), known, ChoiceOptions(arch=arch))
+    return tuple(one for each in found for one in crossovers(each))
 
 
 def _bypasses(samples: Sequence[Sample]) -> tuple[Bypass, ...]:

@@ -137,7 +137,6 @@ class Crossover:
         low_nbytes: last size at which ``below`` is known to win, or the interval's lower end.
         high_nbytes: first size at which ``above`` wins, or the interval's upper end.
         at_nbytes: where the two curves cross.
-        linear_nbytes: where the two straight lines cross, None where they do not in range.
     """
 
     target: Target
@@ -148,7 +147,6 @@ class Crossover:
     low_nbytes: Number
     high_nbytes: Number
     evidence: Evidence
-    linear_nbytes: Number | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune.analyse.session import zones_in
-from rccltune.analyse.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.model.chosen import Environment
@@ -17,6 +15,8 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, Variant, base_variant
 from rccltune.report.figures import files, scene
 from rccltune.report.verified import Verification, rule_files, verifications, views_of
+from rccltune.rules.choices import zones_in
+from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.session import store
 from rccltune.session.files import disk_errors
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune import plugin
-from rccltune.analyse.session import choice_of, environments_of, together, zones_in
-from rccltune.analyse.stored import CHOICE_FILE, keep, stored
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.machine import overrides
 from rccltune.model.chosen import Environment, LeftOut, Zone
@@ -22,6 +20,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, base_variant
 from rccltune.releases import library_named
 from rccltune.rules import writer
 from rccltune.rules.base import based, vendor
+from rccltune.rules.choices import choice_of, environments_of, together, zones_in
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
 from rccltune.rules.provenance import (
     chosen_lines,
@@ -40,6 +39,7 @@ from rccltune.rules.sheets import (
     sheet_name,
     sheets_of,
 )
+from rccltune.rules.stored import CHOICE_FILE, keep, stored
 from rccltune.rules.writer import is_verified, render_environment, write_all
 from rccltune.session import files, store
 from rccltune.session.folders import one_machine

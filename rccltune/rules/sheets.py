@@ -17,8 +17,6 @@ import pandas as pd
 
 from rccltune.analyse.choosing import Choice, choose_together
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.session import explained, table_of, variants_of
-from rccltune.analyse.stored import StoredChoice
 from rccltune.fit.session import FitDone
 from rccltune.model import schema
 from rccltune.model.chosen import Environment, LeftOut, RuleCount, Zone
@@ -28,6 +26,8 @@ from rccltune.model.settings import Place, Scale
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.rules import documents
 from rccltune.rules.base import Vendor
+from rccltune.rules.choices import explained, table_of, variants_of
+from rccltune.rules.stored import StoredChoice
 from rccltune.session.place import stored_place
 
 _ANYWHERE = (None, RankPlacement.NODE.value)

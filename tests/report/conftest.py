@@ -125,7 +125,6 @@ class Curves:
             low_nbytes=at / 2,
             high_nbytes=at * 2,
             evidence=Evidence.BRACKET,
-            linear_nbytes=at * 1.5,
         )
 
 

@@ -60,11 +60,18 @@ def _scene(given: PlotInput, curves: Sequence[Curve]) -> Scene:
         baseline=baseline,
         zones=zones,
         crossovers=tuple(
-            c for c in given.crossovers if _group(c.target) == _group(key.target) and c.view == view
+            c
+            for c in given.crossovers
+            if _group(c.target) == _group(key.target) and _is_of(view, c.view)
         ),
         views_left_out=tuple(views),
         given=given,
     )
+
+
+def _is_of(view: View, changed: View) -> bool:
+    """Whether a change was seen in a view; of each size one clock counts there."""
+    return replace(view, graph=None) == changed
 
 
 def _choose_view(curves: Sequence[Curve]) -> tuple[View, list[Curve]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from rccltune.analyse.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.measure.searching import SearchFile
@@ -31,6 +30,7 @@ from rccltune.report.verified import (
 )
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import content_of
+from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.session import store
 from rccltune.session.place import stored_place
 from rccltune.session.store import SEARCH_FILE

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rccltune.analyse.session import zones_in
-from rccltune.analyse.stored import StoredChoice
 from rccltune.model.chosen import Proof, Rule, Zone
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import format_last, format_size, format_span
@@ -26,6 +24,8 @@ from rccltune.report.sections.found import (
     where_of,
 )
 from rccltune.report.verified import Stood, same
+from rccltune.rules.choices import zones_in
+from rccltune.rules.stored import StoredChoice
 
 _MOST_HOLES = 60
 _MOST_RULES = 200

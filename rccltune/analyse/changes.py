@@ -1,0 +1,100 @@
+"""Where the fastest setting changes as calls grow, read from the times that zones are chosen by.
+
+The library as it is stands among the settings: where nothing beats it by more than the tolerance
+it is the fastest. A rule ends beside the library where it still gains what is wanted, which is
+before the times meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rccltune.analyse import noise
+from rccltune.analyse.comparison import Comparison
+from rccltune.analyse.crossovers import NONE, crossing, fewest
+from rccltune.analyse.noise import Times
+from rccltune.model import defaults
+from rccltune.model.curves import GAP, Crossover, Evidence
+from rccltune.model.settings import BASELINE, View
+from rccltune.model.vocabulary import Placement
+
+
+def crossovers(
+    compared: Comparison, tolerance: float = defaults.TOLERANCE
+) -> tuple[Crossover, ...]:
+    """Changes of the fastest setting of a target, by view, then by size.
+
+    The interval of a change reaches from the sizes beside it as far as the two settings cannot be
+    told apart (95 %).
+
+    Args:
+        compared: what was measured of the target.
+        tolerance: time over the best, minus 1, that makes no change.
+    """
+    standing = compared.standing
+    names = [*standing.settings, *([BASELINE] if standing.library is not None else [])]
+    sides = [compared.grid.of(row) for row in standing.rows]
+    if standing.library is not None:
+        sides.append(standing.library)
+    found = []
+    for view, described in enumerate(compared.grid.views):
+        for last, before, after in _changes(compared, view, tolerance):
+            low, high = _apart(compared, view, last, sides[before], sides[after])
+            nbytes = compared.grid.nbytes
+            times = standing.times[view]
+            apart = (times[before] - times[after])[last : last + 2]
+            repeated = min(side.n[view, 0, last] for side in (sides[before], sides[after])) > 1
+            found.append(
+                Crossover(
+                    target=compared.target,
+                    view=_view(described),
+                    below=names[before],
+                    above=names[after],
+                    at_nbytes=crossing(nbytes[last : last + 2], apart),
+                    low_nbytes=int(nbytes[low]),
+                    high_nbytes=int(nbytes[high]),
+                    evidence=Evidence.BOOTSTRAP if repeated else Evidence.BRACKET,
+                )
+            )
+    return tuple(found)
+
+
+def _changes(compared: Comparison, view: int, tolerance: float) -> Iterable[tuple[int, int, int]]:
+    """Index of the last size before each change, and the settings before and after it."""
+    times, nbytes = compared.standing.times[view], compared.grid.nbytes
+    if len(times) < 2:
+        return
+    loss = times - noise.quiet(np.nanmin, times, 0)
+    loss = np.where(np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + 1e-12, loss, np.inf)
+    is_measured = np.isfinite(loss).any(0)
+    none = np.where(is_measured, np.inf, 0.0)
+    states = fewest(loss, np.isfinite(loss), none)
+    for last in np.flatnonzero(np.diff(states)):
+        before, after = int(states[last]), int(states[last + 1])
+        if NONE not in (before, after) and nbytes[last + 1] <= GAP * nbytes[last]:
+            yield int(last), before, after
+
+
+def _apart(compared: Comparison, view: int, last: int, one: Times, other: Times) -> tuple[int, int]:
+    """Indices of the sizes between which the two cannot be told apart, the change inside."""
+    low, high = noise.compare(one, other, compared.grid.sizes).interval()
+    is_open = ~((low[view, 0] > 0) | (high[view, 0] < 0))
+    first, end = last, last + 1
+    while first > 0 and is_open[first]:
+        first -= 1
+    while end < len(is_open) - 1 and is_open[end]:
+        end += 1
+    return first, end
+
+
+def _view(described: tuple[str, ...]) -> View:
+    dtype, op, placement, beside = described
+    return View(
+        dtype=dtype or None,
+        redop=op or None,
+        placement=Placement(placement),
+        graph=None,
+        beside=beside or None,
+    )
