@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -387,7 +388,11 @@ def test_a_bypass_is_found(here: Path) -> None:
     assert set(small["doubt"]) <= {"bypassed", "substituted"}
     assert "" in set(forced[forced["nbytes"] > 4 << 20]["doubt"])
     assert run(["emit-config", "-o", "rules.csv"]) == 0
-    assert "#@ hole 0 8388607 bypassed from 1 MiB to 4 MiB" in (here / "rules.csv").read_text()
+    lines = (here / "rules.csv").read_text().splitlines()
+    (hole,) = (line for line in lines if line.startswith("#@ hole 1048576 "))
+    assert lacks(hole, "bypassed from 1 MiB to 4 MiB") == []
+    rules = [line.split(",") for line in lines if line.startswith("allgather,")]
+    assert all(int(rule[1]) > 4 << 20 for rule in rules)
 
 
 def test_a_lowered_maximum_is_told(
@@ -535,23 +540,25 @@ def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
     assert table.read_bytes() == before
 
 
+# A command line for a benchmark that cannot repeat its table, as of the fixture per_setting.
+PER_SETTING = """
+import sys
+from rccltune.cli import run
+from rccltune.measure import site
+real = site._simulated_letters
+site._simulated_letters = lambda *given: real(*given) - frozenset("Ns")
+sys.exit(run(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize(
     "kind", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
 )
 def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
     """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
     assert sweep(eight(), "--repeats", "2", "-o", "whole") == 0
-    command = [
-        sys.executable,
-        "-m",
-        "rccltune",
-        "sweep",
-        "--runner",
-        "rccl-tests",
-        "--mode",
-        "cpx-nps4",
-        *SMALL,
-    ]
+    words = ["sweep", "--runner", "rccl-tests", "--mode", "cpx-nps4", *SMALL]
+    command = [sys.executable, "-c", PER_SETTING, *words]
     # A start-up that is really waited for leaves time to strike, however busy the machine is.
     slow = ["--env", "RCCLTUNE_SIM_STARTUP_S=0.2"]
     command += ["--simulate", eight(), "--launcher", "none", "--repeats", "2", "-o", "part", *slow]
@@ -602,8 +609,8 @@ def test_a_bar_is_drawn_on_a_terminal_only(here: Path) -> None:
         check=True,
     )
 
-    assert "4/4" in done.stdout
-    assert "[1/4]" not in done.stdout
+    assert re.search(r"\b([2-9])/\1\b", done.stdout)
+    assert "[1/" not in done.stdout
 
 
 def test_a_benchmark_that_refuses_an_option_is_no_measurement(
