@@ -155,5 +155,5 @@ def choose_from_fixture() -> ChooseFrom:
 def drawing() -> ModuleType:
     """``Drawn`` and ``draw`` of this file, likewise."""
     found = ModuleType("drawing")
-    found.Drawn, found.draw = Drawn, draw  # type: ignore[attr-defined] - names of a made module
+    found.__dict__.update(Drawn=Drawn, draw=draw)
     return found

@@ -44,7 +44,7 @@ def cautions(choice: Choice) -> set[Caution]:
 
 
 # Each makes a table and chooses from it.
-few = settings(max_examples=15)
+few = settings(max_examples=8)
 
 
 @few
@@ -156,7 +156,7 @@ def test_a_rule_begins_where_its_own_setting_was_measured(
 
 
 @pytest.mark.xfail(strict=True, reason=BEYOND)
-@settings(max_examples=15, phases=(Phase.generate,))
+@settings(max_examples=8, phases=(Phase.generate,))
 @given(
     st.lists(_ROWS, min_size=1, max_size=4),
     st.lists(st.sampled_from([2, 3, 4, 5, 9]), min_size=9, max_size=9),

@@ -86,7 +86,7 @@ def test_wrong_results_in_one_placement_disqualify_everywhere(make_samples: Make
 TIMES = st.lists(st.sampled_from([20.0, 60.0, 100.0, 200.0]), min_size=SIZES, max_size=SIZES)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.lists(st.tuples(TIMES, TIMES), min_size=2, max_size=3))
 def test_nothing_is_chosen_that_is_slower_than_the_baseline_somewhere(
     make_samples: MakeSamples, rows: list[tuple[list[float], list[float]]]

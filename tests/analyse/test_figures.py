@@ -1,4 +1,4 @@
-"""The figures that choosing must reach, from the script that prints them."""
+"""Published measurements: the zones of AMD's table, and the figures of scripts/bench_choose.py."""
 
 from __future__ import annotations
 
@@ -48,9 +48,37 @@ def test_sizes_that_nobody_measured(bench: ModuleType, shared_data: Path) -> Non
 
 
 def test_equal_settings_make_few_rules_and_passes_prove_nothing(bench: ModuleType) -> None:
-    """Launches differ by 5 % below 512 KiB while passes agree to 1 %; or passes by 12 %."""
-    kinds = [kind for kind in bench.equal_tables.KINDS if kind.passes > 1]
-    assert len(kinds) == 9
+    """Launches differ by 5 % below 512 KiB while passes agree to 1 %."""
+    kinds = [one for one in bench.equal_tables.KINDS if one.passes > 1 and not one.mood]
+    assert len(kinds) == 2
+    assert missed(bench.bench_equal(kinds, 5)) == []
+
+
+MOODS = (
+    "what passes tell of a communicator's time counts only where there is one of them: of two "
+    "communicators with four passes 12 % apart half the tables have a rule, a third a proven one"
+)
+
+
+@pytest.mark.xfail(strict=True, reason=MOODS)
+def test_passes_that_differ_by_much_prove_nothing(bench: ModuleType) -> None:
+    """Four in each of two communicators, 12 % apart at all sizes below 512 KiB alike.
+
+    So two H100 have it at 32 channels.
+    """
+    kinds = [one for one in bench.equal_tables.KINDS if one.mood and one.passes == 4]
+    assert len(kinds) == 1
+    assert missed(bench.bench_equal(kinds, 10)) == []
+
+
+@pytest.mark.long
+@pytest.mark.xfail(strict=True, reason=MOODS)
+def test_passes_that_differ_by_much_prove_nothing_however_many_there_are(
+    bench: ModuleType,
+) -> None:
+    """One to three communicators, two to four passes, one to six settings."""
+    kinds = [one for one in bench.equal_tables.KINDS if one.mood]
+    assert len(kinds) == 7
     assert missed(bench.bench_equal(kinds, 10)) == []
 
 
@@ -58,7 +86,7 @@ def test_rules_from_single_launches_hold_in_other_launches(bench: ModuleType) ->
     """Four H200: at most 0.5 % behind the best in the mean and 2.5 % anywhere.
 
     Who knows all launches misses it for some collectives; where not, reduce chosen from the first
-    launch alone does, which leaves 2 MiB as certain as 84.7 %.
+    launch alone does, which leaves 2 MiB unproven.
     """
     rows = bench.bench_single()
     assert [row["what"] for row in missed(rows)] == ["reduce, launch 1 on 2"]
@@ -69,14 +97,13 @@ def test_rules_from_single_launches_hold_in_other_launches(bench: ModuleType) ->
 def test_rules_from_every_second_size_hold_between(bench: ModuleType, shared_data: Path) -> None:
     """Public MI355X sweeps: nowhere slower than untouched, in the mean ahead of the fastest row.
 
-    One size is 5.9 % behind it, for a setting that gains no more over the sizes seen than settings
-    gain over themselves in three launches of ten.
+    Of the six halves one is behind its mean regret, by less than can be told.
     """
     rows = bench.bench_alternate(shared_data)
     assert missed(rows) == []
-    far = [row for row in rows if "by luck" in str(row.get("behind it"))]
-    assert [row["ok"] for row in far] == [None]
-    assert sum(row.get("ok") is None for row in rows if "ok" in row) == 3
+    assert [row["what"] for row in rows if "ok" in row and row["ok"] is None] == [
+        "mi355x_2n16r_allreduce, even sizes kept"
+    ]
 
 
 def test_a_knob_without_effect_proves_nothing(bench: ModuleType, shared_data: Path) -> None:
