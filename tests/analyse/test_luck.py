@@ -55,6 +55,7 @@ def test_equal_settings_make_few_rules(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("n", COMMUNICATORS)
 @each_kind
 def test_equal_settings_make_few_rules_in_a_thousand_tables(
