@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from rccltune.analyse import limits
 from rccltune.analyse.crossovers import NONE
 from rccltune.analyse.deciding import Decided, Wanted, decide
@@ -143,7 +145,7 @@ class Comparison:
             if (collective, scale) == (self.target.collective, self.target.scale)
         }
         if weight:
-            weight = {int(n): weight.get(int(n), 0.0) for n in self.grid.nbytes}
+            weight = self._at_measured(weight)
         wanted = Wanted(
             tolerance=options.tolerance,
             min_gain=options.min_gain,
@@ -151,6 +153,15 @@ class Comparison:
             weight=weight,
         )
         return [self._zone(one) for one in decide(self.standing, wanted)]
+
+    def _at_measured(self, calls: Mapping[int, float]) -> dict[int, float]:
+        """Calls by the measured size that is nearest to theirs, in log size."""
+        sizes = np.log(self.grid.nbytes)
+        found = dict.fromkeys((int(n) for n in self.grid.nbytes), 0.0)
+        for nbytes, n_calls in calls.items():
+            nearest = int(np.abs(sizes - np.log(max(nbytes, 1))).argmin())
+            found[int(self.grid.nbytes[nearest])] += n_calls
+        return found
 
     def _zone(self, one: Decided) -> Zone:
         is_rule = one.row != NONE

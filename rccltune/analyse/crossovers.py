@@ -65,10 +65,14 @@ def crossing(nbytes: npt.ArrayLike, log_ratio: npt.ArrayLike) -> int:
         log_ratio: at each of them.
 
     Returns:
-        The geometric middle where the ratio has one sign at both, or is not known.
+        The last byte below it, the first size at least and less than the second; the geometric
+        middle where the ratio has one sign at both, or is not known.
     """
     low, high = np.log(np.asarray(nbytes, dtype=float))
     first, last = np.asarray(log_ratio, dtype=float)
     crosses = np.isfinite(first) and np.isfinite(last) and first * last < 0
     share = first / (first - last) if crosses else 0.5
-    return int(np.exp(low + share * (high - low)))
+    ends = np.asarray(nbytes)
+    # A logarithm and back is a little less than a whole byte.
+    at = int(np.exp(low + share * (high - low)) + 1e-6)
+    return min(max(at, int(ends[0])), int(ends[1]) - 1)

@@ -105,14 +105,14 @@ def _ranges(states: Counts) -> list[Counts]:
 def _within(standing: Standing, wanted: Wanted, sizes: Counts, states: Counts) -> list[Decided]:
     """Zones of sizes that lie close together."""
     nbytes, parts = standing.grid.nbytes, _ranges(states)
-    edges = [
-        _edge(
+    ends = [
+        _ends(
             standing, wanted, int(sizes[one[0]]) - 1, int(states[one[0] - 1]), int(states[one[0]])
         )
         for one in parts[1:]
     ]
-    lows = [int(nbytes[sizes[0]]), *(edge + 1 for edge in edges)]
-    highs = [*edges, int(nbytes[sizes[-1]])]
+    lows = [int(nbytes[sizes[0]]), *(low for _, low in ends)]
+    highs = [*(high for high, _ in ends), int(nbytes[sizes[-1]])]
     return [
         _zone(standing, wanted, int(states[one[0]]), sizes[one], (low, high))
         for one, low, high in zip(parts, lows, highs, strict=True)
@@ -134,6 +134,8 @@ def _losses(standing: Standing, wanted: Wanted) -> tuple[Array, Truths, Array]:
     if standing.library is None:
         limit = np.fmax(tolerance, quiet(np.nanmin, regret, 0))
         is_good = (regret <= limit + 1e-12) | (standing.is_close & np.isfinite(regret))
+        # Nothing is proven to beat what nobody measured.
+        is_good &= not wanted.is_proven
         loss, carries = regret, is_good
         none = np.where(is_good.any(0), np.inf, 0.0)
     else:
@@ -150,16 +152,27 @@ def _losses(standing: Standing, wanted: Wanted) -> tuple[Array, Truths, Array]:
     return np.where(is_good, priced, np.inf), carries, none
 
 
-def _edge(standing: Standing, wanted: Wanted, last: int, before: int, after: int) -> int:
-    """Last byte of the first of two neighbouring zones, in the mean of all views.
+def _ends(
+    standing: Standing, wanted: Wanted, last: int, before: int, after: int
+) -> tuple[int, int]:
+    """Last byte of the first of two neighbouring zones, and first byte of the second.
 
-    Where their times meet; beside the library, where the other one still gains what is wanted.
+    Where their times meet, in the mean of all views; beside the library, where the other one still
+    gains what is wanted. A setting reaches no further than it was measured.
     """
+    low, high = (int(one) for one in standing.grid.nbytes[last : last + 2])
     times = quiet(np.nanmean, standing.times, 0)
     # NONE is -1, and the library is the last row.
     apart = (times[before] - times[after])[last : last + 2]
-    least = np.log1p(wanted.min_gain) * (int(after == NONE) - int(before == NONE))
-    return crossing(standing.grid.nbytes[last : last + 2], apart + least)
+    if np.isfinite(apart).all():
+        least = np.log1p(wanted.min_gain) * (int(after == NONE) - int(before == NONE))
+        edge = crossing([low, high], apart + least)
+        return edge, edge + 1
+    if before == NONE or np.isfinite(times[before][last + 1]):
+        return high - 1, high
+    if after == NONE or np.isfinite(times[after][last]):
+        return low, low + 1
+    return low, high
 
 
 def _zone(
@@ -232,9 +245,10 @@ def _why_none(standing: Standing, wanted: Wanted, sizes: Counts) -> str:
     if standing.luck[row, sizes[at]] <= wanted.luck:
         return not_proven(best, "at too few sizes for a rule")
     once = quiet(np.nanmin, standing.ratio.n[:, row, sizes[at]].astype(float), 0) < 2
-    spread = float(np.nanmax(standing.ratio.se[:, row, sizes[at]]))
+    low, _ = standing.ratio.interval()
+    reach = standing.ratio.log[:, row, sizes[at]] - low[:, row, sizes[at]]
     seen = "seen once" if once else "seen again"
-    return not_proven(best, f"{seen}, where times are known to {2 * np.expm1(spread):.0%}")
+    return not_proven(best, f"{seen}, where times are known to {np.expm1(np.nanmax(reach)):.0%}")
 
 
 def _with_gaps(zones: list[Decided]) -> list[Decided]:

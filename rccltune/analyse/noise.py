@@ -117,8 +117,10 @@ class LogRatio:
 
     Attributes:
         log: above 0 where the setting is faster; NaN where one of the two was not measured.
-        se: its standard error.
-        df: degrees of freedom of that, infinite where it rests on the floor.
+        se: its standard error as communicators tell it, NaN where nothing was repeated.
+        df: degrees of freedom of that.
+        floor_se: its standard error by the floor, NaN where communicators contradict the floor or
+            are enough by themselves. Of the two that counts which says more.
         n: communicators behind it: that have both, or of the side that has fewer.
         spread: standard error without the floor: of communicators where they repeat, else of how
             rough rows are.
@@ -127,32 +129,44 @@ class LogRatio:
     log: Array
     se: Array
     df: Array
+    floor_se: Array
     n: Counts
     spread: Array
 
     def interval(self, level: float = INTERVAL) -> tuple[Array, Array]:
         """Two-sided confidence interval of the log ratio."""
-        half = _t_quantile((1 + level) / 2, self.df) * self.se
+        half = self._reach((1 + level) / 2)
         return self.log - half, self.log + half
 
     def slack(self, level: float = SURE) -> Array:
         """Log ratio that noise alone stays below with this chance."""
-        df = np.where(self.n > 1, self.df, np.inf)
+        df = np.where(np.isnan(self.df), np.inf, self.df)
         slack: Array = np.where(np.isnan(self.log), np.nan, _t_quantile(level, df) * self.spread)
         return slack
 
+    def _reach(self, quantile: float) -> Array:
+        """What the log ratio is off by at most, with this chance on each side."""
+        told = _t_quantile(quantile, self.df) * self.se
+        found: Array = np.fmin(told, special.ndtri(quantile) * self.floor_se)
+        return found
+
+    def _chance(self, apart: Array) -> Array:
+        """Chance of a log ratio so far above the true one."""
+        found: Array = np.fmin(
+            _t_above(apart / self.se, self.df), _t_above(apart / self.floor_se, np.inf)
+        )
+        return found
+
     def p_above(self, bound: float = 0.0) -> Array:
         """Chance to look so much faster if it were faster by ``bound`` at most (one-sided t)."""
-        p: Array = _t_above((self.log - bound) / self.se, self.df)
-        return p
+        return self._chance(self.log - bound)
 
     def p_equal(self, margin: float) -> Array:
         """Chance to look so alike if the two were ``margin`` or more apart.
 
         0.05 or less shows that they are equivalent: two one-sided tests (Schuirmann, 1987).
         """
-        slower, faster = (self.log + margin) / self.se, (self.log - margin) / self.se
-        p: Array = np.maximum(_t_above(slower, self.df), _t_above(-faster, self.df))
+        p: Array = np.maximum(self._chance(self.log + margin), self._chance(margin - self.log))
         return p
 
 
@@ -209,8 +223,9 @@ def compare(reference: Times, settings: Times, sizes: Sizes, alike: Sequence[str
     passes = _mean(np.where(np.isnan(reference.log_us), np.nan, reference.pass_var))
     passes = passes + _mean(np.where(np.isnan(settings.log_us), np.nan, settings.pass_var))
     rough = np.broadcast_to(_roughness(log, usual_us, sizes), log.shape)
-    once = np.fmax(np.fmax(stated * share, passes), rough)
-    stated_var = np.where(n > 1, stated * share, once)
+    # Passes that differ among themselves tell more of a communicator than the floor does.
+    stated = np.fmax(stated, passes)
+    stated_var = np.where(n > 1, stated * share, np.fmax(stated * share, rough))
 
     sides = _squares(reference.log_us), _squares(settings.log_us)
     pairs = _squares(both)
@@ -223,15 +238,13 @@ def compare(reference: Times, settings: Times, sizes: Sizes, alike: Sequence[str
     is_told = df >= 1
     data_se = np.sqrt(np.maximum(variance * share, LEAST**2))
     holds = squares <= stated * _chi2_quantile(_FLOOR_HOLDS, np.maximum(own_df, 1))
-    stated_se, at_least_one = np.sqrt(stated_var), np.maximum(df, 1)
+    at_least_one = np.maximum(df, 1)
     holds &= variance <= stated * _chi2_quantile(_FLOOR_HOLDS, at_least_one) / at_least_one
-    half = (1 + INTERVAL) / 2
-    is_narrower = _t_quantile(half, at_least_one) * data_se < special.ndtri(half) * stated_se
-    by_data = is_told & (is_narrower | ~holds | (df >= _ENOUGH))
     return LogRatio(
         log=log,
-        se=np.where(by_data, data_se, stated_se),
-        df=np.where(by_data, df, np.inf),
+        se=np.where(is_told, data_se, np.nan),
+        df=np.where(is_told, df, np.nan),
+        floor_se=np.where(~is_told | (holds & (df < _ENOUGH)), np.sqrt(stated_var), np.nan),
         n=n,
         spread=np.where(is_told, data_se, np.sqrt(rough)),
     )

@@ -89,7 +89,7 @@ class Choosing:
     def options(self, done: FitDone) -> ChoiceOptions:
         """What choosing zones needs; the baseline is looked up among what was measured."""
         from rccltune.analyse.options import ChoiceOptions
-        from rccltune.analyse.session import baseline_named
+        from rccltune.rules.choices import baseline_named
         from rccltune.workload.reader import read
 
         return ChoiceOptions(

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 
 from rccltune.analyse import noise
+from rccltune.analyse.choosing import Choice, choose
 from rccltune.analyse.noise import Array, Sizes, Times
+from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TimeGrid
 from rccltune.model.measured import Sample
 from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
+from rccltune.session.frame import frame
 
 Table = Mapping[str, Sequence[float]]
 MakeSamples = Callable[..., list[Sample]]
+ChooseFrom = Callable[..., Choice]
 
 
 def make_samples(
@@ -57,6 +61,12 @@ def make_samples(
         if time
         for launch in launches
     ]
+
+
+def choose_from(samples: Sequence[Sample], options: ChoiceOptions | None = None) -> Choice:
+    """What is chosen from samples, whose keys have the variants."""
+    variants = {one.key.variant.name: one.key.variant for one in samples}
+    return choose(frame(samples), variants, options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +145,15 @@ def make_samples_fixture() -> MakeSamples:
     return make_samples
 
 
+@pytest.fixture(name="choose_from", scope="session")
+def choose_from_fixture() -> ChooseFrom:
+    """Likewise."""
+    return choose_from
+
+
 @pytest.fixture(scope="session")
 def drawing() -> ModuleType:
     """``Drawn`` and ``draw`` of this file, likewise."""
     found = ModuleType("drawing")
-    found.Drawn, found.draw = Drawn, draw  # type: ignore[attr-defined] - names of a made module
+    found.__dict__.update(Drawn=Drawn, draw=draw)
     return found

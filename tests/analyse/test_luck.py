@@ -51,10 +51,11 @@ def test_equal_settings_make_few_rules(
 ) -> None:
     """One row in fifty stands still; one to eight communicators."""
     for n in COMMUNICATORS:
-        check_null(drawing, 15, n=n, is_graph=is_graph, paired=paired, views=views)
+        check_null(drawing, 12, n=n, is_graph=is_graph, paired=paired, views=views)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("n", COMMUNICATORS)
 @each_kind
 def test_equal_settings_make_few_rules_in_a_thousand_tables(
@@ -82,8 +83,7 @@ def test_a_true_gain_of_a_tenth_is_found(
 
 @pytest.mark.parametrize(
     ("n", "scale", "high"),
-    [(1, 1.0, 1.0), (2, 1.0, 1.0), (3, 0.3, 0.99), (3, 1.0, 0.99), (3, 3.0, 0.99)]
-    + [(8, 0.3, 0.99), (8, 1.0, 0.99), (8, 3.0, 0.99)],
+    [(1, 1.0, 1.0), (2, 1.0, 1.0), *product((3, 8), (0.3, 1.0, 3.0), (0.99,))],
 )
 @pytest.mark.parametrize(("is_graph", "paired"), list(product((False, True), (False, True))))
 def test_intervals_hold_as_often_as_they_say(
@@ -93,7 +93,7 @@ def test_intervals_hold_as_often_as_they_say(
     rng = np.random.default_rng(3)
     like = drawing.Drawn(n=n, is_graph=is_graph, paired=paired, scale=scale, stalls=0.0)
     held = []
-    for _ in range(60):
+    for _ in range(20):
         grid = drawing.draw(like, rng)
         found = noise.compare(grid.of(0), grid.of(range(1, 7)), grid.sizes)
         low, top = found.interval()

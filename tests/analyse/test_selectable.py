@@ -1,0 +1,250 @@
+"""What no rule can name, what it says instead, and what a rule needs to be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from rccltune.analyse.choosing import Choice
+from rccltune.analyse.limits import needs_ll128_forced, why_not_selectable
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.model.chosen import NOTHING_SELECTABLE, Zone
+from rccltune.model.measured import Caution, Sample
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    LL128_FORCED,
+    TREE_SIMPLE_PATCHED,
+    Scale,
+    Setting,
+    Variant,
+)
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt
+
+MakeSamples = Callable[..., list[Sample]]
+ChooseFrom = Callable[..., Choice]
+ONE_NODE = Scale(n_nodes=1, n_ranks=64)
+TWO_NODES = Scale(n_nodes=2, n_ranks=128)
+
+
+def rules(choice: Choice) -> list[Zone]:
+    """Zones that choose something."""
+    return [zone for zone in choice.zones if zone.setting is not None]
+
+
+def names(choice: Choice) -> list[str]:
+    """Chosen settings, by size."""
+    return [str(zone.setting) for zone in rules(choice)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "collective", "scale", "arch", "why"),
+    [
+        ("tree/ll", "all_reduce", ONE_NODE, "gfx942", None),
+        ("tree/simple", "all_reduce", ONE_NODE, "gfx942", "Tree with Simple"),
+        ("tree/simple", "all_reduce", ONE_NODE, "amd", "Tree with Simple"),
+        ("tree/simple", "all_reduce", ONE_NODE, "nvidia", None),
+        ("tree/simple", "all_reduce", ONE_NODE, None, None),
+        ("tree/simple", "all_reduce", ONE_NODE, "gfx950", "Tree with Simple"),
+        ("tree/simple", "all_reduce", ONE_NODE, "gfx90a", None),
+        ("tree/simple", "all_reduce", ONE_NODE, "sm_90", None),
+        ("tree/simple", "all_reduce", TWO_NODES, "gfx942", None),
+        ("tree/ll", "all_gather", ONE_NODE, "gfx942", "has a tree"),
+        ("tree/ll", "all_gather", ONE_NODE, None, "has a tree"),
+        ("pat/simple", "all_gather", ONE_NODE, "gfx942", None),
+        ("pat/simple", "reduce_scatter", ONE_NODE, "gfx942", None),
+        ("pat/ll", "all_gather", ONE_NODE, "gfx942", "Simple protocol only"),
+        ("pat/simple", "all_reduce", ONE_NODE, "gfx942", "PAT serves"),
+        ("nvls/simple", "all_reduce", ONE_NODE, "gfx942", "CollNet and NVLS"),
+        ("nvls/simple", "all_reduce", ONE_NODE, "gfx90a", "CollNet and NVLS"),
+        ("collnet_direct/simple", "all_reduce", TWO_NODES, "amd", "CollNet and NVLS"),
+        ("nvls/simple", "all_reduce", ONE_NODE, "sm_90", None),
+        ("nvls/simple", "all_reduce", ONE_NODE, None, None),
+        ("nvls_tree/simple", "all_reduce", ONE_NODE, "nvidia", None),
+        ("collnet_chain/simple", "all_reduce", ONE_NODE, "nvidia", None),
+        ("ring/ll", "alltoall", ONE_NODE, "gfx942", "never asks a tuner"),
+        ("ring/-", "all_reduce", ONE_NODE, "gfx942", "both an algorithm and a protocol"),
+        ("-/ll", "all_reduce", ONE_NODE, "gfx942", "both an algorithm and a protocol"),
+        ("unstated", "all_reduce", ONE_NODE, "gfx942", "not known"),
+    ],
+)
+def test_selectable_is_what_the_library_can_be_made_to_choose(
+    setting: str, collective: str, scale: Scale, arch: str | None, why: str | None
+) -> None:
+    """From RCCL's own source; every refusal has a reason in words, and no unknown GPU is AMD's."""
+    found = why_not_selectable(Setting.parse(setting), Collective(collective), scale, arch)
+    assert (found is None) == (why is None)
+    assert (why or "") in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "scale", "arch", "needs"),
+    [
+        ("tree/ll128", ONE_NODE, "gfx942", True),
+        ("ring/ll128", ONE_NODE, "gfx950", True),
+        ("tree/ll128", ONE_NODE, "amd", True),
+        ("tree/ll128", ONE_NODE, "gfx90a", False),
+        ("tree/ll128", ONE_NODE, "nvidia", False),
+        ("tree/ll128", ONE_NODE, None, False),
+        ("tree/ll128", TWO_NODES, "gfx942", False),
+        ("tree/ll", ONE_NODE, "gfx942", False),
+    ],
+)
+def test_ll128_is_off_on_one_node_of_gfx94x_and_gfx95x(
+    setting: str, scale: Scale, arch: str | None, needs: bool
+) -> None:
+    """No topology model matches there; NCCL has no such variable."""
+    assert needs_ll128_forced(Setting.parse(setting), scale, arch) is needs
+
+
+# --- left out ------------------------------------------------------------------------------------
+
+
+def test_what_was_measured_and_cannot_be_chosen_is_named_with_what_it_would_have_won(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """The fastest of all is left out, says why, and at how many sizes it was the fastest."""
+    samples = make_samples({"tree/simple": [50, 50, 50, 500], "ring/ll": [100] * 4})
+    choice = choose_from(samples, ChoiceOptions(arch="gfx942"))
+    assert names(choice) == ["ring/ll"]
+    (out,) = choice.left_out
+    assert (str(out.setting), out.n_fastest) == ("tree/simple", 3)
+    assert Caution.NOT_SELECTABLE in {notice.caution for notice in choice.notices}
+
+
+def test_a_limit_on_channels_also_bars_an_unstated_number(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """What RCCL would use by itself cannot be promised to be below a limit."""
+    samples = make_samples({"ring/ll/56": [90] * 4, "ring/ll": [90] * 4, "ring/ll/8": [100] * 4})
+    choice = choose_from(samples, ChoiceOptions(max_channels=16))
+    assert names(choice) == ["ring/ll/8"]
+    assert {str(out.setting): out.reason for out in choice.left_out} == {
+        "ring/ll/56": "56 channels are above the limit of 16",
+        "ring/ll": "it leaves channels to RCCL, which a limit of 16 cannot bound",
+    }
+
+
+def test_a_patched_library_is_left_out_of_the_target_that_it_patches(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """Shown and never emitted, with how often it would have won: no zone has its variant."""
+    samples = make_samples({"ring/ll": [100, 100, 40, 40]})
+    samples += make_samples({"tree/simple": [50] * 4}, variant=TREE_SIMPLE_PATCHED)
+    choice = choose_from(samples)
+    assert {zone.variant.name for zone in choice.zones} == {"default"}
+    (out,) = choice.left_out
+    assert (out.target.variant, out.variant.name) == (DEFAULT_VARIANT, "tree-simple-patched")
+    assert (out.n_fastest, "patched" in out.reason) == (2, True)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="samples.csv says 'wrong-results' (Doubt.WRONG), and choosing looks for 'wrong'",
+)
+def test_wrong_results_disqualify(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
+    """However fast, and be it in one row of many."""
+    samples = make_samples({"tree/ll": [1] * 4, "ring/ll": [100] * 4})
+    samples.append(replace(samples[0], launch="again", n_wrong=1, doubt=Doubt.WRONG))
+    choice = choose_from(samples)
+    assert names(choice) == ["ring/ll"]
+    assert [(str(o.setting), o.reason) for o in choice.left_out] == [
+        ("tree/ll", "it computed wrong results")
+    ]
+
+
+def test_samples_without_a_stated_setting_are_used_for_nothing(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """And the way to state it is told."""
+    choice = choose_from(make_samples({"unstated": [10] * 4, "ring/ll": [50] * 4}))
+    assert names(choice) == ["ring/ll"]
+    assert Caution.UNSTATED_SETTING in {notice.caution for notice in choice.notices}
+
+
+def test_a_collective_that_never_asks_has_no_zones(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """Alltoall goes point to point; a rule for it would be dead."""
+    choice = choose_from(make_samples({"ring/ll": [10] * 4}, collective=Collective.ALLTOALL))
+    assert choice.zones == ()
+    assert len(choice.left_out) == 1
+
+
+def test_nothing_selectable_is_one_gap(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
+    """The whole range, with the reason."""
+    wish = ChoiceOptions(arch="gfx942")
+    (zone,) = choose_from(make_samples({"tree/simple": [10] * 4}), wish).zones
+    assert (zone.min_nbytes, zone.max_nbytes, zone.reason) == (0, MAX_NBYTES, NOTHING_SELECTABLE)
+
+
+# --- what a rule needs ---------------------------------------------------------------------------
+
+
+def test_ll128_on_one_node_carries_its_variable_and_a_fallback(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """Without RCCL_LL128_FORCE_ENABLE=1 the rule is skipped, and the next one is taken."""
+    samples = make_samples({"tree/ll": [10, 10, 40, 80], "ring/ll": [90, 90, 50, 60]})
+    # Of a setting that both environments have, the site's own times count.
+    forced = {"tree/ll128": [20, 20, 20, 20], "tree/ll": [1, 1, 1, 1]}
+    samples += make_samples(forced, variant=LL128_FORCED)
+    first, second = rules(choose_from(samples))
+    assert (str(first.setting), first.variant.name, first.fallback) == ("tree/ll", "default", None)
+    assert (str(second.setting), second.variant) == ("tree/ll128", LL128_FORCED)
+    assert str(second.fallback) == "ring/ll"
+
+
+def test_a_fallback_that_does_not_beat_the_baseline_is_none(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """Where LL128 is off, RCCL's own choice is then the better fallback."""
+    samples = make_samples({"baseline": [100] * 4, "ring/ll": [101] * 4})
+    samples += make_samples({"ring/ll128": [50] * 4}, variant=LL128_FORCED)
+    (zone,) = rules(choose_from(samples))
+    assert (str(zone.setting), zone.fallback) == ("ring/ll128", None)
+    samples += make_samples({"ring/simple": [60] * 4})
+    (zone,) = rules(choose_from(samples))
+    assert (str(zone.setting), str(zone.fallback)) == ("ring/ll128", "ring/simple")
+    assert zone.fallback_gain is not None
+    assert zone.fallback_gain.mean == pytest.approx(100 / 60 - 1)
+
+
+def test_ll128_measured_without_its_variable_still_says_what_it_needs(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """An import that forgot to name the variant must not make a rule that is skipped."""
+    samples = make_samples({"tree/ll128": [10] * 4, "ring/ll": [50] * 4})
+    for arch in ("gfx942", "gfx950", "amd"):
+        (zone,) = rules(choose_from(samples, ChoiceOptions(arch=arch)))
+        assert zone.variant.environment == LL128_FORCED.environment
+        assert names(choose_from(samples, ChoiceOptions(arch=arch, widen=False))) == ["ring/ll"]
+    for arch in ("nvidia", "gfx90a", None):
+        (zone,) = rules(choose_from(samples, ChoiceOptions(arch=arch)))
+        assert zone.variant == DEFAULT_VARIANT
+
+
+def test_what_was_measured_in_a_widening_variant_alone_carries_all_of_it(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """A rule is for the environment that it was measured in, whichever cell it names."""
+    pairs = (("NCCL_BUFFSIZE", "8388608"), ("RCCL_LL128_FORCE_ENABLE", "1"))
+    mine = Variant(name="mine", environment=pairs, widens="default")
+    samples = make_samples({"ring/simple": [50] * 4})
+    samples += make_samples({"ring/ll": [10] * 4, "ring/ll128": [20] * 4}, variant=mine)
+    for arch in ("gfx942", None):
+        (zone,) = rules(choose_from(samples, ChoiceOptions(arch=arch)))
+        found = (str(zone.setting), zone.variant, zone.target.variant)
+        assert found == ("ring/ll", mine, DEFAULT_VARIANT)
+
+
+def test_other_variants_are_targets_of_their_own(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """Nothing measured with 32 channels in the environment is pooled with the default."""
+    variant = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
+    samples = make_samples({"tree/ll": [10] * 4})
+    samples += make_samples({"ring/ll": [1] * 4}, variant=variant)
+    chosen = {zone.target.variant.name: str(zone.setting) for zone in rules(choose_from(samples))}
+    assert chosen == {"default": "tree/ll", "channels-32": "ring/ll"}
