@@ -19,7 +19,7 @@ from wording import lacks
 
 from rccltune.cli import run
 
-pytestmark = pytest.mark.usefixtures("here", "per_setting")
+pytestmark = pytest.mark.usefixtures("here")
 
 # From linux/prctl.h and linux/capability.h: what lets root write where it may not.
 _DROP: Final = 24
@@ -94,11 +94,13 @@ def _lock(folder: Path, *, to_read: bool) -> None:
 
 @pytest.fixture(scope="module")
 def measured(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small session of eight ranks as a sweep leaves it: nothing is fitted yet."""
+    """A small session of eight ranks, from which rules were chosen; nothing else is derived yet."""
     del stand_ins
     folder = tmp_path_factory.mktemp("swept") / "s"
     SWEEP[2] = str(written(raw_node(), folder.parent / "node.yaml"))
     assert run([*SWEEP, "-o", str(folder)]) == 0
+    assert run(["emit-config", str(folder), "-o", str(folder.parent / "rules.csv")]) == 0
+    (folder / "fit.json").unlink()
     return folder
 
 
@@ -145,7 +147,7 @@ def test_a_read_only_session_gives_what_a_writable_one_gives(
 ) -> None:
     """Tables, rules, figures and the page are the same bytes, and nothing in it changes.
 
-    One line names the session, the file that is not kept and the reason.
+    A line for each file that is not kept names the session, the file and the reason.
     """
     before = {path: path.stat().st_mtime_ns for path in (readable, *readable.rglob("*"))}
     folder, mine = own
@@ -170,19 +172,22 @@ def test_a_read_only_session_gives_what_a_writable_one_gives(
     missing = "fit.json" if (readable / "samples.csv").exists() else "samples.csv"
     for command, one in zip(READING, theirs, strict=True):
         lines = [line for line in one.err.splitlines() if "is only read" in line]
-        # Only fit makes anew what is there.
-        if command[0] == "explain" or (is_fitted and command[0] != "fit"):
-            assert not lines
-        else:
-            assert len(lines) == 1
-            assert lacks(lines[0], f"{missing}", "only read") == []
-            assert "Permission denied" in lines[0]
+        # Only fit makes anew what is there; what is chosen for a file is stored, too.
+        unkept = [missing] if command[0] == "fit" or not is_fitted else []
+        unkept += ["choice.json"] if command[0] == "emit-config" and command[-1] != "-" else []
+        unkept = [] if command[0] == "explain" else unkept
+        assert len(lines) == len(unkept), command
+        for line, name in zip(lines, unkept, strict=True):
+            assert lacks(line, name, "only read") == []
+            assert "Permission denied" in line
 
 
 @pytest.mark.parametrize("readable", ["fitted", "logs only"], indirect=True)
 def test_what_has_to_be_written_there_says_so(readable: Path, tmp_path: Path) -> None:
     """Exit code 7, and the line tells of -o."""
-    shutil.copy(next(readable.glob("launches/*/stdout.log")), "other.log")
+    logs = readable.glob("launches/*/stdout.log")
+    alone = next(one for one in logs if not one.with_name("schedule").exists())
+    shutil.copy(alone, "other.log")
     commands = (
         ["emit-config", "s"],
         ["report", "s"],
@@ -199,9 +204,9 @@ def test_what_has_to_be_written_there_says_so(readable: Path, tmp_path: Path) ->
 HOLD: Final = """
 import sys
 from pathlib import Path
-from rccltune import session
 from rccltune.model.reporter import Reporter
-with session.writing(Path("s"), Reporter()):
+from rccltune.session import files
+with files.writing(Path("s"), Reporter()):
     print("held", flush=True)
     sys.stdin.read()
 """
