@@ -129,7 +129,7 @@ def test_wrong_results_disqualify_a_setting(tmp_path: Path) -> None:
     assert found["tree/ll", 1024].doubt is None
 
 
-def test_a_setting_that_hung_is_out_until_it_is_forgiven(tmp_path: Path) -> None:
+def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     """What it measured before is used for nothing; idle is never out."""
     ending = {"failure": "hang", "collective": "all_reduce", "line": 9}
     make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
@@ -139,10 +139,7 @@ def test_a_setting_that_hung_is_out_until_it_is_forgiven(tmp_path: Path) -> None
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
 
     make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
-    lifted = ending | {"setting": to_plain(RING), "lifted": True}
-    make(tmp_path / "lifted", timed("ring/ll", 1024, "graph"), ending=lifted)
     assert len(samples.set_aside(runs.read_runs(tmp_path), rows.table([]), {})) == 1
-    assert [one.doubt for one in read(tmp_path / "lifted")] == [None]
 
 
 def test_baseline_and_idle_are_what_the_library_does(tmp_path: Path) -> None:
