@@ -246,7 +246,9 @@ def _why_none(standing: Standing, wanted: Wanted, sizes: Counts) -> str:
         return not_proven(best, "at too few sizes for a rule")
     once = quiet(np.nanmin, standing.ratio.n[:, row, sizes[at]].astype(float), 0) < 2
     low, _ = standing.ratio.interval()
-    reach = standing.ratio.log[:, row, sizes[at]] - low[:, row, sizes[at]]
+    reach = (standing.ratio.log - low)[:, row, sizes[at]]
+    if not np.isfinite(reach).any():
+        return not_proven(best, "between measured sizes")
     seen = "seen once" if once else "seen again"
     return not_proven(best, f"{seen}, where times are known to {np.expm1(np.nanmax(reach)):.0%}")
 

@@ -117,21 +117,21 @@ class LogRatio:
 
     Attributes:
         log: above 0 where the setting is faster; NaN where one of the two was not measured.
-        se: its standard error as communicators tell it, NaN where nothing was repeated.
-        df: degrees of freedom of that.
-        floor_se: its standard error by the floor, NaN where communicators contradict the floor or
-            are enough by themselves. Of the two that counts which says more.
+        se: its standard error as communicators tell it, by the floor where nothing was repeated.
+        df: degrees of freedom of that, infinite by the floor.
         n: communicators behind it: that have both, or of the side that has fewer.
         spread: standard error without the floor: of communicators where they repeat, else of how
             rough rows are.
+        floor_se: its standard error by the floor where few communicators told the other one and
+            nothing contradicts the floor, else NaN. Of the two that counts which says more.
     """
 
     log: Array
     se: Array
     df: Array
-    floor_se: Array
     n: Counts
     spread: Array
+    floor_se: Array | None = None
 
     def interval(self, level: float = INTERVAL) -> tuple[Array, Array]:
         """Two-sided confidence interval of the log ratio."""
@@ -140,21 +140,24 @@ class LogRatio:
 
     def slack(self, level: float = SURE) -> Array:
         """Log ratio that noise alone stays below with this chance."""
-        df = np.where(np.isnan(self.df), np.inf, self.df)
-        slack: Array = np.where(np.isnan(self.log), np.nan, _t_quantile(level, df) * self.spread)
+        half = _t_quantile(level, np.where(self.n > 1, self.df, np.inf)) * self.spread
+        slack: Array = np.where(np.isnan(self.log), np.nan, half)
         return slack
 
     def _reach(self, quantile: float) -> Array:
         """What the log ratio is off by at most, with this chance on each side."""
         told = _t_quantile(quantile, self.df) * self.se
+        if self.floor_se is None:
+            return told
         found: Array = np.fmin(told, special.ndtri(quantile) * self.floor_se)
         return found
 
     def _chance(self, apart: Array) -> Array:
         """Chance of a log ratio so far above the true one."""
-        found: Array = np.fmin(
-            _t_above(apart / self.se, self.df), _t_above(apart / self.floor_se, np.inf)
-        )
+        told = _t_above(apart / self.se, self.df)
+        if self.floor_se is None:
+            return told
+        found: Array = np.fmin(told, _t_above(apart / self.floor_se, np.inf))
         return found
 
     def p_above(self, bound: float = 0.0) -> Array:
@@ -236,15 +239,16 @@ def compare(reference: Times, settings: Times, sizes: Sizes, alike: Sequence[str
     squares, own_df = (np.where(is_paired, *each) for each in zip(pairs, own, strict=True))
 
     is_told = df >= 1
-    data_se = np.sqrt(np.maximum(variance * share, LEAST**2))
+    # No communicator is known better than its own passes tell.
+    data_se = np.sqrt(np.fmax(np.fmax(variance, passes) * share, LEAST**2))
     holds = squares <= stated * _chi2_quantile(_FLOOR_HOLDS, np.maximum(own_df, 1))
-    at_least_one = np.maximum(df, 1)
+    stated_se, at_least_one = np.sqrt(stated_var), np.maximum(df, 1)
     holds &= variance <= stated * _chi2_quantile(_FLOOR_HOLDS, at_least_one) / at_least_one
     return LogRatio(
         log=log,
-        se=np.where(is_told, data_se, np.nan),
-        df=np.where(is_told, df, np.nan),
-        floor_se=np.where(~is_told | (holds & (df < _ENOUGH)), np.sqrt(stated_var), np.nan),
+        se=np.where(is_told, data_se, stated_se),
+        df=np.where(is_told, df, np.inf),
+        floor_se=np.where(is_told & holds & (df < _ENOUGH), stated_se, np.nan),
         n=n,
         spread=np.where(is_told, data_se, np.sqrt(rough)),
     )

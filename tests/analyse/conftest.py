@@ -39,7 +39,8 @@ def make_samples(
 ) -> list[Sample]:
     """Samples of settings by name, on sizes from 1 KiB upward by ×2; 0 is not measured.
 
-    Each setting has launches of its own, as imported logs have; those that are paired share them.
+    Each setting has launches of its own, as imported logs have; those that are paired share
+    communicators of a run.
     """
     return [
         Sample(
@@ -51,7 +52,7 @@ def make_samples(
                 dtype=dtype,
                 variant=variant,
             ),
-            launch=launch if paired else f"{name}-{launch}",
+            launch=f"run-1:{launch}" if paired else f"{name}-{launch}",
             nbytes=sizes[index] if sizes else 1024 << index,
             time_us=float(time),
             clock=clock,

@@ -123,7 +123,6 @@ def test_only_what_repeats_prove_is_a_rule_where_that_is_wanted(
     assert (zone.proof, zone.n_communicators) == (Proof.REPEATED, 3)
 
 
-@pytest.mark.xfail(strict=True, reason="without a baseline --proven makes rules all the same")
 def test_without_a_baseline_nothing_is_proven(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -249,7 +248,6 @@ def test_a_rule_ends_where_it_gains_what_is_wanted(
     assert rules(choose_from(samples, ChoiceOptions(min_gain=0.06))) == []
 
 
-@pytest.mark.xfail(strict=True, reason="see test_a_size_at_the_crossing_itself_stays_in_its_zone")
 def test_a_rule_covers_its_last_measured_size(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:

@@ -145,7 +145,6 @@ BEYOND = (
 )
 
 
-@pytest.mark.xfail(strict=True, reason=BEYOND)
 def test_a_rule_begins_where_its_own_setting_was_measured(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -155,7 +154,6 @@ def test_a_rule_begins_where_its_own_setting_was_measured(
     assert (ring.max_nbytes, tree.min_nbytes) == (2 * KIB, 4 * KIB)
 
 
-@pytest.mark.xfail(strict=True, reason=BEYOND)
 @settings(max_examples=8, phases=(Phase.generate,))
 @given(
     st.lists(_ROWS, min_size=1, max_size=4),
@@ -279,7 +277,6 @@ def test_a_workload_decides_between_equally_short_lists(
     assert by_workload(make_samples, choose_from, large) == ["ring/ll"]
 
 
-@pytest.mark.xfail(strict=True, reason="0 calls times an infinite loss is NaN, with a warning")
 def test_a_workload_need_not_call_every_size(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -289,7 +286,6 @@ def test_a_workload_need_not_call_every_size(
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.xfail(strict=True, reason="calls of a size that was not measured weigh nothing")
 def test_a_workload_calls_sizes_that_nobody_measured(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:

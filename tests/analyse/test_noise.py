@@ -289,11 +289,6 @@ def test_a_gain_of_one_size_may_be_a_library_that_stood_still() -> None:
     assert noise.luck(ratio(np.repeat(lone, 2, axis=0), n=3))[0, 1] < 1e-6
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="two settings in two communicators have one degree of freedom, and t of that is wide "
-    "far out, though its interval of 95 % is the narrower one by which it is chosen",
-)
 def test_a_second_communicator_that_agrees_takes_no_gain_away() -> None:
     """One of two settings gains 10 % at four of 18 sizes: likely once, and so when seen again."""
     once = np.full((1, 3, 18, 1), np.log(20.0))

@@ -139,10 +139,6 @@ def test_a_patched_library_is_left_out_of_the_target_that_it_patches(
     assert (out.n_fastest, "patched" in out.reason) == (2, True)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="samples.csv says 'wrong-results' (Doubt.WRONG), and choosing looks for 'wrong'",
-)
 def test_wrong_results_disqualify(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
     """However fast, and be it in one row of many."""
     samples = make_samples({"tree/ll": [1] * 4, "ring/ll": [100] * 4})

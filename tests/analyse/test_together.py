@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,10 +70,6 @@ def test_what_one_placement_did_not_measure_is_not_chosen(make_samples: MakeSamp
     assert chosen({"one-oam": whole, "one-per-oam": blind}) == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="samples.csv says 'wrong-results' (Doubt.WRONG), and choosing looks for 'wrong'",
-)
 def test_wrong_results_in_one_placement_disqualify_everywhere(make_samples: MakeSamples) -> None:
     """Right first, fast second."""
     one = make_samples({"baseline": BASE, "tree/ll": FAST})
