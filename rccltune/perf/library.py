@@ -260,7 +260,7 @@ def real(named: Path, variables: Mapping[str, str]) -> Measured:
     file, runtime = real_rccl.real_library(named, variables), _native(HIP)
     own = file.parent / "ld-linux-x86-64.so.2"
     loader = own if own.exists() else Path("/lib64") / own.name
-    preloaded = _native("hip/zero_pages.so")
+    preloaded = _native("hip/zero_pages.so", hint="run it from a checkout: scripts/try makes one.")
     starts = (
         *(str(loader), "--library-path", f"{runtime.parent}:{file.parent}"),
         *("--preload", str(preloaded)),
@@ -275,10 +275,8 @@ def real(named: Path, variables: Mapping[str, str]) -> Measured:
     return replace(found, starts=starts, needs=needs)
 
 
-def _native(name: str) -> Path:
+def _native(name: str, hint: str = "install rccltune again.") -> Path:
     path = plugin.native_folder() / name
     if not path.is_file():
-        raise MachineError(
-            "a stand-in library is missing", where=str(path), hint="install rccltune again."
-        )
+        raise MachineError("a stand-in library is missing", where=str(path), hint=hint)
     return path.resolve()

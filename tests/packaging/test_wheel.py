@@ -36,6 +36,9 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
     assert "rccltune/data/variants.yaml" in names
     assert "rccltune/report/files/page.html" in names
     assert not any(name.startswith(("tests/", "native_plugin/")) for name in names)
+    # Nor what only the real RCCL needs, which a checkout runs.
+    assert "rccltune/_native/hip/libamdhip64.so.7" in names
+    assert not any("rocm_smi" in name or "zero_pages" in name for name in names)
 
 
 @pytest.mark.long
