@@ -18,7 +18,7 @@ from functools import cache
 from math import exp, log
 from typing import Final
 
-from rccltune.model.schema import Number, Whole, Word
+from rccltune.model.schema import Number, Positive, Whole, Word
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
 
@@ -59,13 +59,13 @@ class CurvePoint:
     """
 
     nbytes: Whole
-    time_us: Number
-    low_us: Number
-    high_us: Number
+    time_us: Positive
+    low_us: Positive
+    high_us: Positive
     n_samples: Whole = 1
     n_launches: Whole = 1
     launches: tuple[Word, ...] = ()
-    launch_times_us: tuple[Number, ...] = ()
+    launch_times_us: tuple[Positive, ...] = ()
     n_left_out: Whole = 0
 
 
@@ -143,9 +143,9 @@ class Crossover:
     view: View
     below: Setting
     above: Setting
-    at_nbytes: Number
-    low_nbytes: Number
-    high_nbytes: Number
+    at_nbytes: Positive
+    low_nbytes: Positive
+    high_nbytes: Positive
     evidence: Evidence
 
 

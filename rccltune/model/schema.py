@@ -219,6 +219,8 @@ Whole: TypeAlias = Annotated[int, Ge(0), Le(LARGEST)]
 Integer: TypeAlias = Annotated[int, Ge(-LARGEST), Le(LARGEST)]
 # Times, ratios and rates; NaN and infinity are none, and squares stay finite.
 Number: TypeAlias = Annotated[float, Ge(-1e18), Le(1e18)]
+# What a logarithm is taken of: times, and sizes between two measured ones.
+Positive: TypeAlias = Annotated[float, Ge(1e-18), Le(1e18)]
 T = TypeVar("T")
 Place: TypeAlias = tuple[str | int, ...]
 _MOST_SAID: Final = 20

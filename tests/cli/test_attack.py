@@ -35,10 +35,17 @@ BROKEN = [
     ("session.json", ("format",), "1e308"),
     ("session.json", ("samples_of",), "1"),
     ("fit.json", ("curves", 0, "points", 0, "time_us"), "1e308"),
+    ("fit.json", ("curves", 0, "points", 0, "time_us"), "0"),
+    ("fit.json", ("curves", 0, "points", 0, "time_us"), "-1"),
     ("fit.json", ("curves", 0, "points", 0, "nbytes"), str(10**30)),
     ("fit.json", ("curves", 0, "key", "scale", "n_ranks"), "-1"),
     ("fit.json", ("curves",), '{"a": 1}'),
     ("fit.json", ("crossovers",), "null"),
+    ("choice.json", ("zones", 0, "min_nbytes"), "-1"),
+    ("choice.json", ("zones", 0, "reason"), '"not\\nfaster"'),
+    ("choice.json", ("zones",), "null"),
+    ("choice.json", ("environments",), '"none"'),
+    ("choice.json", ("tolerance",), "NaN"),
     ("verdict.json", ("verdicts", 0, "ratio"), "Infinity"),
     ("verdict.json", ("verdicts", 0, "low"), "NaN"),
     ("verdict.json", ("rules",), '"3"'),
@@ -105,3 +112,18 @@ def test_what_no_session_can_hold_is_told_at_import(
     if code:
         assert not list(here.glob("rccltune-session/launches/*"))
     assert not (here.parent / "x").exists()
+
+
+@pytest.mark.parametrize("verb", ["fit", "emit-config", "plot", "report"])
+def test_bytes_that_are_no_text_are_told(
+    tuned: Path, here: Path, capsys: Capture, verb: str
+) -> None:
+    """In samples.csv, with how it is made again."""
+    assert here == Path.cwd()
+    shutil.copytree(tuned, "s")
+    path = Path("s/samples.csv")
+    path.write_bytes(path.read_bytes().replace(b"ring", b"r\xffng", 1))
+    assert run([verb, "s", "-q"]) == 7
+    said = capsys.readouterr().err
+    assert "samples.csv" in said
+    assert "UTF-8" in said
