@@ -309,7 +309,7 @@ def named_library(named: Path) -> Path:
         raise MachineError(
             "there is no such library",
             where=str(named),
-            hint="name the librccl.so.1 that was built with --librccl.",
+            hint="--librccl takes a librccl.so or libnccl.so, or a folder with one.",
         )
     return found.resolve()
 

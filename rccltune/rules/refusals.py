@@ -19,6 +19,13 @@ def content_of(path: Path, what: str = "the rule file", hint: str | None = None)
     """
     try:
         return path.read_bytes()
+    except IsADirectoryError as error:
+        inside = sorted(path.glob("rccl_tuner*.csv"))
+        raise InputFileError(
+            f"{what} cannot be read: this is a folder",
+            where=str(path),
+            hint=f"name a file in it: {inside[0]}." if inside else "it has no rule file.",
+        ) from error
     except OSError as error:
         raise InputFileError(
             f"{what} cannot be read: {reason_of(error)}", where=str(path), hint=hint
