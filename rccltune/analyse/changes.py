@@ -68,6 +68,9 @@ def _changes(compared: Comparison, view: int, tolerance: float) -> Iterable[tupl
         return
     loss = times - noise.quiet(np.nanmin, times, 0)
     loss = np.where(np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + 1e-12, loss, np.inf)
+    if compared.standing.library is not None:
+        # What does not beat it by more than the tolerance is not said to be faster.
+        loss[-1] = np.where(np.isfinite(loss[-1]), 0.0, np.inf)
     is_measured = np.isfinite(loss).any(0)
     none = np.where(is_measured, np.inf, 0.0)
     states = fewest(loss, np.isfinite(loss), none)
