@@ -89,9 +89,8 @@ def timed(asked: argparse.Namespace, device: "torch.device", count: int, call: C
     into = own.new_zeros(count * (n_ranks if name == "all_gather" else 1))
     into = into if name in SHARED else own
     call(into, own)
-    wanted = into.new_tensor(sent).repeat_interleave(count)
-    if name != "all_gather":
-        wanted = sent[0] if name == "broadcast" else sum(sent)
+    wanted = sent[0] if name == "broadcast" else sum(sent)
+    wanted = into.new_tensor(sent).repeat_interleave(count) if name == "all_gather" else wanted
     wrong = 0 if name == "reduce" and rank else int((into != wanted).sum())  # the root's alone
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     for n_calls in (asked.warmup, asked.iters):
@@ -123,14 +122,16 @@ def main() -> None:
         torch.cuda.set_device(device)
         product = torch.cuda.get_device_name(device)
     place = f"{os.uname().nodename.split('.')[0]:>10} device {device.index or 0:2d}"
-    seats = [""] * n_ranks
-    dist.all_gather_object(seats, f"Pid {os.getpid():6d} on {place} [{device.type}] {product}")
+    mine = f"Pid {os.getpid():6d} on {place} [{device.type}] {product}".encode().ljust(256)[:256]
+    every = [torch.empty(256, dtype=torch.uint8) for _ in range(n_ranks)]
+    dist.all_gather(every, torch.tensor(list(mine), dtype=torch.uint8))  # objects need numpy
+    seats = [bytes(one.tolist()).decode("utf-8", "replace").rstrip() for one in every]
     say = print if dist.get_rank() == 0 else lambda _: None
     call, end = call_of(asked, device)
     said = [f"torch_all_reduce.py: PyTorch {torch.__version__}, backend {asked.backend}"]
     if asked.backend == "nccl":
-        kind = "RCCL" if torch.version.hip else "NCCL"
-        said.append(f"{kind} version : {'.'.join(map(str, torch.cuda.nccl.version()))}")
+        version = ".".join(map(str, torch.cuda.nccl.version()))
+        said.append(f"{'RCCL' if torch.version.hip else 'NCCL'} version : {version}")
     say(head(asked, said, seats))
     nbytes = asked.minbytes
     while nbytes <= asked.maxbytes:

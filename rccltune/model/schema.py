@@ -205,9 +205,7 @@ Line: TypeAlias = Annotated[str, MaxLen(4096), Checked(_only(""))]
 Text: TypeAlias = Annotated[str, MaxLen(1 << 20), Checked(_only("\n\t"))]
 # A name that stands in file names, comments and commands: of an architecture, a variant, a launch.
 Word: TypeAlias = Annotated[
-    str,
-    MaxLen(128),
-    matching(NAME, "name: letters, digits and . _ + : = @ - alone"),
+    str, MaxLen(128), matching(NAME, "name: letters, digits and . _ + : = @ - alone")
 ]
 VariableName: TypeAlias = Annotated[
     str, MaxLen(256), matching(r"[A-Za-z_][A-Za-z0-9_]*", "name of an environment variable")

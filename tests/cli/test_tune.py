@@ -86,27 +86,6 @@ def test_a_plan_says_what_proving_adds_and_makes_nothing(
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_rules_reach_into_the_octave_in_which_a_path_begins() -> None:
-    """As far as a size at which a tuner was asked: of the path's edges, 20 and 200 KiB, none."""
-    raw = raw_node()
-    raw["paths"] = [*raw.get("paths", ()), "shortcut"]
-    bypass = {"path": "shortcut", "collective": "all_reduce", "bytes": [20 << 10, 200 << 10]}
-    raw["bypasses"] = [*raw.get("bypasses", ()), bypass]
-    curve = {"collective": "all_reduce", "setting": "shortcut", "kind": "modelled"}
-    curve |= {"source": "a test", "points": [[8, 50.0], [2 << 20, 60.0]]}
-    raw["curves"].append(curve)
-    assert tune(str(written(raw, Path("node.yaml")))) == 0
-    [path] = SESSION.glob("rccl_tuner_*.csv")
-    text = path.read_text(encoding="utf-8")
-    rules = sorted((r.min_nbytes, r.max_nbytes) for r in read_rules(text.encode()).rules)
-    below = max(high for _, high in rules if high < 64 << 10)
-    above = min(low for low, _ in rules if low > 64 << 10)
-    assert 16 << 10 < below < 20 << 10
-    assert 200 << 10 < above < 256 << 10
-    assert "a path takes the calls before a tuner is asked" in text
-
-
 @pytest.mark.long
 def test_the_same_command_again_measures_nothing_and_says_the_same(
     capsys: pytest.CaptureFixture[str],

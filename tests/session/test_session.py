@@ -93,13 +93,13 @@ def test_samples_survive_their_csv(samples: list[Sample]) -> None:
 
 
 def test_usable_says_what_doubt_says() -> None:
-    """The last column is for readers without rccltune; one that says something else is refused."""
+    """Its column is for readers without rccltune; one that says something else is refused."""
     stream = io.BytesIO()
     dump_samples([sample(), sample(doubt=Doubt.NO_TIME)], stream)
     header, good, doubted = stream.getvalue().decode().splitlines()
-    assert header.endswith(",executed,usable")
-    assert good.endswith(",true")
-    assert doubted.endswith(",false")
+    assert header.endswith(",executed,usable,clock")
+    assert good.endswith(",true,")
+    assert doubted.endswith(",false,")
     for odd in (good.replace(",true", ",false"), doubted.replace(",false", ",true"), good + "ish"):
         with pytest.raises(SessionError, match="read"):
             read_samples(io.StringIO(f"{header}\n{odd}\n"), KNOWN_VARIANTS, "x")
