@@ -254,7 +254,7 @@ def _why_none(standing: Standing, wanted: Wanted, sizes: Counts) -> str:
 
 
 def _with_gaps(zones: list[Decided]) -> list[Decided]:
-    """The same, with what lies before, between and after them."""
+    """Zones in their order, and the ranges before, between and after them that have no rule."""
     found: list[Decided] = []
     end = -1
     for zone in zones:

@@ -45,7 +45,7 @@ class Standing:
 
     @property
     def settings(self) -> list[Setting]:
-        """The same as settings."""
+        """Algorithm, protocol and channels of each row."""
         return [Setting.parse(name) for name in self.names]
 
     @cached_property
@@ -88,7 +88,7 @@ class Standing:
 
     @cached_property
     def times(self) -> Array:
-        """The same, straight between sizes in log-log where a setting was not measured at one."""
+        """Measured times, straight between sizes in log-log where a setting was not measured."""
         return _between(self._measured, self.grid.nbytes)
 
     @cached_property

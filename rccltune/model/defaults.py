@@ -34,7 +34,7 @@ RUNNER: Final = "rccl-tests"
 SWEEP_RUNNER: Final = "perf"
 LAUNCHER: Final = "auto"
 # Of a choice, as fractions: regret that saves a zone or is as good as none, and the gain over the
-# untouched site that a rule must have.
+# library as the site has it that a rule must have.
 TOLERANCE: Final = 0.02
 MIN_GAIN: Final = 0.02
 # Chance of a false answer that all questions of one kind share.

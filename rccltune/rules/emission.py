@@ -244,7 +244,7 @@ def _choices(
 
 
 def _without_widening(request: EmitRequest) -> EmitRequest:
-    """The same, of settings alone that the site offers as it is."""
+    """Ask for rules of those settings alone that the site offers as it is."""
     ask = request.options
     return replace(request, options=lambda done: replace(ask(done), widen=False))
 

@@ -183,7 +183,7 @@ def site_rule_paths(folder: Path) -> list[Path]:
 
 
 def used_rule_paths(folder: Path) -> list[Path]:
-    """The same, or in its place the file of this session that its exports name."""
+    """Rule files of a folder, each replaced by the one of it that its exports name, if any."""
     return [_named_by_exports(folder, path) or path for path in site_rule_paths(folder)]
 
 

@@ -98,9 +98,9 @@ def _guarded(line: str) -> str:
     text = line
     for pattern, word in STANDS_FOR.items():
         text = re.sub(pattern, word, text)
-    if "--links" in line:
-        # detect takes these options for the link map alone.
-        text = text.replace("--links", "--links --simulate mi300x-cpx-nps4")
+    if "--links" in line and "my-session" in line:
+        # A session that was swept says on which node; the reader's own is there.
+        text = text.replace("my-session", "rccltune-session")
     if re.match(r"rccltune (sweep|tune) .*--workload", line):
         # A workload says which sizes to measure.
         text = f"env -u RCCLTUNE_CLI_SWEEP_MAX_BYTES -u RCCLTUNE_CLI_TUNE_MAX_BYTES {text}"
