@@ -219,7 +219,10 @@ static void check_refused(void)
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FREE_MIB=1100", NULL);
     CHECK(run("plan 1\ncommunicator\ncall all_reduce float sum out 268435456 -\n", "2", NULL) == 5);
     CHECK(has("said", "256 MiB do not fit") && has("said", "size that fits is 32 MiB"));
-    CHECK(lines_with("rank-0.csv", "# failed 0 two buffers") == 1);
+    /* The first rank that finds it ends the others, which may not have come so far. */
+    CHECK(lines_with("rank-0.csv", "# failed 0 two buffers") +
+              lines_with("rank-1.csv", "# failed 0 two buffers") >=
+          1);
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FREE_MIB=900", NULL);
     CHECK(run(PLAN, "2", NULL) == 5 && has("said", "no size fits beside the 1024 MiB that"));
     set("RCCLTUNE_PERF_TOKEN=abc", NULL);
