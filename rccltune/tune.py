@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.fit.session import FitDone, fit_session
-from rccltune.measure.preparation import Prepared
-from rccltune.measure.sweeps import Swept, sweep
+from rccltune.measure.measuring import Measured, ToMeasure, measure_with_perf
 from rccltune.model import defaults, schema
 from rccltune.model.errors import HarmError, VerificationError
 from rccltune.model.measured import Notice
@@ -20,11 +19,10 @@ from rccltune.rules.base import vendor
 from rccltune.rules.emission import choose_rules, keep_choices
 from rccltune.rules.sheets import EmitRequest, Emitted
 from rccltune.session.files import write_atomically
-from rccltune.verify.begun import VerifyRequest
-from rccltune.verify.compared import is_better
-from rccltune.verify.cuts import exports_without
+from rccltune.verify.environment import is_better
+from rccltune.verify.rewriting import exports_without
 from rccltune.verify.verdict_store import CANDIDATES
-from rccltune.verify.verifying import Verified, verify_rules
+from rccltune.verify.verifying import Verified, VerifyRequest, verify_rules
 
 if TYPE_CHECKING:
     from rccltune.analyse.options import ChoiceOptions
@@ -47,7 +45,7 @@ class Tuned:
     """
 
     folder: Path
-    swept: Swept
+    swept: Measured
     emitted: Emitted
     verified: tuple[Verified, ...]
     named: tuple[Path, ...]
@@ -79,7 +77,7 @@ class Tuned:
 
 
 def tune(
-    prepared: Prepared,
+    prepared: ToMeasure,
     options: Options,
     *,
     reporter: Reporter,
@@ -103,8 +101,8 @@ def tune(
     folder = prepared.folder
     if base is not None:
         # Read before an hour is measured; what it says comes when it is written.
-        vendor(base, prepared.site.fingerprint, reporter=Reporter())
-    swept = sweep(prepared, reporter=reporter, command=command, force=force)
+        vendor(base, prepared.instrument.site.fingerprint, reporter=Reporter())
+    swept = measure_with_perf(prepared, reporter=reporter, command=command, force=force)
     try:
         emitted = _emitted(prepared, options, base, reporter)
         verified, named = _verified(prepared, emitted, options, reporter)
@@ -122,8 +120,8 @@ def tune(
         exports=emitted.environment_path or folder,
         figures=folder / _FIGURES,
         report=_shown(folder, reporter),
-        simulated=prepared.site.node is not None,
-        runner=prepared.site.fingerprint.runner,
+        simulated=prepared.instrument.site.node is not None,
+        runner=prepared.instrument.site.fingerprint.runner,
     )
 
 
@@ -141,7 +139,7 @@ def _shown(folder: Path, reporter: Reporter) -> Reported:
 
 
 def _emitted(
-    prepared: Prepared,
+    prepared: ToMeasure,
     options: Options,
     base: Path | None,
     reporter: Reporter,
@@ -159,7 +157,7 @@ def _emitted(
 
 
 def _verified(
-    prepared: Prepared, emitted: Emitted, options: Options, reporter: Reporter
+    prepared: ToMeasure, emitted: Emitted, options: Options, reporter: Reporter
 ) -> tuple[tuple[Verified, ...], tuple[Path, ...]]:
     """Every file that has rules, verified; only then does one lie where jobs look for it.
 
@@ -184,7 +182,7 @@ def _verified(
     ]
     found: dict[Path | None, Verified] = {}
     named = []
-    for one, request, following in zip(files, requests, [*requests[1:], None], strict=False):
+    for one, request in zip(files, requests, strict=True):
         is_site = one.environment is None
         if request is None:
             if not is_site:
@@ -201,9 +199,8 @@ def _verified(
             verified = verify_rules(
                 request,
                 prepared.sweep,
-                prepared.site,
+                prepared.instrument,
                 reporter=reporter,
-                following=following if is_site else None,
             )
         except HarmError as error:
             if is_site:
@@ -232,7 +229,7 @@ def _exports(one: Emitted) -> str:
 
 
 def _candidate(
-    prepared: Prepared,
+    prepared: ToMeasure,
     one: Emitted,
     options: Options,
     reporter: Reporter,
@@ -251,7 +248,4 @@ def _candidate(
         output=one.path,
         min_gain=choosing.min_gain,
         needs_stay=one.environment is not None,
-        # It is an offer beside the first: rules that two looks leave undecided are left out.
-        n_looks=2 if one.environment is not None else defaults.REPEATS,
-        timeout_s=prepared.timeout_s,
     )

@@ -140,13 +140,13 @@ class LogRatio:
 
     def slack(self, level: float = SURE) -> Array:
         """Log ratio that noise alone stays below with this chance."""
-        half = _t_quantile(level, np.where(self.n > 1, self.df, np.inf)) * self.spread
+        half = t_quantile(level, np.where(self.n > 1, self.df, np.inf)) * self.spread
         slack: Array = np.where(np.isnan(self.log), np.nan, half)
         return slack
 
     def _reach(self, quantile: float) -> Array:
         """What the log ratio is off by at most, with this chance on each side."""
-        told = _t_quantile(quantile, self.df) * self.se
+        told = t_quantile(quantile, self.df) * self.se
         if self.floor_se is None:
             return told
         found: Array = np.fmin(told, special.ndtri(quantile) * self.floor_se)
@@ -304,7 +304,7 @@ def t_interval(values: npt.ArrayLike, level: float = INTERVAL) -> tuple[float, f
     """
     known = np.asarray(values, dtype=float)
     mean, n = float(known.mean()), len(known)
-    half = float(_t_quantile((1 + level) / 2, n - 1.0) * known.std(ddof=1) / np.sqrt(n))
+    half = float(t_quantile((1 + level) / 2, n - 1.0) * known.std(ddof=1) / np.sqrt(n))
     return mean - half, mean, mean + half
 
 
@@ -406,7 +406,8 @@ def quiet(reduce: Callable[..., Any], values: Array, axis: int, **options: Any) 
 _MANY: Final = 1e10
 
 
-def _t_quantile(level: float, df: npt.ArrayLike) -> Array:
+def t_quantile(level: float, df: npt.ArrayLike) -> Array:
+    """What Student's t stays below with this chance."""
     found: Array = np.asarray(special.stdtrit(np.minimum(df, _MANY), level), dtype=np.float64)
     return found
 

@@ -97,7 +97,7 @@ _OWN_CHOICES: Final = {
     "fastest_us": "float64",
     "loss": "float64",
 }
-_VERDICT: Final = {
+_VERDICTS: Final = {
     "file": "str",
     **_KEY,
     "nbytes": "int64",
@@ -106,9 +106,7 @@ _VERDICT: Final = {
     "ratio": "float64",
     "low": "float64",
     "high": "float64",
-    "control": "float64",
-    "n_launches": "int64",
-    "n_wrong": "Int64",
+    "n_communicators": "int64",
     "judgement": "str",
 }
 
@@ -331,15 +329,15 @@ class Loaded:
         return frame(self._rule_rows(), RULES)
 
     @cached_property
-    def verdict(self) -> DataFrame:
-        """A row for each size of each verification.
+    def verdicts(self) -> DataFrame:
+        """A row for each size, placement and clock of each verification.
 
-        ``file`` (``verdict.json``), ``nbytes``, ``baseline_us``, ``tuned_us``, ``ratio`` (of these;
-        above 1 the rules are faster), ``low``, ``high`` (its interval), ``control`` (how far
-        the idle plugin was from itself), ``n_launches``, ``n_wrong``, ``judgement`` (``better``,
-        ``same``, ``undecided``, ``worse``, ``wrong``). Empty where nothing was verified.
+        ``file`` (``verdict.json``), ``nbytes``, ``baseline_us``, ``tuned_us``, ``ratio`` (mean
+        over communicators; above 1 the rules are faster), ``low``, ``high`` (its 95 % interval),
+        ``n_communicators``, ``judgement`` (``better``, ``same``, ``undecided``, ``worse``,
+        ``wrong``). Empty where nothing was verified.
         """
-        return frame(self._verdict_rows(), _VERDICT)
+        return frame(self._verdict_rows(), _VERDICTS)
 
     def _rule_rows(self) -> Iterator[dict[str, Any]]:
         for path in verdict_store.rule_paths(self.path):
@@ -347,7 +345,7 @@ class Loaded:
 
     def _verdict_rows(self) -> Iterator[dict[str, Any]]:
         for path in verdict_store.verdict_files(self.path):
-            read = store.read_derived(self.path, path.name, verdict_store.VerdictFile)
+            read = verdict_store.read_verdict(self.path, path.name)
             for one in read.verdicts if read is not None else ():
                 yield {
                     "file": path.name,
@@ -358,9 +356,7 @@ class Loaded:
                     "ratio": one.ratio,
                     "low": one.low,
                     "high": one.high,
-                    "control": one.control,
-                    "n_launches": one.launches,
-                    "n_wrong": one.n_wrong,
+                    "n_communicators": one.communicators,
                     "judgement": one.judgement.value,
                 }
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from rccltune import tune as tuning
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
 from rccltune.measure import declaration, measuring, preparation, sweeps
+from rccltune.measure.instrument import find_instrument
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import find_site, in_mode
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.session import folders
-from rccltune.verify import begun, verifying
+from rccltune.verify import verifying
 
 if TYPE_CHECKING:
     from rccltune.measure.measuring import Measured
@@ -68,6 +69,7 @@ def verify(
     folder: Place,
     rule_file: Place | None = None,
     *,
+    communicators: int | None = None,
     keep_losers: bool = False,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
@@ -77,8 +79,9 @@ def verify(
     Args:
         folder: a session that was swept.
         rule_file: None is the session's own.
+        communicators: in how many to compare; None for the usual number.
         keep_losers: change nothing.
-        reporter: told of each launch that has ended; None is the logger.
+        reporter: told how far it is; None is the logger.
         **options: where to run, as in :func:`sweep`.
 
     Raises:
@@ -94,17 +97,19 @@ def verify(
             where=str(place),
             hint="sweep makes one; its sizes and ranks are what is verified.",
         )
-    measured = session_request(place, options_of(options))
-    site = find_site(measured.site)
-    own = verifying.rule_file_of(place, site)
+    measured = session_request(place, options_of(options), as_measured=True)
+    instrument = find_instrument(measured.site, place, measured.timeout_s)
+    own = verifying.rule_file_of(place, instrument.site)
     chosen = path_of(rule_file) or own
-    request = begun.VerifyRequest(
+    request = verifying.VerifyRequest(
         folder=place,
         rules=chosen,
         output=place / f"verified-{chosen.name}" if rule_file else own,
+        n_communicators=communicators,
         keep_losers=keep_losers,
     )
-    return verifying.verify_rules(request, measured.sweep, site, reporter=reporter or Logging())
+    telling = reporter or Logging()
+    return verifying.verify_rules(request, measured.sweep, instrument, reporter=telling)
 
 
 def tune(
@@ -133,7 +138,10 @@ def tune(
         RccltuneError: as :func:`sweep`.
     """
     telling = reporter or Logging()
-    with _prepared(Path(folder), path_of(config), options, telling) as prepared:
+    request = merge_request(path_of(config), options_of(options), runner=defaults.SWEEP_RUNNER)
+    request = _of_one_scale(request, Path(folder))
+    with in_mode(request.sweep.mode, apply=False, reporter=telling):
+        prepared = measuring.prepare_measuring(request, Path(folder), telling, widens=True)
         return tuning.tune(
             prepared,
             choosing(tolerance, min_gain),

@@ -49,12 +49,13 @@ def show(console: Console, plans: Sequence[ToMeasure], scales: Sequence[Scale]) 
     """The plan, or one for each of several scales."""
     plain = [one.as_plain() for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
-    texts = (lay([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
+    texts = (lay([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
     console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
     console.say("Next: the same command without --plan.")
 
 
-def _plan_text(prepared: ToMeasure) -> Laid:
+def plan_text(prepared: ToMeasure) -> Laid:
+    """What would run, and for how long."""
     lines = [*prepared.instrument.site.remarks]
     for one in prepared.left:
         steps = sum(map(len, prepared.measuring.left(one).values()))
@@ -87,10 +88,8 @@ def left_out_of(prepared: ToMeasure | Prepared) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
-    """Measure, and say what came of it."""
-    from rccltune.measure.measuring import measure_with_perf
-
+def talk_before(console: Console, prepared: ToMeasure) -> None:
+    """What a user should know before anything starts."""
     for remark in prepared.instrument.site.remarks:
         console.say(remark)
     for said in _not_measured(prepared):
@@ -106,7 +105,14 @@ def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
         if n_left
         else "everything is measured already"
     )
-    with _progress(console) as reporter:
+
+
+def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
+    """Measure, and say what came of it."""
+    from rccltune.measure.measuring import measure_with_perf
+
+    talk_before(console, prepared)
+    with progress(console) as reporter:
         done = measure_with_perf(
             prepared,
             reporter=reporter,
@@ -114,13 +120,22 @@ def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
             force=force,
         )
     console.event("done", done.as_plain(), _text(done, console.verbosity))
+    stop_if_aside(done, "Go on without them: rccltune fit.")
+
+
+def stop_if_aside(done: Measured, hint: str) -> None:
+    """End with an error where settings failed.
+
+    Raises:
+        LaunchError: some did; everything else is measured.
+    """
     if done.aside:
         named = "; ".join(f"{one}: {one.reason}" for one in done.aside)
         raise LaunchError(
             f"set aside: {len(done.aside)}; everything else is measured: {named}",
-            where=f"{prepared.folder}/runs/",
+            where=f"{done.session.path}/runs/",
             hint="look into log.txt there; a sweep into a new session (-o DIR) tries again (with "
-            "--timeout where a step needs longer). Go on without them: rccltune fit.",
+            f"--timeout where a step needs longer). {hint}",
         )
 
 
@@ -191,7 +206,8 @@ class _Line(_Told):
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[Reporter]:
+def progress(console: Console) -> Iterator[Reporter]:
+    """Who is told how far a sweep or a verification is."""
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
         yield _Told(console)
         return

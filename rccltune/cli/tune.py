@@ -10,22 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rccltune.cli import sweep_perf
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import Choosing, base_option, choosing_of_tune
-from rccltune.cli.progress import minutes, progress_of
-from rccltune.cli.sweep import check_hardware, plan_text, site_of, talk_before
+from rccltune.cli.progress import minutes
+from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
-from rccltune.cli.verify import by_environment, no_hardware
+from rccltune.cli.verify import beside_lines, loop_of, no_hardware, not_kept, undecided_line
+from rccltune.model import defaults
 from rccltune.model.chosen import NOT_MEASURED
-from rccltune.model.errors import CommandLineError, LaunchError
+from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, format_span, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure.preparation import Prepared
+    from rccltune.measure.measuring import ToMeasure
     from rccltune.rules.sheets import Emitted
     from rccltune.tune import Tuned
-    from rccltune.verify.begun import Outlook
     from rccltune.verify.verifying import Verified
 
 
@@ -65,17 +66,15 @@ def tune(
       rccltune tune --mode cpx-nps4 --plan
 
     Exit codes: 0 done, also where nothing is to be won, 2 command line, 3 sweep.yaml, 4 the
-    machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
+    machine cannot run it, 5 runs failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune.job import savings
-    from rccltune.measure import preparation
+    from rccltune.measure.measuring import prepare_measuring
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
     from rccltune.tune import tune as tune_tune
-    from rccltune.verify import begun
 
-    request = merge_request(config, options)
+    request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
     # Its sizes are measured, and weigh by its calls.
     choosing = replace(choosing, workload=request.workload)
     if request.scales:
@@ -88,14 +87,15 @@ def tune(
     request = on_kept_node(request, [output])
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
-        site = site_of(console, request, output)
-        prepared = preparation.prepare_request(request, site, output)
+        prepared = prepare_measuring(request, output, console, widens=True)
+        site = prepared.instrument.site
+        if site.node is not None:
+            console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
         if plan_only:
-            expected = begun.outlook(prepared.sweep, prepared.site, prepared.done)
-            _show(console, prepared, expected)
+            _show(console, prepared)
             return
-        talk_before(console, prepared)
-        with progress_of(console, n_launches=len(prepared.left)) as reporter:
+        sweep_perf.talk_before(console, prepared)
+        with sweep_perf.progress(console) as reporter:
             done = tune_tune(
                 prepared,
                 choosing.options,
@@ -105,36 +105,18 @@ def tune(
                 base=base,
             )
     console.warn(done.notices)
-    plain, text = done.as_plain(), _text(done)
-    if choosing.workload is not None:
-        rules = [standing.rule for one in done.verified for standing in one.standings]
-        chosen = savings.by_rules(rules)
-        saved = savings.saving_in(choosing.workload, [output], chosen, reporter=console)
-        plain["saving"] = savings.saving_plain(saved)
-        text = lay([text, savings.saving_text(saved)])
-    console.result(plain, text)
-    if done.swept.quarantined or done.swept.left:
-        names = [str(one) for one in done.swept.quarantined]
-        raise LaunchError(
-            f"not everything could be measured: {', '.join(names) or 'launches failed'}; "
-            "what is said above holds for the rest",
-            where=str(output),
-            hint="look into the logs under launches/; a new session (-o DIR) tries again.",
-        )
+    console.result(done.as_plain(), _text(done))
+    sweep_perf.stop_if_aside(done.swept, "What is said above holds for the rest.")
 
 
-def _show(console: Console, prepared: Prepared, expected: Outlook) -> None:
+def _show(console: Console, prepared: ToMeasure) -> None:
     """What would be measured, and what it roughly takes to prove what is found."""
-    from rccltune.measure.sweeps import plan_as_plain
-    from rccltune.model.schema import to_plain
+    from rccltune.verify.planned import expected_s
 
-    plain = {**plan_as_plain(prepared), "verification": to_plain(expected)}
-    # Several rules, and what stays undecided, were seen to take five times as many.
-    line = (
-        f"verification: at least {expected.n_launches} launches, "
-        f"about {minutes(expected.starts_s)}; more with each rule"
-    )
-    console.result(plain, lay([plan_text(prepared), line]))
+    most_s = expected_s(prepared)
+    plain = {**prepared.as_plain(), "verification_s": round(most_s, 1)}
+    line = f"verification: up to about {minutes(most_s)}, less where rules are for few sizes"
+    console.result(plain, lay([sweep_perf.plan_text(prepared), line]))
     console.say("Next: the same command without --plan.")
 
 
@@ -145,11 +127,10 @@ def _text(done: Tuned) -> Laid:
     site = [one for one in done.verified if files[one.path].environment is None]
     named = [one for one in done.verified if one.path in done.named]
     beside = [one for one in done.verified if one not in site and one not in named]
-    gaining = [one for one in (*named, *beside) if _rules(one) or one.environment_gains]
     rows = [line for one in site for line in _rules(one)]
     if rows:
         lines += ["Verified, faster than the library's own choice:", *rows]
-    elif gaining:
+    elif any(_rules(one) for one in (*named, *beside)):
         lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:
         lines += [
@@ -172,10 +153,10 @@ def _text(done: Tuned) -> Laid:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
     for one in beside:
         emitted = files[one.path]
-        if one in gaining:
+        if _rules(one):
             lines += _in_environment(one, emitted)
         else:
-            lines.append(f"{_exports(emitted)}: no gain is certain after {one.n_launches} launches")
+            lines.append(f"{_exports(emitted)}: no gain is certain")
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
     return lay(lines)
@@ -183,21 +164,15 @@ def _text(done: Tuned) -> Laid:
 
 def _beside_rules(one: Verified) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
-    lines = [f"  {line}" for line in by_environment(one)]
-    lines += [
-        f"  not kept: {cut.collective.value} "
-        f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
-        for cut in one.cuts[:_SHOWN]
-    ]
-    says = _rules(one) or one.environment_gains
-    return lines + (list(_undecided(one)) if says else [])
+    lines = [f"  {line}" for line in beside_lines(one)]
+    lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
+    return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 
 
 def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
     """The second pair of files: first what it costs, then what it gains."""
     exports = _exports(emitted)
-    against = ", its rules against the library in it" if _rules(one) else ""
-    lines = [f"Or with {exports} in the job's environment, verified too{against}:"]
+    lines = [f"Or with {exports} in the job's environment, its rules against the library in it:"]
     costs = _costs(emitted.environment or "")
     if costs is not None:
         lines.append(f"  It costs: {costs}.")
@@ -223,14 +198,13 @@ def _exports(emitted: Emitted) -> str:
 
 def _rules(one: Verified) -> list[str]:
     found = []
-    for standing in one.standings:
-        rule = standing.rule
-        if standing.stands:
+    for rule in one.standings:
+        if rule.is_kept:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
-            found.append(
-                f"  {rule.collective.value} {span}: {rule.setting}, "
-                f"{standing.gain}, {standing.shown.value}"
-            )
+            said = f"  {rule.collective.value} {span}: {rule.setting}, {rule.gain}"
+            if rule.loop is not None:
+                said += f" in a graph, launched one by one {loop_of(rule)}"
+            found.append(said)
     return found
 
 
@@ -244,14 +218,6 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
         if zone.reason == NOT_MEASURED:
             lines.append(name + zone.why)
     return tuple(dict.fromkeys(lines))
-
-
-def _undecided(one: Verified) -> Sequence[str]:
-    """Sizes of which verification says nothing, since noise is larger than what matters."""
-    from rccltune.verify.harm import in_words
-
-    where = in_words(one.undecided)
-    return [f"  undecided: {where}, where noise could hide a loss of 5 %"] if where else []
 
 
 _own = {param.name for param in tune.params}

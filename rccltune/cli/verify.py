@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, Word, common, table
+from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, allow_need_option, session_argument
-from rccltune.cli.progress import progress_of
 from rccltune.cli.sweep_options import sweep_option, sweep_options
+from rccltune.cli.sweep_perf import progress
 from rccltune.model import defaults
 from rccltune.model.chosen import Judgement
-from rccltune.model.curves import LAUNCHES_DIFFER
 from rccltune.model.errors import SessionError, VerificationError
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
@@ -25,27 +23,12 @@ from rccltune.model.vocabulary import (
     format_size,
     format_span,
     lay,
-    parse_size,
-    short_size,
 )
 
 if TYPE_CHECKING:
+    from rccltune.verify.verdict import RuleVerdict
     from rccltune.verify.verifying import Verified
 
-
-_BESIDE_NBYTES = 1 << 20
-
-
-def _parse_beside(text: str) -> tuple[Collective, int]:
-    """``all_gather`` or ``all_gather:4M``."""
-    name, colon, size = text.partition(":")
-    nbytes = parse_size(size) if colon else _BESIDE_NBYTES
-    if nbytes < 1:
-        raise ValueError(f"'{text}' names no size to run at the same time")
-    return Collective.parse(name), nbytes
-
-
-_BESIDE = Word("collective[:size]", _parse_beside)
 _SHOWN = 12
 
 
@@ -60,52 +43,39 @@ _SHOWN = 12
     help="Rule file to verify. [default: the session's]",
 )
 @grouped(
+    "--communicators",
+    "n_communicators",
+    type=click.IntRange(min=2),
+    metavar="N",
+    group="Running",
+    usual=True,
+    help=f"In how many to compare. [default: {defaults.VERIFY_COMMUNICATORS}, fewer where dear]",
+)
+@grouped(
+    "--dtype",
+    type=click.Choice(list(DTYPE_BYTES)),
+    metavar="TYPE",
+    group="What",
+    usual=True,
+    help="Compare with this data type. [default: the sweep's]",
+)
+@grouped(
+    "--timing",
+    type=click.Choice(["auto", "graph", "loop"]),
+    default=defaults.TIMING,
+    show_default=True,
+    group="Running",
+    usual=True,
+    help="Replayed graphs, a loop of calls, or graphs up to 4 MiB and a loop above.",
+)
+@grouped(
     "--keep-losers",
     is_flag=True,
     group="Choosing",
     usual=True,
     help="Change no file; exit with 9 where a rule loses.",
 )
-@grouped(
-    "--repeats",
-    "n_repeats",
-    type=click.IntRange(min=1),
-    default=defaults.REPEATS,
-    show_default=True,
-    metavar="N",
-    group="Running",
-    help="Most rounds of launches while something is undecided.",
-)
-@grouped(
-    "--dtype",
-    "dtypes",
-    type=click.Choice(list(DTYPE_BYTES)),
-    multiple=True,
-    metavar="TYPE",
-    group="What",
-    usual=True,
-    help="Check this data type, too: nothing may be slower (repeatable).",
-)
-@grouped(
-    "--graph",
-    "graphs",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="N",
-    group="What",
-    usual=True,
-    help="Check calls replayed from a graph N times (-G), too (repeatable).",
-)
-@grouped(
-    "--beside",
-    "besides",
-    type=_BESIDE,
-    multiple=True,
-    metavar="C[:SIZE]",
-    group="What",
-    help=f"Check beside this running collective, too ({short_size(_BESIDE_NBYTES)}; repeatable).",
-)
-@sweep_options("timeout", "simulate", "rccl_tests")
+@sweep_options("timeout", "simulate")
 @sweep_option("librccl", help="Library to measure with, with and without the rules.")
 @sweep_option("launcher", help="Program that starts the ranks.")
 @sweep_options("hostfile", "np")
@@ -117,41 +87,35 @@ def verify(
     console: Console,
     session: Path,
     rules: Path | None,
+    n_communicators: int | None,
+    dtype: str | None,
+    timing: str,
     keep_losers: bool,
-    n_repeats: int,
-    dtypes: tuple[str, ...],
-    graphs: tuple[int, ...],
-    besides: tuple[tuple[Collective, int], ...],
-    timeout: float | None,
     allowed: frozenset[str],
     **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
 ) -> None:
     """Compare rules with the library's own choice on this machine; keep what wins.
 
-    Each launch measures with and without the rules in turns, at four sizes an octave and at every
-    boundary; a few launches without the plugin show whether loading it changes anything. A rule
-    stands if its gain is certain and no size in it is slower or wrong; what loses is cut out,
-    and what stays undecided is left out, so that it always ends. The session's own file is
-    replaced by what stands; of another file a copy goes into the session. Rules must win as the
-    sweep was measured; --dtype, --graph and --beside add conditions in which they must not lose.
+    In a fixed number of communicators both are called in turns, at four sizes an octave and at
+    every end of a rule. A rule stands if its gain is certain and no size in it is slower or wrong.
+    What loses is cut out, what is left is judged again on fresh communicators, and what is
+    undecided goes back to the library. The session's own file is replaced by what stands; of
+    another file a copy goes into the session.
 
     \b
     Example:
       rccltune verify
       rccltune verify --rules rccl_tuner_gfx942.csv
-      rccltune verify --dtype bfloat16 --graph 4 --beside all_gather:4M
 
     Exit codes: 0 all that is left stands, also where that is nothing, 3 the plugin refuses the
-    file, 4 the machine cannot run it, 5 the benchmark fails without rules, 7 no session, 9 wrong
-    results without rules, ranks without the plugin, --keep-losers with a rule that loses.
+    file, 4 the machine cannot run it, 5 the library fails without rules, 7 no session, 9 wrong
+    results without rules, --keep-losers with a rule that loses.
     """
+    from rccltune.measure.instrument import find_instrument, same_machine
     from rccltune.measure.request import session_request
-    from rccltune.measure.site import find_site
     from rccltune.model.schema import to_plain
     from rccltune.session.store import open_session
-    from rccltune.verify.begun import VerifyRequest
-    from rccltune.verify.harm import in_words
-    from rccltune.verify.verifying import rule_file_of, verify_rules
+    from rccltune.verify.verifying import VerifyRequest, rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     open_session(session)
@@ -161,80 +125,38 @@ def verify(
             where=str(session),
             hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
         )
-    measured = session_request(session, options)
-    site = find_site(measured.site)
-    own = rule_file_of(session, site)
+    measured = session_request(session, options, as_measured=True)
+    instrument = find_instrument(measured.site, session, measured.timeout_s)
+    same_machine(session, instrument.site, is_perf=True)
+    own = rule_file_of(session, instrument.site)
     chosen = rules or own
     request = VerifyRequest(
         folder=session,
         rules=chosen,
         output=own if rules is None else session / f"verified-{chosen.name}",
-        n_looks=n_repeats,
+        n_communicators=n_communicators,
         keep_losers=keep_losers,
-        timeout_s=timeout,
-        dtypes=dtypes,
-        graphs=graphs,
-        besides=besides,
+        dtype=dtype,
+        timing=timing,
         allowed=allowed,
     )
-    with progress_of(console) as reporter:
-        done = verify_rules(request, measured.sweep, site, reporter=reporter)
+    with progress(console) as reporter:
+        done = verify_rules(request, measured.sweep, instrument, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
     console.say(
         "Next: rccltune report; rccltune deploy DIR hands the rules to jobs."
         if done.after.rules
         else "Next: rccltune report shows what was measured; jobs stay as they are."
     )
-    if keep_losers and done.harmed:
+    if keep_losers and (done.losers or done.harmed):
+        n_lost = len(done.losers)
+        said = [f"{n_lost} of {done.before} do not stand"] * bool(n_lost)
+        said += [f"sizes without a rule are slower: {', '.join(done.harmed)}"] * bool(done.harmed)
         raise VerificationError(
-            "with the rules sizes that they do not answer are slower: " + in_words(done.harmed),
-            where=str(chosen),
-            hint="leave out --keep-losers to have the rules dropped.",
-        )
-    if keep_losers and done.losers:
-        raise VerificationError(
-            f"{len(done.losers)} of {done.after} do not stand; the file was left as it is",
+            f"{'; '.join(said)}; the file was left as it is",
             where=str(chosen),
             hint="leave out --keep-losers to have them narrowed or dropped.",
         )
-
-
-def _unharmed(done: Verified) -> str:
-    """Whether anything is slower anywhere, and what looks slowest."""
-    if not done.after.rules and not done.standings:
-        return "no rule is left, so nothing is changed"
-    own = [one.verdict for one in done.weighed if not done.is_given_back(one)]
-    if not own:
-        return "nothing was measured"
-    sizes = {(one.target.collective, one.nbytes) for one in own}
-    decided = [one for one in own if one.judgement is not Judgement.UNDECIDED]
-    open_at = sum(map(len, done.undecided.values()))
-    said = f"no size of {len(sizes)} is slower than without rules, beyond noise"
-    if decided:
-        slowest = min(decided, key=lambda verdict: verdict.ratio)
-        said += (
-            f"; the slowest looks {slowest.ratio:.2f}x ({slowest.low:.2f} to {slowest.high:.2f}, "
-            f"{slowest.target.collective.value} {format_size(slowest.nbytes)}, {slowest.view})"
-        )
-    if open_at:
-        said += f"; undecided at {open_at}, where noise could hide a loss of 5 %"
-    return said
-
-
-def by_environment(done: Verified) -> list[str]:
-    """What the environment that the rules need does where no rule is."""
-    if not done.needs or done.environment is None:
-        return []
-    one = done.environment
-    names = ", ".join(f"{name}={value}" for name, value in done.needs)
-    if done.environment_gains:
-        return [f"{each}, without a rule" for each in done.environment_gains]
-    percent, low, high = (100 * (ratio - 1) for ratio in one.ratios)
-    line = (
-        f"{names} changes the times without a rule by {percent:+.1f} % "
-        f"({low:+.1f} to {high:+.1f}, {one.n_launches} launches)"
-    )
-    return [line]
 
 
 def no_hardware(runner: str | None) -> str:
@@ -244,73 +166,101 @@ def no_hardware(runner: str | None) -> str:
     return f"SIMULATED: nothing of this was measured on hardware{unchecked(runner)}"
 
 
-def _control(done: Verified) -> list[str]:
-    """How far the idle plugin differs from itself: no claim is finer."""
-    own = [w.verdict for w in done.weighed if w.gains and w.verdict.control is not None]
-    if not own:
-        return []
-    small = [one.control or 0.0 for one in own if one.nbytes < LAUNCHES_DIFFER]
-    large = [one.control or 0.0 for one in own if one.nbytes >= LAUNCHES_DIFFER]
-    parts = [
-        f"±{100 * median(found):.1f} % {where} {format_size(LAUNCHES_DIFFER)}"
-        for found, where in ((small, "below"), (large, "from"))
-        if found
-    ]
-    return [f"the library against itself, in the same launches: {', '.join(parts)}"]
-
-
-# Below it launches differ much more than above, on every machine that was seen.
-
-
 def text_of(done: Verified) -> Laid:
     """What stands, what does not, and how to use it."""
-    columns = (
-        "collective",
-        "from",
-        "to",
-        "setting",
-        "faster",
-        "95 %",
-        "least",
-        "seen",
-    )
-    rows = []
-    for one in done.standings:
-        ratios = one.ratios
-        ratio, low, high = one.gain.ratios
-        rows.append(
-            (
-                one.rule.collective.value,
-                format_size(one.rule.min_nbytes),
-                format_last(one.rule.max_nbytes),
-                str(one.rule.setting),
-                f"{ratio:.2f}x",
-                f"{low:.2f} to {high:.2f}",
-                f"{ratios[0]:.2f}x" if ratios else "–",
-                one.shown.value if one.stands else one.state.value,
-            )
-        )
+    columns = ("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one")
+    rows = [_row(one) for one in done.standings if one.is_kept]
     lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
-    lines += [
-        f"left to the library: {cut.collective.value} "
-        f"{format_span(cut.min_nbytes, cut.max_nbytes)}: {cut.reason}"
-        for cut in done.cuts[:_SHOWN]
-    ]
-    lines += [
-        f"a path takes {one.value} past the tuner at {len(sizes)} sizes, "
-        f"{format_span(min(sizes), max(sizes))}: no rule does anything there"
-        + ("" if held.condition.is_own else f" ({held.condition})")
-        for held in done.held
-        for one, sizes in held.proven.bypassed.items()
-    ]
-    lines.append(f"Rules answered {done.n_hits:,} calls; {done.n_misses:,} had no rule")
-    lines += by_environment(done)
-    lines += _control(done)
-    lines.append(_unharmed(done))
+    lines += [f"not kept: {said}" for said in not_kept(done)]
+    lines += beside_lines(done)
+    lines.append(undecided_line(done))
     lines.append(
         f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)} after "
-        f"{done.n_launches} launches" + (f", in {done.path}" if done.path else "")
+        f"{done.file.communicators} communicators of {done.file.processes} processes in "
+        f"{done.file.seconds:.0f} s" + (f", in {done.path}" if done.path else "")
     )
-    if done.simulated:
-        lines.append(no_hardware(done.runner))
+    if done.file.confirmed:
+        lines.append(done.file.confirmed)
+    if done.file.simulated:
+        lines.append(no_hardware(done.file.runner))
     return lay(lines)
+
+
+def _row(one: RuleVerdict) -> tuple[str, ...]:
+    gain, loop = one.gain, one.loop
+    return (
+        one.collective.value,
+        format_size(one.min_nbytes),
+        format_last(one.max_nbytes),
+        str(one.setting),
+        f"{gain.ratio:.2f}x" if gain else "–",
+        f"{gain.low:.2f} to {gain.high:.2f}" if gain else "–",
+        str(one.n_sizes),
+        loop_of(one) if loop else "the same clock",
+    )
+
+
+def loop_of(one: RuleVerdict) -> str:
+    """``1.01x``, or that the loop is too noisy to say."""
+    return "too noisy to say" if one.is_loop_noisy else f"{one.loop.ratio:.2f}x" if one.loop else ""
+
+
+def not_kept(done: Verified) -> list[str]:
+    """What goes back to the library, and why, with the interval."""
+    return [str(cut) for cut in done.file.cuts[:_SHOWN]] + [
+        f"{len(done.file.cuts) - _SHOWN} more ranges"
+    ] * (len(done.file.cuts) > _SHOWN)
+
+
+def beside_lines(done: Verified) -> list[str]:
+    """What the idle plugin or the environment does by itself, where that is not nothing."""
+    file = done.file
+    if file.needs:
+        names = ", ".join(f"{name}={value}" for name, value in file.needs.items())
+        known = [one.ratio.ratio for one in file.beside]
+        lines = (
+            [f"{names} alone: {min(known):.2f}x to {max(known):.2f}x of the site's speed"]
+            if known
+            else []
+        )
+        if file.not_judged_below:
+            lines.append(f"{names}: not judged below {format_size(file.not_judged_below)}")
+        return lines
+    return [
+        f"the plugin alone changes {one}: taken off the gains there"
+        for one in file.beside
+        if any(
+            rule.is_kept
+            and rule.collective is one.collective
+            and rule.min_nbytes <= one.max_nbytes
+            and one.min_nbytes <= rule.max_nbytes
+            for rule in file.standings
+        )
+    ][:_SHOWN]
+
+
+def undecided_line(done: Verified) -> str:
+    """At which sizes of the rules a loss of 2 % is not excluded."""
+    kept = [one for one in done.standings if one.is_kept]
+    if not kept:
+        return "no rule is left, so nothing is changed"
+    open_: dict[Collective, set[int]] = {}
+    sizes: set[tuple[Collective, int]] = set()
+    by_graph = {(one.target.collective, one.nbytes) for one in done.file.verdicts if one.view.graph}
+    for one in done.file.verdicts:
+        size = (one.target.collective, one.nbytes)
+        is_ruled = any(rule.collective is size[0] and rule.reaches(size[1]) for rule in kept)
+        # The loop stands beside graphs, and judges nothing there.
+        if not is_ruled or (size in by_graph and not one.view.graph):
+            continue
+        sizes.add(size)
+        if one.judgement is Judgement.UNDECIDED:
+            open_.setdefault(size[0], set()).add(size[1])
+    said = f"none of {len(sizes)} sizes with a rule is slower"
+    n_open = sum(map(len, open_.values()))
+    if not n_open:
+        return said
+    where = "; ".join(
+        f"{name.value} {format_span(min(found), max(found))}" for name, found in open_.items()
+    )
+    return f"{said}; at {n_open} a loss of 2 % is not excluded: {where}"

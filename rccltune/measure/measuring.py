@@ -128,7 +128,9 @@ class ToMeasure:
         }
 
 
-def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToMeasure:
+def prepare_measuring(
+    request: Request, folder: Path, reporter: Reporter, *, widens: bool = False
+) -> ToMeasure:
     """Find out what is there, what was asked for, and what of it the session already has.
 
     Nothing is started or written.
@@ -137,6 +139,7 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToM
         request: all of it.
         folder: the session.
         reporter: told what is worth telling while it is measured.
+        widens: measure forced LL128 too where the library leaves LL128 out by itself.
 
     Raises:
         CommandLineError: what was said does not fit together.
@@ -152,7 +155,7 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToM
     same_machine(folder, site, is_perf=True)
     place.same_place(folder, site.seating)
     sweep, refused = variants.with_variants(request, site)
-    named, more = _variants(request, sweep)
+    named, more = _variants(request, sweep, widens=widens)
     left_out: tuple[str, ...] = ()
     if request.workload is not None:
         sweep, left_out = variants.with_sizes(
@@ -193,11 +196,13 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> ToM
     )
 
 
-def _variants(request: Request, sweep: Sweep) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+def _variants(
+    request: Request, sweep: Sweep, *, widens: bool
+) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
     """The site as it is and the variants that were named; why others cannot be measured so."""
     named, refused = [], []
     for one in sweep.variants:
-        if one.name == LL128_FORCED.name and one.name not in request.variants:
+        if one.name == LL128_FORCED.name and not (widens or one.name in request.variants):
             continue
         if one.options:
             refused.append(f"{one.name}: it is an option of rccl-tests (--runner rccl-tests)")

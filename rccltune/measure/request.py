@@ -74,11 +74,6 @@ def merge_request(
 def _merged(said: Mapping[str, Any], runner: str) -> Request:
     """What was said, by file and options, as a request."""
     said = {**PRESETS.get(said.get("preset", ""), {}), "runner": runner, **said}
-    if said["runner"] == PERF != runner:
-        raise CommandLineError(
-            "only sweep measures with rccltune-perf so far",
-            hint="leave --runner out, or say rccl-tests.",
-        )
     named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
     if said["runner"] == PERF and not said.get("workload"):
         said = {**_PERF_RANGE, **said}
@@ -190,7 +185,9 @@ def _absolute(path: Path | None) -> Path | None:
     return None if path is None else path.resolve()
 
 
-def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
+def session_request(
+    folder: Path, options: Mapping[str, Any], *, as_measured: bool = False
+) -> Request:
     """The request of a session's own sweep, with options of this command line before them.
 
     What a session of somebody else says about where to run is never followed: programs, libraries
@@ -199,6 +196,7 @@ def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
     Args:
         folder: the session.
         options: of this command line.
+        as_measured: by the runner that measured it; otherwise benchmarks are launched.
 
     Raises:
         CommandLineError: the session is not ours and says what to run; one line names it.
@@ -220,7 +218,8 @@ def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
                 where=str(path),
                 hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …).",
             )
-    return _merged(_by_benchmark(_read(path)) | given(options), defaults.RUNNER)
+    said = _read(path)
+    return _merged((said if as_measured else _by_benchmark(said)) | given(options), defaults.RUNNER)
 
 
 def _by_benchmark(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -326,10 +326,8 @@ class Verdict:
         ratio: baseline time / tuned time.
         low: lower end of its interval.
         high: upper end.
-        control: how far the idle plugin was from the idle plugin there between launches, 0.02 for 2
-            %; None where no launch had both candidates.
         n_wrong: elements, with the rules; None where no result was checked.
-        launches: that the ratio rests on.
+        communicators: that the ratio rests on; of a benchmark's session launches.
     """
 
     target: Target
@@ -342,5 +340,4 @@ class Verdict:
     high: Number
     n_wrong: Whole | None
     judgement: Judgement
-    control: Number | None = None
-    launches: Whole = 0
+    communicators: Whole = 0

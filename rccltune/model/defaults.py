@@ -14,6 +14,8 @@ PERF_MIN_NBYTES: Final = 1 << 10
 PERF_MAX_NBYTES: Final = 256 << 20
 PERF_MAX_NBYTES_CPX: Final = 128 << 20
 COMMUNICATORS: Final = 4
+# In how many rules and library are called in turns.
+VERIFY_COMMUNICATORS: Final = 8
 TIMING: Final = "auto"
 # Of a sweep by a benchmark: rccl-tests' own numbers of calls, over AMD's range of sizes.
 MIN_NBYTES: Final = 8

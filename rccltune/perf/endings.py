@@ -42,7 +42,7 @@ def judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
         failure=_failure(ending, stalled=stalled),
         line=at.line if at else None,
         collective=step.call.collective if step else None,
-        setting=step.setting if step and step.setting.role is Role.FORCED else None,
+        setting=step.setting if step and step.setting.role in (Role.FORCED, Role.RULES) else None,
         words=words or ("" if stalled else f"it ended with {ending.how}; {_last(made)}"),
     )
 

@@ -146,6 +146,11 @@ class Measuring:
             for unit in () if self.is_over else stage(self.wanted, self.table()):
                 self._complete(unit)
 
+    def complete(self, units: Iterable[Unit]) -> None:
+        """Measure what is left of some units; raises as :meth:`sweep` does."""
+        for unit in units:
+            self._complete(unit)
+
     def _complete(self, unit: Unit) -> None:
         """Run a unit until nothing of it is left, without what fails."""
         total = sum(map(len, unit.communicators))

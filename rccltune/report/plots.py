@@ -14,7 +14,7 @@ from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, Variant, base_variant
 from rccltune.report.figures import files, scene
-from rccltune.report.verified import Verification, rule_files, verifications, views_of
+from rccltune.report.verified import Verification, rule_files, verifications
 from rccltune.rules.choices import zones_in
 from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.session import store
@@ -65,7 +65,7 @@ def plot_session(
         choice,
         limits=limits,
         launches=launches,
-        verified=tuple(verifications(folder, rule_files(folder), views_of(done.curves))),
+        verified=tuple(verifications(folder, rule_files(folder))),
     )
     for notice in done.agreements.notices:
         reporter.detail(f"{notice.message} ({notice.where})")

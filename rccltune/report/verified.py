@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from rccltune.model.chosen import Rule, Verdict
-from rccltune.model.curves import Curve
-from rccltune.model.settings import View
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import RuleFile, read_rules
-from rccltune.session import store
 from rccltune.session.files import disk_errors
-from rccltune.verify.cuts import Cut
-from rccltune.verify.verdict_store import (
-    ConditionFile,
-    EnvironmentGainFile,
-    StandingFile,
-    VerdictFile,
-    rule_paths,
-    verdict_files,
-)
+from rccltune.verify.verdict import Cut, RuleVerdict, VerdictFile
+from rccltune.verify.verdict_store import read_verdict, rule_paths, verdict_files
 
-AS_SWEPT: Final = "as swept"
-_AGAIN: Final = "delete it; rccltune verify writes it again without measuring anew."
 # Rule files of a session by their names.
 Files = Mapping[str, RuleFile]
 
@@ -35,13 +22,22 @@ class Stood:
     """A rule after verification.
 
     Attributes:
-        verdicts: of its sizes, as swept; those that a path or a fallback took are not among them.
+        verdict: what became of it, with its gain.
+        verdicts: of its sizes, by the clock that judges there.
     """
 
-    rule: Rule
-    certainty: float
-    stands: bool
+    verdict: RuleVerdict
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def rule(self) -> Rule:
+        """As the file has it."""
+        return self.verdict
+
+    @property
+    def stands(self) -> bool:
+        """Whether the file has it."""
+        return self.verdict.is_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,31 +48,27 @@ class Verification:
         name: of the rule file in the session; ``channels-32/rccl_tuner.csv`` of one for an
             environment.
         needs: what the rules need of the job's environment, name and value.
-        gains: where that alone is faster, of a file for an environment.
         is_current: the rules that stood are those that the session's file has now.
-        verdicts: of all conditions.
-        own: of the sweep's own condition.
-        conditions: names of all.
-        hits: calls that a rule answered.
+        verdicts: of all sizes, by the clock that judges there.
     """
 
     path: str
     name: str
     needs: Mapping[str, str]
-    gains: tuple[EnvironmentGainFile, ...]
     is_current: bool
     simulated: bool
     n_before: int
     n_after: int
-    n_launches: int
-    n_rounds: int
+    n_communicators: int
+    n_processes: int
     verdicts: tuple[Verdict, ...]
-    own: tuple[Verdict, ...]
     stood: tuple[Stood, ...]
     cuts: tuple[Cut, ...]
-    conditions: tuple[str, ...]
-    hits: int
-    misses: int
+
+    @property
+    def own(self) -> tuple[Verdict, ...]:
+        """Of the sweep's own conditions."""
+        return self.verdicts
 
     @property
     def is_of_site(self) -> bool:
@@ -88,21 +80,20 @@ def _in_folder(name: str) -> bool:
     return len(Path(name).parts) > 1
 
 
-def verifications(folder: Path, files: Files, views: set[View]) -> Iterator[Verification]:
+def verifications(folder: Path, files: Files) -> Iterator[Verification]:
     """One for each rule file that was verified.
 
     Args:
         folder: the session.
         files: its rule files as they are now.
-        views: under which the sweep measured.
 
     Raises:
         SessionError: a verdict is not what rccltune verify writes.
     """
     for path in verdict_files(folder):
-        read = store.read_derived(folder, path.name, VerdictFile, hint=_AGAIN)
+        read = read_verdict(folder, path.name)
         if read is not None:
-            yield _read(read, name_of(Path(read.path or ""), folder), files, views)
+            yield _read(read, name_of(Path(read.path or ""), folder), files)
 
 
 def rule_files(folder: Path) -> Files:
@@ -126,11 +117,6 @@ def name_of(path: Path, folder: Path) -> str:
     return f"{path.parent.name}/{path.name}" if inside.is_file() else path.name
 
 
-def views_of(curves: Sequence[Curve]) -> set[View]:
-    """Under which a sweep measured."""
-    return {curve.key.view for curve in curves}
-
-
 def joined(found: Sequence[Verification]) -> Verification:
     """Of several files together; at least one."""
     return replace(
@@ -138,59 +124,46 @@ def joined(found: Sequence[Verification]) -> Verification:
         simulated=any(one.simulated for one in found),
         n_before=sum(one.n_before for one in found),
         n_after=sum(one.n_after for one in found),
-        n_launches=sum(one.n_launches for one in found),
-        n_rounds=max(one.n_rounds for one in found),
+        n_communicators=sum(one.n_communicators for one in found),
+        n_processes=sum(one.n_processes for one in found),
         verdicts=tuple(v for one in found for v in one.verdicts),
-        own=tuple(v for one in found for v in one.own),
         stood=tuple(s for one in found for s in one.stood),
         cuts=tuple(c for one in found for c in one.cuts),
-        conditions=tuple(dict.fromkeys(c for one in found for c in one.conditions)),
-        hits=sum(one.hits for one in found),
-        misses=sum(one.misses for one in found),
     )
 
 
-def _read(said: VerdictFile, name: str, files: Files, views: set[View]) -> Verification:
-    # Imported files say less of their views than a benchmark that was started does.
-    alone = len(said.conditions) == 1 and not any(one.view in views for one in said.verdicts)
-    own = tuple(one for one in said.verdicts if alone or one.view in views)
-    swept = next((one for one in said.conditions if one.name == AS_SWEPT), None)
-    stood = tuple(_stood(one, own, swept) for one in said.standings)
+def _read(said: VerdictFile, name: str, files: Files) -> Verification:
+    by_graph = {(v.target.collective, v.nbytes) for v in said.verdicts if v.view.graph}
+    judged = tuple(
+        one
+        for one in said.verdicts
+        # The loop stands beside graphs, and judges nothing there.
+        if one.view.graph or (one.target.collective, one.nbytes) not in by_graph
+    )
+    stood = tuple(_stood(one, judged) for one in said.standings)
     return Verification(
         path=said.path or "",
         name=name,
         needs=said.needs,
-        gains=said.environment_gains,
         is_current=_is_current(stood, files.get(name), said),
         simulated=said.simulated,
         n_before=said.rules_before,
         n_after=said.rules,
-        n_launches=said.launches,
-        n_rounds=said.rounds,
-        verdicts=said.verdicts,
-        own=own,
+        n_communicators=said.communicators,
+        n_processes=said.processes,
+        verdicts=judged,
         stood=stood,
         cuts=said.cuts,
-        conditions=tuple(one.name for one in said.conditions),
-        hits=sum(sum(one.hits.values()) for one in said.conditions),
-        misses=sum(one.misses for one in said.conditions),
     )
 
 
-def _stood(rule: StandingFile, own: tuple[Verdict, ...], swept: ConditionFile | None) -> Stood:
-    away: set[int] = set()
-    if swept is not None:
-        away |= {*swept.bypassed.get(rule.collective.value, ())}
-        away |= {*swept.not_selectable.get(f"{rule.collective.value} {rule.setting}", ())}
+def _stood(rule: RuleVerdict, judged: tuple[Verdict, ...]) -> Stood:
     return Stood(
-        rule=rule,
-        certainty=rule.certainty,
-        stands=rule.stands,
+        verdict=rule,
         verdicts=tuple(
             one
-            for one in own
+            for one in judged
             if rule.matches(one.target.collective, one.nbytes, one.target.scale)
-            and one.nbytes not in away
         ),
     )
 

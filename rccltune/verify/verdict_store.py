@@ -1,4 +1,4 @@
-"""What a session keeps of verifications: a verdict for each rule file, or why there is none."""
+"""Where a session keeps what was verified: a verdict for each rule file, or why there is none."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import schema
-from rccltune.model.chosen import Rule, Verdict
 from rccltune.model.errors import VerificationError
-from rccltune.model.schema import Line, Number, Text, VariableName, Whole
-from rccltune.model.vocabulary import Collective
+from rccltune.model.schema import Line, Text
 from rccltune.session import store
-from rccltune.verify.cuts import Cut
+from rccltune.verify.verdict import VerdictFile
 
 _VERDICT: Final = "verdict"
 _REFUSED: Final = "refused"
@@ -45,106 +43,6 @@ class Refused:
     sha256: Line
     message: Text
     hint: Text | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionFile:
-    """One condition of a verification, as verdict.json has it.
-
-    Attributes:
-        hits: calls answered by each rule, by its line.
-        not_selectable: sizes at which a rule's setting was not selectable, by collective and
-            setting: ``all_reduce tree/ll128``.
-        bypassed: sizes at which a path went past the tuner, by collective.
-    """
-
-    name: Line
-    launches: Whole
-    hits: dict[Line, Whole]
-    misses: Whole
-    not_selectable: dict[Line, tuple[Whole, ...]]
-    bypassed: dict[Line, tuple[Whole, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorFile:
-    """A ratio of times with its 95 % interval; 0.001 and 1000 stand for no end.
-
-    Attributes:
-        launches: that it rests on.
-    """
-
-    ratio: Number
-    low: Number
-    high: Number
-    launches: Whole
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingFile(Rule):
-    """A rule as it was verified.
-
-    Attributes:
-        certainty: chance that it gains what a rule must.
-        sizes: how many of its sizes were measured.
-        state: ``stands``, ``undecided``, ``no gain`` or ``loses``.
-        gain: untouched time / time with the rule, over its sizes.
-        shown: whether launches of their own tell as much as pairs inside launches.
-    """
-
-    certainty: Number
-    sizes: Whole
-    stands: bool
-    state: Line = ""
-    gain: FactorFile | None = None
-    shown: Line = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentGainFile:
-    """Sizes without a rule at which what the rules need wins by itself."""
-
-    collective: Collective
-    min_nbytes: Whole
-    max_nbytes: Whole
-    gain: FactorFile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictFile:
-    """What verdict.json says.
-
-    Attributes:
-        path: of the rule file; None where nothing was written.
-        rules_before: rules that it had for this scale.
-        needs: what it asks of the environment.
-        lost_needs: what it no longer asks.
-        sha256: digests of the rule files that the plugin says it read.
-        environment: untouched time / time with what the rules need, over sizes without a rule.
-        environment_gains: where that wins, of a file that is for an environment.
-        paired: the idle plugin stood in for the baseline, inside launches; otherwise all intervals
-            are between launches, and less certain.
-        runner: as in session.json.
-    """
-
-    path: Line | None
-    simulated: bool
-    rules_before: Whole
-    rules: Whole
-    fallbacks: Whole
-    rounds: Whole
-    launches: Whole
-    conditions: tuple[ConditionFile, ...]
-    verdicts: tuple[Verdict, ...]
-    standings: tuple[StandingFile, ...]
-    cuts: tuple[Cut, ...]
-    needs: dict[VariableName, Line]
-    lost_needs: tuple[VariableName, ...]
-    sha256: tuple[Line, ...]
-    environment: FactorFile | None = None
-    environment_gains: tuple[EnvironmentGainFile, ...] = ()
-    paired: bool = True
-    runner: Line | None = None
 
 
 def verdict_name(rules: Path, folder: Path, plain: str) -> str:
@@ -202,6 +100,17 @@ def verdict_files(folder: Path) -> tuple[Path, ...]:
     """All verdicts of a session, that of any placement first."""
     found = [folder / VERDICT_FILE, *sorted(folder.glob(f"{_VERDICT}_*.json"))]
     return tuple(path for path in found if path.exists())
+
+
+def read_verdict(folder: Path, name: str) -> VerdictFile | None:
+    """One verdict of a session; None where there is none.
+
+    Raises:
+        SessionError: it is damaged, or of an earlier version.
+    """
+    return store.read_derived(
+        folder, name, VerdictFile, hint="delete it; rccltune verify makes it anew."
+    )
 
 
 @contextmanager

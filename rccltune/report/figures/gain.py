@@ -105,8 +105,8 @@ def _proven(scene: Scene) -> tuple[Point, ...]:
 
 
 def _taken(known: Verification, scene: Scene, nbytes: int) -> list[str]:
-    """Why no rule is left at a size; what one rule alone lost there another may answer."""
-    return [c.reason for c in known.cuts if c.line is None and c.holds(scene.collective, nbytes)]
+    """Why no rule is left at a size."""
+    return [c.reason for c in known.cuts if c.holds(scene.collective, nbytes)]
 
 
 def _untouched(nbytes: int, why: str) -> Point:
@@ -182,7 +182,7 @@ def _verified(
         frame,
         kind,
         title=f"verified, with the rules against the library's own choice{inside}",
-        words=f"Above 1 is faster with the rules. {_TURNS}, in {known.n_launches} launches.{old}",
+        words=f"Above 1 is faster with the rules. {_TURNS}, in {known.n_communicators} communicators.{old}",
         x=x,
         y=axes.ratios_axis(
             [value for v in drawn for value in (v.ratio, v.low, v.high)],
@@ -261,7 +261,7 @@ def _rules(
 def _holes(known: Verification, scene: Scene, low: float, high: float) -> list[Band]:
     """A range without a rule, in parts that have one reason each."""
     edges = [float(zone.min_nbytes) for zone in scene.zones]
-    cuts = [c for c in known.cuts if c.line is None and c.collective is scene.collective]
+    cuts = [c for c in known.cuts if c.collective is scene.collective]
     edges += [edge for cut in cuts for edge in (float(cut.min_nbytes), cut.max_nbytes + 1.0)]
     inner = sorted({edge for edge in edges if low < edge < high})
     made: list[Band] = []
@@ -270,10 +270,6 @@ def _holes(known: Verification, scene: Scene, low: float, high: float) -> list[B
         reasons = [cut.reason for cut in cuts if cut.min_nbytes <= at <= cut.max_nbytes]
         reasons += [
             z.reason for z in scene.zones if z.reason and z.min_nbytes <= at <= z.max_nbytes
-        ]
-        # Last what took one rule away: another may have been behind it.
-        reasons += [
-            cut.reason for cut in known.cuts if cut.holds(scene.collective, at) and cut.line
         ]
         reason = reasons[0] if reasons else ""
         if made and made[-1].short == reason:

@@ -26,7 +26,6 @@ from rccltune.report.verified import (
     joined,
     name_of,
     verifications,
-    views_of,
 )
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import content_of
@@ -42,17 +41,11 @@ if TYPE_CHECKING:
 
 DASH = "–"
 NO_CHOICE: Final = "nothing was chosen yet, rccltune emit-config chooses"
-_SURE = 0.999
 
 
 def percent(share: float | None, digits: int = 1) -> str:
     """``1.5 %``; a dash for what is not known."""
     return DASH if share is None else f"{100 * share:.{digits}f} %"
-
-
-def surely(chance: float) -> str:
-    """A chance, never rounded up to certainty."""
-    return f"> {percent(_SURE)}" if chance > _SURE else percent(chance)
 
 
 def ratios(found: Sequence[Verdict]) -> str:
@@ -116,7 +109,6 @@ def baseline_of(found: Found) -> str:
 
 
 Ended = tuple[Launch, Outcome]
-AS_SWEPT: Final = "as swept"
 _MOST_HEAD: Final = 65536
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
@@ -149,7 +141,7 @@ class Found:
         choice: as emit-config stored it, None where nothing was chosen yet.
         drawn: what figures are drawn from.
         launches: of the sweep, or the imported files.
-        trials: launches of the verification.
+        trials: runs of verifications, ended or not.
         rules: the rule files that lie in the session.
         verifications: one for each rule file that was verified.
         refused: verifications that ended with an error, of rule files as they are now.
@@ -163,7 +155,7 @@ class Found:
     limits: Bounded | None
     drawn: scene.PlotInput
     launches: tuple[Ended, ...]
-    trials: tuple[Ended, ...]
+    trials: int
     rules: tuple[Rules, ...]
     verifications: tuple[Verification, ...]
     refused: tuple[Refused, ...]
@@ -242,9 +234,7 @@ def gather(folder: Path, *, reporter: Reporter) -> Found:
     limits = bounded(done)
     launches = store.read_made(done.session)
     rules = tuple(_rules(path, folder) for path in rule_paths(folder))
-    verified = tuple(
-        verifications(folder, {made.name: made.file for made in rules}, views_of(done.curves))
-    )
+    verified = tuple(verifications(folder, {made.name: made.file for made in rules}))
     search = store.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
@@ -258,7 +248,7 @@ def gather(folder: Path, *, reporter: Reporter) -> Found:
             verified=verified,
         ),
         launches=launches,
-        trials=store.read_launches(folder / FOLDER),
+        trials=sum(1 for _ in folder.glob(f"{FOLDER}/*/runs/*/run.json")),
         rules=rules,
         verifications=verified,
         refused=refusals(folder),

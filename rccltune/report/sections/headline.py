@@ -44,14 +44,9 @@ def _in_environments(found: Found) -> list[str]:
     for known in found.environments_verified:
         needs = " ".join(f"{name}={value}" for name, value in known.needs.items())
         standing = [one for one in known.stood if one.stands and one.verdicts]
-        # Rules were held against the library in that environment, which itself has a gain.
-        inside = [_claim(name, mine) for name, mine in _by_collective(standing).items()]
-        gains = [f"Within it {claim}" for claim in inside]
-        gains += [
-            f"Against the site as it is {one.collective.value} is {one.gain.ratio:.2f} times as "
-            "fast without a rule, between "
-            f"{format_span(one.min_nbytes, one.max_nbytes).replace(' to ', ' and ')}."
-            for one in known.gains
+        # Rules were held against the library in that environment.
+        gains = [
+            f"Within it {_claim(name, mine)}" for name, mine in _by_collective(standing).items()
         ]
         if gains:
             points.append(f"With {needs} in the job's environment, verified too. {' '.join(gains)}")
@@ -70,13 +65,13 @@ def _doubted(found: Found, made: Headline) -> Headline:
         for one in found.done.warnings
         if one.caution is Caution.SILENCE_DIFFERS
     ]
-    trials = f"{len(found.trials):,}"
+    trials = f"{found.trials:,}"
     return Headline(
         claim=f"Nothing is proven here: {why}.",
         points=(*hints, f"What was seen: {made.claim}", *silence, *made.points),
         tiles=(
             ("not proven", "rules of this session", "verification/"),
-            (trials, "launches of the verification", "verification/"),
+            (trials, "runs of the verification", "verification/"),
         ),
     )
 
@@ -84,9 +79,9 @@ def _doubted(found: Found, made: Headline) -> Headline:
 def _verified(known: Verification) -> Headline:
     standing = [one for one in known.stood if one.stands and one.verdicts]
     how = (
-        f"Verified in {count(known.n_launches, 'launch')}: with and without the rules "
-        f"in turns, on the same machine; the plugin's traces prove that {known.hits:,} calls were "
-        f"answered by rules and {known.misses:,} by none."
+        f"Verified in {count(known.n_communicators, 'communicator')} of "
+        f"{count(known.n_processes, 'process')}: with and without the rules in turns, on the same "
+        "machine; the plugin says of every call what it answered."
     )
     if not standing:
         reasons = Counter(cut.reason for cut in known.cuts)
@@ -115,7 +110,7 @@ def _verified(known: Verification) -> Headline:
                 f"{'rule wins' if n == 1 else 'rules win'}; {known.n_before} {was} verified",
                 "verdict.json",
             ),
-            (f"{known.n_launches:,}", "launches of the verification", "verification/"),
+            (f"{known.n_communicators:,}", "communicators of the verification", "verification/"),
         ),
     )
 
@@ -189,9 +184,8 @@ def _judged(known: Verification) -> str:
     if left and all(one.n_wrong is None for one in left):
         wrong = "results not checked"
     gone = f" {n_gone} more were made with rules that are gone." if n_gone else ""
-    under = f" (under {', '.join(known.conditions)})" if len(known.conditions) > 1 else ""
     return (
-        f"Of {len(left)} comparisons{under}, sizes without a rule among them: "
+        f"Of {len(left)} comparisons, sizes without a rule among them: "
         f"{n[Judgement.BETTER]} faster, {n[Judgement.SAME]} not slower, {n[Judgement.UNDECIDED]} "
         f"undecided, {n[Judgement.WORSE]} slower{_where_slower(known)}, {wrong}.{gone} A rule "
         "with a size that is slower does not stand."

@@ -22,8 +22,6 @@ from rccltune.report.records import (
 from rccltune.report.sections.found import Ended, Found, count
 from rccltune.session import store
 from rccltune.session.launches import named_in
-from rccltune.verify.looks import TUNED
-from rccltune.verify.verdict_store import FOLDER
 
 # Of a log of gigabytes no more is read.
 _HEAD: Final = 65_536
@@ -51,9 +49,6 @@ def launches_section(found: Found, *, most: int) -> Section:
             most,
         )
     ]
-    if found.trials:
-        folder = found.folder / FOLDER
-        parts.append(_part("The verification", found.trials, folder, most))
     return Section(name="launches", title="Launches", parts=tuple(parts))
 
 
@@ -115,8 +110,7 @@ def _what(launch: Launch) -> str:
     if launch.source is not None:
         return launch.source
     names = ", ".join(one.value for one in launch.collectives)
-    arm = "with the rules" if launch.variant.name.startswith(TUNED) else named_in(launch)
-    return f"{names} {arm}".strip()
+    return f"{names} {named_in(launch)}".strip()
 
 
 def _entry(launch: Launch, outcome: Outcome, folder: Path) -> LaunchEntry:

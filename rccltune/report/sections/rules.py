@@ -17,10 +17,8 @@ from rccltune.report.sections.found import (
     baseline_of,
     count,
     percent,
-    ratios,
     scale_of,
     setting_in,
-    surely,
     where_of,
 )
 from rccltune.report.verified import Stood, same
@@ -34,7 +32,6 @@ _COLUMNS = (
     Column(name="sizes"),
     Column(name="setting"),
     Column(name="verified: times as fast", numeric=True),
-    Column(name="gain certain to", numeric=True),
     Column(name="in the sweep: times as fast", numeric=True),
     Column(name="behind the best, at most", numeric=True),
 )
@@ -204,7 +201,6 @@ def _row(
         format_span(rule.min_nbytes, rule.max_nbytes),
         setting_in(rule.setting, variant) + (", fallback" if fallback else ""),
         _verified(stood),
-        surely(stood.certainty) if stood else DASH,
         _swept(zone),
         percent(zone.worst_regret) if zone else DASH,
     )
@@ -226,8 +222,15 @@ def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
 def _verified(stood: Stood | None) -> str:
     if stood is None:
         return DASH
-    n = len({verdict.nbytes for verdict in stood.verdicts})
-    return f"{ratios(stood.verdicts)}, {_sizes(n)}"
+    gain = stood.verdict.gain
+    if gain is None:
+        return DASH
+    said = f"{gain.ratio:.2f}× ({gain.low:.2f} to {gain.high:.2f}), {_sizes(stood.verdict.n_sizes)}"
+    loop = stood.verdict.loop
+    if loop is None:
+        return said
+    one_by_one = "too noisy to say" if stood.verdict.is_loop_noisy else f"{loop.ratio:.2f}×"
+    return f"{said}; launched one by one {one_by_one}"
 
 
 def _sizes(n: int) -> str:

@@ -165,7 +165,7 @@ def unproven(found: Found) -> str:
         return f"The verification failed. {' '.join(said)}"
     if found.is_cut_short:
         return (
-            f"A verification was begun ({count(len(found.trials), 'launch')}) and has no verdict: "
+            f"A verification was begun ({count(found.trials, 'run')}) and has no verdict: "
             "it was interrupted or it failed."
         )
     return ""

@@ -1,0 +1,139 @@
+"""What replicates tell of a ratio: paired in one communicator, or of two groups of them.
+
+Verification, environments and jobs ask this module, choosing asks :mod:`rccltune.analyse.noise`.
+A replicate is a communicator, a launch of a benchmark or a run of a job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rccltune.analyse.noise import INTERVAL, LEAST, Array, Truths, quiet, t_quantile
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean of log ratios with its standard error, as replicates tell it.
+
+    Attributes:
+        log: above 0 where the second of the two is faster.
+        se: standard error.
+        df: degrees of freedom.
+        n: replicates behind it.
+    """
+
+    log: float
+    se: float
+    df: float
+    n: int
+
+    def low(self, level: float = INTERVAL) -> float:
+        """Low end of the two-sided interval."""
+        return self.log - float(t_quantile((1 + level) / 2, self.df)) * self.se
+
+    def high(self, level: float = INTERVAL) -> float:
+        """High end of the two-sided interval."""
+        return self.log + float(t_quantile((1 + level) / 2, self.df)) * self.se
+
+    def __add__(self, other: Estimate) -> Estimate:
+        """Sum of two that know nothing of each other."""
+        return Estimate(
+            log=self.log + other.log,
+            se=float(np.hypot(self.se, other.se)),
+            df=min(self.df, other.df),
+            n=min(self.n, other.n),
+        )
+
+
+# Two placements of a communicator go together by half, so both tell half as much again as one.
+_TWO_VIEWS: Final = 1.5
+# Octaves to each side within which sizes share their variance.
+_NEAR_OCTAVES: Final = 0.5
+
+
+class Paired:
+    """Log ratios that replicates tell, by [replicate, view, size], NaN where one lacks a size.
+
+    What replicates differ by is noise; what sizes differ by is not. Views share their variance, and
+    so do sizes within half an octave, each about its own mean.
+
+    Args:
+        nbytes: of each size, rising.
+        log: ratios; a replicate is a communicator, or a launch of a benchmark.
+    """
+
+    def __init__(self, nbytes: npt.NDArray[np.int64], log: Array) -> None:
+        """Find the variance at each size."""
+        self.nbytes, self.log = nbytes, log
+        self.n = np.isfinite(log).any(1).sum(0)
+        self.mean = quiet(np.nanmean, log, 0)
+        self._about = log - self.mean
+        squares = quiet(np.nanmean, np.nansum(self._about**2, axis=0), 0)
+        spare = np.maximum(self.n - 1, 0)
+        near = np.abs(np.log2(nbytes)[:, None] - np.log2(nbytes)) <= _NEAR_OCTAVES
+        with np.errstate(invalid="ignore", divide="ignore"):
+            pooled = near @ squares / (near @ spare)
+        self.variance = np.fmax(pooled, LEAST**2)
+        self._views = _TWO_VIEWS if log.shape[1] > 1 else 1.0
+        self._spare = spare
+
+    def at(self, size: int, view: int) -> Estimate | None:
+        """The mean of one size; None where nothing was repeated there."""
+        n, variance = int(self.n[size]), float(self.variance[size])
+        if n < 2 or not np.isfinite(self.mean[view, size]) or not np.isfinite(variance):
+            return None
+        df = float(self._spare[size]) * self._views
+        return Estimate(float(self.mean[view, size]), float(np.sqrt(variance / n)), df, n)
+
+    def over(self, chosen: Truths) -> list[Estimate]:
+        """The mean over some sizes in each view; nothing where fewer than two replicates have it.
+
+        Replicates that lack a size stand at its mean: they say nothing of it.
+        """
+        about = quiet(np.nanmean, self._about[..., chosen], 2)
+        is_there = np.isfinite(about).any(1)
+        n = int(is_there.sum())
+        if n < 2:
+            return []
+        squares = np.nanmean(about[is_there] ** 2, axis=1).sum()
+        variance = max(float(squares) / (n - 1), LEAST**2)
+        means = quiet(np.nanmean, self.mean[:, chosen], 1)
+        se, df = float(np.sqrt(variance / n)), (n - 1) * self._views
+        return [Estimate(float(mean), se, df, n) for mean in means if np.isfinite(mean)]
+
+
+def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> Estimate | None:
+    """log(reference / other) of two independent groups of log times; None below two of either.
+
+    Welch's interval (1947): the groups may differ in spread.
+
+    Args:
+        reference: log times, one a replicate.
+        other: likewise.
+    """
+    groups = [np.asarray(one, dtype=float) for one in (reference, other)]
+    if min(map(len, groups)) < 2:
+        return None
+    parts = [max(float(one.var(ddof=1)), LEAST**2) / len(one) for one in groups]
+    total = sum(parts)
+    df = total**2 / sum(part**2 / (len(one) - 1) for part, one in zip(parts, groups, strict=True))
+    mean = float(groups[0].mean() - groups[1].mean())
+    return Estimate(mean, float(np.sqrt(total)), df, min(map(len, groups)))
+
+
+def is_equal(one: Estimate, margin: float, level: float = 0.05) -> bool:
+    """Whether two one-sided tests show a log ratio within a margin (Schuirmann, 1987)."""
+    reach = float(t_quantile(1 - level, one.df)) * one.se
+    return abs(one.log) + reach < margin
+
+
+def more_often(hits: int, of: int, others: int, of_others: int) -> float:
+    """Chance to see so many hits more in the first group, were it no different (Fisher, 1922)."""
+    from scipy import stats
+
+    table = np.array([[hits, of - hits], [others, of_others - others]])
+    return float(stats.fisher_exact(table, "greater").pvalue)

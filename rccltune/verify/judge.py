@@ -1,0 +1,471 @@
+"""One estimate for each rule, one test of harm for each size.
+
+All numbers are logarithms of time of the library / time with the rules: above 0 the rules win.
+Replicates are communicators (of a benchmark's session launches). What they differ by is noise; what
+sizes differ by is not, a 1.9x beside a 1.2x is real.
+
+*A rule* is kept if, in both placements, its interval excludes a loss and its mean gain is what a
+rule must have; the level of 5 % is shared by all rules of the file.
+*A size* is slower if its interval says so by more than 0.5 %, or if it looks slower by 3 %; it is
+cut out, and so are ends that gain less than half of what a rule must. What is left is judged again
+on as many fresh communicators.
+*Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
+*Stalls*: means leave them out; if timings with a rule stall more often than others, it goes.
+*Sizes without a rule of ours* are judged together by octaves (0.1 %, shared).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log1p
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rccltune.analyse.noise import Truths
+from rccltune.analyse.paired import Estimate, Paired, is_equal, more_often
+from rccltune.model.chosen import Judgement, Rule
+from rccltune.model.vocabulary import Collective, format_size, format_span
+from rccltune.perf.plan import GRAPH, LOOP
+from rccltune.verify.pairs import answering
+from rccltune.verify.verdict import Ratio, State
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Chance of a mistake that all rules of a file share.
+LEVEL: Final = 0.05
+# Likewise of harm by the loop, and of harm where no rule is.
+_LOOP_LEVEL: Final = 0.01
+_FREE_LEVEL: Final = 0.001
+# A smaller loss is nobody's harm, however certain; a larger one is left out, certain or not.
+_SLIGHT: Final = log1p(-0.005)
+_LOOKS: Final = log1p(-0.03)
+# "Not slower" is said where a loss of so much is excluded.
+_NOT_SLOWER: Final = log1p(-0.02)
+# Chance by which more stalls than without rules are luck.
+_STALLS: Final = 0.001
+# The idle plugin is the library where they are shown to differ by less.
+_EQUAL: Final = log1p(0.01)
+
+Beside: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
+Indices: TypeAlias = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What was found at one size, in one placement, by one clock."""
+
+    collective: Collective
+    placement: str
+    nbytes: int
+    clock: str
+    library_us: float
+    rules_us: float
+    ratio: Ratio
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What is left of a rule, or goes, between two called sizes.
+
+    Attributes:
+        low, high: first and last called size, in bytes.
+        is_whole: it is all of the rule, so that nothing has to be confirmed.
+        starts_rule, ends_rule: whether its first or last size is the rule's own.
+    """
+
+    rule: Rule
+    low: int
+    high: int
+    state: State
+    gain: Ratio | None
+    loop: Ratio | None
+    n_sizes: int
+    n_undecided: int
+    clock: str
+    reason: str
+    is_whole: bool
+    starts_rule: bool = True
+    ends_rule: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What was found of a file.
+
+    Attributes:
+        parts: of every rule of ours, in the file's order.
+        sizes: all that were called.
+        harmed: octaves without a rule that are slower: collective, first size, last size, ratio.
+    """
+
+    parts: tuple[Part, ...]
+    sizes: tuple[Size, ...]
+    harmed: tuple[tuple[Collective, int, int, Ratio], ...]
+
+
+def judge(
+    pairs: pd.DataFrame,
+    rules: Sequence[Rule],
+    *,
+    min_gain: float,
+    wrong: Mapping[Collective, frozenset[int]] | None = None,
+    beside: Beside = lambda *_: None,
+    keeps_ends: bool = False,
+    n_rules: int | None = None,
+) -> Judged:
+    """Judge every rule and every size.
+
+    Args:
+        pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
+        rules: of this scale, in the file's order, vendor's rows among them.
+        min_gain: what a rule must gain, 0.02 for 2 %.
+        wrong: sizes with wrong results under the rules.
+        beside: log(site as it is / idle plugin) of a collective between two sizes.
+        keeps_ends: judge rules as they are: nothing is cut off.
+        n_rules: that share the level; None for the rules that are judged.
+    """
+    tables = {
+        Collective(name): _Collective(own) for name, own in pairs.groupby("collective", sort=False)
+    }
+    own = [one for one in rules if not one.vendor and not one.fallback]
+    judging = _Judge(
+        rules=rules,
+        least=log1p(min_gain),
+        wrong=wrong or {},
+        beside=beside,
+        keeps_ends=keeps_ends,
+        n_rules=n_rules or max(1, len(own)),
+    )
+    parts = [part for rule in own for part in judging.parts(rule, tables.get(rule.collective))]
+    sizes = [size for name, one in tables.items() for size in one.sizes(name, wrong or {})]
+    return Judged(parts=tuple(parts), sizes=tuple(sizes), harmed=tuple(_harmed(rules, tables)))
+
+
+class _Collective:
+    """Pairs of one collective by the clock that counts: [replicate, placement, size]."""
+
+    def __init__(self, pairs: pd.DataFrame) -> None:
+        self.pairs = pairs
+        has_graph = pairs[pairs["clock"] == GRAPH]["nbytes"].unique()
+        loops_beside = (pairs["clock"] == LOOP) & pairs["nbytes"].isin(has_graph)
+        self.main = pairs[~loops_beside]
+        self.paired = _paired(self.main)
+        loop = pairs[loops_beside]
+        self.loop = _paired(loop) if len(loop) else None
+        by_size = self.main.groupby("nbytes")
+        self.nbytes = self.paired[0].nbytes
+        self.answers = by_size["answer"].first().reindex(self.nbytes).to_numpy()
+        self.is_asked = by_size["is_asked"].all().reindex(self.nbytes).to_numpy()
+        self.clock = by_size["clock"].first().reindex(self.nbytes).to_numpy()
+        self.stalls = by_size[["stalls_library", "n_library", "stalls_rules", "n_rules"]].sum()
+        self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
+
+    def sizes(
+        self, collective: Collective, wrong: Mapping[Collective, frozenset[int]]
+    ) -> Iterator[Size]:
+        """What was found at each size."""
+        for found in filter(None, (self.paired, self.loop)):
+            paired, views = found
+            rows = self.main if found is self.paired else self.pairs[self.pairs["clock"] == LOOP]
+            times = rows.groupby(["placement", "nbytes"])[["library_us", "rules_us"]].median()
+            for at, nbytes in enumerate(paired.nbytes):
+                for view, placement in enumerate(views):
+                    one = paired.at(at, view)
+                    if one is None:
+                        continue
+                    library_us, rules_us = times.loc[(placement, nbytes)]
+                    bad = int(nbytes) in wrong.get(collective, frozenset())
+                    yield Size(
+                        collective=collective,
+                        placement=placement,
+                        nbytes=int(nbytes),
+                        clock=str(self.clock[at]) if found is self.paired else LOOP,
+                        library_us=float(library_us),
+                        rules_us=float(rules_us),
+                        ratio=Ratio.of(one),
+                        judgement=Judgement.WRONG if bad else judgement(one),
+                    )
+
+
+def _paired(rows: pd.DataFrame) -> tuple[Paired, list[str]]:
+    sizes = np.array(sorted(rows["nbytes"].unique()), dtype=np.int64)
+    views = sorted(rows["placement"].unique())
+    replicates = list(dict.fromkeys(rows["replicate"]))
+    log = np.full((len(replicates), len(views), len(sizes)), np.nan)
+    at = (
+        rows["replicate"].map({name: i for i, name in enumerate(replicates)}),
+        rows["placement"].map({name: i for i, name in enumerate(views)}),
+        np.searchsorted(sizes, rows["nbytes"]),
+    )
+    log[at[0].to_numpy(), at[1].to_numpy(), at[2]] = rows["gain"].to_numpy()
+    return Paired(sizes, log), views
+
+
+def judgement(one: Estimate) -> Judgement:
+    """What the estimate of a size says."""
+    low, high = one.low(), one.high()
+    if (high < 0 and one.log < _SLIGHT) or (one.log < _LOOKS and one.log + one.se < 0):
+        return Judgement.WORSE
+    if low > 0:
+        return Judgement.BETTER
+    return Judgement.SAME if low > _NOT_SLOWER else Judgement.UNDECIDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    """Judges rules of a file, one after the other; see :func:`judge` for what it is told."""
+
+    rules: Sequence[Rule]
+    least: float
+    wrong: Mapping[Collective, frozenset[int]]
+    beside: Beside
+    keeps_ends: bool
+    n_rules: int
+
+    @property
+    def level(self) -> float:
+        """Of a rule's interval: all rules share the chance of a mistake."""
+        return 1 - LEVEL / self.n_rules
+
+    def parts(self, rule: Rule, table: _Collective | None) -> Iterator[Part]:
+        """What is left of a rule, and what goes."""
+        if table is None:
+            yield self._gone(rule, State.UNDECIDED, "nothing of it was timed")
+            return
+        inside = np.isin(np.arange(len(table.nbytes)), self._inside(rule, table))
+        if not inside.any():
+            yield self._gone(rule, State.UNDECIDED, "nothing of it was timed")
+            return
+        bypassed = inside & ~table.is_asked.astype(bool)
+        if (bypassed == inside).all():
+            yield self._gone(rule, State.BYPASSED, "the library asks no tuner there")
+            return
+        silent = inside & ~bypassed & (table.answers == "none")
+        if ((silent | bypassed) == inside).all():
+            yield self._gone(rule, State.NOT_SELECTABLE, "the library does not let it be chosen")
+            return
+        wrong = self.wrong.get(rule.collective, frozenset())
+        if any(int(n) in wrong for n in table.nbytes[inside]):
+            where = ", ".join(format_size(n) for n in sorted(wrong)[:3])
+            yield self._gone(rule, State.WRONG, f"wrong results at {where}")
+            return
+        if why := self._stalls(table, inside):
+            yield self._gone(rule, State.SLOWER, why)
+            return
+        yield from self._stretches(rule, table, inside)
+
+    def _inside(self, rule: Rule, table: _Collective) -> Indices:
+        """Sizes that the rule answers."""
+        return np.array(
+            [
+                i
+                for i, nbytes in enumerate(table.nbytes)
+                if answering(self.rules, rule.collective, int(nbytes)) is rule
+            ],
+            dtype=np.intp,
+        )
+
+    def _gone(self, rule: Rule, state: State, reason: str) -> Part:
+        return Part(
+            rule=rule,
+            low=rule.min_nbytes,
+            high=rule.max_nbytes,
+            state=state,
+            gain=None,
+            loop=None,
+            n_sizes=0,
+            n_undecided=0,
+            clock="",
+            reason=reason,
+            is_whole=True,
+        )
+
+    def _stalls(self, table: _Collective, inside: Truths) -> str:
+        """Why a rule goes whose timings stall more often than without it; else empty."""
+        own = table.stalls[inside]
+        hits, n = int(own["stalls_rules"].sum()), int(own["n_rules"].sum())
+        others, n_others = (
+            int(table.stalls[name].sum()) for name in ("stalls_library", "n_library")
+        )
+        if not hits or hits * max(1, n_others) <= others * n:
+            return ""
+        if more_often(hits, n, others, n_others) >= _STALLS:
+            return ""
+        return f"{hits} of {n} timings stalled, {others} of {n_others} without it"
+
+    def _stretches(self, rule: Rule, table: _Collective, inside: Truths) -> Iterator[Part]:
+        """Neighbouring sizes of a rule that are all good, and those that are slower."""
+        paired = table.paired[0]
+        at = np.flatnonzero(inside)
+        each = [self._worst(paired, int(i)) for i in at]
+        bad = np.array([one is not None and judgement(one) is Judgement.WORSE for one in each])
+        if self.keeps_ends:
+            yield self._judged(rule, table, at, is_whole=True)
+            return
+        cuts = np.flatnonzero(np.diff(bad.astype(int))) + 1
+        for stretch in np.split(np.arange(len(at)), cuts):
+            if bad[stretch[0]]:
+                own = at[stretch]
+                worst = min((one for i in stretch if (one := each[i])), key=lambda one: one.log)
+                yield self._part(
+                    rule, table, own, State.SLOWER, gain=worst, reason="slower", is_whole=False
+                )
+            else:
+                yield from self._trimmed(rule, table, at, stretch, each)
+
+    def _worst(self, paired: Paired, size: int) -> Estimate | None:
+        found = [paired.at(size, view) for view in range(paired.log.shape[1])]
+        return min((one for one in found if one is not None), key=lambda one: one.log, default=None)
+
+    def _trimmed(
+        self,
+        rule: Rule,
+        table: _Collective,
+        at: Indices,
+        stretch: Indices,
+        each: Sequence[Estimate | None],
+    ) -> Iterator[Part]:
+        """A stretch of good sizes without the ends that gain next to nothing."""
+
+        def is_idle(i: int) -> bool:
+            one = each[i]
+            return one is not None and one.log < self.least / 2 and one.log + one.se < self.least
+
+        first, last = 0, len(stretch) - 1
+        while first < last and is_idle(int(stretch[first])):
+            first += 1
+        while last > first and is_idle(int(stretch[last])):
+            last -= 1
+        if first == last and is_idle(int(stretch[first])):
+            first, last = 0, len(stretch) - 1
+        kept = stretch[first : last + 1]
+        is_whole = len(kept) == len(at)
+        for tail in (stretch[:first], stretch[last + 1 :]):
+            if len(tail):
+                worst = min((one for i in tail if (one := each[i])), key=lambda one: one.log)
+                yield self._part(
+                    rule,
+                    table,
+                    at[tail],
+                    State.NO_GAIN,
+                    gain=worst,
+                    reason="gains next to nothing",
+                    is_whole=False,
+                )
+        yield self._judged(rule, table, at[kept], is_whole=is_whole)
+
+    def _judged(
+        self,
+        rule: Rule,
+        table: _Collective,
+        own: Indices,
+        *,
+        is_whole: bool,
+    ) -> Part:
+        """One part of a rule: whether it gains."""
+        chosen = np.isin(np.arange(len(table.nbytes)), own)
+        found = table.paired[0].over(chosen)
+        low, high = int(table.nbytes[own[0]]), int(table.nbytes[own[-1]])
+        if not found:
+            return self._part(
+                rule, table, own, State.UNDECIDED, gain=None, reason="seen once", is_whole=is_whole
+            )
+        cost = self.beside(rule.collective, low, high)
+        if cost is not None and not is_equal(cost, _EQUAL):
+            found = [one + cost for one in found]
+        left_over = float(np.nanmedian(table.left_over[own])) if len(own) else 0.0
+        if left_over > self.least / 2:
+            found = [Estimate(one.log - left_over, one.se, one.df, one.n) for one in found]
+        worst = min(found, key=lambda one: one.low(self.level))
+        loop = self._loop(table, low, high)
+        state, why = self._state(worst, loop)
+        return self._part(
+            rule, table, own, state, gain=worst, reason=why, is_whole=is_whole, loop=loop
+        )
+
+    def _state(self, one: Estimate, loop: Estimate | None) -> tuple[State, str]:
+        if one.low(self.level) > 0 and one.log >= self.least:
+            if loop is not None and loop.log < _SLIGHT:
+                level = 1 - 2 * _LOOP_LEVEL / self.n_rules
+                if loop.high(level) < 0:
+                    said = Ratio.of(loop, level)
+                    return State.SLOWER, f"{said} launched one by one"
+            return State.KEPT, ""
+        if one.high(self.level) < 0 and one.log < _SLIGHT:
+            return State.SLOWER, "slower"
+        if one.high(self.level) < self.least:
+            return State.NO_GAIN, "no gain"
+        return State.UNDECIDED, "undecided"
+
+    def _loop(self, table: _Collective, low: int, high: int) -> Estimate | None:
+        """The same launched one by one, of the placement that gains least."""
+        if table.loop is None:
+            return None
+        paired, _ = table.loop
+        found = paired.over((paired.nbytes >= low) & (paired.nbytes <= high))
+        return min(found, key=lambda one: one.log, default=None)
+
+    def _part(
+        self,
+        rule: Rule,
+        table: _Collective,
+        own: Indices,
+        state: State,
+        *,
+        gain: Estimate | None,
+        reason: str,
+        is_whole: bool,
+        loop: Estimate | None = None,
+    ) -> Part:
+        paired = table.paired[0]
+        undecided = sum(
+            one is None or judgement(one) is Judgement.UNDECIDED
+            for one in (self._worst(paired, int(i)) for i in own)
+        )
+        clocks = dict.fromkeys(str(table.clock[i]) for i in own)
+        inside = self._inside(rule, table)
+        return Part(
+            rule=rule,
+            low=int(table.nbytes[own[0]]),
+            high=int(table.nbytes[own[-1]]),
+            state=state,
+            gain=None if gain is None else Ratio.of(gain, self.level),
+            loop=None if loop is None else Ratio.of(loop),
+            n_sizes=len(own),
+            n_undecided=undecided,
+            clock=" and ".join(clocks),
+            reason=reason,
+            is_whole=is_whole,
+            starts_rule=bool(own[0] == inside[0]),
+            ends_rule=bool(own[-1] == inside[-1]),
+        )
+
+
+def _harmed(
+    rules: Sequence[Rule], tables: Mapping[Collective, _Collective]
+) -> Iterator[tuple[Collective, int, int, Ratio]]:
+    """Octaves in which the sizes without a rule of ours are slower with certainty."""
+    windows: list[tuple[Collective, int, int, Estimate]] = []
+    for collective, table in tables.items():
+        paired = table.paired[0]
+        firsts = [answering(rules, collective, int(n)) for n in paired.nbytes]
+        free = np.array([one is None or one.vendor for one in firsts], dtype=bool)
+        octaves = np.floor(np.log2(paired.nbytes) + 1e-9)
+        for octave in np.unique(octaves[free]):
+            chosen = free & (octaves == octave)
+            own = paired.nbytes[chosen]
+            windows += [(collective, int(own[0]), int(own[-1]), one) for one in paired.over(chosen)]
+    level = 1 - 2 * _FREE_LEVEL / max(1, len(windows))
+    for collective, low, high, one in windows:
+        if one.log < _SLIGHT and one.high(level) < 0:
+            yield collective, low, high, Ratio.of(one, level)
+
+
+def span_of(part: Part) -> str:
+    """``all_reduce 4 MiB to 8 MiB``."""
+    return f"{part.rule.collective.value} {format_span(part.low, part.high)}"

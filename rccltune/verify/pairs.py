@@ -1,0 +1,325 @@
+"""What a verification calls, and in which turns: the library, the rules, the rules, the library.
+
+Both sides are called in the same communicators, at every size right after each other: our plugin
+is told to answer nothing, or what the rule file says. The order turns round from one communicator
+to the next, so that neither a drift nor who came first favours a side. Before anything is timed
+each side makes calls that do not count; what a switch leaves behind all the same is told by the
+calls after one against those that follow their own kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Scale, Variant
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.perf import passes, plan
+from rccltune.perf.passes import Unit
+from rccltune.perf.plan import GRAPH, LOOP, Call, Effort, Step
+from rccltune.perf.samples import GRAPH_UP_TO
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Sizes called in a rule, an octave; and twice as close at its ends and where the library changes
+# its own choice.
+_AN_OCTAVE: Final = 4
+_CLOSER: Final = 2
+# A rule that was proven by graphs is held against the loop at so many sizes.
+_LOOP_SIZES: Final = 3
+# A timing of very large calls is long enough with few of them.
+_LARGE: Final = 32 << 20
+_EFFORT: Final = Effort(least_us=2000, least_calls=20, most_us=300_000)
+_LARGE_EFFORT: Final = Effort(least_us=2000, least_calls=6, most_us=300_000)
+# Processes: what rests on one alone may be that process's own.
+PROCESSES: Final = 2
+_TURNS: Final = ((SILENT, RULES, RULES, SILENT), (RULES, SILENT, SILENT, RULES))
+_SHORT_TURNS: Final = ((SILENT, RULES), (RULES, SILENT))
+# Purpose of the runs.
+PURPOSE: Final = "verify"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Sizes in bytes of one collective.
+
+    Attributes:
+        ruled: that a rule of ours answers, rising; ends of rules among them.
+        looped: those of them that are timed by the loop, too.
+        others: that none of our rules answers.
+    """
+
+    collective: Collective
+    ruled: tuple[int, ...]
+    looped: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """How everything is called.
+
+    Attributes:
+        sizes: of each collective.
+        captures: whether calls can be captured into graphs here.
+        timing: ``auto``, ``graph`` or ``loop``.
+        checked_up_to: largest call in bytes whose results are checked; None checks all.
+        quiet_from: sizes from it on are called in half of the communicators, since the sweep knows
+            them well; None calls all in every one.
+    """
+
+    sizes: tuple[Sizes, ...]
+    placements: tuple[Placement, ...]
+    dtype: str
+    op: str
+    captures: bool = True
+    timing: str = passes.TIMINGS[0]
+    checked_up_to: int | None = None
+    quiet_from: int | None = None
+
+    def clocks(self, nbytes: int, *, looped: bool) -> tuple[str, ...]:
+        """Clocks that time a size: loop above 4 MiB, graph up to there, and both where asked."""
+        if self.timing != passes.TIMINGS[0]:
+            return (self.timing,)
+        if not self.captures or nbytes > GRAPH_UP_TO:
+            return (LOOP,)
+        return (LOOP, GRAPH) if looped else (GRAPH,)
+
+
+def answering(rules: Sequence[Rule], collective: Collective, nbytes: int) -> Rule | None:
+    """The first rule for a size; the plugin takes those behind it where that cannot be chosen."""
+    own = (one for one in rules if one.collective is collective and one.reaches(nbytes))
+    return next(own, None)
+
+
+def sizes_of(
+    rules: Sequence[Rule],
+    collective: Collective,
+    swept: Sequence[int],
+    changes: Iterable[tuple[int, int]],
+    scale: Scale,
+) -> Sizes:
+    """Sizes to call for a collective.
+
+    Args:
+        rules: of this scale, in the file's order; those of a vendor's table are none of ours.
+        collective: which.
+        swept: sizes in bytes that the sweep measured, rising.
+        changes: pairs of swept sizes between which the library changes its own choice.
+        scale: of the communicator.
+    """
+    grain = plan.grain(collective, scale.n_ranks)
+    own = [one for one in rules if one.collective is collective and not one.vendor]
+    between = list(changes)
+    ruled: set[int] = set()
+    looped: set[int] = set()
+    for rule in own:
+        low = math.ceil(rule.min_nbytes / grain) * grain
+        high = rule.max_nbytes // grain * grain
+        found = {
+            nbytes
+            for nbytes in _inside(low, high, between, grain)
+            if (first := answering(rules, collective, nbytes)) is not None and not first.vendor
+        }
+        ruled |= found
+        small = sorted(nbytes for nbytes in found if nbytes <= GRAPH_UP_TO)
+        looped |= set(_spread(small, _LOOP_SIZES))
+    others = {nbytes // grain * grain for nbytes in swept}
+    return Sizes(
+        collective=collective,
+        ruled=tuple(sorted(ruled)),
+        looped=tuple(sorted(looped)),
+        others=tuple(
+            sorted(n for n in others - ruled if n > 0 and not _is_ours(rules, collective, n))
+        ),
+    )
+
+
+def _is_ours(rules: Sequence[Rule], collective: Collective, nbytes: int) -> bool:
+    first = answering(rules, collective, nbytes)
+    return first is not None and not first.vendor
+
+
+def _inside(low: int, high: int, changes: Iterable[tuple[int, int]], grain: int) -> Iterator[int]:
+    """Sizes from a rule's first to its last."""
+    if not 0 < low <= high:
+        return
+    yield low
+    yield high
+    step = 2 ** (1 / _AN_OCTAVE)
+    closer = 2 ** (1 / _AN_OCTAVE / _CLOSER)
+    grid = [step**k for k in range(math.ceil(math.log(low, step)), _last(high, step) + 1)]
+    near = [low * closer, high / closer]
+    for below, above in changes:
+        near += [closer**k for k in range(_last(below, closer), _last(above, closer) + 1)]
+    for nbytes in (*grid, *near):
+        found = round(nbytes / grain) * grain
+        if low <= found <= high:
+            yield found
+
+
+def _last(nbytes: float, step: float) -> int:
+    return math.floor(math.log(nbytes, step) + 1e-9)
+
+
+def _spread(sizes: Sequence[int], n: int) -> list[int]:
+    """So many of the sizes, from the first to the last."""
+    if len(sizes) <= n:
+        return list(sizes)
+    return [sizes[round(k * (len(sizes) - 1) / (n - 1))] for k in range(n)]
+
+
+def changes_in(table: pd.DataFrame, variant: Variant) -> Mapping[str, list[tuple[int, int]]]:
+    """Pairs of swept sizes between which the library changes its own choice, by collective.
+
+    Args:
+        table: rows of the sweep's runs.
+        variant: the environment.
+    """
+    idle = table[(table["setting"] == str(SILENT)) & (table["variant"] == variant.name)]
+    idle = idle[(idle["step"] == plan.MEASURE) & (idle["library"] != "")]
+    found: dict[str, list[tuple[int, int]]] = {}
+    for collective, own in idle.groupby("collective", sort=False):
+        each = own.drop_duplicates("nbytes").sort_values("nbytes")
+        sizes, words = list(each["nbytes"]), list(each["library"])
+        found[str(collective)] = [
+            (int(sizes[i]), int(sizes[i + 1]))
+            for i in range(len(sizes) - 1)
+            if words[i] != words[i + 1]
+        ]
+    return found
+
+
+def units(calls: Calls, n_communicators: int, variant: Variant = DEFAULT_VARIANT) -> list[Unit]:
+    """Starts of all ranks that a verification makes: two, whose communicators share the rest.
+
+    Args:
+        calls: what is called.
+        n_communicators: in all.
+        variant: the environment that the rules are for.
+    """
+    found = []
+    n_processes = min(PROCESSES, n_communicators)
+    for number in range(n_processes):
+        own = range(number, n_communicators, n_processes)
+        steps = [_steps(calls, one) for one in own]
+        if number == 0 and steps:
+            steps[0] = (*_checks(calls), *steps[0])
+        found.append(
+            Unit(
+                purpose=PURPOSE,
+                variant=variant,
+                number_of=number,
+                plugin=True,
+                communicators=tuple(steps),
+            )
+        )
+    return found
+
+
+def _checks(calls: Calls) -> Iterator[Step]:
+    """One call of either side at every ruled size, whose result is compared."""
+    most = calls.checked_up_to
+    for own in calls.sizes:
+        for call in _calls(calls, own.collective, own.ruled):
+            kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
+            yield Step(kind, SILENT, call)
+            yield Step(kind, RULES, call)
+
+
+def _calls(calls: Calls, collective: Collective, sizes: Iterable[int]) -> Iterator[Call]:
+    for nbytes in sizes:
+        for placement in plan.placements_for(calls.placements, collective):
+            yield Call(collective, calls.dtype, calls.op, placement, nbytes)
+
+
+def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
+    """Steps of one communicator; every second one of them calls what no rule is for."""
+    # A process has every second communicator: two of each share a pair of turns.
+    turn = communicator // PROCESSES % 2
+    steps: list[Step] = []
+    for own in calls.sizes:
+        for call in _calls(calls, own.collective, own.ruled):
+            if turn and calls.quiet_from is not None and call.nbytes >= calls.quiet_from:
+                continue
+            for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):
+                effort = _EFFORT if call.nbytes < _LARGE else _LARGE_EFFORT
+                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _TURNS[turn]]
+        if turn == 0:
+            for call in _calls(calls, own.collective, own.others):
+                clock = calls.clocks(call.nbytes, looped=False)[0]
+                effort = _EFFORT if call.nbytes < _LARGE else _LARGE_EFFORT
+                order = _SHORT_TURNS[communicator // (2 * PROCESSES) % 2]
+                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
+    return passes.loops_first(steps)
+
+
+def ratios(table: pd.DataFrame) -> pd.DataFrame:
+    """Library against rules, a row for each communicator, size, placement and clock.
+
+    Args:
+        table: rows of the verification's runs (see :mod:`rccltune.perf.rows`).
+
+    Returns:
+        Columns collective, placement, nbytes, clock, replicate, library_us, rules_us,
+        gain (log), left_over (log: what a switch costs the library beyond what it costs the
+        rules), stalls_library, stalls_rules, n_library, n_rules, answer.
+    """
+    import numpy as np
+    import pandas as pd
+
+    timed = table[(table["step"] == plan.MEASURE) & (table["time_us"] > 0)].copy()
+    timed = timed[timed["setting"].isin((str(SILENT), str(RULES)))]
+    names = ["collective", "placement", "nbytes", "clock"]
+    timed["log"] = np.log(timed["time_us"])
+    arm = [*names, "setting"]
+    usual = timed.groupby(arm, sort=False)["log"].transform("median")
+    timed["stalled"] = timed["log"] > usual + STALL
+    timed["replicate"] = timed["run"].astype(str) + ":" + timed["communicator"].astype(str)
+    cell = [*names, "replicate"]
+    timed["turn"] = timed.groupby(cell, sort=False).cumcount()
+    before = timed.groupby(cell, sort=False)["setting"].shift()
+    timed["is_first"] = before.notna() & (before != timed["setting"])
+    good = timed[~timed["stalled"]]
+    found = _by_side(good, cell)
+    fresh = _by_side(good[good["is_first"]], cell).reindex(found.index)
+    settled = _by_side(good[~good["is_first"]], cell).reindex(found.index)
+    left = fresh - settled
+    made = pd.DataFrame(
+        {
+            "library_us": np.exp(found[str(SILENT)]),
+            "rules_us": np.exp(found[str(RULES)]),
+            "gain": found[str(SILENT)] - found[str(RULES)],
+            "left_over": left[str(SILENT)] - left[str(RULES)],
+        }
+    )
+    counted = timed.groupby([*cell, "setting"], sort=False)["stalled"].agg(["sum", "count"])
+    for who, name in ((str(SILENT), "library"), (str(RULES), "rules")):
+        one = counted.xs(who, level="setting")
+        made[f"stalls_{name}"] = one["sum"].reindex(made.index).fillna(0).astype(int)
+        made[f"n_{name}"] = one["count"].reindex(made.index).fillna(0).astype(int)
+    ruled = timed[timed["setting"] == str(RULES)]
+    made["answer"] = (
+        ruled.groupby(cell, sort=False)["answer"].first().reindex(made.index).fillna("")
+    )
+    asked = ruled.groupby(cell, sort=False)["asked"].min().reindex(made.index).fillna(0)
+    made["is_asked"] = asked > 0
+    result: pd.DataFrame = made.reset_index()
+    return result
+
+
+def _by_side(rows: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
+    """Mean log time, a column for the library and one for the rules."""
+    made: pd.DataFrame = rows.pivot_table(
+        values="log", index=cell, columns="setting", aggfunc="mean"
+    )
+    found: pd.DataFrame = made.reindex(columns=[str(SILENT), str(RULES)])
+    return found
+
+
+# A timing that is so much slower than others of its kind (log): 1.5 times.
+STALL: Final = math.log(1.5)

@@ -1,0 +1,41 @@
+"""How long a verification takes at most, before a rule is known."""
+
+from __future__ import annotations
+
+from rccltune.measure.measuring import ToMeasure
+from rccltune.model import defaults
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Setting
+from rccltune.perf import passes
+from rccltune.verify import pairs
+from rccltune.verify.pairs import Calls
+
+# Any setting has as many calls.
+_SETTING = Setting.parse("ring/simple")
+
+
+def expected_s(prepared: ToMeasure) -> float:
+    """Seconds that it takes where one rule is for all sizes of each collective."""
+    wanted, scale = prepared.measuring.wanted, prepared.instrument.site.scale
+    sizes = []
+    for collective, swept in wanted.sizes.items():
+        if collective.is_tunable:
+            rule = Rule(
+                collective=collective,
+                min_nbytes=swept[0],
+                max_nbytes=swept[-1],
+                setting=_SETTING,
+            )
+            sizes.append(pairs.sizes_of([rule], collective, swept, (), scale))
+    calls = Calls(
+        sizes=tuple(sizes),
+        placements=wanted.placements,
+        dtype=wanted.dtype,
+        op=wanted.op,
+        timing=wanted.timing,
+        checked_up_to=wanted.checked_up_to,
+    )
+    units = pairs.units(calls, defaults.VERIFY_COMMUNICATORS)
+    return sum(
+        passes.expected_s(dict(enumerate(one.communicators)), scale.n_ranks) for one in units
+    )

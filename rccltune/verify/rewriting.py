@@ -1,0 +1,242 @@
+"""A rule file's text with what verification found: kept, narrowed, or given back to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rccltune.model import grammar
+from rccltune.model.chosen import NOT_MEASURED, Rule
+from rccltune.model.errors import InputFileError
+from rccltune.model.measured import Sweep
+from rccltune.model.settings import LL128_FORCED
+from rccltune.model.vocabulary import Protocol
+from rccltune.rules.line_format import Change, rewritten
+from rccltune.rules.reader import read_rules
+from rccltune.rules.writer import VERIFIED_MARK
+from rccltune.verify.judge import Part
+from rccltune.verify.verdict import Cut, State
+
+# What makes a job use a rule file.
+USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A file as it is after judging.
+
+    Attributes:
+        cuts: what rules lost.
+        kept: parts that the file has, by the line of their rule in the text before.
+    """
+
+    text: str
+    cuts: tuple[Cut, ...]
+    kept: Mapping[int, tuple[Part, ...]]
+
+
+def read_text(path: Path) -> str:
+    """Text of a rule file without what an earlier verification said.
+
+    Raises:
+        InputFileError: it cannot be read.
+    """
+    try:
+        text = grammar.read_text(path)
+    except OSError as error:
+        raise InputFileError(
+            f"the rule file cannot be read: {error.strerror}",
+            where=str(path),
+            hint="write one with rccltune emit-config, or name another with --rules.",
+        ) from error
+    kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
+    return "\n".join(kept) + "\n"
+
+
+def within(
+    text: str, rules: Sequence[Rule], measured: Mapping[str, tuple[int, int]]
+) -> tuple[str, tuple[Cut, ...]]:
+    """The file with rules that reach no further than the sweep measured.
+
+    Args:
+        text: of the file.
+        rules: of this scale, in its order, fallbacks too.
+        measured: first and last size in bytes, by collective.
+
+    Returns:
+        The text, and what rules lost.
+    """
+    changes: dict[int, Change] = {}
+    cuts: dict[Cut, None] = {}
+    for rule in rules:
+        first, last = measured.get(rule.collective.value, (1, 0))
+        low, high = max(rule.min_nbytes, first), min(rule.max_nbytes, last)
+        if (low, high) == (rule.min_nbytes, rule.max_nbytes) or rule.line is None:
+            continue
+        part = replace(rule, min_nbytes=low, max_nbytes=high) if low <= high else None
+        beyond = list(_around(rule, [] if part is None else [(low, high)]))
+        own = [
+            Cut(
+                collective=rule.collective,
+                min_nbytes=first_,
+                max_nbytes=last_,
+                reason=NOT_MEASURED,
+            )
+            for first_, last_ in beyond
+        ]
+        holes = tuple((c.min_nbytes, c.max_nbytes, NOT_MEASURED) for c in own if c not in cuts)
+        cuts |= dict.fromkeys(own)
+        parts = () if part is None else (part,)
+        changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
+    return rewritten(text, changes, ()), tuple(cuts)
+
+
+def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritten:
+    """The file without what is not kept; fallbacks go and stay with their rules.
+
+    Args:
+        text: of the file.
+        rules: of this scale, in its order, fallbacks too, a vendor's not.
+        parts: what was found of each rule.
+    """
+    by_line: dict[int | None, list[Part]] = {}
+    for part in parts:
+        by_line.setdefault(part.rule.line, []).append(part)
+    changes: dict[int, Change] = {}
+    cuts: list[Cut] = []
+    kept: dict[int, tuple[Part, ...]] = {}
+    for rule in rules:
+        own = by_line.get(rule.line, [])
+        if rule.fallback or rule.line is None or not own:
+            continue
+        stays = tuple(one for one in own if one.state is State.KEPT)
+        kept[rule.line] = stays
+        spans = [_bounds(one) for one in stays]
+        lost = [
+            Cut(
+                collective=rule.collective,
+                min_nbytes=low,
+                max_nbytes=high,
+                reason=_reason(low, high, own),
+            )
+            for low, high in _around(rule, spans)
+        ]
+        cuts += lost
+        changes[rule.line] = _change(rule, spans, lost, is_first=True)
+        for other in rules:
+            if other.fallback and other.line is not None and _shares(rule, other):
+                changes[other.line] = _change(other, spans, lost, is_first=False)
+    return Rewritten(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
+
+
+def _shares(rule: Rule, other: Rule) -> bool:
+    same = (rule.collective, rule.min_nbytes, rule.max_nbytes)
+    return same == (other.collective, other.min_nbytes, other.max_nbytes)
+
+
+def _bounds(part: Part) -> tuple[int, int]:
+    """Bounds in the file: a rule's own, or called sizes where it was cut."""
+    if part.is_whole:
+        return part.rule.min_nbytes, part.rule.max_nbytes
+    low = part.rule.min_nbytes if part.starts_rule else part.low
+    high = part.rule.max_nbytes if part.ends_rule else part.high
+    return low, high
+
+
+def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What of a rule lies outside of some spans."""
+    low = rule.min_nbytes
+    for first, last in spans:
+        if low < first:
+            yield low, first - 1
+        low = last + 1
+    if low <= rule.max_nbytes:
+        yield low, rule.max_nbytes
+
+
+def _reason(low: int, high: int, parts: Sequence[Part]) -> str:
+    gone = [one for one in parts if one.state is not State.KEPT]
+    here = [one for one in gone if one.low <= high and one.high >= low]
+    return "; ".join(dict.fromkeys(_why(one) for one in here or gone)) or "not called"
+
+
+def _why(part: Part) -> str:
+    said = part.reason or part.state.value
+    return f"{said}, {part.gain}" if part.gain is not None and "x (" not in said else said
+
+
+def _change(
+    rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[Cut], *, is_first: bool
+) -> Change:
+    made = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
+    if not lost:
+        return Change(parts=made, evidence="")
+    why = "; ".join(dict.fromkeys(one.reason for one in lost))
+    holes = [(one.min_nbytes, one.max_nbytes, f"verified: {one.reason}") for one in lost]
+    return Change(
+        parts=made,
+        evidence=f"verify: was {rule.min_nbytes} to {rule.max_nbytes}; {why}",
+        holes=tuple(holes) if is_first else (),
+    )
+
+
+def with_evidence(text: str, evidence: Mapping[int, str], header: Sequence[str]) -> str:
+    """The file with what its rules rest on above each, by line.
+
+    Args:
+        text: of the file.
+        evidence: a sentence for the rule on each line.
+        header: comments for its head.
+    """
+    rules = {one.line: one for one in read_rules(text.encode()).rules}
+    changes = {
+        line: Change(parts=(rules[line],), evidence=f"{VERIFIED_MARK} {said}")
+        for line, said in evidence.items()
+    }
+    return rewritten(text, changes, [f"{VERIFIED_MARK} {one}" for one in header])
+
+
+def exports_without(text: str, lost: Mapping[str, str]) -> str:
+    """Exports that emit-config wrote, without those that do harm or that nothing needs.
+
+    Args:
+        text: of the file.
+        lost: why each goes, by its name.
+    """
+    lines = []
+    for line in grammar.lines(text):
+        name = line.removeprefix("export ").partition("=")[0]
+        is_lost = line.startswith("export ") and name in lost
+        lines.append(f"# {VERIFIED_MARK} {name} {lost[name]}" if is_lost else line)
+    return "\n".join(lines) + "\n"
+
+
+def without_unneeded(text: str, sweep: Sweep, *, is_worth_it: bool) -> tuple[str, tuple[str, ...]]:
+    """The file without needs that no rule of it has any more, and their names.
+
+    What a whole environment gave, all its rules need; LL128 alone is what single rules do.
+
+    Args:
+        text: of the file.
+        sweep: whose variant forces LL128.
+        is_worth_it: whether what it needs wins without any rule, too.
+    """
+    file = read_rules(text.encode())
+    uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
+    own = {variant.name: variant for variant in sweep.variants}
+    ll128 = {name for name, _ in own.get(LL128_FORCED.name, LL128_FORCED).environment}
+    names = tuple(
+        name
+        for name, _ in file.needs
+        if (not file.rules and not is_worth_it) or (name in ll128 and not uses_ll128)
+    )
+    kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
+    return "\n".join(kept) + "\n", names
+
+
+def _needs_one_of(line: str, names: Sequence[str]) -> bool:
+    """Whether a line of a rule file asks for one of these variables."""
+    words = grammar.instruction(line)
+    return words[:1] == ["needs"] and any(word.partition("=")[0] in names for word in words[1:])

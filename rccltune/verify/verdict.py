@@ -1,0 +1,176 @@
+"""What a verification found: its records, as verdict.json keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from math import exp
+from typing import Final
+
+from rccltune.analyse.noise import INTERVAL
+from rccltune.analyse.paired import Estimate
+from rccltune.model.chosen import Rule, Verdict
+from rccltune.model.schema import Line, Number, Text, VariableName, Whole
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective, format_span
+
+VERSION: Final = 3
+_TOO_WIDE: Final = 1.05
+
+
+class State(Enum):
+    """What became of a rule."""
+
+    KEPT = "kept"
+    NO_GAIN = "no gain"
+    UNDECIDED = "undecided"
+    SLOWER = "slower"
+    WRONG = "wrong results"
+    FAILED = "failed"
+    NOT_SELECTABLE = "not selectable"
+    BYPASSED = "bypassed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """Time of the library / time with the rules, in the mean, with its interval.
+
+    Attributes:
+        n: communicators behind it; of a benchmark's session launches.
+    """
+
+    ratio: Number
+    low: Number
+    high: Number
+    n: Whole
+
+    @classmethod
+    def of(cls, one: Estimate, level: float = INTERVAL) -> Ratio:
+        """The ratio of an estimate of logs."""
+        ends = (one.log, one.low(level), one.high(level))
+        ratio, low, high = (round(exp(max(-7.0, min(7.0, end))), 4) for end in ends)
+        return cls(ratio=ratio, low=low, high=high, n=one.n)
+
+    def __str__(self) -> str:
+        """``1.20x (1.18 to 1.22)``."""
+        return f"{self.ratio:.2f}x ({self.low:.2f} to {self.high:.2f})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleVerdict(Rule):
+    """A rule, or what is left of one, as it was verified.
+
+    Attributes:
+        state: kept, or why it is not.
+        gain: in the placement that gains least; None where nothing was timed.
+        loop: the same launched one by one, at a few sizes, of a rule that graphs prove.
+        n_sizes: sizes called.
+        n_undecided: of these, sizes at which a loss of 2 % is not excluded.
+        clock: graph, loop, or both where sizes of both are in it.
+        reason: a sentence where it is not kept as it was.
+    """
+
+    state: State
+    gain: Ratio | None = None
+    loop: Ratio | None = None
+    n_sizes: Whole = 0
+    n_undecided: Whole = 0
+    clock: Line = ""
+    reason: Text = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the file has it."""
+        return self.state is State.KEPT
+
+    @property
+    def is_loop_noisy(self) -> bool:
+        """Whether the loop's interval is wider than 5 % to a side, and says nothing."""
+        loop = self.loop
+        return loop is not None and max(loop.high / loop.ratio, loop.ratio / loop.low) > _TOO_WIDE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Sizes that are left to the library, and why."""
+
+    collective: Collective
+    min_nbytes: Whole
+    max_nbytes: Whole
+    reason: Line
+
+    def __str__(self) -> str:
+        """``all_reduce 4 MiB to 8 MiB: slower``."""
+        span = format_span(self.min_nbytes, self.max_nbytes)
+        return f"{self.collective.value} {span}: {self.reason}"
+
+    def holds(self, collective: Collective, nbytes: int) -> bool:
+        """Whether a size is among them."""
+        return collective is self.collective and self.min_nbytes <= nbytes <= self.max_nbytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What the idle plugin, or an environment, does to a collective by itself.
+
+    Attributes:
+        ratio: time of the site as it is / time with the plugin idle, in the environment.
+        is_equal: whether the two are shown to be within 1 % of each other.
+    """
+
+    collective: Collective
+    min_nbytes: Whole
+    max_nbytes: Whole
+    ratio: Ratio
+    is_equal: bool
+
+    def __str__(self) -> str:
+        """``all_reduce 4 KiB to 8 KiB: 0.99x (0.98 to 1.00)``."""
+        span = format_span(self.min_nbytes, self.max_nbytes)
+        return f"{self.collective.value} {span}: {self.ratio}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictFile:
+    """What verdict.json says.
+
+    Attributes:
+        version: of this record.
+        path: of the rule file; None where nothing was written.
+        runner: what made times of a simulated node, as session.json has it.
+        scale: ranks that it was verified on.
+        rules_before: rules that the file had for this scale.
+        rules, fallbacks: that it has now.
+        communicators, processes: in which both sides were called, all told.
+        seconds: of all runs.
+        rules_sha256: digest of the file that was verified.
+        verdicts: a row for each size, placement and clock.
+        standings: of every rule of ours.
+        cuts: what was left to the library.
+        beside: the idle plugin, or the environment, against the site as it is.
+        needs: what the file asks of the environment.
+        lost_needs: what it no longer asks.
+        not_judged_below: largest size in bytes below which an environment is not known within 3 %.
+        confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
+    """
+
+    version: Whole = VERSION
+    path: Line | None
+    simulated: bool
+    runner: Line | None = None
+    scale: Scale
+    rules_before: Whole
+    rules: Whole
+    fallbacks: Whole
+    communicators: Whole
+    processes: Whole
+    seconds: Number
+    rules_sha256: Line
+    verdicts: tuple[Verdict, ...]
+    standings: tuple[RuleVerdict, ...]
+    cuts: tuple[Cut, ...]
+    beside: tuple[Beside, ...] = ()
+    needs: dict[VariableName, Line]
+    lost_needs: tuple[VariableName, ...] = ()
+    not_judged_below: Whole | None = None
+    confirmed: Text = ""
