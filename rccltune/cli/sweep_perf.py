@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from rccltune.cli.console import Console, columns
 from rccltune.cli.options import ON_REQUEST
@@ -21,10 +21,13 @@ from rccltune.model.vocabulary import Laid, lay
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from rccltune.measure.launched import Progress as Launches
     from rccltune.measure.measuring import Measured, ToMeasure
     from rccltune.measure.preparation import Prepared
     from rccltune.measure.request import Request
     from rccltune.perf.sweep import Progress
+
+    Step: TypeAlias = Progress | Launches
 
 # A log gets a line so often.
 _PAUSE_S: Final = 30.0
@@ -106,7 +109,7 @@ def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
         if n_left
         else "everything is measured already"
     )
-    with _progress(console) as reporter:
+    with shown_progress(console) as reporter:
         done = measure_with_perf(
             prepared,
             reporter=reporter,
@@ -151,7 +154,7 @@ class _Told(ToConsole):
 
     def progress(self, step: object) -> None:
         """A line now and then, or an event for a program that reads along."""
-        told = cast("Progress", step)
+        told = cast("Step", step)
         if self._console.as_json:
             plain = {"done": told.done, "of": told.of, "what": told.what}
             self._console.event("progress", plain, "")
@@ -178,7 +181,7 @@ class _Line(_Told):
         """Show the line anew."""
         from rich.text import Text
 
-        told = cast("Progress", step)
+        told = cast("Step", step)
         line = bar_line(
             columns(error=True) - 3,
             done=told.done,
@@ -191,7 +194,8 @@ class _Line(_Told):
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[Reporter]:
+def shown_progress(console: Console) -> Iterator[Reporter]:
+    """Who is told how far a sweep is: a line of a terminal, a log, or a program."""
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
         yield _Told(console)
         return
