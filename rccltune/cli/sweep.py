@@ -127,7 +127,8 @@ def sweep(
         for one in wanted:
             try:
                 if is_perf:
-                    sweep_perf.run(console, sweep_perf.prepare(console, *one), force=force)
+                    measured = sweep_perf.prepare(console, *one)
+                    sweep_perf.run(console, one[0], measured, force=force)
                 else:
                     made = sweep_rccl_tests.prepare(console, *one)
                     sweep_rccl_tests.run(console, made, force=force)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from rccltune.cli.console import Console, columns
+from rccltune.cli.console import Console, columns, table
 from rccltune.cli.options import ON_REQUEST
 from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
-from rccltune.model.errors import LaunchError
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Laid, lay
@@ -21,13 +21,15 @@ from rccltune.model.vocabulary import Laid, lay
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from rccltune.measure.crosscheck import Crosschecked
+    from rccltune.measure.crosscheck import Progress as Checks
     from rccltune.measure.launched import Progress as Launches
     from rccltune.measure.measuring import Measured, ToMeasure
     from rccltune.measure.preparation import Prepared
     from rccltune.measure.request import Request
     from rccltune.perf.sweep import Progress
 
-    Step: TypeAlias = Progress | Launches
+    Step: TypeAlias = Progress | Launches | Checks
 
 # A log gets a line so often.
 _PAUSE_S: Final = 30.0
@@ -90,8 +92,9 @@ def left_out_of(prepared: ToMeasure | Prepared) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
+def run(console: Console, request: Request, prepared: ToMeasure, *, force: bool) -> None:
     """Measure, and say what came of it."""
+    from rccltune.measure import crosscheck
     from rccltune.measure.measuring import measure_with_perf
 
     for remark in prepared.instrument.site.remarks:
@@ -116,7 +119,9 @@ def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
-    console.event("done", done.as_plain(), _text(done, console.verbosity))
+    found = _crosschecked(console, request, prepared) if crosscheck.is_wanted(request) else None
+    plain = done.as_plain() | ({"crosscheck": found.as_plain()} if found else {})
+    console.event("done", plain, _text(done, found, console.verbosity))
     if done.aside:
         named = "; ".join(f"{one}: {one.reason}" for one in done.aside)
         raise LaunchError(
@@ -127,22 +132,56 @@ def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
         )
 
 
+def _crosschecked(console: Console, request: Request, prepared: ToMeasure) -> Crosschecked | None:
+    """What rccl-tests say of the same; None where they are not there, which is told."""
+    from rccltune.measure import crosscheck
+
+    try:
+        where = crosscheck.find_where(request, prepared)
+    except (MachineError, CommandLineError) as error:
+        console.say(f"Not cross-checked with rccl-tests: {error.message}")
+        return None
+    console.say("Cross-check with rccl-tests (--no-crosscheck leaves it out)")
+    try:
+        with shown_progress(console) as reporter:
+            return crosscheck.crosscheck(
+                prepared, where, reporter=reporter, left_s=prepared.measuring.left_s()
+            )
+    except LaunchError as error:
+        console.say(str(error))
+        return None
+
+
 def _starts(n: int) -> str:
     return f"{n} start{'s' * (n != 1)}"
 
 
-def _text(done: Measured, verbosity: int) -> Laid:
+def _text(done: Measured, found: Crosschecked | None, verbosity: int) -> Laid:
     took = f"{_starts(done.n_runs)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
         lines.append(f"tuner that the library uses by itself here: {done.tuner}")
     lines += [f"not offered: {said}" for said in done.not_offered]
     lines += done.remarks
+    lines += _beside(found) if found else []
     if done.is_over:
         lines.append("the budget is spent; the same command with a larger --budget goes on")
     if verbosity >= 0:
         lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
     return lay(lines)
+
+
+def _beside(found: Crosschecked) -> list[str]:
+    """Where the two programs agree, and where not."""
+    lines: list[str] = []
+    if not found.table.empty:
+        names = ("collective", "clock", "sizes", "within 10 %", "middle", "furthest apart")
+        lines += ["", table(names, found.rows(), ())]
+    lines += [f"{found.sentence()} (crosscheck.csv, {found.seconds:.0f} s)"]
+    lines += [f"cross-check failed: {said}" for said in found.failed]
+    if not found.is_whole:
+        lines.append("the budget ended the cross-check")
+    return lines
 
 
 class _Told(ToConsole):

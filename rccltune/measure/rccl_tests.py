@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 BOTH: Final = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
 # How often a captured graph is replayed, as in AMD's own command (RCCL usage tips).
 REPLAYS: Final = 2
+_COLUMNS: Final = ("nbytes", "placement", "time_us", "n_wrong", "order")
 # Where the simulated clock stood at the end of a launch; in the folder of one that ended well.
 CLOCK: Final = "clock"
 _COMPLETE: Final = b"# Avg bus bandwidth"
@@ -148,17 +149,35 @@ def launch(
     environment = environment_of(where, own, added=added, removed=removed, as_it_is=as_it_is)
     ending = start(where, command(where.site, call), own, environment, timeout_s=timeout_s)
     failure, words = why_failed(own, ending)
-    table = None
-    if failure is None:
-        try:
-            samples = _read(own / "stdout.log", where.site, call)
-        except RccltuneError as error:
-            failure, words = Failure.UNREADABLE, str(error)
-        else:
-            table = _table(samples)
-            failure, words = judged(samples, own)
+    if failure is not None:
+        return Launched(
+            table=None, failure=failure, words=words, seconds=ending.duration_s, folder=folder
+        )
+    return read_launched(where, call, own, seconds=ending.duration_s)
+
+
+def read_launched(where: Where, call: Call, folder: Path, *, seconds: float = 0.0) -> Launched:
+    """What a launch gave whose processes ended well.
+
+    Args:
+        where: it ran.
+        call: what it called.
+        folder: its own.
+        seconds: that it took, where that is known.
+    """
+    try:
+        samples = _read(folder / "stdout.log", where.site, call)
+    except RccltuneError as error:
+        return Launched(
+            table=None,
+            failure=Failure.UNREADABLE,
+            words=str(error),
+            seconds=seconds,
+            folder=folder,
+        )
+    failure, words = judged(samples, folder)
     return Launched(
-        table=table, failure=failure, words=words, seconds=ending.duration_s, folder=folder
+        table=_table(samples), failure=failure, words=words, seconds=seconds, folder=folder
     )
 
 
@@ -188,7 +207,7 @@ def _table(samples: Sequence[Sample]) -> pd.DataFrame:
         }
         for one in sorted(samples, key=lambda one: one.line or 0)
     ]
-    found = pd.DataFrame(rows, columns=["nbytes", "placement", "time_us", "n_wrong", "order"])
+    found: pd.DataFrame = pd.DataFrame(rows, columns=list(_COLUMNS))
     for name in ("time_us", "n_wrong"):
         found[name] = found[name].astype("float64")
     return found
