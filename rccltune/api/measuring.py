@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
-from rccltune.measure import declaration, launched, measuring, preparation
+from rccltune.measure import crosscheck, declaration, launched, measuring, preparation
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import find_site, in_mode
 from rccltune.model import defaults
@@ -59,7 +59,9 @@ def sweep(
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
     if request.site.runner == declaration.PERF:
         wanted = measuring.prepare_measuring(_of_one_scale(request, place), place, telling)
-        return measuring.measure_with_perf(wanted, reporter=telling, command=command, force=force)
+        done = measuring.measure_with_perf(wanted, reporter=telling, command=command, force=force)
+        crosscheck.after_sweep(request, wanted, reporter=telling)
+        return done
     request = _of_one_scale(request, place)
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
         prepared = launched.prepare_launches(request, place)

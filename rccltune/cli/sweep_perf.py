@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from rccltune.cli.console import Console, columns, table
 from rccltune.cli.options import ON_REQUEST
 from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
-from rccltune.model.errors import CommandLineError, LaunchError, MachineError
+from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Laid, lay
@@ -119,7 +119,8 @@ def run(console: Console, request: Request, prepared: ToMeasure, *, force: bool)
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
-    found = _crosschecked(console, request, prepared) if crosscheck.is_wanted(request) else None
+    with shown_progress(console) as reporter:
+        found = crosscheck.after_sweep(request, prepared, reporter=reporter)
     plain = done.as_plain() | ({"crosscheck": found.as_plain()} if found else {})
     console.event("done", plain, _text(done, found, console.verbosity))
     if done.aside:
@@ -130,26 +131,6 @@ def run(console: Console, request: Request, prepared: ToMeasure, *, force: bool)
             hint="look into log.txt there; a sweep into a new session (-o DIR) tries again (with "
             "--timeout where a step needs longer). Go on without them: rccltune fit.",
         )
-
-
-def _crosschecked(console: Console, request: Request, prepared: ToMeasure) -> Crosschecked | None:
-    """What rccl-tests say of the same; None where they are not there, which is told."""
-    from rccltune.measure import crosscheck
-
-    try:
-        where = crosscheck.find_where(request, prepared)
-    except (MachineError, CommandLineError) as error:
-        console.say(f"Not cross-checked with rccl-tests: {error.message}")
-        return None
-    console.say("Cross-check with rccl-tests (--no-crosscheck leaves it out)")
-    try:
-        with shown_progress(console) as reporter:
-            return crosscheck.crosscheck(
-                prepared, where, reporter=reporter, left_s=prepared.measuring.left_s()
-            )
-    except LaunchError as error:
-        console.say(str(error))
-        return None
 
 
 def _starts(n: int) -> str:
@@ -180,7 +161,7 @@ def _beside(found: Crosschecked) -> list[str]:
     lines += [f"{found.sentence()} (crosscheck.csv, {found.seconds:.0f} s)"]
     lines += [f"cross-check failed: {said}" for said in found.failed]
     if not found.is_whole:
-        lines.append("the budget ended the cross-check")
+        lines.append("the cross-check ended before its last launch")
     return lines
 
 

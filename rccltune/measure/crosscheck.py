@@ -41,6 +41,8 @@ FACTOR: Final = 4
 # Two programs agree where their times differ by no more.
 AGREE: Final = 0.10
 _TIMEOUT_S: Final = 180.0
+# After so many failures nothing more is started: the sweep's times are there already.
+_MOST_FAILURES: Final = 2
 # What must be the same in both.
 _CELL: Final = ["collective", "variant", "setting", "clock", "placement", "nbytes"]
 _SHOWN: Final = 3
@@ -80,7 +82,7 @@ class Crosschecked:
             and ratio (theirs over ours).
         failed: launches that gave no table, each with the reason.
         seconds: of the launches that were made now.
-        is_whole: the budget left none of them out.
+        is_whole: neither budget nor failures left any out.
     """
 
     table: pd.DataFrame
@@ -223,6 +225,35 @@ def _is_compared(text: str) -> bool:
     return setting == BASELINE or (setting.role is Role.FORCED and setting.channels is None)
 
 
+def after_sweep(
+    request: Request, prepared: ToMeasure, *, reporter: Reporter
+) -> Crosschecked | None:
+    """Cross-check a sweep that is over; what stands against it is told, and is no failure.
+
+    Args:
+        request: what the user asked for.
+        prepared: the sweep.
+        reporter: told how far it is, and why there is none.
+
+    Raises:
+        SessionError: another writer, or the disk refuses.
+        KeyboardInterrupt: after all that was started is gone.
+    """
+    if not is_wanted(request):
+        return None
+    try:
+        where = find_where(request, prepared)
+    except (MachineError, CommandLineError) as error:
+        reporter.say(f"Not cross-checked with rccl-tests: {error.message}")
+        return None
+    reporter.say("Cross-check with rccl-tests (--no-crosscheck leaves it out)")
+    try:
+        return crosscheck(prepared, where, reporter=reporter, left_s=prepared.measuring.left_s())
+    except LaunchError as error:
+        reporter.say(str(error))
+        return None
+
+
 def crosscheck(
     prepared: ToMeasure, where: Where, *, reporter: Reporter, left_s: float | None = None
 ) -> Crosschecked:
@@ -250,10 +281,12 @@ def crosscheck(
         os.environ, where.site.environment, clear=where.site.cleared, keep=variables.CHANNELS
     )
     proof, _ = turns.proof_of(where.site, seen.variables)
-    parts, failed, seconds, is_whole = [], [], 0.0, True
+    parts: list[pd.DataFrame] = []
+    failed: list[str] = []
+    seconds, is_whole = 0.0, True
     with files.writing(prepared.folder, reporter), signals.interruptible():
         for number, one in enumerate(asked):
-            if left_s is not None and seconds >= left_s:
+            if len(failed) >= _MOST_FAILURES or (left_s is not None and seconds >= left_s):
                 is_whole = False
                 break
             reporter.progress(Progress(done=number, of=len(asked), what=f"rccl-tests: {one}"))

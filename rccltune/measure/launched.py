@@ -27,7 +27,7 @@ from rccltune.measure.turns import LeftOut
 from rccltune.model import defaults, schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measured import Launch, Outcome, Status, Sweep
+from rccltune.model.measured import Launch, Outcome, Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.search import Range
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role
@@ -47,10 +47,6 @@ from rccltune.session.store import NODE_FILE, Session
 from rccltune.simulate import compiled
 
 GRAPH: Final = "graph"
-# A launch may take so many times what others took; before one ended nobody knows.
-_PATIENCE: Final = 10
-_LEAST_LIMIT_S: Final = 60.0
-_FIRST_LIMIT_S: Final = 300.0
 # Failures of the library as it is after which nothing else is tried; and of settings, one after the
 # other, after which it is asked whether the machine still works.
 _MOST_FAILURES: Final = 2
@@ -423,12 +419,7 @@ class _Maker:
             return False
         ran = self._run(planned)
         how = failure_of(ran.outcome)
-        if ran.outcome.status is Status.INTERRUPTED:
-            changes = "; ".join(self.prepared.where.site.changed())
-            raise MachineError(
-                f"the machine changed during a launch: {changes}",
-                hint="sweep it anew into another session (-o); what was measured before is kept.",
-            )
+        launching.stop_if_changed(self.prepared.where.site, "during")
         if how is None:
             self.in_a_row = []
             return True
@@ -506,7 +497,7 @@ class _Maker:
             prepared.next_attempt(planned),
             prepared.where,
             prepared.folder,
-            timeout_s=prepared.timeout_s or limit_s(prepared.outcomes),
+            timeout_s=prepared.timeout_s or launching.limit_s(prepared.outcomes),
             files=prepared.filled,
         )
         self.reporter.detail(f"{what_of(planned)}: {time.monotonic() - started:.1f} s")
@@ -547,12 +538,6 @@ class _Maker:
                 "administrator's: rocm-smi --gpureset) or the machine, try another driver or RCCL; "
                 "the same command goes on with the other settings.",
             )
-
-
-def limit_s(outcomes: Sequence[Outcome]) -> float:
-    """Ten times what launches took so far; generous before one has ended well."""
-    known = sorted(o.duration_s for o in outcomes if o.duration_s and o.status is Status.OK)
-    return max(_LEAST_LIMIT_S, _PATIENCE * known[len(known) // 2]) if known else _FIRST_LIMIT_S
 
 
 def _is_untouched(one: Launch) -> bool:

@@ -19,6 +19,7 @@ from rccltune.launch.variables import Environment
 from rccltune.logs.library import tuner_of
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import Where
+from rccltune.measure.site import Site
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError
 from rccltune.model.failure import Failure
 from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Status
@@ -33,6 +34,10 @@ FOLDER: Final = "launches"
 _EARLIER: Final = "earlier-"
 # Variables that tell a simulated launch from another, and where its clock is.
 _OF_ONE: Final = ("RCCLTUNE_SIM_LAUNCH", "RCCLTUNE_SIM_EPOCH", "RCCLTUNE_SIM_CLOCK")
+# A launch may take so many times what others took; before one ended nobody knows.
+_PATIENCE: Final = 10
+_LEAST_LIMIT_S: Final = 60.0
+_FIRST_LIMIT_S: Final = 300.0
 # What a launch counts as; wrong results were measured all the same, and are kept with a doubt.
 _STATUS: Final[Mapping[Failure | None, Status]] = {
     None: Status.OK,
@@ -198,6 +203,25 @@ def _read(one: Launch, own: Path, ending: Ending, library: str | None) -> Ran:
         failure=failure,
     )
     return Ran(launch=one, outcome=outcome, samples=samples)
+
+
+def limit_s(outcomes: Sequence[Outcome]) -> float:
+    """Ten times what launches took so far; generous before one has ended well."""
+    known = sorted(o.duration_s for o in outcomes if o.duration_s and o.status is Status.OK)
+    return max(_LEAST_LIMIT_S, _PATIENCE * known[len(known) // 2]) if known else _FIRST_LIMIT_S
+
+
+def stop_if_changed(site: Site, when: str) -> None:
+    """Another mode, driver or start of the machine is another machine.
+
+    Raises:
+        MachineError: it changed.
+    """
+    if changes := site.changed():
+        raise MachineError(
+            f"the machine changed {when} a launch: {'; '.join(changes)}",
+            hint="measure it anew into another session (-o); what was measured before is kept.",
+        )
 
 
 def tuner_in(folder: Path, launches: Iterable[Launch]) -> str | None:

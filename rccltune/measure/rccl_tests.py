@@ -216,20 +216,27 @@ def _table(samples: Sequence[Sample]) -> pd.DataFrame:
 # --- the command line -----------------------------------------------------------------------------
 
 
-def command(site: Site, call: Call, variant: Variant = DEFAULT_VARIANT) -> tuple[str, ...]:
+def command(
+    site: Site,
+    call: Call,
+    variant: Variant = DEFAULT_VARIANT,
+    *,
+    n_started: int | None = None,
+) -> tuple[str, ...]:
     """The whole command line: launcher, ranks, binding, program, sizes.
 
     Args:
         site: where.
         call: what.
         variant: whose own options win, such as ``-R`` or threads in place of processes.
+        n_started: ranks, None for the site's.
     """
     options = dict(_options(call, site.help_letters))
     n_ranks = site.scale.n_ranks
     options |= {letter: value.replace("{ranks}", str(n_ranks)) for letter, value in variant.options}
     program = (site.programs[call.collective], *(part for pair in options.items() for part in pair))
     return site.launcher.argv(
-        1 if variant.one_process else site.seating.n_started,
+        1 if variant.one_process else n_started or site.seating.n_started,
         program,
         bind=site.binding,
         hostfile=site.hostfile,

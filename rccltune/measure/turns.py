@@ -140,13 +140,13 @@ def turns_of(
             continue
         arms.append((collective, BASELINE, variant))
         for setting in _settings(sweep, collective, variant):
-            own, reason = _place(setting, variant, sweep, site)
+            own, reason = variant_for(setting, variant, sweep, site)
             if reason is None:
                 arms.append((collective, setting, own))
             else:
                 left_out.append(LeftOut(collective=collective, setting=setting, reason=reason))
     launches = [
-        _launch(sweep, site, arm, repeat, proof, graph=graph)
+        launch_of(sweep, site, arm, repeat, proof, graph=graph)
         for repeat in range(repeats)
         for arm in _turned(arms, sweep.seed, repeat)
     ]
@@ -179,12 +179,11 @@ def _settings(sweep: Sweep, collective: Collective, variant: Variant) -> tuple[S
     return (*usual, *(replace(one, channels=n) for one in usual for n in sweep.counts))
 
 
-def _place(
+def variant_for(
     setting: Setting, variant: Variant, sweep: Sweep, site: Site
 ) -> tuple[Variant, str | None]:
     """The environment that a setting is measured in, and why it is not; None where it is."""
-    arch = site.fingerprint.arch or ""
-    gated = arch.startswith(_GATED) and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
+    gated = is_gated(site)
     if gated and (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
         if not site.has_patched_library:
             return variant, (
@@ -201,6 +200,12 @@ def _place(
             f"this RCCL leaves LL128 out on one node; --variant {LL128_FORCED.name} measures it"
         )
     return variant, None
+
+
+def is_gated(site: Site) -> bool:
+    """Whether the library there leaves LL128, and Tree with Simple, out by itself."""
+    arch = site.fingerprint.arch or ""
+    return arch.startswith(_GATED) and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
 
 
 def call_of(sweep: Sweep, collective: Collective, *, graph: bool, shows: bool = False) -> Call:
@@ -240,9 +245,10 @@ def forcing(setting: Setting, proof: Proof) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _launch(
+def launch_of(
     sweep: Sweep, site: Site, arm: Arm, repeat: int, proof: Proof, *, graph: bool
 ) -> Launch:
+    """One launch of one setting; its id comes later, from all of its content."""
     collective, setting, variant = arm
     call = call_of(sweep, collective, graph=graph, shows=proof is Proof.COLUMNS)
     one = Launch(
