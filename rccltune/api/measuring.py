@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
-from rccltune.measure import declaration, measuring, preparation, sweeps
+from rccltune.measure import crosscheck, declaration, launched, measuring, preparation
 from rccltune.measure.instrument import find_instrument
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import find_site, in_mode
@@ -20,10 +20,10 @@ from rccltune.session import folders
 from rccltune.verify import verifying
 
 if TYPE_CHECKING:
+    from rccltune.measure.launched import LaunchedSweep
     from rccltune.measure.measuring import Measured
     from rccltune.measure.preparation import Prepared
     from rccltune.measure.request import Request
-    from rccltune.measure.sweeps import Swept
     from rccltune.tune import Tuned
     from rccltune.verify.verifying import Verified
 
@@ -35,7 +35,7 @@ def sweep(
     force: bool = False,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> Swept | Measured:
+) -> LaunchedSweep | Measured:
     """Measure on this machine, or on a simulated node, and keep it in a session.
 
     The rank program measures, unless ``runner`` names rccl-tests.
@@ -43,7 +43,7 @@ def sweep(
     Args:
         folder: the session; one that is there is gone on with.
         config: a ``sweep.yaml``.
-        force: measure though the machine may spoil it.
+        force: measure though several hosts are not alike.
         reporter: told of each launch that has ended; None is the logger.
         **options: the long options of ``rccltune sweep``, with ``_`` for ``-``, as a sweep file
             has them: ``mode="cpx-nps4", collective=["all_reduce"], max_bytes="64M"``.
@@ -60,9 +60,15 @@ def sweep(
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
     if request.site.runner == declaration.PERF:
         wanted = measuring.prepare_measuring(_of_one_scale(request, place), place, telling)
-        return measuring.measure_with_perf(wanted, reporter=telling, command=command, force=force)
-    with _prepared(place, file, options, telling) as prepared:
-        return sweeps.sweep(prepared, reporter=telling, command=command, force=force)
+        done = measuring.measure_with_perf(wanted, reporter=telling, command=command, force=force)
+        crosscheck.after_sweep(request, wanted, reporter=telling)
+        return done
+    request = _of_one_scale(request, place)
+    with in_mode(request.sweep.mode, apply=False, reporter=telling):
+        prepared = launched.prepare_launches(request, place)
+        return launched.measure_by_launches(
+            prepared, reporter=telling, command=command, force=force
+        )
 
 
 def verify(

@@ -30,7 +30,8 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
     one = declared()[name]
     place: dict[str, Any] = {"group": one.option.group, "usual": one.option.is_usual}
     if one.option.is_flag:
-        return grouped(one.flag, is_flag=True, default=None, help=help or one.help, **place)
+        both = f"{one.flag}/--no-{one.flag.removeprefix('--')}"
+        return grouped(both, is_flag=True, default=None, help=help or one.help, **place)
     return grouped(
         one.flag,
         type=_type(one),

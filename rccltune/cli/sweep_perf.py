@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from rccltune.cli.console import Console, columns
+from rccltune.cli.console import Console, columns, table
 from rccltune.cli.options import ON_REQUEST
 from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
 from rccltune.model.errors import LaunchError
@@ -21,10 +21,15 @@ from rccltune.model.vocabulary import Laid, lay
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from rccltune.measure.crosscheck import Crosschecked
+    from rccltune.measure.crosscheck import Progress as Checks
+    from rccltune.measure.launched import Progress as Launches
     from rccltune.measure.measuring import Measured, ToMeasure
     from rccltune.measure.preparation import Prepared
     from rccltune.measure.request import Request
     from rccltune.perf.sweep import Progress
+
+    Step: TypeAlias = Progress | Launches | Checks
 
 # A log gets a line so often.
 _PAUSE_S: Final = 30.0
@@ -107,19 +112,23 @@ def talk_before(console: Console, prepared: ToMeasure) -> None:
     )
 
 
-def run(console: Console, prepared: ToMeasure, *, force: bool) -> None:
+def run(console: Console, request: Request, prepared: ToMeasure, *, force: bool) -> None:
     """Measure, and say what came of it."""
+    from rccltune.measure import crosscheck
     from rccltune.measure.measuring import measure_with_perf
 
     talk_before(console, prepared)
-    with progress(console) as reporter:
+    with shown_progress(console) as reporter:
         done = measure_with_perf(
             prepared,
             reporter=reporter,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
-    console.event("done", done.as_plain(), _text(done, console.verbosity))
+    with shown_progress(console) as reporter:
+        found = crosscheck.after_sweep(request, prepared, reporter=reporter)
+    plain = done.as_plain() | ({"crosscheck": found.as_plain()} if found else {})
+    console.event("done", plain, _text(done, found, console.verbosity))
     stop_if_aside(done, "Go on without them: rccltune fit.")
 
 
@@ -143,18 +152,32 @@ def _starts(n: int) -> str:
     return f"{n} start{'s' * (n != 1)}"
 
 
-def _text(done: Measured, verbosity: int) -> Laid:
+def _text(done: Measured, found: Crosschecked | None, verbosity: int) -> Laid:
     took = f"{_starts(done.n_runs)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
         lines.append(f"tuner that the library uses by itself here: {done.tuner}")
     lines += [f"not offered: {said}" for said in done.not_offered]
     lines += done.remarks
+    lines += _beside(found) if found else []
     if done.is_over:
         lines.append("the budget is spent; the same command with a larger --budget goes on")
     if verbosity >= 0:
         lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
     return lay(lines)
+
+
+def _beside(found: Crosschecked) -> list[str]:
+    """Where the two programs agree, and where not."""
+    lines: list[str] = []
+    if not found.table.empty:
+        names = ("collective", "clock", "sizes", "within 10 %", "middle", "furthest apart")
+        lines += ["", table(names, found.rows(), ())]
+    lines += [f"{found.sentence()} (crosscheck.csv, {found.seconds:.0f} s)"]
+    lines += [f"cross-check failed: {said}" for said in found.failed]
+    if not found.is_whole:
+        lines.append("the cross-check ended before its last launch")
+    return lines
 
 
 class _Told(ToConsole):
@@ -166,7 +189,7 @@ class _Told(ToConsole):
 
     def progress(self, step: object) -> None:
         """A line now and then, or an event for a program that reads along."""
-        told = cast("Progress", step)
+        told = cast("Step", step)
         if self._console.as_json:
             plain = {"done": told.done, "of": told.of, "what": told.what}
             self._console.event("progress", plain, "")
@@ -193,7 +216,7 @@ class _Line(_Told):
         """Show the line anew."""
         from rich.text import Text
 
-        told = cast("Progress", step)
+        told = cast("Step", step)
         line = bar_line(
             columns(error=True) - 3,
             done=told.done,
@@ -206,8 +229,8 @@ class _Line(_Told):
 
 
 @contextmanager
-def progress(console: Console) -> Iterator[Reporter]:
-    """Who is told how far a sweep or a verification is."""
+def shown_progress(console: Console) -> Iterator[Reporter]:
+    """Who is told how far a sweep is: a line of a terminal, a log, or a program."""
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
         yield _Told(console)
         return

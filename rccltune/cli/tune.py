@@ -95,7 +95,7 @@ def tune(
             _show(console, prepared)
             return
         sweep_perf.talk_before(console, prepared)
-        with sweep_perf.progress(console) as reporter:
+        with sweep_perf.shown_progress(console) as reporter:
             done = tune_tune(
                 prepared,
                 choosing.options,

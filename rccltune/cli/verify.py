@@ -11,7 +11,7 @@ from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, allow_need_option, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
-from rccltune.cli.sweep_perf import progress
+from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
 from rccltune.model.chosen import Judgement
 from rccltune.model.errors import SessionError, VerificationError
@@ -140,7 +140,7 @@ def verify(
         timing=timing,
         allowed=allowed,
     )
-    with progress(console) as reporter:
+    with shown_progress(console) as reporter:
         done = verify_rules(request, measured.sweep, instrument, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
     console.say(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,15 +9,16 @@ from typing import Final
 
 from rccltune.machine import situation
 from rccltune.machine.links import Pair, choosing
-from rccltune.measure import launches, runs
+from rccltune.measure import launching, rccl_tests
+from rccltune.measure.launching import Ran
+from rccltune.measure.rccl_tests import Call, Where
 from rccltune.measure.site import Site
-from rccltune.model.measured import Launch, Outcome, Sample, Status, Sweep
+from rccltune.model.measured import Launch, Outcome, Sample, Status
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Scale
+from rccltune.model.settings import DEFAULT_VARIANT, Scale
 from rccltune.model.vocabulary import Collective, Doubt, Placement, format_size
-from rccltune.plan.launches import benchmark_options
 from rccltune.session import store
-from rccltune.session.launches import Ran, read_launch
+from rccltune.session.launches import read_launch
 
 # The smallest size of AMD's own tables, and the one of its transfers over a link (ROCm blog on
 # xGMI, 2025-03-02): long enough that latency is 1 % of a link's time.
@@ -132,11 +132,11 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
             if known is not None and known.status is Status.OK:
                 tried.take(one, known, read_launch(one, prepared.links, known))
                 continue
-            runs.stop_if_changed(prepared.site, "before")
+            launching.stop_if_changed(prepared.site, "before")
             ran = _run(prepared, one, outcomes)
             outcomes.append(ran.outcome)
             tried.take(one, ran.outcome, ran.samples)
-            runs.stop_if_changed(prepared.site, "during")
+            launching.stop_if_changed(prepared.site, "during")
             reporter.progress(
                 PairProgress(
                     number=number,
@@ -149,15 +149,15 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
 
 
 def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
-    return launches.run_launch(
-        replace(one, timeout_s=runs.limit_s(outcomes)),
+    # The pair says which devices, and not the placement of a whole job.
+    site = replace(prepared.site, seating=replace(prepared.site.seating, gpus=()))
+    return launching.run(
+        one,
+        Where(site=site, node=None if site.node is None else prepared.links / NODE_FILE),
         prepared.links,
-        site=tuple(os.environ.items()),
+        timeout_s=launching.limit_s(outcomes),
         # The site's choice of devices is in the pairs already; a second one would index the first.
-        clear=(*prepared.site.cleared, *situation.VISIBLE),
-        carry=prepared.site.launcher.carry,
-        fingerprint=prepared.site.fingerprint,
-        changed=prepared.site.changed,
+        removed=situation.VISIBLE,
     )
 
 
@@ -167,12 +167,10 @@ def _launch(prepared: Prepared, pair: Pair, turn: int) -> Launch:
     environment = dict(site.environment)
     environment |= dict(choosing(prepared.vendor, first, second))
     if site.node is not None:
-        environment["RCCLTUNE_SIM_NODE"] = "{session}/" + NODE_FILE
         environment["RCCLTUNE_SIM_LAUNCH"] = f"link {first}-{second} {turn}"
-    program = (site.programs[Collective.SENDRECV], *_options(site))
     one = Launch(
         id="",
-        argv=site.launcher.argv(PAIR.n_ranks, program, bind=site.binding, hostfile=site.hostfile),
+        argv=_command(site),
         environment=tuple(sorted(environment.items())),
         collectives=(Collective.SENDRECV,),
         scale=PAIR,
@@ -182,20 +180,17 @@ def _launch(prepared: Prepared, pair: Pair, turn: int) -> Launch:
     return replace(one, id=store.launch_id(one))
 
 
-def _options(site: Site) -> tuple[str, ...]:
-    wanted = Sweep(
-        collectives=(Collective.SENDRECV,),
-        settings=(),
+def _command(site: Site) -> tuple[str, ...]:
+    call = Call(
+        collective=Collective.SENDRECV,
         min_nbytes=SMALL,
         max_nbytes=LARGE,
         factor=LARGE // SMALL,
         placements=(Placement.OUT_OF_PLACE,),
         iterations=_ITERATIONS,
     )
-    # -A asks for algorithm and protocol, which sendrecv has not.
-    options = benchmark_options(wanted, site.help_letters - {"A"}, Collective.SENDRECV)
     alone = site.launcher.flavour == "none" and site.node is None
-    if not alone:
-        return options
-    at = options.index("-g")
-    return (*options[: at + 1], str(PAIR.n_ranks), *options[at + 2 :])
+    # One process then has both devices.
+    options = (("-g", str(PAIR.n_ranks)),) if alone else ()
+    variant = replace(DEFAULT_VARIANT, options=options)
+    return rccl_tests.command(site, call, variant, n_started=PAIR.n_ranks)

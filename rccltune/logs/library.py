@@ -239,7 +239,7 @@ def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
         wanted = (sample.key.collective, replace(asked, channels=None))
         doubt = Doubt.INELIGIBLE if wanted in logged.refused else Doubt.SUBSTITUTED
         return replace(sample, doubt=doubt, executed=others[0])
-    return _with_channels(replace(sample, executed=said[0]), logged.channels, asked)
+    return with_channels(replace(sample, executed=said[0]), logged.channels, asked)
 
 
 def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
@@ -255,8 +255,8 @@ def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
     return sorted(found, key=str)
 
 
-def _with_channels(sample: Sample, channels: frozenset[int], asked: Setting) -> Sample:
-    """Channels are the communicator's: all of its calls have them."""
+def with_channels(sample: Sample, channels: AbstractSet[int], asked: Setting) -> Sample:
+    """The sample with its communicator's channels: all of its calls have them."""
     if asked.channels is None or sample.executed is None:
         return sample
     if not channels:

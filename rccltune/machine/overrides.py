@@ -46,6 +46,7 @@ _ALGORITHMS: Final = {
 _PROTOCOLS: Final = {Protocol.LL: "LL", Protocol.LL128: "LL128", Protocol.SIMPLE: "Simple"}
 _SWITCHES: Final = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
 _TRACE: Final = "RCCLTUNE_TRACE"
+_DECISIONS: Final = "RCCLTUNE_LOG"
 _DEBUG: Final = "NCCL_DEBUG"
 # INIT has the channels of the communicator, once; TUNING a line for every call.
 _TELL: Final = (
@@ -94,6 +95,11 @@ def is_switched(wanted: Launch) -> bool:
     settings = wanted.schedule.settings if wanted.schedule else ()
     forced = any(setting.role is Role.FORCED for setting in settings)
     return forced and _TRACE not in names and not names.isdisjoint(_SWITCHES)
+
+
+def is_watched(wanted: Launch) -> bool:
+    """Whether our plugin, answering nothing, logs what the library makes of its switches."""
+    return is_switched(wanted) and _DECISIONS in {name for name, _ in wanted.environment}
 
 
 def how_to_prove(

@@ -75,7 +75,6 @@ class SweepOptions:
             "What",
             metavar="DIR",
             is_order=True,
-            runners=BENCHMARKS,
         ),
     ] = None
     runner: Annotated[
@@ -275,19 +274,18 @@ class SweepOptions:
         int,
         COUNT,
         Option(
-            "Communicators in which what could win is measured. [default: {default}]",
+            "Repetitions: communicators, or launches with rccl-tests. [default: {default}]",
             "Running",
             metavar="N",
-            runners=(PERF,),
         ),
     ] = defaults.COMMUNICATORS
     timing: Annotated[
         str,
         Parsed(OneOf(TIMINGS)),
         Option(
-            "Time replayed graphs, calls launched one by one, or each where it counts (auto).",
+            "Time replayed graphs, calls launched one by one, or each where it counts (auto; with "
+            "rccl-tests: loop).",
             "Running",
-            runners=(PERF,),
         ),
     ] = defaults.TIMING
     repeats: Annotated[
@@ -295,6 +293,15 @@ class SweepOptions:
         COUNT,
         _of_calls("Launches for each measurement. [default: {default}]"),
     ] = defaults.REPEATS
+    crosscheck: Annotated[
+        bool | None,
+        Option(
+            "Measure a few sizes with rccl-tests too. [default: where they are; not simulated]",
+            "Running",
+            is_flag=True,
+            runners=(PERF,),
+        ),
+    ] = None
     budget: Annotated[
         float | None,
         TIME,

@@ -36,8 +36,9 @@ class Request:
         workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
         named_collectives: the user named the collectives.
         named_sizes: the user said which sizes, or up to which.
-        communicators: in which the rank program measures what could win.
+        communicators: in which the rank program measures what could win; launches with rccl-tests.
         timing: by which clock it does.
+        crosscheck: with rccl-tests; None where they are found and no node is simulated.
     """
 
     sweep: Sweep
@@ -52,6 +53,7 @@ class Request:
     named_sizes: bool = False
     communicators: int = defaults.COMMUNICATORS
     timing: str = defaults.TIMING
+    crosscheck: bool | None = None
 
 
 def merge_request(
@@ -75,8 +77,8 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
     """What was said, by file and options, as a request."""
     said = {**PRESETS.get(said.get("preset", ""), {}), "runner": runner, **said}
     named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
-    if said["runner"] == PERF and not said.get("workload"):
-        said = {**_PERF_RANGE, **said}
+    if runner == defaults.SWEEP_RUNNER and not said.get("workload"):
+        said = {**_SWEEP_RANGE, **said}
     asked = SweepOptions(**said)
     sweep = sweep_file.sweep_of(asked)
     _check(sweep)
@@ -95,10 +97,11 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
         named_sizes=named_sizes,
         communicators=asked.communicators,
         timing=asked.timing,
+        crosscheck=asked.crosscheck,
     )
 
 
-_PERF_RANGE: Final[Mapping[str, int]] = {
+_SWEEP_RANGE: Final[Mapping[str, int]] = {
     "min_bytes": defaults.PERF_MIN_NBYTES,
     "max_bytes": defaults.PERF_MAX_NBYTES,
 }

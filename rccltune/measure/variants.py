@@ -15,6 +15,7 @@ from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.measured import Sweep
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Scale, Variant
 from rccltune.model.vocabulary import Collective, format_size, lay
+from rccltune.perf.plan import grain
 from rccltune.plan import walks
 from rccltune.session import files
 from rccltune.variants import availability
@@ -27,7 +28,16 @@ from rccltune.workload.shares import Part, Sizes, heaviest
 
 # More sizes than any job has that was written by hand; a job with ragged messages has thousands.
 MOST_SIZES: Final = 64
+# A size as good as one that cannot be called, as a fraction away from it.
+NEAR: Final = 0.02
 _SHOWN: Final = 4
+
+
+def nearest(collective: Collective, n_ranks: int, nbytes: int) -> int | None:
+    """The nearest size that can be called with; None where none is near."""
+    unit = grain(collective, n_ranks)
+    found = max(1, round(nbytes / unit)) * unit
+    return found if abs(found - nbytes) <= NEAR * nbytes else None
 
 
 def with_sizes(
@@ -52,10 +62,10 @@ def with_sizes(
         whole,
         scale,
         MOST_SIZES,
-        lambda collective, nbytes: walks.nearest(sweep, collective, scale.n_ranks, nbytes),
+        lambda collective, nbytes: nearest(collective, scale.n_ranks, nbytes),
     )
     kept = [one for one in found if not named_collectives or one.collective in sweep.collectives]
-    said = (*whole.cuts, *_left_out(whole, scale, sweep, found, kept))
+    said = (*whole.cuts, *_left_out(whole, scale, found, kept))
     wanted = tuple((one.collective, one.sizes) for one in kept if one.sizes)
     if not wanted:
         others = ", ".join(str(one) for one in whole.scales) or "none"
@@ -79,7 +89,7 @@ def with_sizes(
 
 
 def _left_out(
-    whole: Workload, scale: Scale, sweep: Sweep, found: tuple[Sizes, ...], kept: list[Sizes]
+    whole: Workload, scale: Scale, found: tuple[Sizes, ...], kept: list[Sizes]
 ) -> Iterator[str]:
     """One line of what is not measured and how much that is, one of what is elsewhere."""
     parts = [(str(one), _at(whole, one)) for one in whole.scales if one != scale]
@@ -88,7 +98,7 @@ def _left_out(
         if one not in kept:
             parts.append((f"{name}, which was not asked for", _of(whole, scale, one.collective)))
             continue
-        step = format_size(walks.grain(sweep, one.collective, scale.n_ranks))
+        step = format_size(grain(one.collective, scale.n_ranks))
         why = f"{name} at {_listed(one.uncallable)}, near which the benchmark has no size (it has "
         parts.append((f"{why}multiples of {step})", one.uncallable))
         many = f"the {len(beyond.sizes)} lightest sizes of {name}, beyond {MOST_SIZES}"
@@ -103,7 +113,7 @@ def _left_out(
         )
         yield (
             f"{sizes} measured at the nearest that the benchmark can call with, at most "
-            f"{100 * walks.NEAR:.0f} % away"
+            f"{100 * NEAR:.0f} % away"
         )
 
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.launch import signals
-from rccltune.measure import launches, preparation, runs
+from rccltune.launch import signals, variables
+from rccltune.measure import launching, turns
+from rccltune.measure.launching import Ran
+from rccltune.measure.rccl_tests import Where
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.measured import Launch, Status, Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Line, Whole, Word
-from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective, Doubt, format_size
+from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Setting
+from rccltune.model.vocabulary import Collective, Doubt, Protocol, format_size
 from rccltune.npkit.dump import Dump, find_tools, has_npkit, next_command, read_dump, why_useless
-from rccltune.plan.launches import launch_of, variant_of
 from rccltune.session import files, store
-from rccltune.session.launches import Ran
 
 FOLDER: Final = "npkit"
 _RECORD: Final = f"{FOLDER}/npkit.json"
@@ -135,17 +135,15 @@ def dump_setting(
     own = folder / FOLDER / "launches" / one.id
     with files.writing(folder, reporter), signals.interruptible():
         if site.node is not None:
-            node = (folder / store.NODE_FILE).read_bytes()
-            files.write_atomically(folder / FOLDER / store.NODE_FILE, node)
-        runs.stop_if_changed(site, "before")
-        ran = launches.run_launch(
-            replace(one, timeout_s=runs.limit_s(())),
+            played = (folder / store.NODE_FILE).read_bytes()
+            files.write_atomically(folder / FOLDER / store.NODE_FILE, played)
+        launching.stop_if_changed(site, "before")
+        node = None if site.node is None else folder / FOLDER / store.NODE_FILE
+        ran = launching.run(
+            one,
+            Where(site=site, node=node),
             folder / FOLDER,
-            site=tuple(os.environ.items()),
-            clear=site.cleared,
-            carry=site.launcher.carry,
-            fingerprint=site.fingerprint,
-            changed=site.changed,
+            timeout_s=launching.limit_s(()),
         )
         _check_ran(ran, chosen, own)
         dump = replace(read_dump(into), simulated=site.node is not None)
@@ -173,21 +171,25 @@ def _several_gpus(site: Site) -> str | None:
 
 def _launch(chosen: Chosen, wanted: Sweep, site: Site, into: Path) -> Launch:
     """One size, one pass, and no question but those of its calls."""
-    ground = preparation.ground_of(site)
-    ground = replace(ground, letters=ground.letters - {"A", "N", "s"})
     sweep = replace(
         wanted,
         collectives=(chosen.collective,),
+        settings=(chosen.setting,),
         min_nbytes=chosen.nbytes,
         max_nbytes=chosen.nbytes,
         warmup=N_WARMUP,
-        graph=0,
         rank_placement=site.seating.place.name,
     )
-    variant = variant_of(chosen.setting, ground)
-    one = launch_of(sweep, ground, (chosen.collective, chosen.setting, variant), 0)
+    forced = chosen.setting.protocol is Protocol.LL128 and turns.is_gated(site)
+    base = LL128_FORCED if forced else DEFAULT_VARIANT
+    variant, reason = turns.variant_for(chosen.setting, base, sweep, site)
+    if reason is not None:
+        raise MachineError(f"{chosen} cannot run: {reason}")
+    seen = variables.environment(os.environ, site.environment, clear=site.cleared)
+    proof, _ = turns.proof_of(site, seen.variables)
+    arm = (chosen.collective, chosen.setting, variant)
+    one = turns.launch_of(sweep, site, arm, 0, proof, graph=False)
     _check_options(one)
-    one = preparation.completed(one, site, None)
     environment = {**dict(one.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
     one = replace(one, environment=tuple(sorted(environment.items())))
     return replace(one, id=store.launch_id(one))

@@ -172,5 +172,11 @@ def libraries_in(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
 
 
 def is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
-    """Whether the library's own switches forced settings in some launch."""
-    return any(overrides.is_switched(one) for one, _ in made)
+    """Whether settings were forced in a library that loads no tuner of ours."""
+    return any(
+        overrides.is_switched(one)
+        and overrides.tunerless(
+            library_named(outcome.library_version, outcome.fingerprint.arch_or_vendor)
+        )
+        for one, outcome in made
+    )

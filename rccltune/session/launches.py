@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from rccltune.logs.decisions import PATTERN, prove_by_decisions, read_decisions
 from rccltune.logs.jobs import jobs_in
 from rccltune.logs.library import Logged, prove_by_log, read_log
 from rccltune.logs.reader import Reading, read_stream
 from rccltune.logs.trace import agree, prove, read_trace
 from rccltune.logs.walk import Walk, agree_on_walk, place, read_walk, suspect
 from rccltune.machine import overrides, placement
-from rccltune.machine.overrides import is_switched
+from rccltune.machine.overrides import is_switched, is_watched
 from rccltune.model import grammar
 from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Stated, Status
@@ -87,7 +88,7 @@ def samples_of_launch(
     """
     setting = setting_of(wanted)
     log = own / "stdout.log"
-    _check_met(log, wanted)
+    check_met(log, wanted.scale.n_ranks if wanted.scale else None)
     with log.open("rb") as stream:
         reading = read_stream(stream, str(log), _stated(wanted), wanted.id)
     if wanted.variant.lossy:
@@ -101,6 +102,10 @@ def samples_of_launch(
     warm = _after_first_use(wanted, reading.samples)
     if setting.role is not Role.FORCED:
         return warm, reading, ()
+    if is_watched(wanted):
+        texts = (path.read_text(errors="replace") for path in sorted(own.glob(PATTERN)))
+        samples = prove_by_decisions(warm, read_decisions(texts), setting, channels_in(own))
+        return samples, reading, _doubts(samples, wanted)
     if is_switched(wanted):
         samples = prove_by_log(warm, _logged(own), setting)
         return samples, reading, _doubts(samples, wanted)
@@ -121,7 +126,7 @@ def samples_before_the_end(
         RccltuneError: nothing of it can be used.
     """
     log = own / "stdout.log"
-    _check_met(log, wanted)
+    check_met(log, wanted.scale.n_ranks if wanted.scale else None)
     with log.open("rb") as stream:
         # Half a line may look like a whole one with another number in it.
         whole = (line for line in stream if line.endswith(b"\n"))
@@ -185,15 +190,19 @@ def _stated(wanted: Launch) -> Stated:
     )
 
 
-def _check_met(log: Path, wanted: Launch) -> None:
-    """Ranks that did not find each other each print a whole table of their own and exit with 0.
+def check_met(log: Path, n_ranks: int | None) -> None:
+    """Stop where ranks did not find each other: each prints a whole table and exits with 0.
+
+    Args:
+        log: what a launch printed.
+        n_ranks: of the one job that was to run, None where that is not known.
 
     Raises:
         LaunchError: they did not.
     """
     n_jobs = jobs_in(log.read_bytes())
     if n_jobs > 1:
-        asked = f"one of {wanted.scale.n_ranks} ranks" if wanted.scale else "one"
+        asked = f"one of {n_ranks} ranks" if n_ranks else "one"
         raise LaunchError(
             f"{n_jobs} jobs ran instead of {asked}: the ranks did not find each other",
             where=str(log),

@@ -411,6 +411,8 @@ def _json(plain: object) -> str:
 
 
 SEARCH_FILE: Final = "search.json"
+# What rccl-tests say beside the rank program.
+CROSSCHECK_FILE: Final = "crosscheck.csv"
 # The simulated node of a session, as its benchmarks read it.
 NODE_FILE: Final = "node.node"
 CEILING_FILE: Final = "ceiling/ceiling.json"

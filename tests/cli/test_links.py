@@ -19,6 +19,7 @@ from rccltune.launch.variables import Environment, environment
 from rccltune.links import pairs as measured_pairs
 from rccltune.links import session
 from rccltune.machine import records, situation
+from rccltune.measure import request as request_module
 from rccltune.measure import site as site_module
 from rccltune.measure.site import SiteRequest
 from rccltune.simulate import sources
@@ -68,6 +69,8 @@ def links(node: Path | str | None, session: str = "", *, launcher: str = "none")
         return run(words)
     request = SiteRequest(simulate=str(node), launcher=launcher)
     with pytest.MonkeyPatch.context() as patch:
+        # What a sweep makes of its options stays as it is.
+        assert request_module.SiteRequest is SiteRequest
         patch.setattr(site_module, "SiteRequest", lambda: request)
         return run(words)
 
@@ -255,12 +258,11 @@ def test_ranks_of_another_mpi(
     """Two jobs of one rank, which end well and are fast, are no pair."""
 
     def mismatched(
-        site: Mapping[str, str], added: Iterable[tuple[str, str]], *, clear: Iterable[str] = ()
+        site: Mapping[str, str], added: Iterable[tuple[str, str]], **kept: Iterable[str]
     ) -> Environment:
-        more = [*added, ("RCCLTUNE_SIM_LINKED", "mpich")]
-        return environment(site, more, clear=clear)
+        return environment(site, [*added, ("RCCLTUNE_SIM_LINKED", "mpich")], **kept)
 
-    monkeypatch.setattr("rccltune.measure.launches.launch_environment", mismatched)
+    monkeypatch.setattr("rccltune.launch.variables.environment", mismatched)
     assert links("mi300x-cpx-nps4", launcher="openmpi") == 5
     assert lacks(capsys.readouterr().err, "2 jobs", "2 ranks", "ran instead") == []
 
@@ -269,7 +271,7 @@ def test_a_swept_session_says_where(here: Path, capsys: pytest.CaptureFixture[st
     """Its node and its launcher; samples of pairs never come among those of the node."""
     where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
     sizes = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4K"]
-    words = ["--runner", "rccl-tests", *where, *sizes, "--repeats", "1", "-o", "swept"]
+    words = ["--runner", "rccl-tests", *where, *sizes, "--communicators", "1", "-o", "swept"]
     assert run(["sweep", *words]) == 0
     assert links(None, "swept") == 0
     assert capsys.readouterr().out.count("SIMULATED node mi300x-cpx-nps4") == 1

@@ -1,0 +1,606 @@
+"""A sweep by rccl-tests: its launches one after the other, each kept, none made twice.
+
+Everything is derived from the launches on disk: losing rccltune at any moment loses the launch
+under way and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune import __version__
+from rccltune.launch import signals, variables
+from rccltune.measure import launching, sweep_file, turns, variants
+from rccltune.measure.hosts import same_hosts
+from rccltune.measure.instrument import same_machine, same_runner
+from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.launching import Ran
+from rccltune.measure.rccl_tests import Where
+from rccltune.measure.request import Request, site_keys
+from rccltune.measure.site import Site, find_site
+from rccltune.measure.turns import LeftOut
+from rccltune.model import defaults, schema
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
+from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.measured import Launch, Outcome, Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.search import Range
+from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role
+from rccltune.perf import plan
+from rccltune.session import files, folders, place, store
+from rccltune.session.launches import setting_of
+from rccltune.session.place import PLACE_FILE
+from rccltune.session.samples import (
+    Ended,
+    covers,
+    failure_of,
+    is_good,
+    quarantines,
+    samples_from_logs,
+)
+from rccltune.session.store import NODE_FILE, Session
+from rccltune.simulate import compiled
+
+GRAPH: Final = "graph"
+# Failures of the library as it is after which nothing else is tried; and of settings, one after the
+# other, after which it is asked whether the machine still works.
+_MOST_FAILURES: Final = 2
+# A GPU's second memory fault says more about the GPU than about the setting.
+_MEMORY_FAULTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Told after every launch.
+
+    Attributes:
+        done: launches of the plan that are over, those of before included.
+        left_s: what the others roughly take.
+    """
+
+    done: int
+    of: int
+    what: str
+    ran: Ran
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToLaunch:
+    """A sweep by rccl-tests that could start now.
+
+    Attributes:
+        launches: all of the plan, in their order.
+        left_out: settings that are not measured here, each with the reason.
+        refused: variants that are not.
+        ended: launches that the session has.
+        cleared: variables of the site that no rank sees where a setting is forced.
+        passed: variables of the site that every rank sees.
+        filled: what hidden files set in every rank, as (file, name, value).
+        remarks: what a user should know before it starts.
+    """
+
+    folder: Path
+    sweep: Sweep
+    where: Where
+    launches: tuple[Launch, ...]
+    left_out: tuple[LeftOut, ...]
+    refused: tuple[str, ...]
+    timeout_s: float | None
+    budget_s: float | None
+    cleared: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...]
+    filled: tuple[tuple[str, str, str], ...]
+    remarks: tuple[str, ...]
+    keys: Mapping[str, Any]
+    ended: list[Ended] = field(default_factory=list)
+
+    @property
+    def left(self) -> tuple[Launch, ...]:
+        """Launches still to be made."""
+        return tuple(one for one in self.launches if self.is_left(one))
+
+    @property
+    def aside(self) -> tuple[Quarantine, ...]:
+        """Settings that are measured no more."""
+        return quarantines(self.ended)
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that the session's launches took."""
+        return sum(outcome.duration_s or 0.0 for _, outcome in self.ended)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """How the session's launches ended."""
+        return [outcome for _, outcome in self.ended]
+
+    def expected_s(self, launches: Sequence[Launch]) -> float:
+        """Seconds that launches roughly take."""
+        return turns.expected_s(launches, self.sweep, self.where.site, self.outcomes)
+
+    def made(self, planned: Launch) -> list[Ended]:
+        """Every attempt at a planned launch."""
+        return [pair for pair in self.ended if _planned(pair[0]) == planned.id]
+
+    def is_left(self, planned: Launch) -> bool:
+        """Whether a planned launch is still to be made."""
+        made = self.made(planned)
+        return not any(map(is_good, made)) and not any(covers(one, planned) for one in self.aside)
+
+    def next_attempt(self, planned: Launch) -> Launch:
+        """The launch to make; failed attempts keep their folders."""
+        attempt = max((one.attempt for one, _ in self.made(planned)), default=-1) + 1
+        following = replace(planned, attempt=attempt)
+        return replace(following, id=store.launch_id(following))
+
+    def shell_lines(self) -> dict[str, tuple[str, int]]:
+        """What is still to be started, as for a shell: what it measures, and how often."""
+        found: dict[str, tuple[str, int]] = {}
+        for one in self.left:
+            own = self.folder.resolve() / launching.FOLDER / "ID"
+            line = launching.shell_line(one, self.where, own)
+            what, n = found.get(line, (what_of(one), 0))
+            found[line] = (what, n + 1)
+        return found
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "runner": defaults.RUNNER,
+            "launches": [
+                {
+                    "id": one.id,
+                    "collective": one.collectives[0].value,
+                    "setting": str(setting_of(one)),
+                    "variant": one.variant.name,
+                    "argv": list(one.argv),
+                    "environment": dict(one.environment),
+                }
+                for one in self.left
+            ],
+            "left_out": list(map(str, self.left_out)),
+            "refused": list(self.refused),
+            "cleared": dict(self.cleared),
+            "passed": dict(self.passed),
+            "hidden": [list(item) for item in self.filled],
+            "estimate_s": round(self.expected_s(self.left), 1),
+            "simulated": self.where.site.node is not None,
+        }
+
+
+def _planned(one: Launch) -> str:
+    """The planned launch that a launch is an attempt at."""
+    return store.launch_id(replace(one, attempt=0))
+
+
+def prepare_launches(request: Request, folder: Path) -> ToLaunch:
+    """Find out what is there, what was asked for, and what of it the session already has.
+
+    Nothing is started or written.
+
+    Args:
+        request: all of it.
+        folder: the session.
+
+    Raises:
+        CommandLineError: what was said does not fit together.
+        InputFileError: mistakes in the user's file of variants, all at once.
+        MachineError: no benchmark or no launcher, or a hidden file that chooses.
+        SessionError: the session is of another machine, or of another runner.
+    """
+    site = find_site(request.site)
+    if request.sweep.wanted or request.workload is not None:
+        raise CommandLineError(
+            "rccl-tests step through a range of sizes, and call no single ones",
+            hint="leave --runner out for the sizes of a workload, or say a range.",
+        )
+    same_runner(folder, is_perf=False)
+    same_machine(folder, site)
+    place.same_place(folder, site.seating)
+    found, refused = variants.with_variants(request, site)
+    named = tuple(
+        one
+        for one in found.variants
+        if one.name != LL128_FORCED.name or one.name in request.variants
+    )
+    mode = site.fingerprint.mode
+    if not request.named_sizes and mode is not None and mode.compute == "CPX":
+        found = replace(found, max_nbytes=defaults.PERF_MAX_NBYTES_CPX)
+    sweep, uncallable = _callable(
+        replace(found, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,))
+    )
+    seen = variables.environment(
+        os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
+    )
+    proof, remark = turns.proof_of(site, seen.variables)
+    planned = turns.turns_of(
+        sweep,
+        site,
+        proof,
+        repeats=request.communicators,
+        graph=request.timing == GRAPH,
+        tells=not any(name.startswith("NCCL_DEBUG") for name in seen.variables),
+    )
+    filled = tuple(
+        (str(one.path), name, value)
+        for one in site.hidden
+        for name, value in one.fills(seen.variables)
+    )
+    _refuse_hidden_choices(filled, site)
+    return ToLaunch(
+        folder=folder,
+        sweep=sweep,
+        where=Where(site=site, node=None if site.node is None else folder / NODE_FILE),
+        launches=planned.launches,
+        left_out=planned.left_out,
+        refused=refused,
+        timeout_s=request.timeout_s,
+        budget_s=request.budget_s,
+        cleared=seen.cleared,
+        passed=seen.passed,
+        filled=filled,
+        remarks=(*site.remarks, *uncallable, *([remark] if remark else [])),
+        keys={
+            **site_keys(request.site, folder),
+            "communicators": request.communicators,
+            "timing": request.timing,
+        },
+        ended=list(store.read_launches(folder)),
+    )
+
+
+def _callable(sweep: Sweep) -> tuple[Sweep, list[str]]:
+    """The sweep of collectives that can be called with some size, and what else there was.
+
+    Raises:
+        CommandLineError: nothing is left.
+    """
+    every = Range(
+        min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=sweep.factor
+    ).sizes
+    n_ranks = sweep.scales[0].n_ranks
+    empty = [one for one in sweep.collectives if not plan.sizes_for(every, one, n_ranks)]
+    if len(empty) == len(sweep.collectives):
+        raise CommandLineError(
+            f"nothing of what was asked for can be called by {n_ranks} ranks",
+            hint="ask for larger sizes (--max-bytes).",
+        )
+    kept = tuple(one for one in sweep.collectives if one not in empty)
+    said = [
+        f"Not measured: {one.value}: no size is large enough for {n_ranks} ranks" for one in empty
+    ]
+    return replace(sweep, collectives=kept), said
+
+
+def _refuse_hidden_choices(filled: Sequence[tuple[str, str, str]], site: Site) -> None:
+    """Stop where a file chooses for every launch, which the environment cannot take back.
+
+    Raises:
+        MachineError: one does.
+    """
+    choosing = [item for item in filled if variables.chooses(item[1], site.cleared)]
+    if choosing:
+        path = choosing[0][0]
+        said = "; ".join(f"{where} sets {name}={value}" for where, name, value in choosing)
+        raise MachineError(
+            f"a configuration file chooses for every launch, the baseline's too: {said}",
+            where=path,
+            hint=f"mv {path} {path}.off while measuring.",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchedSweep:
+    """How a sweep by rccl-tests ended.
+
+    Attributes:
+        n_launches: of the plan, those that ended well.
+        aside: settings that are measured no more, each with the reason.
+        remarks: times that are no setting's own, and why.
+        is_over: the budget ended it.
+        tuner: which one the library uses by itself on this site.
+    """
+
+    session: Session
+    n_launches: int
+    n_samples: int
+    aside: tuple[Quarantine, ...]
+    remarks: tuple[str, ...]
+    is_over: bool
+    seconds: float
+    library: str
+    tuner: str | None
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "session": str(self.session.path),
+            "runner": defaults.RUNNER,
+            "simulated": self.session.simulated,
+            "library": self.library,
+            "tuner_of_baseline": self.tuner,
+            "launches": self.n_launches,
+            "samples": self.n_samples,
+            "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.aside],
+            "remarks": list(self.remarks),
+            "budget_spent": self.is_over,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def measure_by_launches(
+    prepared: ToLaunch, *, reporter: Reporter, command: str, force: bool = False
+) -> LaunchedSweep:
+    """Make the launches that are left, and the session's samples of all that is there.
+
+    Args:
+        prepared: what is to be measured.
+        reporter: told of each launch.
+        command: as typed, for the session.
+        force: go on though several hosts are not alike.
+
+    Raises:
+        CommandLineError: the budget allows no launch.
+        LaunchError: the library as it is fails, or GPUs have memory faults.
+        MachineError: the machine changed, or hosts are not alike.
+        SessionError: another writer, or the disk refuses.
+        KeyboardInterrupt: after all that was started is gone and the session is whole.
+    """
+    folder, site = prepared.folder, prepared.where.site
+    with files.writing(folder, reporter), signals.interruptible():
+        _begin(prepared, command)
+        end_leftovers(folder, reporter)
+        same_hosts(site, folder, reporter=reporter, force=force)
+        # Read again: another rccltune may have gone on with it before we held it.
+        prepared.ended[:] = store.read_launches(folder)
+        maker = _Maker(prepared, reporter)
+        try:
+            maker.make_all()
+        finally:
+            opened, n_samples = _finish(folder)
+    if not n_samples and maker.is_over:
+        raise CommandLineError(
+            f"the budget allows not even one launch, which takes about "
+            f"{prepared.expected_s(prepared.launches[:1]):.0f} s",
+            hint="give more with --budget.",
+        )
+    if not n_samples:
+        raise LaunchError("no launch gave a time", where=str(folder / launching.FOLDER))
+    good = [pair for pair in prepared.ended if is_good(pair)]
+    versions = [outcome.library_version for _, outcome in good if outcome.library_version]
+    return LaunchedSweep(
+        session=opened,
+        n_launches=len(good),
+        n_samples=n_samples,
+        aside=prepared.aside,
+        remarks=tuple(_unattributed(good)),
+        is_over=maker.is_over,
+        seconds=prepared.spent_s,
+        library=site.library or (versions[0] if versions else "unknown"),
+        tuner=launching.tuner_in(folder, prepared.launches),
+    )
+
+
+class _Maker:
+    """Makes launches one after the other, and decides what a failure means."""
+
+    def __init__(self, prepared: ToLaunch, reporter: Reporter) -> None:
+        self.prepared = prepared
+        self.reporter = reporter
+        self.is_over = False
+        # Failures of settings since the last launch that ended well.
+        self.in_a_row: list[Ran] = []
+        self.faults = 0
+
+    def make_all(self) -> None:
+        """Make what is left; what failed is tried once more when the others of its turn are over.
+
+        Raises:
+            LaunchError: the library as it is fails, or GPUs have memory faults.
+            MachineError: the machine changed.
+        """
+        launches = self.prepared.launches
+        for repeat in dict.fromkeys(one.repeat for one in launches):
+            turn = [one for one in launches if one.repeat == repeat]
+            for one in (*turn, *turn):
+                if self.prepared.is_left(one) and not self._make(one):
+                    return
+
+    def _make(self, planned: Launch) -> bool:
+        """Make one launch; whether to go on."""
+        if not self._affords(planned):
+            self.is_over = True
+            return False
+        ran = self._run(planned)
+        how = failure_of(ran.outcome)
+        launching.stop_if_changed(self.prepared.where.site, "during")
+        if how is None:
+            self.in_a_row = []
+            return True
+        if _is_untouched(planned):
+            return self._insist(planned, ran)
+        self._tell(ran, how)
+        if how not in (Failure.WRONG, Failure.KILLED):
+            self.in_a_row.append(ran)
+        if len(self.in_a_row) >= _MOST_FAILURES:
+            self._ask_the_machine(planned)
+        return True
+
+    def _affords(self, planned: Launch) -> bool:
+        budget = self.prepared.budget_s
+        cost = self.prepared.expected_s([planned])
+        return budget is None or self.prepared.spent_s + cost <= budget
+
+    def _insist(self, planned: Launch, failed: Ran) -> bool:
+        """Try the library as it is once more; whether to go on.
+
+        Raises:
+            LaunchError: it fails again.
+        """
+        self.reporter.say(
+            f"{what_of(planned)}: {_why(failed)}, with nothing forced: tried once more"
+        )
+        again = self._run(planned)
+        if failure_of(again.outcome) is not None:
+            raise LaunchError(
+                f"the benchmark does not work, with nothing forced "
+                f"({planned.collectives[0].value}): {_why(again)}",
+                where=f"{self.prepared.folder / launching.FOLDER / again.launch.id}/",
+                hint="run command.txt there by hand until it works, or leave the collective out "
+                "(--collective names those to measure); the same command then goes on.",
+            )
+        return True
+
+    def _ask_the_machine(self, planned: Launch) -> None:
+        """Run the library as it is again after failures in a row.
+
+        Raises:
+            LaunchError: it does not work any more; nothing is blamed on the settings then.
+        """
+        untouched = next(
+            one
+            for one in self.prepared.launches
+            if _is_untouched(one) and one.collectives == planned.collectives
+        )
+        control = self._run(untouched)
+        if failure_of(control.outcome) is None:
+            self.in_a_row = []
+            return
+        for ran in self.in_a_row:
+            self._forgive(ran)
+        names = ", ".join(dict.fromkeys(what_of(ran.launch) for ran in self.in_a_row))
+        raise LaunchError(
+            f"the benchmark with nothing forced worked before {names} failed and does not now: "
+            f"{_why(control)}",
+            where=f"{self.prepared.folder / launching.FOLDER / control.launch.id}/",
+            hint="a hang or a crash may have wedged a GPU: look into dmesg and for processes that "
+            "are still on the GPUs, reset them (an administrator's: rocm-smi --gpureset), then run "
+            "the same command again; none of these failures counts.",
+        )
+
+    def _forgive(self, ran: Ran) -> None:
+        """Let a failure count no more, since the machine did not work; its log stays."""
+        outcome = replace(ran.outcome, lifted=True)
+        path = self.prepared.folder / launching.FOLDER / ran.launch.id / "outcome.json"
+        files.write_atomically(path, store.dump_json(outcome))
+
+    def _run(self, planned: Launch) -> Ran:
+        prepared = self.prepared
+        started = time.monotonic()
+        ran = launching.run(
+            prepared.next_attempt(planned),
+            prepared.where,
+            prepared.folder,
+            timeout_s=prepared.timeout_s or launching.limit_s(prepared.outcomes),
+            files=prepared.filled,
+        )
+        self.reporter.detail(f"{what_of(planned)}: {time.monotonic() - started:.1f} s")
+        prepared.ended.append((ran.launch, ran.outcome))
+        left = prepared.left
+        self.reporter.progress(
+            Progress(
+                done=len(prepared.launches) - len(left),
+                of=len(prepared.launches),
+                what=what_of(planned),
+                ran=ran,
+                left_s=prepared.expected_s(left),
+            )
+        )
+        self._stop_after_faults(ran)
+        return ran
+
+    def _tell(self, ran: Ran, how: Failure) -> None:
+        aside = [one for one in self.prepared.aside if ran.launch.id in one.launches]
+        log = f"{launching.FOLDER}/{ran.launch.id}/stdout.log"
+        if how is Failure.WRONG:
+            self.reporter.say(
+                f"WRONG RESULTS: {what_of(ran.launch)}: {_why(ran)} ({log}); it is chosen nowhere"
+            )
+        elif not aside:
+            self.reporter.say(f"{what_of(ran.launch)} {how.words} ({_why(ran)}): tried once more")
+        for one in aside:
+            self.reporter.say(f"{one} is set aside, {one.reason}; the rest goes on ({log})")
+
+    def _stop_after_faults(self, ran: Ran) -> None:
+        self.faults += ran.outcome.failure is Failure.MEMORY_FAULT
+        if ran.outcome.failure is Failure.MEMORY_FAULT and self.faults >= _MEMORY_FAULTS:
+            raise LaunchError(
+                f"{self.faults} launches ended with a GPU memory fault: the GPU, its driver or its "
+                "firmware may be the cause, and what else is measured here could be wrong",
+                where=str(self.prepared.folder / launching.FOLDER / ran.launch.id / "stderr.log"),
+                hint="look into dmesg for resets and page faults, reset the GPUs (an "
+                "administrator's: rocm-smi --gpureset) or the machine, try another driver or RCCL; "
+                "the same command goes on with the other settings.",
+            )
+
+
+def _is_untouched(one: Launch) -> bool:
+    return setting_of(one).role is Role.BASELINE and one.variant == DEFAULT_VARIANT
+
+
+def what_of(one: Launch) -> str:
+    """``all_reduce ring/ll in ll128-forced``: what a launch measures."""
+    said = f"{one.collectives[0].value} {setting_of(one)}"
+    return said if one.variant == DEFAULT_VARIANT else f"{said} in {one.variant.name}"
+
+
+def _why(ran: Ran) -> str:
+    return ran.outcome.notices[-1].message if ran.outcome.notices else "no reason given"
+
+
+def _unattributed(ended: Sequence[Ended]) -> Iterator[str]:
+    """What readers of launches noticed of times that are no setting's own, each once."""
+    found: dict[str, None] = {}
+    for one, outcome in ended:
+        for notice in outcome.notices:
+            if notice.caution.value == "doubted-samples":
+                where = "" if one.variant == DEFAULT_VARIANT else f" in {one.variant.name}"
+                found[f"{one.collectives[0].value}{where} {notice.message}"] = None
+    yield from found
+
+
+def _begin(prepared: ToLaunch, command: str) -> None:
+    folder, site = prepared.folder, prepared.where.site
+    planned = {one.variant.name: one.variant for one in prepared.launches}
+    own = [one for one in planned.values() if one != KNOWN_VARIANTS.get(one.name)]
+    made = Session(
+        path=folder,
+        command=command,
+        tool=f"rccltune {__version__}",
+        fingerprint=site.fingerprint,
+        variants=tuple(own),
+    )
+    if (folder / "session.json").exists():
+        there = store.open_session(folder)
+        known = {one.name: one for one in there.variants}
+        for one in own:
+            if known.get(one.name, one).environment != one.environment:
+                raise SessionError(
+                    f"variant '{one.name}' was measured with other variables before",
+                    where=str(folder),
+                    hint="measure it into a session of its own with -o DIR.",
+                )
+        added = tuple(one for one in own if one.name not in known)
+        made = replace(there, variants=(*there.variants, *added))
+    store.write_header(made)
+    files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
+    files.write_atomically(
+        folder / folders.SWEEP_FILE, sweep_file.dump_sweep(prepared.sweep, prepared.keys)
+    )
+    folders.remember(folder)
+    if site.node is not None:
+        files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
+
+
+def _finish(folder: Path) -> tuple[Session, int]:
+    """Make samples.csv of all that is there."""
+    opened = store.open_session(folder)
+    samples = samples_from_logs(opened)
+    usable = sum(one.doubt is None for one in samples)
+    return store.commit(opened, [], samples), usable
