@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
-from rccltune.measure import crosscheck, declaration, launched, measuring, preparation
+from rccltune.measure import crosscheck, declaration, launched, measuring
 from rccltune.measure.instrument import find_instrument
 from rccltune.measure.request import merge_request, on_kept_node, session_request
-from rccltune.measure.site import find_site, in_mode
+from rccltune.measure.site import in_mode
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
@@ -22,7 +20,6 @@ from rccltune.verify import verifying
 if TYPE_CHECKING:
     from rccltune.measure.launched import LaunchedSweep
     from rccltune.measure.measuring import Measured
-    from rccltune.measure.preparation import Prepared
     from rccltune.measure.request import Request
     from rccltune.tune import Tuned
     from rccltune.verify.verifying import Verified
@@ -168,16 +165,3 @@ def _of_one_scale(request: Request, folder: Path) -> Request:
             "a session is of one scale", hint="call it once for each scale, with np and hostfile."
         )
     return on_kept_node(request, [folder])
-
-
-@contextmanager
-def _prepared(
-    folder: Path, config: Path | None, options: Mapping[str, Any], reporter: Reporter
-) -> Iterator[Prepared]:
-    """What is to be measured, while the machine is in its mode."""
-    request = _of_one_scale(merge_request(config, options_of(options)), folder)
-    with in_mode(request.sweep.mode, apply=False, reporter=reporter):
-        site = find_site(request.site)
-        if site.node is not None:
-            reporter.say(f"SIMULATED node {site.node.name}: no hardware is measured")
-        yield preparation.prepare_request(request, site, folder)

@@ -6,10 +6,10 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rccltune.cli.console import Console, table
-from rccltune.cli.progress import Shown, minutes
+from rccltune.cli.progress import ToConsole, minutes
 from rccltune.model.errors import LaunchError, SessionError
 from rccltune.model.links import LinkMap, Spread
 from rccltune.model.vocabulary import Laid, format_size, lay
@@ -76,9 +76,17 @@ def _measured(
     _talk_before(console, prepared)
     return measure_links(
         prepared,
-        reporter=Shown(console, lambda progress: _line(console, progress)),
+        reporter=_Pairs(console),
         command=shlex.join(["rccltune", *sys.argv[1:]]),
     )
+
+
+class _Pairs(ToConsole):
+    """Says how fast each pair was as soon as it is known."""
+
+    def progress(self, step: object) -> None:
+        """A line for a pair."""
+        _line(self._console, cast("PairProgress", step))
 
 
 def _talk_before(console: Console, prepared: Prepared) -> None:

@@ -10,7 +10,6 @@ from rccltune.cli import sweep_perf, sweep_rccl_tests
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
-from rccltune.cli.sweep_combined import plan_text, site_of, talk_before
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError
@@ -19,7 +18,6 @@ from rccltune.model.settings import Scale
 if TYPE_CHECKING:
     from rccltune.measure.request import Request
 
-__all__ = ("check_hardware", "plan_text", "site_of", "sweep", "talk_before")
 
 # What to measure, the session for it, and the scale where --scales asked for it.
 _Wanted: TypeAlias = "tuple[Request, Path, Scale | None]"

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rccltune.measure.crosscheck import Crosschecked
     from rccltune.measure.crosscheck import Progress as Checks
     from rccltune.measure.launched import Progress as Launches
+    from rccltune.measure.launched import ToLaunch
     from rccltune.measure.measuring import Measured, ToMeasure
-    from rccltune.measure.preparation import Prepared
     from rccltune.measure.request import Request
     from rccltune.perf.sweep import Progress
 
@@ -83,7 +83,7 @@ def _not_measured(prepared: ToMeasure) -> Iterator[str]:
     yield from left_out_of(prepared)
 
 
-def left_out_of(prepared: ToMeasure | Prepared) -> Iterator[str]:
+def left_out_of(prepared: ToMeasure | ToLaunch) -> Iterator[str]:
     """Variants and collectives that a user could miss, whatever measures them."""
     for said in prepared.refused:
         yield f"Not measured: variant {said}"

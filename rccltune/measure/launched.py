@@ -28,8 +28,8 @@ from rccltune.model import defaults, schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measured import Launch, Outcome, Sweep
+from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
-from rccltune.model.search import Range
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role
 from rccltune.perf import plan
 from rccltune.session import files, folders, place, store

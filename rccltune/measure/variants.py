@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.machine import software
+from rccltune.measure.benchmarks import called_sizes, grain_of, nearest_of
 from rccltune.measure.request import Request
 from rccltune.measure.site import Site
 from rccltune.model.errors import CommandLineError, MachineError
@@ -16,7 +17,6 @@ from rccltune.model.measured import Sweep
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Scale, Variant
 from rccltune.model.vocabulary import Collective, format_size, lay
 from rccltune.perf.plan import grain
-from rccltune.plan import walks
 from rccltune.session import files
 from rccltune.variants import availability
 from rccltune.variants.catalog import Catalog, Where, read_catalog, resolve
@@ -157,7 +157,7 @@ def callable_only(sweep: Sweep, scale: Scale) -> tuple[Sweep, tuple[str, ...]]:
     said: list[str] = []
     wanted: dict[Collective, tuple[int, ...]] = {}
     for collective, sizes in sweep.wanted:
-        near = {n: walks.nearest(sweep, collective, scale.n_ranks, n) for n in sizes}
+        near = {n: nearest_of(sweep, collective, scale.n_ranks, n) for n in sizes}
         wanted[collective] = tuple(sorted({at for at in near.values() if at is not None}))
         lost = Part(sizes=tuple(n for n, at in near.items() if at is None))
         if lost.sizes:
@@ -183,11 +183,11 @@ def _has_sizes(
 ) -> bool:
     if sweep.wanted:
         return bool(wanted.get(collective))
-    return bool(walks.called_sizes(sweep, collective, scale.n_ranks))
+    return bool(called_sizes(sweep, collective, scale.n_ranks))
 
 
 def _uncallable(sweep: Sweep, collective: Collective, scale: Scale, at: str) -> str:
-    step = format_size(walks.grain(sweep, collective, scale.n_ranks))
+    step = format_size(grain_of(sweep, collective, scale.n_ranks))
     return (
         f"Not measured: {collective.value}{at}: the benchmark can call it with multiples of {step} "
         f"at {scale.n_ranks} ranks, and none is near"

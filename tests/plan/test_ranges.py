@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rccltune.model.search import Range
+from rccltune.model.ranges import Range
 from rccltune.model.settings import Setting
 from rccltune.plan.rounds import Stretch, ranges_over, stretches
 

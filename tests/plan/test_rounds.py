@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rccltune.model.measured import Launch, Outcome, Status, Sweep
-from rccltune.model.search import Motive, Round, Want
+from rccltune.model.ranges import Motive, Round, Want
 from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from rccltune.model.curves import Curve, CurvePoint, Model
-from rccltune.model.search import Round
+from rccltune.model.ranges import Round
 from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.search.estimates import estimate, prospect

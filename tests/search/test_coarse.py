@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import settings
 
-from rccltune.model.search import Motive, Range
+from rccltune.model.ranges import Motive, Range
 from rccltune.model.vocabulary import Collective
 from rccltune.search import rounds, sizes
 from rccltune.search.sizes import between

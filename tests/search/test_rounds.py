@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from measuring import Machine, Truth, curve, settings
 
-from rccltune.model.search import Motive, Range
+from rccltune.model.ranges import Motive, Range
 from rccltune.model.settings import BASELINE, Role, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.search import rounds, sizes

@@ -160,7 +160,6 @@ def undecided_section(found: Found) -> Section:
     """What nobody should take for known."""
     blocks: list[Block] = []
     said = [
-        *_still_open(found),
         *(f"Not measured: {one}: {one.reason}." for one in found.done.quarantined),
         *_never_chosen(found),
     ]
@@ -174,23 +173,6 @@ def undecided_section(found: Found) -> Section:
     return Section(
         name="undecided", title="Undecided", parts=(Part(title="", blocks=tuple(blocks)),)
     )
-
-
-def _still_open(found: Found) -> Iterable[str]:
-    for one in found.expected:
-        where = (
-            f" Sizes where more is expected: {_sizes(one.open_nbytes)}." if one.open_nbytes else ""
-        )
-        yield (
-            f"{one.collective.value}: after {count(found.n_rounds, 'round')} the search still "
-            f"expected to lose {percent(one.mean)} in the mean, {percent(one.worst)} at worst, at "
-            f"{format_size(one.at_nbytes)} (search.json).{where}"
-        )
-
-
-def _sizes(found: Sequence[int], most: int = 12) -> str:
-    listed = ", ".join(format_size(nbytes) for nbytes in found[:most])
-    return listed + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 def _never_chosen(found: Found) -> Iterable[str]:

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.fit.session import FitDone, fit_session
-from rccltune.measure.searching import SearchFile
 from rccltune.model import grammar
 from rccltune.model.chosen import Environment, Rule, Verdict
 from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
-from rccltune.model.search import Expected
 from rccltune.model.settings import Place, Scale, Setting, Variant
 from rccltune.report.figures import scene
 from rccltune.report.plots import plot_input
@@ -32,7 +30,6 @@ from rccltune.rules.refusals import content_of
 from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.session import store
 from rccltune.session.place import stored_place
-from rccltune.session.store import SEARCH_FILE
 from rccltune.verify.verdict_store import FOLDER, Refused, refusals, rule_paths
 
 if TYPE_CHECKING:
@@ -145,8 +142,6 @@ class Found:
         rules: the rule files that lie in the session.
         verifications: one for each rule file that was verified.
         refused: verifications that ended with an error, of rule files as they are now.
-        expected: what the search still expected to lose at its end.
-        n_rounds: of the search, 0 without one.
         devices: ``2 × NVIDIA H200`` as a benchmark's own heading has them, None without one.
     """
 
@@ -159,8 +154,6 @@ class Found:
     rules: tuple[Rules, ...]
     verifications: tuple[Verification, ...]
     refused: tuple[Refused, ...]
-    expected: tuple[Expected, ...]
-    n_rounds: int
     place: Place | None
     devices: str | None
 
@@ -235,7 +228,6 @@ def gather(folder: Path, *, reporter: Reporter) -> Found:
     launches = store.read_made(done.session)
     rules = tuple(_rules(path, folder) for path in rule_paths(folder))
     verified = tuple(verifications(folder, {made.name: made.file for made in rules}))
-    search = store.read_derived(folder, SEARCH_FILE, SearchFile)
     return Found(
         done=done,
         choice=choice,
@@ -252,8 +244,6 @@ def gather(folder: Path, *, reporter: Reporter) -> Found:
         rules=rules,
         verifications=verified,
         refused=refusals(folder),
-        expected=search.expected if search is not None else (),
-        n_rounds=len(search.rounds) if search is not None else 0,
         place=stored_place(folder),
         devices=_devices(folder, launches),
     )

@@ -1,1 +1,0 @@
-"""What is to be measured, as launches in an order that spreads drift."""

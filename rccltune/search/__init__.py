@@ -1,1 +1,0 @@
-"""What to measure next so that choosing loses as little as possible."""
