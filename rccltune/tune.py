@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.measure.measuring import Measured, ToMeasure, measure_with_perf
+from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults, schema
 from rccltune.model.errors import HarmError, VerificationError
 from rccltune.model.measured import Notice
@@ -84,6 +85,7 @@ def tune(
     command: str,
     force: bool,
     base: Path | None = None,
+    confirms: SiteRequest | None = None,
 ) -> Tuned:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
 
@@ -94,6 +96,7 @@ def tune(
         command: as typed, for the session.
         force: measure though untouched runs differ.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
+        confirms: where rccl-tests are looked for, which have the last word.
 
     Raises:
         RccltuneError: as of each step.
@@ -105,7 +108,7 @@ def tune(
     swept = measure_with_perf(prepared, reporter=reporter, command=command, force=force)
     try:
         emitted = _emitted(prepared, options, base, reporter)
-        verified, named = _verified(prepared, emitted, options, reporter)
+        verified, named = _verified(prepared, emitted, options, reporter, confirms)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
         page = _shown(folder, reporter)
@@ -157,7 +160,11 @@ def _emitted(
 
 
 def _verified(
-    prepared: ToMeasure, emitted: Emitted, options: Options, reporter: Reporter
+    prepared: ToMeasure,
+    emitted: Emitted,
+    options: Options,
+    reporter: Reporter,
+    confirms: SiteRequest | None,
 ) -> tuple[tuple[Verified, ...], tuple[Path, ...]]:
     """Every file that has rules, verified; only then does one lie where jobs look for it.
 
@@ -197,7 +204,7 @@ def _verified(
             reporter.say(f"Verifying {what}{_exports(one)}")
         try:
             verified = verify_rules(
-                request,
+                replace(request, confirms=confirms),
                 prepared.sweep,
                 prepared.instrument,
                 reporter=reporter,

@@ -105,6 +105,19 @@ class Paired:
         se, df = float(np.sqrt(variance / n)), (n - 1) * self._views
         return [Estimate(float(mean), se, df, n) for mean in means if np.isfinite(mean)]
 
+    def pooled(self) -> Estimate | None:
+        """The mean over all sizes and views, its spread that of replicates within sizes.
+
+        Of two launches alone no mean over sizes has a spread of its own; sizes together have.
+        """
+        spare = int(np.isfinite(self.log).sum() - np.isfinite(self.mean).sum())
+        if spare < 1:
+            return None
+        variance = max(float(np.nansum(self._about**2)) / spare, LEAST**2)
+        n = int(np.isfinite(self.log).sum())
+        se = float(np.sqrt(variance / n))
+        return Estimate(float(np.nanmean(self.mean)), se, float(spare), int(self.n.max()))
+
 
 def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> Estimate | None:
     """log(reference / other) of two independent groups of log times; None below two of either.

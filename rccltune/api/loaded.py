@@ -106,7 +106,7 @@ _VERDICTS: Final = {
     "ratio": "float64",
     "low": "float64",
     "high": "float64",
-    "n_communicators": "int64",
+    "n_replicates": "int64",
     "judgement": "str",
 }
 
@@ -334,7 +334,7 @@ class Loaded:
 
         ``file`` (``verdict.json``), ``nbytes``, ``baseline_us``, ``tuned_us``, ``ratio`` (mean
         over communicators; above 1 the rules are faster), ``low``, ``high`` (its 95 % interval),
-        ``n_communicators``, ``judgement`` (``better``, ``same``, ``undecided``, ``worse``,
+        ``n_replicates``, ``judgement`` (``better``, ``same``, ``undecided``, ``worse``,
         ``wrong``). Empty where nothing was verified.
         """
         return frame(self._verdict_rows(), _VERDICTS)
@@ -356,7 +356,7 @@ class Loaded:
                     "ratio": one.ratio,
                     "low": one.low,
                     "high": one.high,
-                    "n_communicators": one.communicators,
+                    "n_replicates": one.replicates,
                     "judgement": one.judgement.value,
                 }
 

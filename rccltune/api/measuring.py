@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune import tune as tuning
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
 from rccltune.measure import crosscheck, declaration, launched, measuring
-from rccltune.measure.instrument import find_instrument
+from rccltune.measure.instrument import Instrument, find_sides
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import in_mode
 from rccltune.model import defaults
@@ -101,8 +101,8 @@ def verify(
             hint="sweep makes one; its sizes and ranks are what is verified.",
         )
     measured = session_request(place, options_of(options), as_measured=True)
-    instrument = find_instrument(measured.site, place, measured.timeout_s)
-    own = verifying.rule_file_of(place, instrument.site)
+    where = find_sides(measured, place)
+    own = verifying.rule_file_of(place, where.site if isinstance(where, Instrument) else where)
     chosen = path_of(rule_file) or own
     request = verifying.VerifyRequest(
         folder=place,
@@ -112,7 +112,7 @@ def verify(
         keep_losers=keep_losers,
     )
     telling = reporter or Logging()
-    return verifying.verify_rules(request, measured.sweep, instrument, reporter=telling)
+    return verifying.verify_rules(request, measured.sweep, where, reporter=telling)
 
 
 def tune(

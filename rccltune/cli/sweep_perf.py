@@ -87,7 +87,7 @@ def left_out_of(prepared: ToMeasure | ToLaunch) -> Iterator[str]:
     """Variants and collectives that a user could miss, whatever measures them."""
     for said in prepared.refused:
         yield f"Not measured: variant {said}"
-    yield from prepared.left_out
+    yield from map(str, prepared.left_out)
     for collective in prepared.sweep.collectives:
         if not collective.is_tunable:
             yield f"{collective.value} never asks a tuner: it is measured as it is"

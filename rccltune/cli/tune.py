@@ -70,6 +70,7 @@ def tune(
     130 interrupted.
     """
     from rccltune.measure.measuring import prepare_measuring
+    from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
     from rccltune.tune import tune as tune_tune
@@ -103,6 +104,7 @@ def tune(
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
                 base=base,
+                confirms=confirming_site(request.site, site),
             )
     console.warn(done.notices)
     console.result(done.as_plain(), _text(done))
@@ -157,6 +159,7 @@ def _text(done: Tuned) -> Laid:
             lines += _in_environment(one, emitted)
         else:
             lines.append(f"{_exports(emitted)}: no gain is certain")
+    lines += [one.file.confirmed for one in done.verified if one.file.confirmed]
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
     return lay(lines)

@@ -26,7 +26,7 @@ from rccltune.model.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from rccltune.verify.verdict import RuleVerdict
+    from rccltune.verify.verdict import RuleVerdict, VerdictFile
     from rccltune.verify.verifying import Verified
 
 _SHOWN = 12
@@ -75,6 +75,13 @@ _SHOWN = 12
     usual=True,
     help="Change no file; exit with 9 where a rule loses.",
 )
+@grouped(
+    "--no-confirm",
+    is_flag=True,
+    group="Running",
+    usual=True,
+    help="Leave out the last look, with rccl-tests, where they are found.",
+)
 @sweep_options("timeout", "simulate")
 @sweep_option("librccl", help="Library to measure with, with and without the rules.")
 @sweep_option("launcher", help="Program that starts the ranks.")
@@ -91,6 +98,7 @@ def verify(
     dtype: str | None,
     timing: str,
     keep_losers: bool,
+    no_confirm: bool,
     allowed: frozenset[str],
     **options: Any,  # noqa: ANN401 - where to run, as in a sweep file
 ) -> None:
@@ -111,7 +119,8 @@ def verify(
     file, 4 the machine cannot run it, 5 the library fails without rules, 7 no session, 9 wrong
     results without rules, --keep-losers with a rule that loses.
     """
-    from rccltune.measure.instrument import find_instrument, same_machine
+    from rccltune.measure.instrument import Instrument, find_sides
+    from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import session_request
     from rccltune.model.schema import to_plain
     from rccltune.session.store import open_session
@@ -126,9 +135,9 @@ def verify(
             hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
         )
     measured = session_request(session, options, as_measured=True)
-    instrument = find_instrument(measured.site, session, measured.timeout_s)
-    same_machine(session, instrument.site, is_perf=True)
-    own = rule_file_of(session, instrument.site)
+    where = find_sides(measured, session)
+    site = where.site if isinstance(where, Instrument) else where
+    own = rule_file_of(session, site)
     chosen = rules or own
     request = VerifyRequest(
         folder=session,
@@ -138,10 +147,12 @@ def verify(
         keep_losers=keep_losers,
         dtype=dtype,
         timing=timing,
+        timeout_s=measured.timeout_s,
+        confirms=confirming_site(measured.site, site, leaves_out=no_confirm),
         allowed=allowed,
     )
     with shown_progress(console) as reporter:
-        done = verify_rules(request, measured.sweep, instrument, reporter=reporter)
+        done = verify_rules(request, measured.sweep, where, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
     console.say(
         "Next: rccltune report; rccltune deploy DIR hands the rules to jobs."
@@ -176,14 +187,21 @@ def text_of(done: Verified) -> Laid:
     lines.append(undecided_line(done))
     lines.append(
         f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)} after "
-        f"{done.file.communicators} communicators of {done.file.processes} processes in "
-        f"{done.file.seconds:.0f} s" + (f", in {done.path}" if done.path else "")
+        f"{how_often(done.file)} in {done.file.seconds:.0f} s"
+        + (f", in {done.path}" if done.path else "")
     )
     if done.file.confirmed:
         lines.append(done.file.confirmed)
     if done.file.simulated:
         lines.append(no_hardware(done.file.runner))
     return lay(lines)
+
+
+def how_often(file: VerdictFile) -> str:
+    """In how many replicates both sides were called."""
+    from rccltune.verify.verdict import replicates_of
+
+    return replicates_of(file.replicate, file.replicates, file.processes)
 
 
 def _row(one: RuleVerdict) -> tuple[str, ...]:

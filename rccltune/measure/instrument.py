@@ -17,11 +17,13 @@ from rccltune.machine.mode import check_mode
 from rccltune.machine.placement import Seating
 from rccltune.measure.declaration import PERF
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
+from rccltune.measure.request import Request
 from rccltune.measure.site import (
     RCCLX_SWITCH,
     Site,
     SiteRequest,
     changes_since,
+    find_site,
     hidden_here,
     release_played,
     remarks_of,
@@ -361,3 +363,20 @@ def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
 def _is_ours(name: str) -> bool:
     """What a sweep that was killed in its first moment leaves: a marker, a file half written."""
     return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))
+
+
+def find_sides(request: Request, folder: Path) -> Instrument | Site:
+    """What measured a session, on this machine: the rank program, or rccl-tests.
+
+    Args:
+        request: of the session, as it was measured.
+        folder: the session.
+
+    Raises:
+        RccltuneError: as :func:`find_instrument` and ``find_site`` do; another machine's session.
+    """
+    is_perf = request.site.runner == PERF
+    found = find_instrument(request.site, folder, request.timeout_s) if is_perf else None
+    site = found.site if found else find_site(request.site)
+    same_machine(folder, site, is_perf=is_perf)
+    return found or site

@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -109,6 +109,25 @@ def find(request: SiteRequest) -> Site:
         CommandLineError: what was said does not fit together.
     """
     return find_site(request)
+
+
+def confirming_site(
+    request: SiteRequest, site: Site, *, leaves_out: bool = False
+) -> SiteRequest | None:
+    """Where rccl-tests are looked for after the rank program; None where nothing is to confirm.
+
+    On a simulated node the times of both come from one file; what rccl-tests measured needs no
+    second word of theirs.
+
+    Args:
+        request: of the session.
+        site: that was measured.
+        leaves_out: the user does not want it.
+    """
+    if leaves_out or site.node is not None or request.runner == defaults.RUNNER:
+        return None
+    launcher = defaults.LAUNCHER if request.launcher == "local" else request.launcher
+    return replace(request, runner=defaults.RUNNER, launcher=launcher)
 
 
 def launch(

@@ -327,7 +327,7 @@ class Verdict:
         low: lower end of its interval.
         high: upper end.
         n_wrong: elements, with the rules; None where no result was checked.
-        communicators: that the ratio rests on; of a benchmark's session launches.
+        replicates: communicators that the ratio rests on; of a benchmark's session launches.
     """
 
     target: Target
@@ -340,4 +340,4 @@ class Verdict:
     high: Number
     n_wrong: Whole | None
     judgement: Judgement
-    communicators: Whole = 0
+    replicates: Whole = 0

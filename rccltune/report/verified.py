@@ -10,7 +10,7 @@ from rccltune.model.chosen import Rule, Verdict
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.session.files import disk_errors
-from rccltune.verify.verdict import Cut, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import Cut, RuleVerdict, VerdictFile, replicates_of
 from rccltune.verify.verdict_store import read_verdict, rule_paths, verdict_files
 
 # Rule files of a session by their names.
@@ -59,7 +59,8 @@ class Verification:
     simulated: bool
     n_before: int
     n_after: int
-    n_communicators: int
+    replicate: str
+    n_replicates: int
     n_processes: int
     verdicts: tuple[Verdict, ...]
     stood: tuple[Stood, ...]
@@ -69,6 +70,11 @@ class Verification:
     def own(self) -> tuple[Verdict, ...]:
         """Of the sweep's own conditions."""
         return self.verdicts
+
+    @property
+    def how_often(self) -> str:
+        """``16 communicators of 4 starts of all ranks``."""
+        return replicates_of(self.replicate, self.n_replicates, self.n_processes)
 
     @property
     def is_of_site(self) -> bool:
@@ -124,7 +130,7 @@ def joined(found: Sequence[Verification]) -> Verification:
         simulated=any(one.simulated for one in found),
         n_before=sum(one.n_before for one in found),
         n_after=sum(one.n_after for one in found),
-        n_communicators=sum(one.n_communicators for one in found),
+        n_replicates=sum(one.n_replicates for one in found),
         n_processes=sum(one.n_processes for one in found),
         verdicts=tuple(v for one in found for v in one.verdicts),
         stood=tuple(s for one in found for s in one.stood),
@@ -149,7 +155,8 @@ def _read(said: VerdictFile, name: str, files: Files) -> Verification:
         simulated=said.simulated,
         n_before=said.rules_before,
         n_after=said.rules,
-        n_communicators=said.communicators,
+        replicate=said.replicate,
+        n_replicates=said.replicates,
         n_processes=said.processes,
         verdicts=judged,
         stood=stood,

@@ -15,6 +15,7 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_span
 
 VERSION: Final = 3
+COMMUNICATOR: Final = "communicator"
 _TOO_WIDE: Final = 1.05
 
 
@@ -141,7 +142,8 @@ class VerdictFile:
         scale: ranks that it was verified on.
         rules_before: rules that the file had for this scale.
         rules, fallbacks: that it has now.
-        communicators, processes: in which both sides were called, all told.
+        replicate: what is repeated, ``communicator`` or ``launch``.
+        replicates, processes: in which both sides were called, all told.
         seconds: of all runs.
         rules_sha256: digest of the file that was verified.
         verdicts: a row for each size, placement and clock.
@@ -162,7 +164,8 @@ class VerdictFile:
     rules_before: Whole
     rules: Whole
     fallbacks: Whole
-    communicators: Whole
+    replicate: Line = COMMUNICATOR
+    replicates: Whole
     processes: Whole
     seconds: Number
     rules_sha256: Line
@@ -174,3 +177,10 @@ class VerdictFile:
     lost_needs: tuple[VariableName, ...] = ()
     not_judged_below: Whole | None = None
     confirmed: Text = ""
+
+
+def replicates_of(replicate: str, n: int, n_processes: int) -> str:
+    """``16 communicators of 4 starts of all ranks``, ``8 pairs of launches``."""
+    if replicate == COMMUNICATOR:
+        return f"{n} communicators of {n_processes} starts of all ranks"
+    return f"{n} pairs of launches"

@@ -8,37 +8,25 @@ judged again on as many fresh communicators, and then stays or goes: it always e
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rccltune.launch import signals
 from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.site import Site
+from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults, schema
 from rccltune.model.chosen import Rule, RuleCount, Verdict
-from rccltune.model.errors import CommandLineError, HarmError, VerificationError
+from rccltune.model.errors import CommandLineError, HarmError
 from rccltune.model.measured import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import (
-    DEFAULT_VARIANT,
-    RULES,
-    SILENT,
-    Scale,
-    Target,
-    Variant,
-    View,
-)
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, Variant, View
 from rccltune.model.vocabulary import Collective, Placement, format_span
-from rccltune.perf import passes, plan, rows, runs
-from rccltune.perf.passes import Wanted
-from rccltune.perf.samples import GRAPH_UP_TO
-from rccltune.perf.sweep import Measuring
+from rccltune.perf import plan
 from rccltune.rules.documents import counted
 from rccltune.rules.line_format import rewritten
 from rccltune.rules.provenance import check_needs
@@ -46,23 +34,15 @@ from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import accepted
 from rccltune.rules.sheets import file_name, sheet_name
 from rccltune.session import files, store
-from rccltune.simulate import compiled
-from rccltune.verify import pairs, rewriting, verdict_store
-from rccltune.verify.beside import SiteAndIdle, not_judged_below
+from rccltune.verify import confirm as confirming
+from rccltune.verify import rewriting, verdict_store
+from rccltune.verify.beside import not_judged_below
+from rccltune.verify.communicators import Communicators
 from rccltune.verify.judge import Judged, Part, judge
-from rccltune.verify.pairs import Calls
-from rccltune.verify.verdict import Beside, Cut, RuleVerdict, State, VerdictFile
+from rccltune.verify.launches import Launches
+from rccltune.verify.sides import Sides
+from rccltune.verify.verdict import Cut, RuleVerdict, State, VerdictFile, replicates_of
 from rccltune.verify.verdict_store import FOLDER
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-# Of a node whose communicators take longer than this there are fewer.
-_DEAR_S: Final = 1.0
-_FEWER: Final = 4
-# Sizes that all communicators of the sweep agree on so well are called in half of them.
-_QUIET: Final = 0.003
-RULES_FILE: Final = "rules.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +59,8 @@ class VerifyRequest:
         needs_stay: the file is for what its rules need: without it nothing of it is kept.
         dtype: type to verify with; None for the sweep's.
         timing: ``auto``, ``graph`` or ``loop``.
+        timeout_s: after which a launch is ended, in a session of rccl-tests.
+        confirms: where rccl-tests are looked for, which have the last word; None leaves them out.
         allowed: variables beyond the harmless ones that ranks may be given for the rules.
     """
 
@@ -91,6 +73,8 @@ class VerifyRequest:
     needs_stay: bool = False
     dtype: str | None = None
     timing: str = defaults.TIMING
+    timeout_s: float | None = None
+    confirms: SiteRequest | None = None
     allowed: frozenset[str] = frozenset()
 
 
@@ -134,29 +118,35 @@ class Verified:
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """Where it is verified, and what the sweep says of it."""
+    """A verification under way.
 
-    instrument: Instrument
-    sweep: Sweep
-    table: pd.DataFrame
+    Attributes:
+        n_replicates, n_processes, seconds: of all that was called so far.
+    """
+
     request: VerifyRequest
-    variant: Variant
+    sweep: Sweep
+    sides: Sides
     reporter: Reporter
-    seconds: float = 0.0
-    n_communicators: int = 0
+    n_replicates: int = 0
     n_processes: int = 0
-    wrong: dict[Collective, frozenset[int]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def site(self) -> Site:
+        """Where."""
+        return self.sides.site
 
     @property
     def scale(self) -> Scale:
         """Of the communicator."""
-        return self.instrument.site.scale
+        return self.sides.site.scale
 
 
 def verify_rules(
     request: VerifyRequest,
     sweep: Sweep,
-    instrument: Instrument,
+    where: Instrument | Site,
     *,
     reporter: Reporter,
 ) -> Verified:
@@ -167,7 +157,8 @@ def verify_rules(
     Args:
         request: the file, and what it is held to.
         sweep: as measured.
-        instrument: the rank program on this machine.
+        where: the rank program on this machine; or the site of a session of rccl-tests, which
+            launches of theirs verify.
         reporter: told what is worth telling.
 
     Raises:
@@ -179,40 +170,35 @@ def verify_rules(
         HarmError: rows of a vendor's behind the rules slow sizes.
         VerificationError: wrong results without rules.
     """
-    name = verdict_store.verdict_name(
-        request.output, request.folder, file_name(instrument.site.fingerprint)
-    )
-    known = sweep_table(request.folder)
     text = rewriting.read_text(request.rules)
     file = accepted(text.encode(), request.rules)
-    where = Course(
-        instrument=instrument,
-        sweep=sweep,
-        table=known,
-        request=request,
-        variant=_variant_of(file, sweep),
-        reporter=reporter,
-    )
-    before = counted(ours(file, where.scale))
-    _check(file, before, request, where.scale)
+    sides = _sides(request, sweep, where, _variant_of(file, sweep), reporter)
+    course = Course(request=request, sweep=sweep, sides=sides, reporter=reporter)
+    site, scale = sides.site, sides.site.scale
+    name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
+    before = counted(ours(file, scale))
+    _check(file, before, request, scale)
+    # A line that cannot be written again is told now, and not when all is measured.
     rewritten(text, {}, ())
     beyond: tuple[Cut, ...] = ()
     if not request.keep_losers:
-        text, beyond = rewriting.within(text, ours(file, where.scale), _reach(known))
-        if not ours(read_rules(text.encode()), where.scale) and not request.needs_stay:
+        reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}
+        text, beyond = rewriting.within(text, ours(file, scale), reach)
+        if not ours(read_rules(text.encode()), scale) and not request.needs_stay:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
                 where=str(request.rules),
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
+    own = request.folder / FOLDER
     with (
         verdict_store.kept(request.folder, name, request.rules),
-        files.writing(request.folder / FOLDER, reporter),
+        files.writing(own, reporter),
         signals.interruptible(),
     ):
-        end_leftovers(request.folder / FOLDER, reporter)
-        same_hosts(instrument.site, request.folder / FOLDER, reporter=reporter, rules=request.rules)
-        made = _settled(where, text, beyond, before)
+        end_leftovers(own, reporter)
+        same_hosts(site, own, reporter=reporter, rules=request.rules)
+        made = _settled(course, text, beyond, before)
     if made.path is not None:
         files.write_atomically(made.path, made.text)
         exports = made.path.with_suffix(".env")
@@ -220,7 +206,66 @@ def verify_rules(
             left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
             files.write_atomically(exports, left)
     store.write_derived(request.folder, name, schema.to_plain(made.file))
+    with verdict_store.kept(request.folder, name, request.rules):
+        sentence = _last_word(request, made, reporter)
+    if sentence:
+        made = replace(made, file=replace(made.file, confirmed=sentence))
+        store.write_derived(request.folder, name, schema.to_plain(made.file))
     return made
+
+
+def _last_word(request: VerifyRequest, made: Verified, reporter: Reporter) -> str:
+    """What rccl-tests say of the rules, in a sentence; empty where they were not asked.
+
+    Raises:
+        VerificationError: they contradict a rule, twice.
+    """
+    if request.confirms is None or made.path is None or not made.after.rules:
+        return ""
+    site = confirming.find(request.confirms, reporter)
+    if site is None:
+        return ""
+    found = confirming.confirm(
+        confirming.Confirming(
+            site=site,
+            verdict=made.file,
+            rules=made.path,
+            session=request.folder,
+            reporter=reporter,
+        )
+    )
+    return f"{found.sentence}, in {found.seconds:.0f} s" if found else ""
+
+
+def _sides(
+    request: VerifyRequest,
+    sweep: Sweep,
+    where: Instrument | Site,
+    variant: Variant,
+    reporter: Reporter,
+) -> Sides:
+    """Who calls both sides: the rank program, or rccl-tests in a session of theirs."""
+    if isinstance(where, Instrument):
+        return Communicators(
+            instrument=where,
+            sweep=sweep,
+            session=request.folder,
+            variant=variant,
+            reporter=reporter,
+            asked=request.n_communicators,
+            dtype_asked=request.dtype,
+            timing=request.timing,
+        )
+    return Launches(
+        site=where,
+        sweep=sweep,
+        session=request.folder,
+        variant=variant,
+        reporter=reporter,
+        asked=request.n_communicators,
+        graph=bool(sweep.graph),
+        timeout_s=request.timeout_s,
+    )
 
 
 def rule_file_of(folder: Path, site: Site) -> Path:
@@ -228,15 +273,6 @@ def rule_file_of(folder: Path, site: Site) -> Path:
     plain = folder / file_name(site.fingerprint)
     placed = folder / sheet_name(plain.name, site.seating.place.name)
     return placed if placed.exists() else plain
-
-
-def sweep_table(folder: Path) -> pd.DataFrame:
-    """Rows of the sweep's runs.
-
-    Raises:
-        OutputError: a run that cannot be read.
-    """
-    return rows.table(runs.read_runs(folder))
 
 
 def ours(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
@@ -284,145 +320,54 @@ def _variant_of(file: RuleFile, sweep: Sweep) -> Variant:
     return next(own, Variant(name="needs-of-the-rules", environment=needs))
 
 
-def _reach(table: pd.DataFrame) -> Mapping[str, tuple[int, int]]:
-    """First and last size that the sweep measured, by collective."""
-    timed = table[table["step"] == plan.MEASURE].groupby("collective")["nbytes"]
-    return {
-        str(name): (int(low), int(high))
-        for name, low, high in zip(timed.min().index, timed.min(), timed.max(), strict=True)
-    }
-
-
-def n_communicators(table: pd.DataFrame, asked: int | None) -> int:
-    """In how many communicators both sides are called; fewer where each costs seconds.
-
-    Args:
-        table: rows of the sweep's runs.
-        asked: what the user says, None for the usual number.
-    """
-    if asked is not None:
-        return asked
-    made = table[table["step"] == plan.COMMUNICATOR]["time_us"]
-    each_s = float(made.median()) * 1e-6 if len(made) else 0.0
-    return defaults.VERIFY_COMMUNICATORS if each_s <= _DEAR_S else _FEWER
-
-
-def calls_for(where: Course, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Calls:
-    """What is called for a file.
-
-    Args:
-        where: the site.
-        rules: of this scale, in the file's order.
-        only: collectives; None for all that were swept.
-    """
-    table, sweep = where.table, where.sweep
-    changes = pairs.changes_in(table, where.variant)
-    swept = table[table["step"] == plan.MEASURE].groupby("collective")["nbytes"].unique()
-    named = [Collective(name) for name in swept.index]
-    found = [
-        pairs.sizes_of(
-            rules,
-            one,
-            sorted(int(n) for n in swept[one.value]),
-            changes.get(one.value, ()),
-            where.scale,
-        )
-        for one in named
-        if one.is_tunable and (only is None or one in only)
-    ]
-    told = table[table["dtype"] != ""]
-    return Calls(
-        sizes=tuple(found),
-        placements=sweep.placements,
-        dtype=where.request.dtype or str(told["dtype"].iloc[0]),
-        op=str(told["op"].iloc[0]),
-        captures=passes.captures(table, where.variant),
-        timing=where.request.timing,
-        checked_up_to=where.instrument.checked_up_to,
-        quiet_from=_quiet_from(table),
-    )
-
-
-def _quiet_from(table: pd.DataFrame) -> int | None:
-    """Size in bytes from which on the sweep's communicators agree within 0.3 % at every size."""
-    import numpy as np
-
-    own = table[
-        (table["setting"] == str(SILENT))
-        & (table["purpose"] == runs.FINE)
-        & (table["step"] == plan.MEASURE)
-        & (table["nbytes"] > GRAPH_UP_TO)
-    ]
-    if own.empty:
-        return None
-    cell = ["collective", "placement", "nbytes"]
-    spread = np.log(own["time_us"]).groupby([own[name] for name in cell]).std()
-    by_size = spread.groupby("nbytes").max().sort_index(ascending=False)
-    found = None
-    for nbytes, each in by_size.items():
-        if not each <= _QUIET:
-            break
-        found = int(nbytes)
-    return found
-
-
-def _settled(where: Course, text: str, beyond: tuple[Cut, ...], before: RuleCount) -> Verified:
-    """Measure, judge, narrow; and once more what was narrowed."""
-    request = where.request
-    offsets = SiteAndIdle(where.table, where.variant)
-    rules = of_scale(read_rules(text.encode()), where.scale)
-    judged = _looked(where, text, rules, only=None, offsets=offsets)
+def _settled(course: Course, text: str, beyond: tuple[Cut, ...], before: RuleCount) -> Verified:
+    """Call, judge, narrow; and once more what was narrowed."""
+    request = course.request
+    rules = of_scale(read_rules(text.encode()), course.scale)
+    judged = _looked(course, text, rules, only=None)
     harmed = tuple(
         f"{name.value} {format_span(low, high)} {ratio}" for name, low, high, ratio in judged.harmed
     )
-    has_vendor = any(one.vendor for one in rules)
-    if harmed and has_vendor and not request.keep_losers:
+    if harmed and any(one.vendor for one in rules) and not request.keep_losers:
         raise HarmError(
-            f"rows of the vendor's behind the rules slow sizes: {', '.join(harmed[:3])}",
+            f"rows of the vendor's behind the rules slow sizes: {', '.join(harmed[:_SHOWN])}",
             where=str(request.rules),
             hint="leave them out (emit-config without --base).",
         )
-    parts = list(judged.parts)
-    cuts = list(beyond)
+    parts, cuts = list(judged.parts), list(beyond)
     if not request.keep_losers:
         first = rewriting.narrowed(text, [one for one in rules if not one.vendor], parts)
-        text, cuts = first.text, [*cuts, *first.cuts]
-        text, parts, more = _confirmed(where, text, parts, offsets)
-        cuts += more
-    return _made(
-        where,
-        text,
-        parts=parts,
-        judged=judged,
-        cuts=cuts,
-        before=before,
-        harmed=harmed,
-        offsets=offsets,
-    )
+        text, parts, more = _confirmed(course, first.text, parts)
+        cuts += [*first.cuts, *more]
+    return _made(course, text, parts=parts, judged=judged, cuts=cuts, before=before, harmed=harmed)
+
+
+_SHOWN: Final = 3
 
 
 def _looked(
-    where: Course,
+    course: Course,
     text: str,
     rules: Sequence[Rule],
     *,
     only: frozenset[Collective] | None,
-    offsets: SiteAndIdle,
     n_rules: int | None = None,
 ) -> Judged:
-    """What both sides say of a file, in fresh communicators."""
-    table, failed = _measured(where, text, calls_for(where, rules, only))
-    wrong = _wrong(table, where.request.rules)
-    where.wrong |= wrong
+    """What both sides say of a file, in replicates of its own."""
+    called = course.sides.call(text, rules, only)
+    course.n_replicates += called.n_replicates
+    course.n_processes += called.n_processes
+    course.seconds += called.seconds
     found = judge(
-        pairs.ratios(table),
+        called.pairs,
         rules,
-        min_gain=where.request.min_gain,
-        wrong=wrong,
-        beside=offsets.between,
-        keeps_ends=where.request.keep_losers,
+        min_gain=course.request.min_gain,
+        wrong=called.wrong,
+        beside=course.sides.beside,
+        keeps_ends=course.request.keep_losers,
         n_rules=n_rules,
     )
+    failed = called.failed
     parts = tuple(
         replace(one, state=State.FAILED, reason=failed[one.rule.collective], is_whole=True)
         if one.rule.collective in failed
@@ -432,81 +377,13 @@ def _looked(
     return replace(found, parts=parts)
 
 
-def _measured(
-    where: Course, text: str, calls: Calls
-) -> tuple[pd.DataFrame, Mapping[Collective, str]]:
-    """Rows of a file's runs, which lie in a folder of that file; what failed with the rules."""
-    # Without what is said to people: a file is the same with its proof and without.
-    bare = "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
-    folder = where.request.folder / FOLDER / hashlib.sha256(bare.encode()).hexdigest()[:12]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / RULES_FILE
-    files.write_atomically(path, bare)
-    ground, site = where.instrument.ground, where.instrument.site
-    told = [("NCCL_TUNER_CONFIG_FILE", str(path.resolve()))]
-    placement = dict(read_rules(bare.encode()).requires).get("placement")
-    if placement is not None:
-        told.append(("RCCLTUNE_PLACEMENT", placement))
-    if site.node is not None:
-        files.write_atomically(where.request.folder / store.NODE_FILE, compiled.written(site.node))
-        if site.fingerprint.mode is not None:
-            # There is no device that could say its mode.
-            told.append(("RCCLTUNE_MODE", str(site.fingerprint.mode)))
-    ground = replace(ground, added=(*ground.added, *told))
-    measuring = Measuring(
-        ground=ground,
-        wanted=Wanted(
-            sizes={},
-            placements=calls.placements,
-            dtype=calls.dtype,
-            op=calls.op,
-            variants=(where.variant,),
-        ),
-        session=folder,
-        reporter=where.reporter,
-        site=dict(os.environ),
-    )
-    measuring.read()
-    n = n_communicators(where.table, where.request.n_communicators)
-    measuring.complete(pairs.units(calls, n, where.variant))
-    where.seconds += sum(run.ended.duration_s for run in measuring.runs if run.ended)
-    where.n_communicators += n
-    where.n_processes += min(pairs.PROCESSES, n)
-    failed = {
-        one.collective: f"{', '.join(f.words for f in one.failures)} with the rules"
-        for one in measuring.aside()
-        if one.setting == RULES
-    }
-    return measuring.table(), failed
-
-
-def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]:
-    """Sizes with wrong results under the rules, by collective.
-
-    Raises:
-        VerificationError: the library computes wrong results by itself.
-    """
-    checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
-    if (own := checks[checks["setting"] == str(SILENT)]).size:
-        sizes = format_span(int(own["nbytes"].min()), int(own["nbytes"].max()))
-        raise VerificationError(
-            f"wrong results without rules: {own['collective'].iloc[0]}, {sizes}",
-            where=str(where),
-            hint="no rule is to blame: this library or machine computes wrong results.",
-        )
-    ruled = checks[checks["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()
-    return {Collective(name): frozenset(map(int, sizes)) for name, sizes in ruled.items()}
-
-
-def _confirmed(
-    where: Course, text: str, parts: list[Part], offsets: SiteAndIdle
-) -> tuple[str, list[Part], list[Cut]]:
-    """What was narrowed, judged on fresh communicators; it stays as it is, or goes."""
+def _confirmed(course: Course, text: str, parts: list[Part]) -> tuple[str, list[Part], list[Cut]]:
+    """What was narrowed, judged in fresh replicates; it stays as it is, or goes."""
     cut = [one for one in parts if one.state is State.KEPT and not one.is_whole]
     if not cut:
         return text, parts, []
     spans = {(one.rule.collective, one.low) for one in cut}
-    rules = of_scale(read_rules(text.encode()), where.scale)
+    rules = of_scale(read_rules(text.encode()), course.scale)
     again = [
         one
         for one in rules
@@ -514,18 +391,19 @@ def _confirmed(
         and not one.vendor
         and any(name is one.collective and one.reaches(low) for name, low in spans)
     ]
-    where.reporter.say(
-        f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again on fresh communicators"
+    course.reporter.say(
+        f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh "
+        f"{course.sides.replicate}{'es' if course.sides.replicate.endswith('h') else 's'}"
     )
     only = frozenset(one.collective for one in again)
     n_rules = sum(not one.vendor and not one.fallback for one in rules)
-    looked = _looked(where, text, again, only=only, offsets=offsets, n_rules=n_rules)
-    found = [_as_it_is(one) for one in looked.parts if one.is_whole] + [
-        _as_it_is(one) for one in _merged([o for o in looked.parts if not o.is_whole])
+    looked = _looked(course, text, again, only=only, n_rules=n_rules)
+    whole = [one for one in looked.parts if one.is_whole]
+    found = [
+        _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
     ]
     made = rewriting.narrowed(text, [one for one in rules if not one.vendor], found)
-    others = [one for one in parts if one not in cut]
-    return made.text, [*others, *found], list(made.cuts)
+    return made.text, [*(one for one in parts if one not in cut), *found], list(made.cuts)
 
 
 def _merged(parts: Sequence[Part]) -> list[Part]:
@@ -554,7 +432,7 @@ def _as_it_is(part: Part) -> Part:
 
 
 def _made(
-    where: Course,
+    course: Course,
     text: str,
     *,
     parts: Sequence[Part],
@@ -562,47 +440,43 @@ def _made(
     cuts: Sequence[Cut],
     before: RuleCount,
     harmed: tuple[str, ...],
-    offsets: SiteAndIdle,
 ) -> Verified:
     """All that was found, as one record."""
-    request, site = where.request, where.instrument.site
-    standings = tuple(_standing(one, text, where.scale) for one in parts)
+    request, site, sides = course.request, course.site, course.sides
+    standings = tuple(_standing(one, text, course.scale) for one in parts)
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
-        text = _with_evidence(where, text, standings)
+        text = _with_evidence(course, text, standings)
         text, unneeded = rewriting.without_unneeded(
-            text, where.sweep, is_worth_it=request.needs_stay
+            text, course.sweep, is_worth_it=request.needs_stay
         )
     after = read_rules(text.encode())
-    sizes: dict[Collective, set[int]] = {}
-    for one in judged.sizes:
-        sizes.setdefault(one.collective, set()).add(one.nbytes)
-    beside = tuple(offsets.octaves(sizes))
-    told = beside if where.variant != DEFAULT_VARIANT else _not_equal(beside)
-    path = None if request.keep_losers else request.output
-    count = counted(ours(after, where.scale))
+    beside = sides.octaves()
+    is_site = sides.variant == DEFAULT_VARIANT
+    count = counted(ours(after, course.scale))
     file = VerdictFile(
-        path=str(path) if path else None,
+        path=None if request.keep_losers else str(request.output),
         simulated=site.node is not None,
         runner=site.fingerprint.runner,
-        scale=where.scale,
+        scale=course.scale,
         rules_before=before.rules,
         rules=count.rules,
         fallbacks=count.fallbacks,
-        communicators=where.n_communicators,
-        processes=where.n_processes,
-        seconds=round(where.seconds, 1),
+        replicate=sides.replicate,
+        replicates=course.n_replicates,
+        processes=course.n_processes,
+        seconds=round(course.seconds, 1),
         rules_sha256=hashlib.sha256(request.rules.read_bytes()).hexdigest(),
-        verdicts=tuple(_verdicts(where, judged)),
+        verdicts=tuple(_verdicts(course, judged)),
         standings=standings,
         cuts=tuple(dict.fromkeys(cuts)),
-        beside=told,
+        beside=tuple(one for one in beside if not (is_site and one.is_equal)),
         needs=dict(after.needs),
         lost_needs=unneeded,
-        not_judged_below=not_judged_below(beside) if where.variant != DEFAULT_VARIANT else None,
+        not_judged_below=None if is_site else not_judged_below(beside),
     )
     return Verified(
-        path=path,
+        path=None if request.keep_losers else request.output,
         text=text,
         file=file,
         before=before,
@@ -610,10 +484,6 @@ def _made(
         unneeded=unneeded,
         harmed=harmed,
     )
-
-
-def _not_equal(found: Sequence[Beside]) -> tuple[Beside, ...]:
-    return tuple(one for one in found if not one.is_equal)
 
 
 def _standing(part: Part, text: str, scale: Scale) -> RuleVerdict:
@@ -643,23 +513,19 @@ def _standing(part: Part, text: str, scale: Scale) -> RuleVerdict:
     )
 
 
-def _verdicts(where: Course, judged: Judged) -> list[Verdict]:
-    target = {
-        name: Target(
-            collective=name,
-            scale=where.scale,
-            rank_placement=where.instrument.site.seating.place.name,
-            variant=where.variant,
-        )
-        for name in {one.collective for one in judged.sizes}
-    }
-    told = where.table[where.table["dtype"] != ""].iloc[0]
+def _verdicts(course: Course, judged: Judged) -> list[Verdict]:
+    sides = course.sides
     return [
         Verdict(
-            target=target[one.collective],
+            target=Target(
+                collective=one.collective,
+                scale=course.scale,
+                rank_placement=course.site.seating.place.name,
+                variant=sides.variant,
+            ),
             view=View(
-                dtype=where.request.dtype or str(told["dtype"]),
-                redop=str(told["op"]) if one.collective.reduces else "none",
+                dtype=sides.dtype,
+                redop=sides.op if one.collective.reduces else "none",
                 placement=Placement(one.placement),
                 graph=one.clock == plan.GRAPH,
             ),
@@ -671,20 +537,20 @@ def _verdicts(where: Course, judged: Judged) -> list[Verdict]:
             high=one.ratio.high,
             n_wrong=None,
             judgement=one.judgement,
-            communicators=one.ratio.n,
+            replicates=one.ratio.n,
         )
         for one in judged.sizes
     ]
 
 
-def _with_evidence(where: Course, text: str, standings: Sequence[RuleVerdict]) -> str:
+def _with_evidence(course: Course, text: str, standings: Sequence[RuleVerdict]) -> str:
     """The file with what its rules rest on."""
     on = "on this machine"
-    if where.instrument.site.node is not None:
-        on = f"SIMULATED, no hardware{unchecked(where.instrument.site.fingerprint.runner)}"
+    if course.site.node is not None:
+        on = f"SIMULATED, no hardware{unchecked(course.site.fingerprint.runner)}"
     how = (
-        f"with and without the rules in turns, {on}, {where.scale}, {where.n_communicators} "
-        f"communicators of {where.n_processes} processes"
+        f"with and without the rules in turns, {on}, {course.scale}, "
+        f"{replicates_of(course.sides.replicate, course.n_replicates, course.n_processes)}"
     )
     evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}
     return rewriting.with_evidence(text, evidence, [how])

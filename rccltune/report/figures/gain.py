@@ -182,8 +182,7 @@ def _verified(
         frame,
         kind,
         title=f"verified, with the rules against the library's own choice{inside}",
-        words=f"Above 1 is faster with the rules. {_TURNS}, in {known.n_communicators} "
-        f"communicators.{old}",
+        words=f"Above 1 is faster with the rules. {_TURNS}, in {known.how_often}.{old}",
         x=x,
         y=axes.ratios_axis(
             [value for v in drawn for value in (v.ratio, v.low, v.high)],

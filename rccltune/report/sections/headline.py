@@ -79,8 +79,7 @@ def _doubted(found: Found, made: Headline) -> Headline:
 def _verified(known: Verification) -> Headline:
     standing = [one for one in known.stood if one.stands and one.verdicts]
     how = (
-        f"Verified in {count(known.n_communicators, 'communicator')} of "
-        f"{count(known.n_processes, 'process')}: with and without the rules in turns, on the same "
+        f"Verified in {known.how_often}: with and without the rules in turns, on the same "
         "machine; the plugin says of every call what it answered."
     )
     if not standing:
@@ -110,7 +109,7 @@ def _verified(known: Verification) -> Headline:
                 f"{'rule wins' if n == 1 else 'rules win'}; {known.n_before} {was} verified",
                 "verdict.json",
             ),
-            (f"{known.n_communicators:,}", "communicators of the verification", "verification/"),
+            (f"{known.n_replicates:,}", "repeats of the verification", "verification/"),
         ),
     )
 

@@ -1,0 +1,226 @@
+"""Both sides in the communicators of the rank program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rccltune.analyse.paired import Estimate
+from rccltune.measure.instrument import Instrument
+from rccltune.measure.site import Site
+from rccltune.model import defaults
+from rccltune.model.chosen import Rule
+from rccltune.model.measured import Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import RULES, SILENT, Variant
+from rccltune.model.vocabulary import Collective
+from rccltune.perf import passes, plan, rows, runs
+from rccltune.perf.passes import Wanted
+from rccltune.perf.samples import GRAPH_UP_TO
+from rccltune.perf.sweep import Measuring
+from rccltune.session import files, store
+from rccltune.simulate import compiled
+from rccltune.verify import pairs
+from rccltune.verify.beside import SiteAndIdle
+from rccltune.verify.pairs import Calls
+from rccltune.verify.sides import Called, folder_of, variables_for, wrong_by_itself
+from rccltune.verify.verdict import Beside
+from rccltune.verify.verdict_store import FOLDER
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Of a node whose communicators take longer than this there are fewer.
+_DEAR_S: Final = 1.0
+_FEWER: Final = 4
+# Sizes that all communicators of the sweep agree on so well are called in half of them.
+_QUIET: Final = 0.003
+
+
+@dataclass(frozen=True, kw_only=True)
+class Communicators:
+    """Calls both sides by the rank program; see :class:`rccltune.verify.sides.Sides`.
+
+    Attributes:
+        session: the folder.
+        asked: in how many communicators; None for the usual number.
+        dtype_asked: None for the sweep's.
+        timing: ``auto``, ``graph`` or ``loop``.
+    """
+
+    instrument: Instrument
+    sweep: Sweep
+    session: Path
+    variant: Variant
+    reporter: Reporter
+    asked: int | None = None
+    dtype_asked: str | None = None
+    timing: str = defaults.TIMING
+    replicate: str = "communicator"
+
+    @property
+    def site(self) -> Site:
+        """Where."""
+        return self.instrument.site
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Rows of the sweep's runs.
+
+        Raises:
+            OutputError: a run that cannot be read.
+        """
+        return rows.table(runs.read_runs(self.session))
+
+    @cached_property
+    def swept(self) -> Mapping[Collective, tuple[int, ...]]:
+        """Sizes in bytes that the sweep measured, rising."""
+        timed = self.table[self.table["step"] == plan.MEASURE]
+        by_name = timed.groupby("collective", sort=False)["nbytes"].unique()
+        return {
+            Collective(name): tuple(sorted(int(n) for n in found))
+            for name, found in by_name.items()
+            if Collective(name).is_tunable
+        }
+
+    @property
+    def dtype(self) -> str:
+        """Of the calls."""
+        return self.dtype_asked or str(self._told["dtype"])
+
+    @property
+    def op(self) -> str:
+        """Of the calls."""
+        return str(self._told["op"])
+
+    @property
+    def _told(self) -> pd.Series:
+        found: pd.Series = self.table[self.table["dtype"] != ""].iloc[0]
+        return found
+
+    def beside(self, collective: Collective, low: int, high: int) -> Estimate | None:
+        """log(the site as it is / our plugin idle) between two sizes."""
+        return self._idle.between(collective, low, high)
+
+    def octaves(self) -> tuple[Beside, ...]:
+        """The same by octaves of the swept sizes."""
+        return tuple(self._idle.octaves(self.swept))
+
+    @cached_property
+    def _idle(self) -> SiteAndIdle:
+        return SiteAndIdle(self.table, self.variant)
+
+    def call(self, text: str, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Called:
+        """Call both sides; what failed with the rules is said of its collective.
+
+        Raises:
+            VerificationError: the library computes wrong results by itself.
+            RccltuneError: as the rank program's runs do.
+        """
+        folder, file = folder_of(text, self.session / FOLDER)
+        ground, site = self.instrument.ground, self.site
+        if site.node is not None:
+            files.write_atomically(self.session / store.NODE_FILE, compiled.written(site.node))
+        ground = replace(ground, added=(*ground.added, *variables_for(site, file)))
+        calls = self._calls(rules, only)
+        measuring = Measuring(
+            ground=ground,
+            wanted=Wanted(
+                sizes={},
+                placements=calls.placements,
+                dtype=calls.dtype,
+                op=calls.op,
+                variants=(self.variant,),
+            ),
+            session=folder,
+            reporter=self.reporter,
+            site=dict(os.environ),
+        )
+        measuring.read()
+        n = n_communicators(self.table, self.asked)
+        measuring.complete(pairs.units(calls, n, self.variant))
+        table = measuring.table()
+        return Called(
+            pairs=pairs.ratios(table),
+            wrong=_wrong(table, folder),
+            failed={
+                one.collective: f"{', '.join(f.words for f in one.failures)} with the rules"
+                for one in measuring.aside()
+                if one.setting == RULES
+            },
+            n_replicates=n,
+            n_processes=min(pairs.PROCESSES, n),
+            seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
+        )
+
+    def _calls(self, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Calls:
+        changes = pairs.changes_in(self.table, self.variant)
+        return Calls(
+            sizes=tuple(
+                pairs.sizes_of(rules, one, sizes, changes.get(one.value, ()), self.site.scale)
+                for one, sizes in self.swept.items()
+                if only is None or one in only
+            ),
+            placements=self.sweep.placements,
+            dtype=self.dtype,
+            op=self.op,
+            captures=passes.captures(self.table, self.variant),
+            timing=self.timing,
+            checked_up_to=self.instrument.checked_up_to,
+            quiet_from=_quiet_from(self.table),
+        )
+
+
+def n_communicators(table: pd.DataFrame, asked: int | None) -> int:
+    """In how many communicators both sides are called; fewer where each costs seconds.
+
+    Args:
+        table: rows of the sweep's runs.
+        asked: what the user says, None for the usual number.
+    """
+    if asked is not None:
+        return asked
+    made = table[table["step"] == plan.COMMUNICATOR]["time_us"]
+    each_s = float(made.median()) * 1e-6 if len(made) else 0.0
+    return defaults.VERIFY_COMMUNICATORS if each_s <= _DEAR_S else _FEWER
+
+
+def _quiet_from(table: pd.DataFrame) -> int | None:
+    """Size in bytes from which on the sweep's communicators agree within 0.3 % at every size."""
+    import numpy as np
+
+    own = table[
+        (table["setting"] == str(SILENT))
+        & (table["purpose"] == runs.FINE)
+        & (table["step"] == plan.MEASURE)
+        & (table["nbytes"] > GRAPH_UP_TO)
+    ]
+    if own.empty:
+        return None
+    cell = ["collective", "placement", "nbytes"]
+    spread = np.log(own["time_us"]).groupby([own[name] for name in cell]).std()
+    by_size = spread.groupby("nbytes").max().sort_index(ascending=False)
+    found = None
+    for nbytes, each in by_size.items():
+        if not each <= _QUIET:
+            break
+        found = int(nbytes)
+    return found
+
+
+def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]:
+    """Sizes with wrong results under the rules, by collective.
+
+    Raises:
+        VerificationError: the library computes wrong results by itself.
+    """
+    checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
+    own = checks[checks["setting"] == str(SILENT)]
+    if len(own):
+        raise wrong_by_itself(str(own["collective"].iloc[0]), list(own["nbytes"]), where)
+    ruled = checks[checks["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()
+    return {Collective(name): frozenset(map(int, sizes)) for name, sizes in ruled.items()}

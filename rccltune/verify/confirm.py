@@ -1,0 +1,253 @@
+"""Verified rules held against the library by rccl-tests, a program of somebody else.
+
+After a verification by the rank program rccl-tests call the same collectives, two launches with the
+file and two without it in turns: from 1 MiB on in their loop, below by their ``-G``. A rule is
+contradicted where its mean ratio lies below 0.98 with 99 % certainty, its spread pooled over sizes,
+and again in one repeat. Nothing is chosen by it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rccltune import plugin
+from rccltune.analyse.paired import Paired
+from rccltune.measure import rccl_tests
+from rccltune.measure.rccl_tests import Call, Where
+from rccltune.measure.site import Site, SiteRequest
+from rccltune.model.errors import CommandLineError, MachineError, VerificationError
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import format_span
+from rccltune.session.files import write_atomically
+from rccltune.session.store import NODE_FILE
+from rccltune.verify.sides import variables_for
+from rccltune.verify.verdict import Ratio, RuleVerdict, VerdictFile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER: Final = "confirm"
+TABLE: Final = "confirm.csv"
+# From it on launches one by one tell as much as graphs do.
+_LOOP_FROM: Final = 1 << 20
+# A rule is contradicted below this ratio, with this chance of a mistake.
+_CONTRADICTS: Final = log(0.98)
+_LEVEL: Final = 0.98
+_LAUNCHES: Final = 2
+_TIMEOUT_S: Final = 180.0
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """What rccl-tests say of the rules.
+
+    Attributes:
+        contradicted: rules that look slower, each with its ratio.
+        table: collective, clock, placement, nbytes, launch, library_us, rules_us.
+    """
+
+    sentence: str
+    contradicted: tuple[tuple[RuleVerdict, Ratio], ...]
+    table: pd.DataFrame
+    seconds: float
+
+
+def find(request: SiteRequest, reporter: Reporter) -> Site | None:
+    """Where rccl-tests run; None, and said why, where there are none."""
+    try:
+        return rccl_tests.find(request)
+    except (MachineError, CommandLineError) as error:
+        reporter.detail(f"not confirmed with rccl-tests: {error.message}")
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirming:
+    """A verified file, and where rccl-tests hold it against the library.
+
+    Attributes:
+        site: as :func:`find` found it.
+        verdict: of the file.
+        rules: the file.
+        session: in which launches are kept.
+        reporter: told what is launched.
+    """
+
+    site: Site
+    verdict: VerdictFile
+    rules: Path
+    session: Path
+    reporter: Reporter
+
+
+def confirm(asked: Confirming) -> Confirmed | None:
+    """Hold a verified file against the library; None where no rule is left.
+
+    Raises:
+        VerificationError: a rule is contradicted, twice.
+        RccltuneError: as launches do.
+    """
+    kept = [one for one in asked.verdict.standings if one.is_kept]
+    if not kept:
+        return None
+    folder = asked.session / FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    first = _looked(asked, folder / "1", kept)
+    contradicted = first.contradicted
+    if contradicted:
+        contradicted = _looked(asked, folder / "2", [one for one, _ in contradicted]).contradicted
+    path = asked.session / TABLE
+    write_atomically(path, first.table.to_csv(index=False, float_format="%.3f"))
+    if contradicted:
+        said = "; ".join(_said(*one) for one in contradicted[:_SHOWN])
+        raise VerificationError(
+            f"rccl-tests contradict the rules, twice: {said}",
+            where=str(path),
+            hint="the table has their times; do not use these rules before it is understood, and "
+            "tell us.",
+        )
+    return first
+
+
+def _said(rule: RuleVerdict, ratio: Ratio) -> str:
+    span = format_span(rule.min_nbytes, rule.max_nbytes)
+    return f"{rule.collective.value} {span} {rule.setting}: {ratio}, ours {rule.gain}"
+
+
+def _looked(asked: Confirming, folder: Path, kept: Sequence[RuleVerdict]) -> Confirmed:
+    import pandas as pd
+
+    tables: list[pd.DataFrame] = []
+    seconds, failed = 0.0, ""
+    for call in _calls(kept):
+        table, took_s, why = _turns(asked, folder, call)
+        seconds += took_s
+        failed = failed or why
+        if table is not None:
+            tables.append(table)
+    names = ["collective", "clock", "placement", "nbytes", "launch", "library_us", "rules_us"]
+    table = pd.concat(tables)[names] if tables else pd.DataFrame(columns=names)
+    found = {one.line: ratio for one in kept if (ratio := _ratio(table, one)) is not None}
+    contradicted = tuple(
+        (one, found[one.line]) for one in kept if one.line in found and _is_contradicted(table, one)
+    )
+    return Confirmed(
+        sentence=_sentence(kept, found, failed),
+        contradicted=contradicted,
+        table=table,
+        seconds=seconds,
+    )
+
+
+def _calls(kept: Sequence[RuleVerdict]) -> Iterator[Call]:
+    """What to launch: the rules' sizes, in the loop from 1 MiB on and from graphs below."""
+    for collective in dict.fromkeys(one.collective for one in kept):
+        own = [one for one in kept if one.collective is collective]
+        low, high = min(one.min_nbytes for one in own), max(one.max_nbytes for one in own)
+        for graph, first, last in (
+            (True, low, min(high, _LOOP_FROM - 1)),
+            (False, max(low, _LOOP_FROM), high),
+        ):
+            if _power(first) <= last:
+                yield Call(
+                    collective=collective,
+                    min_nbytes=_power(first),
+                    max_nbytes=last,
+                    graph=graph,
+                )
+
+
+def _power(nbytes: int) -> int:
+    """The power of two at or above a size, which is where benchmarks begin."""
+    return 1 << max(0, (nbytes - 1).bit_length())
+
+
+def _turns(asked: Confirming, folder: Path, call: Call) -> tuple[pd.DataFrame | None, float, str]:
+    """Launches of one collective by one clock in turns: their times, seconds, and what failed."""
+    import pandas as pd
+
+    site = asked.site
+    where = Where(site=site, node=asked.session / NODE_FILE if site.node is not None else None)
+    told = [
+        ("NCCL_TUNER_PLUGIN", str(plugin.library())),
+        *variables_for(site, asked.rules.resolve()),
+        *asked.verdict.needs.items(),
+    ]
+    clock = "graph" if call.graph else "loop"
+    rows, seconds = [], 0.0
+    for number in range(_LAUNCHES):
+        sides = {}
+        for who in ("library", "rules") if number % 2 == 0 else ("rules", "library"):
+            name = f"{call.collective.value}-{clock}-{who}-{number}"
+            asked.reporter.detail(f"rccl-tests: {name}")
+            made = rccl_tests.launch(
+                where,
+                call,
+                folder / name,
+                added=told if who == "rules" else (),
+                as_it_is=who == "library",
+                timeout_s=_TIMEOUT_S,
+            )
+            seconds += made.seconds
+            if made.table is None:
+                return None, seconds, f"{name}: {made.words}"
+            sides[who] = made.table.groupby(["placement", "nbytes"])["time_us"].median()
+        both = pd.DataFrame({f"{who}_us": one for who, one in sides.items()}).reset_index()
+        rows.append(both.assign(collective=call.collective.value, clock=clock, launch=number))
+    return pd.concat(rows), seconds, ""
+
+
+def _paired(table: pd.DataFrame, rule: RuleVerdict) -> Paired | None:
+    own = table[
+        (table["collective"] == rule.collective.value)
+        & table["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
+        & (table["library_us"] > 0)
+        & (table["rules_us"] > 0)
+    ]
+    if own.empty:
+        return None
+    sizes = np.array(sorted(own["nbytes"].unique()), dtype=np.int64)
+    views = sorted(own["placement"].unique())
+    logs = np.full((_LAUNCHES, len(views), len(sizes)), np.nan)
+    for row in own.itertuples(index=False):
+        at = (int(row.launch), views.index(row.placement), int(np.searchsorted(sizes, row.nbytes)))
+        logs[at] = log(row.library_us / row.rules_us)
+    return Paired(sizes, logs)
+
+
+def _ratio(table: pd.DataFrame, rule: RuleVerdict) -> Ratio | None:
+    """The rule's mean ratio over both placements' sizes, of the worse placement."""
+    paired = _paired(table, rule)
+    found = paired.over(np.ones(len(paired.nbytes), dtype=bool)) if paired else []
+    return Ratio.of(min(found, key=lambda one: one.log)) if found else None
+
+
+def _is_contradicted(table: pd.DataFrame, rule: RuleVerdict) -> bool:
+    paired = _paired(table, rule)
+    if paired is None:
+        return False
+    found = paired.pooled()
+    return found is not None and found.log < _CONTRADICTS and found.high(_LEVEL) < _CONTRADICTS
+
+
+def _sentence(kept: Sequence[RuleVerdict], found: Mapping[int | None, Ratio], failed: str) -> str:
+    if failed and not found:
+        return f"Not confirmed with rccl-tests: {failed}"
+    if not found:
+        return "Not confirmed with rccl-tests: they call no size of the rules"
+    listed = ", ".join(
+        f"{one.collective.value} {format_span(one.min_nbytes, one.max_nbytes)} "
+        f"{found[one.line].ratio:.2f}x"
+        for one in kept[:_SHOWN]
+        if one.line in found
+    )
+    more = len(found) - _SHOWN
+    return f"Confirmed with rccl-tests: {listed}" + (f" and {more} more" if more > 0 else "")

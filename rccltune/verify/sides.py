@@ -1,0 +1,124 @@
+"""The two sides of a verification, whatever calls them: the library, and the rules."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rccltune.analyse.paired import Estimate
+from rccltune.measure.site import Site
+from rccltune.model.chosen import Rule
+from rccltune.model.errors import VerificationError
+from rccltune.model.settings import Variant
+from rccltune.model.vocabulary import Collective, format_span
+from rccltune.rules.reader import read_rules
+from rccltune.session import files
+from rccltune.verify.verdict import Beside
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULES_FILE: Final = "rules.csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """What came of calling both sides.
+
+    Attributes:
+        pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
+        wrong: sizes whose results were wrong with the rules.
+        failed: why nothing is known of a collective's rules, where they hung or crashed.
+        n_replicates, n_processes: in which both were called.
+        seconds: that it took in all.
+    """
+
+    pairs: pd.DataFrame
+    wrong: Mapping[Collective, frozenset[int]]
+    failed: Mapping[Collective, str]
+    n_replicates: int
+    n_processes: int
+    seconds: float
+
+
+class Sides(Protocol):
+    """Calls the library and the rules in turns; the rank program does, or rccl-tests."""
+
+    @property
+    def site(self) -> Site:
+        """Where."""
+
+    @property
+    def variant(self) -> Variant:
+        """The environment that the rules are for."""
+
+    @property
+    def swept(self) -> Mapping[Collective, tuple[int, ...]]:
+        """Sizes in bytes that the sweep measured, rising."""
+
+    @property
+    def dtype(self) -> str:
+        """The benchmark's word for the type."""
+
+    @property
+    def op(self) -> str:
+        """Likewise for the operation."""
+
+    @property
+    def replicate(self) -> str:
+        """What is repeated: ``communicator`` or ``launch``."""
+
+    def call(self, text: str, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Called:
+        """Call both sides.
+
+        Args:
+            text: of the rule file.
+            rules: of this scale, in its order.
+            only: collectives; None for all that were swept.
+        """
+
+    def beside(self, collective: Collective, low: int, high: int) -> Estimate | None:
+        """log(the site as it is / the library's side) between two sizes; None where unknown."""
+
+    def octaves(self) -> tuple[Beside, ...]:
+        """The same by octaves of the swept sizes."""
+
+
+def folder_of(text: str, session: Path) -> tuple[Path, Path]:
+    """Where a verification of a rule file lies, and the file that ranks read there.
+
+    Without what is said to people: a file is the same with its proof and without.
+
+    Args:
+        text: of the file.
+        session: folder of the session's verifications.
+    """
+    bare = "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
+    folder = session / hashlib.sha256(bare.encode()).hexdigest()[:12]
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_atomically(folder / RULES_FILE, bare)
+    return folder, (folder / RULES_FILE).resolve()
+
+
+def variables_for(site: Site, rules: Path) -> list[tuple[str, str]]:
+    """What makes the plugin read a rule file in every rank."""
+    told = [("NCCL_TUNER_CONFIG_FILE", str(rules))]
+    placement = dict(read_rules(rules.read_bytes()).requires).get("placement")
+    if placement is not None:
+        told.append(("RCCLTUNE_PLACEMENT", placement))
+    if site.node is not None and site.fingerprint.mode is not None:
+        # There is no device that could say its mode.
+        told.append(("RCCLTUNE_MODE", str(site.fingerprint.mode)))
+    return told
+
+
+def wrong_by_itself(collective: str, sizes: Sequence[int], where: Path) -> VerificationError:
+    """Say that the library computes wrong results by itself."""
+    return VerificationError(
+        f"wrong results without rules: {collective}, {format_span(min(sizes), max(sizes))}",
+        where=str(where),
+        hint="no rule is to blame: this library or machine computes wrong results.",
+    )
