@@ -68,10 +68,10 @@ def tune(
     machine cannot run it, 5 launches failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune.job import savings
     from rccltune.measure import preparation
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
+    from rccltune.rules import savings
     from rccltune.tune import tune as tune_tune
     from rccltune.verify import begun
 
