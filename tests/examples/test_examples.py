@@ -61,22 +61,6 @@ def test_measurements_say_whose_gpus_they_are_of(path: Path) -> None:
     assert reader.read(path, Stated(), "L").fingerprint.vendor is vendor
 
 
-def test_the_job_is_what_its_runs_say() -> None:
-    """The ratio of times in each round, by the runs that answer.json lists; and it is simulated."""
-    answer = json.loads((EXAMPLES / "job-simulated/answer.json").read_text(encoding="utf-8"))
-    assert answer["simulated"] is True
-    values = {
-        arm: [run["value"] for run in answer["runs"] if run["arm"] == arm]
-        for arm in ("as-is", "rules", "control")
-    }
-    assert answer["rules"]["rounds"] == len(values["rules"]) == len(values["as-is"]) == 3
-    for arm in ("rules", "control"):
-        logs_of = [log(a / b) for a, b in zip(values["as-is"], values[arm], strict=False)]
-        assert answer[arm]["speed"] == pytest.approx(exp(fmean(logs_of)) - 1)
-    with_rules = [run for run in answer["runs"] if run["arm"] != "as-is"]
-    assert all(run["hits"] == run["calls"] > 0 for run in with_rules)
-
-
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_a_sweep_file_says_what_it_is_for(path: Path) -> None:
     """No mistake in it, the values of its case, and a command line in its comment that exists."""
