@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 import sys
-from math import exp, log
 from pathlib import Path
-from statistics import fmean
 
 import pandas as pd
 import pytest
