@@ -19,7 +19,6 @@ from rccltune.machine import this_machine
 from rccltune.machine.checks.doctor import doctor as machine_doctor
 from rccltune.model import defaults
 from rccltune.model.measured import Stated
-from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 from rccltune.report import plots
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from rccltune.deploy.folder import Deployed
     from rccltune.fit.session import FitDone
     from rccltune.job.answer import Answer
-    from rccltune.job.trying import Request
     from rccltune.machine.records import Finding, System
     from rccltune.report.session import Reported
     from rccltune.rules.explanation import Explanation
@@ -261,17 +259,37 @@ def deploy(directory: Place, folder: Place, *, unproven: bool = False) -> Deploy
     return deploy_session(Path(directory), Path(folder), unproven=unproven, reporter=Logging())
 
 
-def try_job(request: Request, *, reporter: Reporter | None = None) -> Answer:
-    """Run a job in turns and say whether rules pay: ``rccltune job``.
+def job(
+    command: Sequence[str],
+    session: Place | None = None,
+    *,
+    rules: Place | None = None,
+    budget: float | None = None,
+    measure: str | None = None,
+    bad_rules: bool = False,
+) -> Answer:
+    """Whether rules pay in a job: as it is and with the rules, in turns.
 
     Args:
-        request: the command, the rules, where runs are kept, and for how long.
-        reporter: told of each run; None is the logger.
+        command: of the job, a word each; ``{run}`` in one is a run's own folder.
+        session: that has the rules and keeps the runs.
+        rules: rule file, where it is not the session's.
+        budget: seconds for all runs together; None for six pairs, however long they take.
+        measure: pattern of the number that the job prints; None for its steps, or its duration.
+        bad_rules: also with rules that are bad on purpose.
 
     Raises:
-        CommandLineError: no command, a bad pattern, or another job's folder.
+        CommandLineError: no command, a bad pattern, or no rules.
         MachineError: no plugin; or the ranks did not load it.
         LaunchError: the job fails.
         TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
     """
-    return trying.try_job(request, reporter=reporter or Logging())
+    request = trying.Request(
+        command=tuple(command),
+        session=None if session is None else Path(session),
+        rules=None if rules is None else Path(rules),
+        budget_s=budget,
+        measure=measure,
+        bad_rules=bad_rules,
+    )
+    return trying.try_job(request, reporter=Logging())

@@ -60,8 +60,7 @@ def emit_config(
     Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
     finds none, 7 no session, 8 nothing to choose from.
     """
-    from rccltune.job import savings
-    from rccltune.rules import emission, sheets
+    from rccltune.rules import emission, savings, sheets
     from rccltune.session.folders import sessions_in
 
     given = sessions or (DEFAULT_SESSION,)
@@ -97,7 +96,7 @@ def emit_config(
 
 def _saving(console: Console, workload: Path, folders: tuple[Path, ...], done: Emitted) -> Saving:
     """What the rules save of a recorded job."""
-    from rccltune.job.savings import by_zones, saving_in
+    from rccltune.rules.savings import by_zones, saving_in
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
     chosen = by_zones(zones)

@@ -90,7 +90,7 @@ _SIMULATED: Final = (
     "a sweep of a simulated node says before it starts what stands in its way: rccltune sweep "
     "--simulate NODE --plan."
 )
-_RUNS: Final = "runs are kept in ./rccltune-job: run another job in a folder of its own."
+_RUNS: Final = "runs are kept in SESSION/job, each job in a folder of its own: name a SESSION."
 _STAYS: Final = (
     "what stands replaces the session's own file; of --rules FILE it is verified-FILE in the "
     "session."
@@ -150,7 +150,11 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--timeout": "a run that takes several times what others took is ended; --budget bounds "
         "all of them.",
         "--higher-is-better": "name the group of --measure so: 'tokens/s (?P<rate>[0-9.]+)'.",
-        "--no-control": "deliberately bad rules are tried only with --bad-rules.",
+        "--no-control": "rules that are bad on purpose are tried only with --bad-rules.",
+        "--measure wall": "without --measure a job is measured by its duration, if it marks no "
+        "steps.",
+        "--allow-need": "job gives runs no variable that may load code: export it in the job "
+        "yourself, and take it out of the rule file's line '#@ needs'.",
         "-o": _RUNS,
         "--output": _RUNS,
     },

@@ -73,6 +73,7 @@ def tune(
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
+    from rccltune.rules import savings
     from rccltune.tune import tune as tune_tune
 
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
@@ -107,7 +108,14 @@ def tune(
                 confirms=confirming_site(request.site, site),
             )
     console.warn(done.notices)
-    console.result(done.as_plain(), _text(done))
+    plain, text = done.as_plain(), _text(done)
+    if choosing.workload is not None:
+        rules = [rule for one in done.verified for rule in one.standings if rule.is_kept]
+        chosen = savings.by_rules(rules)
+        saved = savings.saving_in(choosing.workload, [output], chosen, reporter=console)
+        plain["saving"] = savings.saving_plain(saved)
+        text = lay([text, savings.saving_text(saved)])
+    console.result(plain, text)
     sweep_perf.stop_if_aside(done.swept, "What is said above holds for the rest.")
 
 

@@ -1,1 +1,1 @@
-"""A user's own job: what rules would save it."""
+"""The user's own job, as it is and with the rules, in turns."""

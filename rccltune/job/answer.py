@@ -1,312 +1,262 @@
-"""Does it pay, and does communication matter to the job at all: in words and as a figure.
+"""What runs in turns say: whether the rules pay, by how much, and whether they were in force.
 
-A round has one run of each kind, one after the other, so that what the machine does over minutes is
-in all of them. What counts is the logarithm of the ratio of two runs of one round; an interval
-comes from the rounds and from nothing inside a run.
+A pair is a run of the job as it is and one of another kind, made one after the other, so that what
+the machine does over minutes is in both. The logarithm of the ratio of the two counts, and
+:func:`rccltune.analyse.noise.t_interval` of all pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from math import exp, inf, log
+from math import exp, log
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.job import looks
-from rccltune.job.looks import Compared, Verdict
-from rccltune.job.measures import in_words
+from rccltune.analyse import noise
 from rccltune.job.runs import Arm, Run
-from rccltune.report.figures import axes, files
-from rccltune.report.records import Axis, Figure, Ink, Line, Marker, Point
-from rccltune.report.renderers import replay, sheet
-from rccltune.session.files import write_atomically
+from rccltune.model.errors import RccltuneError
 
-# Losses of one and the same first step differ by the order in which ranks add.
+# A loss below it is said and is no reason for another exit code: counting calls may cost as much.
+NEGLIGIBLE: Final = 0.005
+# First losses of the same step differ by the order in which ranks add.
 _SAME_LOSS: Final = 1e-3
+_TUNER: Final = ("NCCL_TUNER_", "RCCLTUNE_CONFIG_DIR")
 
 
-class Importance(Enum):
-    """What bad rules say of communication settings in general."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """How many times faster than the job as it is, by pairs.
 
-    MATTERS = "communication settings matter to this job"
-    NONE = "communication settings do not matter to this job"
-    UNKNOWN = "whether communication settings matter to this job is not known"
+    Attributes:
+        low: lower end of the 95 % interval; None from one pair, which has no interval.
+        high: its upper end.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    pairs: int
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the whole interval lies above 1."""
+        return self.low is not None and self.low > 1
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the whole interval lies below 1."""
+        return self.high is not None and self.high < 1
+
+    @property
+    def is_harm(self) -> bool:
+        """Whether it is slower by more than is negligible."""
+        return self.high is not None and self.high < 1 - NEGLIGIBLE
+
+    @property
+    def words(self) -> str:
+        """One line: faster, slower or no difference shown, with interval and pairs."""
+        pairs = f"{self.pairs} pair{'s' * (self.pairs != 1)}"
+        if self.low is None or self.high is None:
+            return f"{number(self.ratio)}, {pairs}: no interval, so nothing is shown"
+        if self.is_slower:
+            slower = [number(1 / one) for one in (self.ratio, self.high, self.low)]
+            return f"{slower[0]}× slower ({slower[1]} to {slower[2]}), {pairs}"
+        interval = f"({number(self.low)} to {number(self.high)}), {pairs}"
+        if self.is_faster:
+            return f"{number(self.ratio)}× faster {interval}"
+        return f"no difference shown: {number(self.ratio)} {interval}"
+
+    def as_plain(self) -> dict[str, Any]:
+        """Form for --json."""
+        return {"ratio": self.ratio, "low": self.low, "high": self.high, "pairs": self.pairs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is known of a job.
+    """All that is known of a job.
 
     Attributes:
-        what: was compared, ``step time, ms``.
-        rate: whether more of it is better.
-        rules: None where no round is whole.
-        control: None without a control.
-        slower_than: the control had loaded its rules and was ended when it had taken so many times
-            as long as the job as it is; None where it was not.
-        control_hits: calls that the bad rules answered.
-        drift: of the job as it is from its first run to its last, as a fraction; None from fewer
-            than three.
-        differences: between kinds that should do the same, one sentence each.
+        folder: that holds the runs.
+        runs: in the order in which they were made, the first not counted.
+        planned: pairs.
+        is_rate: more of the number is better.
+        simulated: rules or runs are of a stand-in and not of hardware.
+        site: ``NAME=VALUE`` of what chooses in the job as it is.
+        failure: why runs ended before the plan did; None where nothing failed.
+        is_interrupted: the user ended them.
     """
 
-    what: str
+    folder: Path
     runs: tuple[Run, ...]
-    rules: Compared | None
-    control: Compared | None
-    slower_than: float | None
-    control_hits: int
-    drift: float | None
-    differences: tuple[str, ...]
-    rate: bool = False
+    planned: int
+    is_rate: bool = False
     simulated: bool = False
+    site: tuple[str, ...] = ()
+    failure: RccltuneError | None = None
+    is_interrupted: bool = False
 
     @property
-    def importance(self) -> Importance | None:
-        """What the control says; None without one."""
-        if self.control is None and self.slower_than is None:
+    def gain(self) -> Gain | None:
+        """What pairs say of the rules."""
+        return self.gain_of(Arm.RULES)
+
+    def gain_of(self, arm: Arm) -> Gain | None:
+        """What pairs say of a kind; None without a pair."""
+        own, as_is = ({r.pair: r for r in self.good(one)} for one in (arm, Arm.AS_IS))
+        logs = [
+            log(_value(as_is[pair]) / _value(own[pair])) * (-1 if self.is_rate else 1)
+            for pair in own
+            if pair in as_is
+        ]
+        if len(logs) < 2:
+            return Gain(ratio=exp(logs[0]), low=None, high=None, pairs=1) if logs else None
+        _, mean, high = noise.t_interval(logs)
+        half = max(high - mean, noise.LEAST)
+        return Gain(ratio=exp(mean), low=exp(mean - half), high=exp(mean + half), pairs=len(logs))
+
+    def good(self, arm: Arm) -> list[Run]:
+        """Counted runs of a kind that ended well."""
+        return [r for r in self.runs if r.pair and r.arm is arm and r.measured is not None]
+
+    def hits(self, arm: Arm) -> tuple[int, int]:
+        """Calls that rules answered in all runs of a kind, and calls in all."""
+        told = [run.answers for run in self.good(arm) if run.answers is not None]
+        return sum(one.hits for one in told), sum(one.calls for one in told)
+
+    @property
+    def what(self) -> str:
+        """Name of the number that runs are compared by."""
+        return next((run.measured.what for run in self.runs if run.measured), "nothing")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The answer, a sentence a line."""
+        gain = self.gain
+        return tuple(
+            line
+            for line in (
+                "SIMULATED, no hardware" if self.simulated else None,
+                f"With the rules: {gain.words if gain else 'not known, no pair is complete'}",
+                self._bad_line(),
+                *self._force_lines(),
+                self._ended_early(),
+                f"Compared: {self.what}"
+                + (" (more is better)" if self.is_rate else "")
+                + "; the first run warms up and is not counted",
+                *(f"Note: {text}" for text in self.notes),
+            )
+            if line
+        )
+
+    def _ended_early(self) -> str | None:
+        if len(self.good(Arm.RULES)) >= self.planned:
             return None
-        if self.slower_than is not None:
-            return Importance.MATTERS
-        told = self.control if self.control_hits else None
-        if told is not None and told.costs_nothing and not self.rules_change_it:
-            return Importance.NONE
-        if self.rules_change_it or (told is not None and told.costs):
-            return Importance.MATTERS
-        return Importance.UNKNOWN
+        who = "Interrupted" if self.is_interrupted else "The budget was over"
+        return f"{'Ended' if self.failure else who} before all {self.planned} pairs were made"
+
+    def _bad_line(self) -> str | None:
+        runs = [run for run in self.runs if run.arm is Arm.BAD_RULES]
+        if not runs:
+            return None
+        failed = next((run.ended.failure for run in runs if run.ended.failure), None)
+        if failed is not None:
+            return f"With bad rules: the job {failed}"
+        gain = self.gain_of(Arm.BAD_RULES)
+        if not self.hits(Arm.BAD_RULES)[0] or gain is None:
+            return "With bad rules: not known, since they answered no call"
+        if gain.is_slower:
+            return f"With bad rules: {gain.words}: what settings do to this job can be seen here"
+        return (
+            f"With bad rules: {gain.words}: either settings hardly matter to this job, or its runs "
+            "differ too much to see it"
+        )
+
+    def _force_lines(self) -> Iterable[str]:
+        hits, calls = self.hits(Arm.RULES)
+        if calls:
+            by_rule: Counter[tuple[int, str]] = Counter()
+            for run in self.good(Arm.RULES):
+                for line, setting, n in run.answers.by_rule if run.answers else ():
+                    by_rule[line, setting] += n
+            each = ", ".join(f"line {line} {setting} {n}" for (line, setting), n in by_rule.items())
+            yield f"In force: rules answered {hits} of {calls} calls: {each}"
 
     @property
-    def rules_change_it(self) -> bool:
-        """Which shows that settings matter, whatever bad ones do."""
-        return self.rules is not None and self.rules.changes_it
+    def notes(self) -> tuple[str, ...]:
+        """What weakens the numbers: kinds that did other things, variables that choose."""
+        said = []
+        ours = self._losses(Arm.AS_IS)
+        for arm in (Arm.RULES, Arm.BAD_RULES):
+            theirs = self._losses(arm)
+            if ours and theirs and _is_apart(ours, theirs):
+                said.append(
+                    f"first losses differ: {ours[0]:.6g} as it is, {theirs[0]:.6g} {arm.words}: "
+                    "check the results"
+                )
+        forced = {word for run in self.runs if run.measured for word in run.measured.choosing}
+        return (*said, *site_notes(sorted(forced.union(self.site))))
+
+    def _losses(self, arm: Arm) -> list[float]:
+        told = [run.measured.first_loss for run in self.good(arm) if run.measured is not None]
+        return [loss for loss in told if loss is not None]
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json; ratios of speeds are fractions above or below 0."""
-        importance = self.importance
+        """Form for --json and answer.json."""
+        bad = self.gain_of(Arm.BAD_RULES)
         return {
-            "measure": self.what,
             "simulated": self.simulated,
-            "rules": _plain(self.rules),
-            "control": _plain(self.control),
-            "control_ended_at": self.slower_than,
-            "communication": None if importance is None else importance.value,
-            "drift": self.drift,
-            "differences": list(self.differences),
-            "runs": [_run_plain(one) for one in self.runs],
+            "folder": str(self.folder),
+            "measure": self.what,
+            "more_is_better": self.is_rate,
+            "planned": self.planned,
+            "rules": self.gain.as_plain() if self.gain else None,
+            "bad_rules": bad.as_plain() if bad else None,
+            "says": list(self.lines),
+            "failure": self.failure.message if self.failure else None,
+            "runs": [_run_plain(run) for run in self.runs],
         }
 
 
-def _plain(one: Compared | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    middle, low, high = (percent / 100 for percent in one.percent)
-    known = one.speed.spread < inf
-    return {
-        "verdict": one.verdict.value,
-        "speed": middle,
-        "low": low if known else None,
-        "high": high if known else None,
-        "rounds": one.speed.n_launches,
-    }
+def site_notes(site: Sequence[str]) -> Iterable[str]:
+    """What the job as it is says by itself, from ``NAME=VALUE`` of what chooses in it."""
+    tuner = [one for one in site if one.startswith(_TUNER)]
+    if tuner:
+        yield f"the job as it is has a tuner already: {', '.join(tuner)}"
+    forced = [one for one in site if one not in tuner]
+    if forced:
+        yield f"set in every run: {', '.join(forced)}; rules choose only what that leaves"
+
+
+def number(value: float) -> str:
+    """A ratio as it is printed."""
+    return f"{value:.3f}" if value < 10 else f"{value:.4g}"
+
+
+def _value(run: Run) -> float:
+    if run.measured is None:
+        raise ValueError("a run that failed has no number")
+    return run.measured.value
+
+
+def _is_apart(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Whether two kinds began with other losses; each varies by its seed as it may."""
+    gap = max(min(ours) - max(theirs), min(theirs) - max(ours))
+    return gap > _SAME_LOSS * max(abs(one) for one in (*ours, *theirs))
 
 
 def _run_plain(run: Run) -> dict[str, Any]:
-    said, answers = run.measured, run.answers
+    said, told = run.measured, run.answers
     return {
-        "number": run.number,
+        "pair": run.pair,
         "arm": run.arm.value,
-        "folder": str(run.folder),
-        "duration_s": run.outcome.duration_s,
-        "good": run.outcome.is_good,
-        "ended": run.outcome.words,
+        "folder": run.folder.name,
+        "seconds": run.ended.seconds,
+        "failure": run.ended.failure,
         "value": said.value if said else None,
-        "steps": said.n_steps if said else None,
-        "left_out": said.left_out if said else None,
         "first_loss": said.first_loss if said else None,
-        "ranks": said.n_ranks if said else None,
-        "calls": answers.calls if answers else None,
-        "hits": answers.hits if answers else None,
-        "by_rule": [
-            {"line": line, "setting": setting, "calls": calls}
-            for line, setting, calls in (answers.by_rule if answers else ())
-        ],
+        "calls": told.calls if told else None,
+        "hits": told.hits if told else None,
+        "by_rule": [list(one) for one in told.by_rule] if told else [],
     }
-
-
-def good(runs: Sequence[Run], arm: Arm) -> list[Run]:
-    """The runs of a kind that ended well, by their number: the n-th is of the n-th round."""
-    return [run for run in runs if run.arm is arm and run.measured is not None]
-
-
-def values(runs: Sequence[Run], arm: Arm) -> list[float]:
-    """Their numbers."""
-    return [run.measured.value for run in good(runs, arm) if run.measured is not None]
-
-
-def compared_runs(runs: Sequence[Run], arm: Arm, *, rate: bool) -> Compared | None:
-    """A kind beside the job as it is, by rounds that have both; None without one.
-
-    Args:
-        runs: of all kinds.
-        arm: to be compared.
-        rate: whether more is better.
-    """
-    as_is, own = values(runs, Arm.AS_IS), values(runs, arm)
-    return looks.compared(arm, own, as_is) if rate else looks.compared(arm, as_is, own)
-
-
-def drift(runs: Sequence[Run]) -> float | None:
-    """Of the job as it is from its first run to its last, by a straight line; None from too few."""
-    found = good(runs, Arm.AS_IS)
-    if len(found) < 3:
-        return None
-    times = [run.outcome.began for run in found]
-    logs = [log(value) for value in values(runs, Arm.AS_IS)]
-    middle, mean = sum(times) / len(times), sum(logs) / len(logs)
-    squares = sum((at - middle) ** 2 for at in times)
-    if not squares:
-        return None
-    pairs = zip(times, logs, strict=True)
-    slope = sum((at - middle) * (value - mean) for at, value in pairs) / squares
-    return exp(slope * (times[-1] - times[0])) - 1
-
-
-def differences(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What kinds should have in common and have not, and what weakens their numbers."""
-    said: list[str] = []
-    base = good(runs, Arm.AS_IS)
-    for arm in (Arm.RULES, Arm.CONTROL):
-        other = good(runs, arm)
-        for name, ours, theirs in (
-            ("steps", _set(base, "n_steps"), _set(other, "n_steps")),
-            ("ranks", _set(base, "n_ranks"), _set(other, "n_ranks")),
-        ):
-            if base and other and ours != theirs:
-                said.append(
-                    f"{name} differ: {_listed(ours)} {Arm.AS_IS.words}, {_listed(theirs)} "
-                    f"{arm.words}"
-                )
-        said += _losses(base, other, arm)
-    remarks: dict[str, int] = {}
-    for run in runs:
-        for text in run.measured.remarks if run.measured else ():
-            remarks[text] = remarks.get(text, 0) + 1
-    said += [f"{text} ({n} of {len(runs)} runs)" for text, n in remarks.items()]
-    forced = sorted({word for run in runs if run.measured for word in run.measured.choosing})
-    if forced:
-        said.append(f"the job sets {', '.join(forced)}: rules choose only what that leaves")
-    return tuple(said)
-
-
-def _set(runs: Sequence[Run], name: str) -> set[int]:
-    return {getattr(run.measured, name) for run in runs} - {None}
-
-
-def _listed(numbers: set[int]) -> str:
-    return ", ".join(map(str, sorted(numbers))) or "none"
-
-
-def _losses(base: Sequence[Run], other: Sequence[Run], arm: Arm) -> list[str]:
-    """Kinds that began with another loss did something else; each varies by its seed as it may."""
-    ours, theirs = (
-        [run.measured.first_loss for run in runs if run.measured and run.measured.first_loss]
-        for runs in (base, other)
-    )
-    if not ours or not theirs:
-        return []
-    gap = max(min(ours) - max(theirs), min(theirs) - max(ours))
-    if gap <= _SAME_LOSS * max(abs(one) for one in (*ours, *theirs)):
-        return []
-    return [f"first losses differ: {ours[0]:.6g} {Arm.AS_IS.words}, {theirs[0]:.6g} {arm.words}"]
-
-
-NAME: Final = "job.png"
-_LOOK: Final[Mapping[Arm, tuple[Ink, Marker]]] = {
-    Arm.AS_IS: ("site", "circle"),
-    Arm.RULES: ("p1", "square"),
-    Arm.CONTROL: ("p2", "triangle"),
-}
-# More whole numbers than these have no room on the axis.
-_MOST_TICKS: Final = 20
-
-
-def draw(folder: Path, found: Answer) -> Path:
-    """Write the figure beside the runs; returns its path."""
-    one = job_figure(found)
-    with sheet.house_style():
-        content = files.encode(replay.draw_figure(one), "png", one.title, "rccltune job")
-    path = folder / NAME
-    write_atomically(path, content)
-    return path
-
-
-def job_figure(found: Answer) -> Figure:
-    """Each run's speed beside the mean of the job as it is, in percent, with 95 % intervals."""
-    lines = [line for arm in Arm if (line := _line(arm, found)) is not None]
-    points = [point for line in lines for point in line.points]
-    values = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
-    said = {point.x: (line.name, point.words) for line in lines for point in line.points}
-    last = max((run.number for run in found.runs), default=1)
-    return Figure(
-        name="job",
-        title=headline(found),
-        words="Each mark is a run, in the order in which they were made. Shaded: 95 % intervals "
-        "of the gain, from neighbouring runs.",
-        stamp="SIMULATED, no hardware" if found.simulated else "measured",
-        loud=found.simulated,
-        x=_runs_axis(last),
-        y=axes.straight_axis(values, "speed beside the job as it is", " %"),
-        lines=tuple(lines),
-        header=("run", "how", in_words(found.what)),
-        rows=tuple((f"{at:g}", *said[at]) for at in sorted(said)),
-        source=f"Runs are compared by: {in_words(found.what)}.",
-        level=(0.0, ""),
-    )
-
-
-def headline(found: Answer) -> str:
-    """The answer in a few words."""
-    one = found.rules
-    if one is None or not _is_known(one):
-        return "Rules: not known"
-    most = max(abs(end) for end in one.percent[1:])
-    if one.verdict is Verdict.UNKNOWN:
-        return f"Rules: no difference found ({most:.1f} % at most)"
-    if one.verdict is Verdict.SAME:
-        return f"Rules make no difference ({most:.1f} % at most)"
-    middle = abs(one.percent[0])
-    if one.verdict is Verdict.PERHAPS_SLOWER:
-        return f"Rules perhaps make the job {middle:.1f} % slower"
-    return f"Rules make the job {middle:.1f} % {one.verdict.value}"
-
-
-def _runs_axis(last: int) -> Axis:
-    step = -(-last // _MOST_TICKS)
-    ticks = tuple((float(n), str(n)) for n in range(step, last + 1, step))
-    return Axis(label="run", low=0.5, high=last + 0.5, ticks=ticks, logarithmic=False)
-
-
-def _line(arm: Arm, found: Answer) -> Line | None:
-    points = tuple(_points(arm, found))
-    ink, marker = _LOOK[arm]
-    return Line(name=arm.words, points=points, ink=ink, marker=marker) if points else None
-
-
-def _points(arm: Arm, found: Answer) -> Iterator[Point]:
-    base = values(found.runs, Arm.AS_IS)
-    if not base:
-        return
-    mean = sum(map(log, base)) / len(base)
-    one = {Arm.RULES: found.rules, Arm.CONTROL: found.control}.get(arm)
-    ends = one.percent[1:] if one is not None and _is_known(one) else (None, None)
-    runs = good(found.runs, arm)
-    for run, value in zip(runs, values(found.runs, arm), strict=True):
-        faster = log(value) - mean if found.rate else mean - log(value)
-        percent = (exp(faster) - 1) * 100
-        yield Point(x=run.number, y=percent, words=f"{value:.4g}", low=ends[0], high=ends[1])
-
-
-def _is_known(one: Compared) -> bool:
-    return one.speed.spread < inf

@@ -1,26 +1,27 @@
-"""The user's job in turns: which run comes next, when it is enough, and what must stop it."""
+"""The user's job in turns: a plan, then A B, B A, A B … to its end.
+
+The plan is fixed before the first run that counts, by how long one run takes and never by what
+runs say, so that one interval of all pairs is honest.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
 from pathlib import Path
 from typing import Final
 
 from rccltune import plugin
-from rccltune.fit.session import fit_session
-from rccltune.job import answer as judging
 from rccltune.job import runs
-from rccltune.job.answer import Answer
-from rccltune.job.looks import FEWEST_ROUNDS, MOST_ROUNDS, Compared, is_hopeless, is_over
-from rccltune.job.measures import in_words, pattern_of
-from rccltune.job.runs import Arm, Rules, Run, folder_of, read_runs, run
-from rccltune.launch import process, signals
-from rccltune.model import curves, schema, vocabulary
+from rccltune.job.answer import Answer, site_notes
+from rccltune.job.measures import is_rate, measured, pattern_of
+from rccltune.job.runs import Arm, Run
+from rccltune.launch import signals
+from rccltune.launch.variables import chooses
 from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
@@ -30,356 +31,263 @@ from rccltune.model.errors import (
     TooLittleDataError,
 )
 from rccltune.model.reporter import Reporter
-from rccltune.model.schema import Line, Whole
 from rccltune.model.vocabulary import format_time, lay
-from rccltune.rules import provenance, refusals
+from rccltune.rules.provenance import odd_needs
+from rccltune.rules.refusals import accepted, content_of
 from rccltune.session import store
-from rccltune.session.files import write_atomically, writing
+from rccltune.session.files import JOB, disk_errors, write_atomically
 from rccltune.verify import verdict_store
-from rccltune.why import job
+from rccltune.why.job import explain_job
 
-JOB_FILE: Final = "job.json"
-BUDGET_S: Final = 600.0
-_FORMAT: Final = 1
-# A run is ended when it takes so many times as long as the slowest that ended well, and this more.
+# Pairs where no budget says otherwise; an even number, so that a drift is the same for both.
+PAIRS: Final = 6
+FEWEST: Final = 3
+MOST: Final = 50
+# Where runs are kept if no session can keep them.
+OUTSIDE: Final = Path("rccltune-job")
+# A run is ended when it takes so many times what the first took, and this more.
 _PATIENCE: Final = 3.0
 _MORE_S: Final = 30.0
-_TRIES: Final = 2
+_SIMULATED: Final = re.compile(rb"^# SIMULATED", re.MULTILINE)
+_MOST_WHY: Final = 8
+_NOT: Final = "the rules were not in force:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is wanted.
+    """What is to be tried.
 
     Attributes:
-        command: the user's words, ``{run}`` not yet replaced.
-        folder: where the runs are kept.
-        session: for rules and for the worst settings; None where there is none.
-        rules: the rule file; None is the session's.
-        measure: a pattern, ``wall``, or None for step times.
-        budget_s: for all runs together.
-        control: whether bad rules are tried.
-        allowed: variables beyond the harmless ones that rules may need.
+        command: the user's words; ``{run}`` in them is a run's own folder.
+        session: keeps the runs, and has the rules; None where there is none.
+        rules: rule file; None is the session's.
+        budget_s: for all runs together; None for PAIRS pairs, however long they take.
+        measure: pattern of the number that the job prints.
+        bad_rules: whether rules that are bad on purpose are tried, too.
     """
 
     command: tuple[str, ...]
-    folder: Path
-    session: Path | None
-    rules: Path | None
+    session: Path | None = None
+    rules: Path | None = None
+    budget_s: float | None = None
     measure: str | None = None
-    budget_s: float = BUDGET_S
-    control: bool = False
-    allowed: frozenset[str] = frozenset()
-
-    @property
-    def rate(self) -> bool:
-        """Whether more is better: of a pattern whose group is named so."""
-        return self.measure is not None and "rate" in pattern_of(self.measure).groupindex
+    bad_rules: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFile:
-    """What the folder's runs are of; another job needs another folder."""
-
-    command: tuple[Line, ...]
-    measure: Line | None
-    rules_sha256: Line
-    control_sha256: Line | None
-    rate: bool = False
-    format: Whole = _FORMAT
-
-
-def try_job(request: Request, *, reporter: Reporter) -> Answer:
-    """Run a job in turns and say whether rules pay.
-
-    What is there of the same command is gone on with.
+def pairs_in(budget_s: float | None, first_s: float, n_arms: int) -> int:
+    """Number of pairs that are planned.
 
     Args:
-        request: what is wanted.
-        reporter: told of each run.
+        budget_s: for all runs, the first one included; None for the usual number.
+        first_s: that one took.
+        n_arms: kinds of runs.
 
     Raises:
-        CommandLineError: no command, a bad pattern, or another job's folder.
+        TooLittleDataError: too few fit.
+    """
+    if budget_s is None:
+        return PAIRS
+    fitting = int((budget_s - first_s) / (n_arms * first_s))
+    if fitting < FEWEST:
+        wanted = ceil(first_s * (1 + n_arms * FEWEST))
+        raise TooLittleDataError(
+            f"a run takes {format_time(1e6 * first_s)}: {max(0, fitting)} pairs fit into the "
+            f"budget, and {FEWEST} are the fewest that tell anything",
+            hint=f"give --budget {wanted}s, or let the job do fewer steps.",
+        )
+    return min(fitting, MOST)
+
+
+def order(pair: int, arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """Kinds of a pair as they are run: A B, then B A, so that a drift is no gain."""
+    return tuple(arms) if pair % 2 else tuple(reversed(arms))
+
+
+def try_job(request: Request, *, reporter: Reporter, start: runs.Start = runs.start) -> Answer:
+    """Run a job in turns, as it is and with the rules.
+
+    Whoever interrupts it, or fails it later than the second pair, still gets what is known.
+
+    Args:
+        request: what is to be tried.
+        reporter: told the plan, and of each run.
+        start: runs a command to its end.
+
+    Raises:
+        CommandLineError: no command, a bad pattern, no rules, or rules that may load code.
         InputFileError: a rule file that the plugin refuses.
-        MachineError: no plugin; or the ranks did not load it.
+        SessionError: no session there, or nothing can be written.
+        MachineError: no plugin, or the ranks did not load it.
         LaunchError: the job fails.
         OutputError: what it prints is not understood.
         TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
-        KeyboardInterrupt: after everything that was started is gone.
+        KeyboardInterrupt: before two pairs were made.
     """
-    trial = _Trial(request, reporter)
-    with writing(request.folder, reporter), signals.interruptible():
-        trial.prepare()
-        trial.make()
-    return trial.answer()
+    trial = _Trial(request, reporter, start)
+    failure: RccltuneError | None = None
+    is_interrupted = False
+    try:
+        with signals.interruptible():
+            trial.make()
+    except KeyboardInterrupt:
+        if not trial.tells:
+            raise
+        is_interrupted = True
+    except RccltuneError as error:
+        if not trial.tells:
+            raise
+        failure = error
+    answer = replace(trial.answer(), failure=failure, is_interrupted=is_interrupted)
+    plain = json.dumps(answer.as_plain(), indent=1)
+    write_atomically(answer.folder / "answer.json", plain)
+    return answer
 
 
 class _Trial:
     """One job on its way."""
 
-    def __init__(self, request: Request, reporter: Reporter) -> None:
+    def __init__(self, request: Request, reporter: Reporter, start: runs.Start) -> None:
         if not request.command:
             raise CommandLineError("no command", hint="write it behind --: -- torchrun train.py")
-        if request.measure is not None:
-            pattern_of(request.measure)
-        self.request = request
-        self.reporter = reporter
-        self.site = runs.site_variables()
-        runs.check_site(self.site)
-        self.library = plugin.library()
-        self.source = _rule_file(request)
-        content = refusals.content_of(self.source)
-        file = refusals.accepted(content, self.source, "correct these lines.")
-        provenance.check_needs(file.needs, request.allowed, where=str(self.source))
-        self.needs = file.needs
-        self.content = content
-        self.curves, self.simulated = _curves(request.session, reporter)
-        self.control = runs.bad_rules(self.curves).encode() if request.control else None
-        self.failed: Counter[Arm] = Counter()
-        self.runs: list[Run] = []
-
-    def prepare(self) -> None:
-        """The folder, with what is tried in it; or the same as was there."""
-        folder = self.request.folder
-        wanted = JobFile(
-            command=self.request.command,
-            measure=self.request.measure,
-            rules_sha256=hashlib.sha256(self.content).hexdigest(),
-            control_sha256=hashlib.sha256(self.control).hexdigest() if self.control else None,
-            rate=self.request.rate,
-        )
-        path = folder / JOB_FILE
-        if path.exists():
-            _check_same(path, wanted)
-        else:
-            write_atomically(folder / "rules.csv", self.content)
-            if self.control is not None:
-                write_atomically(folder / "control.csv", self.control)
-            write_atomically(path, vocabulary.json_text(schema.to_plain(wanted), indent=1))
-        for word in runs.set_in(self.site):
-            self.reporter.say(
-                f"Warning: {word} is set in every run: rules choose only what it leaves."
+        self._request, self._reporter, self._start = request, reporter, start
+        self._pattern = None if request.measure is None else pattern_of(request.measure)
+        self._library = plugin.library()
+        session = None if request.session is None else store.open_session(request.session)
+        source = _rule_file(request)
+        content = content_of(source)
+        self._needs = accepted(content, source, "correct these lines.").needs
+        if odd := odd_needs(self._needs):
+            raise CommandLineError(
+                f"these rules need {odd}, which may load code or open files",
+                where=str(source),
+                hint="export it in the job yourself, and take it out of the line '#@ needs'.",
             )
+        self._simulated = _SIMULATED.search(content) is not None
+        self._simulated |= session is not None and session.simulated
+        self._arms = (Arm.AS_IS, Arm.RULES, *([Arm.BAD_RULES] if request.bad_rules else []))
+        self._planned = 0
+        self._runs: list[Run] = []
+        self._site = tuple(f"{n}={v}" for n, v in sorted(os.environ.items()) if _is_said(n))
+        self._folder = _new_folder(request.session)
+        self._files = {
+            Arm.RULES: self._folder / "rules.csv",
+            Arm.BAD_RULES: self._folder / "bad-rules.csv",
+        }
+        write_atomically(self._files[Arm.RULES], content)
+        if request.bad_rules:
+            write_atomically(self._files[Arm.BAD_RULES], runs.bad_rules())
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are pairs enough for an interval."""
+        gain = self.answer().gain
+        return gain is not None and gain.low is not None
+
+    def answer(self) -> Answer:
+        """What is known now."""
+        return Answer(
+            folder=self._folder,
+            runs=tuple(self._runs),
+            planned=self._planned,
+            is_rate=is_rate(self._pattern),
+            simulated=self._simulated,
+            site=self._site,
+        )
 
     def make(self) -> None:
-        """Runs, until it is enough."""
-        self._read()
-        while (arm := self._next()) is not None:
-            number = 1 + max((one.number for one in self.runs), default=0)
-            # An interrupted run has left its folder, and is made again in its place.
-            folder = folder_of(self.request.folder, number, arm).resolve()
-            for stale in folder.parent.glob(f"{number:03d}-*"):
-                process.end_leftovers([stale])
-                shutil.rmtree(stale)
-            self._run(folder, arm)
-            self._read()
-            self._tell()
-            self._check()
-
-    def _read(self) -> None:
-        self.runs = read_runs(self.request.folder, self.request.measure)
-
-    def _run(self, folder: Path, arm: Arm) -> None:
-        own = {
-            Arm.AS_IS: None,
-            Arm.RULES: Rules(path=self._file("rules.csv"), needs=self.needs),
-            Arm.CONTROL: Rules(path=self._file("control.csv"), needs=self.needs),
-        }[arm]
-        variables = runs.environment(self.site, folder, own, self.library)
-        command = runs.command_of(self.request.command, folder)
-        run(folder, command, variables, self._limit_s())
-
-    def _file(self, name: str) -> Path:
-        return (self.request.folder / name).resolve()
-
-    def _limit_s(self) -> float:
-        taken = [one.outcome.duration_s for one in self.runs if one.measured is not None]
-        return _PATIENCE * max(taken) + _MORE_S if taken else self.request.budget_s
-
-    # --- what comes next --------------------------------------------------------------------------
-
-    def _active(self) -> tuple[Arm, ...]:
-        """Kinds that still have something to tell."""
-        rules = self._compared(Arm.RULES)
-        found = []
-        if rules is None or not self._is_told(rules):
-            found.append(Arm.RULES)
-        # Where rules change the job, bad ones have nothing to add.
-        if (found or rules is None or not rules.changes_it) and self._wants_control():
-            found.append(Arm.CONTROL)
-        return (Arm.AS_IS, *found) if found else ()
-
-    def _compared(self, arm: Arm) -> Compared | None:
-        return judging.compared_runs(self.runs, arm, rate=self.request.rate)
-
-    def _is_told(self, found: Compared) -> bool:
-        """Whether a kind is told apart, or cannot be within the budget."""
-        if is_over(found):
-            return True
-        n_rounds = found.speed.n_launches
-        n_more = int((self.request.budget_s - self._spent_s()) / self._round_s(found.arm))
-        return is_hopeless(found, min(MOST_ROUNDS, n_rounds + max(0, n_more)))
-
-    def _wants_control(self) -> bool:
-        """Whether the control is not yet told apart, answers calls, and ends in time."""
-        if self.control is None or self._control_timed_out():
-            return False
-        done = judging.good(self.runs, Arm.CONTROL)
-        if done and not _hits(done):
-            return False
-        found = self._compared(Arm.CONTROL)
-        return found is None or not self._is_told(found)
-
-    def _control_timed_out(self) -> Run | None:
-        ended = (one for one in self.runs if one.arm is Arm.CONTROL and one.outcome.timed_out)
-        return next(ended, None)
-
-    def _next(self) -> Arm | None:
-        active = self._active()
-        if not active:
-            return None
-        counts = {arm: len(judging.good(self.runs, arm)) for arm in active}
-        n_rounds = min(counts.values())
-        if max(counts.values()) == n_rounds and self._is_enough(n_rounds, active):
-            return None
-        return next(arm for arm in runs.turn(n_rounds, active) if counts[arm] <= n_rounds)
-
-    def _is_enough(self, n_rounds: int, active: Sequence[Arm]) -> bool:
-        if n_rounds >= MOST_ROUNDS:
-            return True
-        left_s = self.request.budget_s - self._spent_s()
-        return n_rounds > 0 and self._round_s(*active) > left_s
-
-    def _spent_s(self) -> float:
-        return sum(one.outcome.duration_s for one in self.runs)
-
-    def _round_s(self, *active: Arm) -> float:
-        """What a round of these kinds takes at the most, the job as it is among them."""
-        return sum(
-            max(one.outcome.duration_s for one in found)
-            for arm in {Arm.AS_IS, *active}
-            if (found := judging.good(self.runs, arm))
+        """Make all runs, or as many as the budget allows."""
+        budget_s = self._request.budget_s
+        self._reporter.say(f"Runs are kept in {self._folder}")
+        for text in site_notes(self._site):
+            self._reporter.say(f"Warning: {text}")
+        first_s = self._run(0, Arm.AS_IS, budget_s or inf).ended.seconds
+        self._planned = pairs_in(budget_s, first_s, len(self._arms))
+        n_runs = self._planned * len(self._arms)
+        self._reporter.say(
+            f"Plan: {self._planned} pairs, {n_runs} runs in turns, about "
+            f"{format_time(1e6 * n_runs * first_s)}; the first run is not counted"
         )
+        limit_s = _PATIENCE * first_s + _MORE_S
+        for pair in range(1, self._planned + 1):
+            if budget_s is not None and pair > FEWEST and self._is_spent(budget_s):
+                return
+            for arm in order(pair, self._arms):
+                if arm in self._arms:
+                    self._run(pair, arm, limit_s)
 
-    # --- what is said, and what stops it ----------------------------------------------------------
+    def _is_spent(self, budget_s: float) -> bool:
+        """Whether a pair that takes as long as the last one would end after the budget."""
+        last = self._runs[-1].pair
+        last_s = sum(run.ended.seconds for run in self._runs if run.pair == last)
+        return sum(run.ended.seconds for run in self._runs) + last_s > budget_s
 
-    def _tell(self) -> None:
-        last = self.runs[-1]
-        said = last.measured
-        if said is None:
-            self.reporter.say(
-                f"Run {last.number} {last.arm.words} {last.outcome.words}; kept: {last.folder}"
-            )
-            return
-        hits = (
-            f", rules answered {last.answers.hits} of {last.answers.calls} calls"
-            if (last.answers)
-            else ""
-        )
-        steps = f", {said.n_steps} steps" if said.n_steps is not None else ""
-        self.reporter.say(
-            f"Run {last.number} {last.arm.words}: {said.value:.6g} "
-            f"({in_words(said.what)}{steps}{hits}), {format_time(1e6 * last.outcome.duration_s)}"
-        )
+    def _run(self, pair: int, arm: Arm, limit_s: float) -> Run:
+        """Make one run, tell of it, and stop where more would tell nothing."""
+        folder = self._folder / f"{len(self._runs):02d}-{arm.value}"
+        with disk_errors(folder):
+            folder.mkdir()
+        needs = () if arm is Arm.AS_IS else self._needs
+        variables = runs.environment(os.environ, folder, self._library, self._files.get(arm), needs)
+        command = [word.replace("{run}", str(folder)) for word in self._request.command]
+        ended = self._start(folder, command, variables, limit_s)
+        run = Run(pair=pair, arm=arm, folder=folder, ended=ended, answers=runs.answers(folder))
+        if ended.failure is None:
+            run = replace(run, measured=measured(folder, self._pattern, ended.seconds))
+        self._runs.append(run)
+        self._simulated |= _SIMULATED.search(_beginning(folder / "stdout.log")) is not None
+        self._tell(run)
+        if ended.failure is not None:
+            if arm is not Arm.BAD_RULES:
+                raise _failed(run)
+            # What bad rules break is an answer; once is enough.
+            self._arms = tuple(one for one in self._arms if one is not arm)
+        elif arm is Arm.RULES:
+            self._check_in_force(run)
+        return run
 
-    def _check(self) -> None:
-        """Stop where more runs would tell no more."""
-        last = self.runs[-1]
-        if last.measured is None:
-            self._check_failed(last)
-        elif last.arm is Arm.RULES:
-            self._check_rules(last)
+    def _tell(self, run: Run) -> None:
+        said, told = run.measured, run.answers
+        value = f"{said.value:.6g} ({said.what})" if said else run.ended.failure
+        answered = f", rules answered {told.hits} of {told.calls} calls" if told else ""
+        head = f"Run {len(self._runs) - 1}" if run.pair else "First run"
+        took = format_time(1e6 * run.ended.seconds)
+        self._reporter.say(f"{head} {run.arm.words}: {value}{answered}, {took}")
 
-    def _check_failed(self, last: Run) -> None:
-        if last.arm is Arm.CONTROL and last.outcome.timed_out:
-            return  # bad rules may be as bad as that: the answer says so
-        self.failed[last.arm] += 1
-        first = last.arm is Arm.AS_IS and not judging.good(self.runs, Arm.AS_IS)
-        if not first and self.failed[last.arm] < _TRIES:
-            return
-        again = "" if first else " again"
-        raise LaunchError(
-            lay([f"the job {last.arm.words}{again} {last.outcome.words}", *_tail(last.folder)]),
-            where=str(last.folder),
-            hint="stdout.log and stderr.log there say more. The same command goes on with the runs "
-            "that ended well.",
-        )
-
-    def _check_rules(self, last: Run) -> None:
-        if last.answers is None:
+    def _check_in_force(self, run: Run) -> None:
+        """Stop where the rules did nothing."""
+        if run.answers is None:
             raise MachineError(
-                "no rank loaded the plugin in the runs with the rules: what runs differ by says "
-                "nothing of the rules",
-                where=str(last.folder),
+                f"{_NOT} no rank loaded the plugin in the run with them, so what runs differ by "
+                "says nothing of the rules",
+                where=str(run.folder),
                 hint="let the launcher hand NCCL_TUNER_PLUGIN, NCCL_TUNER_CONFIG_FILE and "
                 "RCCLTUNE_* to the ranks (mpirun -x, the container's -e), and see whether their "
                 "library loads tuners (rccltune plugin --check). gloo and MPI back ends load none.",
             )
-        if not last.answers.hits:
+        if not run.answers.hits:
             raise TooLittleDataError(
-                lay([f"the rules answered none of {last.answers.calls} calls", *self._why(last)]),
-                where=str(last.folder),
+                lay([f"{_NOT} they answered none of {run.answers.calls} calls", *self._why(run)]),
+                where=str(run.folder),
                 hint="rules for these sizes, ranks and nodes are needed: rccltune workload "
-                f"{last.folder}/record-*.csv says what the job calls.",
+                f"{run.folder}/record-*.csv says what the job calls.",
             )
 
-    def _why(self, last: Run) -> list[str]:
-        """In the words of rccltune why."""
-        files = [*sorted(last.folder.glob("plugin-*.log")), last.folder / "stdout.log"]
+    def _why(self, run: Run) -> Iterator[str]:
+        """Reasons in the words of rccltune why."""
+        logs = [*sorted(run.folder.glob("plugin-*.log")), run.folder / "stdout.log"]
+        printed = [path for path in logs if path.stat().st_size]
         try:
-            found = job.explain_job([*files, self._file("rules.csv")])
+            found = explain_job([*printed, self._files[Arm.RULES]])
         except RccltuneError as error:
-            return [f"  {error.message}"]
-        return [f"  {one.where}: {one.kind.value}: {one.text}" for one in found.answers[:8]]
-
-    def answer(self) -> Answer:
-        """All that is known now.
-
-        Raises:
-            TooLittleDataError: too few rounds fitted into the budget.
-        """
-        found = self._compared(Arm.RULES)
-        n_rounds = found.speed.n_launches if found else 0
-        if n_rounds < FEWEST_ROUNDS:
-            wanted = 60 * int(1 + self._spent_s() * FEWEST_ROUNDS / max(1, n_rounds) / 60)
-            raise TooLittleDataError(
-                f"{n_rounds} rounds fit into the budget, and {FEWEST_ROUNDS} are the fewest that "
-                "tell anything",
-                where=str(self.request.folder),
-                hint=f"give --budget {wanted // 60}m (the same command goes on), or let the "
-                "job do fewer steps.",
-            )
-        late = self._control_timed_out()
-        taken = [one.outcome.duration_s for one in judging.good(self.runs, Arm.AS_IS)]
-        what = next(one.measured.what for one in self.runs if one.measured is not None)
-        return Answer(
-            what=what,
-            runs=tuple(self.runs),
-            rules=found,
-            control=self._compared(Arm.CONTROL),
-            slower_than=late.outcome.limit_s / max(taken) if late and late.answers else None,
-            control_hits=_hits([one for one in self.runs if one.arm is Arm.CONTROL]),
-            drift=judging.drift(self.runs),
-            differences=judging.differences(self.runs),
-            rate=self.request.rate,
-            simulated=self.simulated or _is_simulated(self.runs),
-        )
+            yield f"  {error.message}"
+            return
+        for one in found.answers[:_MOST_WHY]:
+            yield f"  {one.where}: {one.kind.value}: {one.text}"
 
 
-def _hits(runs: Sequence[Run]) -> int:
-    return sum(one.answers.hits for one in runs if one.answers is not None)
-
-
-def _check_same(path: Path, wanted: JobFile) -> None:
-    hint = "move this folder away, or run the other job in a folder of its own."
-    kept = schema.read_json(JobFile, path.read_bytes(), str(path), hint)
-    if kept != wanted:
-        names = [n for n in JobFile.__slots__ if getattr(kept, n) != getattr(wanted, n)]
-        raise CommandLineError(
-            f"runs of another job are kept here; not the same: {', '.join(names)}",
-            where=str(path),
-            hint=hint,
-        )
+def _is_said(name: str) -> bool:
+    """Whether a variable of the job as it is chooses, so that everybody is told."""
+    return chooses(name, keep=("RCCLTUNE_*",)) or name == "RCCLTUNE_CONFIG_DIR"
 
 
 def _rule_file(request: Request) -> Path:
@@ -403,39 +311,37 @@ def _rule_file(request: Request) -> Path:
     return found[0]
 
 
-def _curves(folder: Path | None, reporter: Reporter) -> tuple[tuple[curves.Curve, ...], bool]:
-    """For the worst settings; a session without samples has none."""
-    if folder is None:
-        return (), False
-    try:
-        done = fit_session(folder, reporter=reporter)
-    except TooLittleDataError:
-        return (), store.open_session(folder).simulated
-    return done.curves, done.session.simulated
+def _new_folder(session: Path | None) -> Path:
+    """A folder for the runs, the next number in the session, or outside where none can keep it."""
+    is_kept = session is not None and os.access(session, os.W_OK)
+    home = (session / JOB if session is not None and is_kept else OUTSIDE).resolve()
+    with disk_errors(home):
+        home.mkdir(exist_ok=True)
+        number = 1 + max((int(p.name) for p in home.iterdir() if p.name.isdecimal()), default=0)
+        made = home / str(number)
+        made.mkdir()
+    return made
+
+
+def _failed(run: Run) -> LaunchError:
+    return LaunchError(
+        lay([f"the job {run.arm.words} {run.ended.failure}", *_tail(run.folder)]),
+        where=str(run.folder),
+        hint="stdout.log and stderr.log there say more.",
+    )
 
 
 def _tail(folder: Path) -> list[str]:
-    """The last lines of what it said."""
+    """Last lines that a run printed."""
     for name in ("stderr.log", "stdout.log"):
         with (folder / name).open("rb") as stream:
-            stream.seek(0, 2)
-            stream.seek(max(0, stream.tell() - 4096))
+            stream.seek(max(0, stream.seek(0, 2) - 4096))
             lines = stream.read().decode("utf-8", "replace").strip().splitlines()
         if lines:
             return [f"  {line[:200]}" for line in lines[-5:]]
     return []
 
 
-def _is_simulated(runs: Sequence[Run]) -> bool:
-    for one in runs:
-        with (one.folder / "stdout.log").open("rb") as stream:
-            if b"# SIMULATED" in stream.read(1 << 16):
-                return True
-    return False
-
-
-def written(folder: Path, found: Answer) -> Path:
-    """Keep the answer beside the runs that it was made from, to be made again from them."""
-    path = folder / "answer.json"
-    write_atomically(path, json.dumps(found.as_plain(), indent=1))
-    return path
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(1 << 16)

@@ -31,6 +31,8 @@ _CHUNK = 1 << 20
 _LARGEST = 1 << 30
 # What a system says where it is a matter of rights, not of room.
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+# Folder of a session in which ``rccltune job`` keeps its runs, with whatever the jobs write there.
+JOB = "job"
 
 
 @contextmanager
@@ -57,7 +59,8 @@ def check_kinds(folder: Path) -> None:
     """Refuse a session folder that holds anything but files and folders of its own.
 
     A session may come from anybody: a link in it would bring other files of this machine into its
-    report, and whoever opens a pipe waits for ever. Links inside the session do neither.
+    report, and whoever opens a pipe waits for ever. Links inside the session do neither, nor does
+    what jobs left in the folder of their runs, which no other verb reads.
 
     Raises:
         SessionError: naming the first one.
@@ -81,13 +84,18 @@ def check_kinds(folder: Path) -> None:
         )
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Everything in a folder; what another process removes meanwhile is passed over."""
+def _entries(folder: Path, unread: str | None = JOB) -> Iterator[os.DirEntry[str]]:
+    """Everything in a folder; what another process removes meanwhile is passed over.
+
+    Args:
+        folder: to look into.
+        unread: name of a folder directly in it that is not looked into.
+    """
     with suppress(FileNotFoundError), os.scandir(folder) as found:
         for entry in found:
             yield entry
-            if entry.is_dir(follow_symlinks=False):
-                yield from _entries(Path(entry.path))
+            if entry.is_dir(follow_symlinks=False) and entry.name != unread:
+                yield from _entries(Path(entry.path), None)
 
 
 def read_regular(path: Path) -> bytes:

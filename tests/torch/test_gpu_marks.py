@@ -2,7 +2,7 @@
 
 ``torch.cuda.Event``: only streams of the device that recorded an event first may record it again;
 ``elapsed_time`` raises RuntimeError unless both events have completed. Recording and asking while
-the thread captures a graph break the capture. Real events were tried at de9b49c0 by ``scripts/bench job``.
+the thread captures a graph break the capture. Real events were tried at de9b49c0 by ``rccltune job``.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Final
 
 from rccltune.fit.session import FitDone, fit_session
-from rccltune.job.times import Times
 from rccltune.model.chosen import Rule, Zone
+from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Scale, Setting
+from rccltune.model.settings import Role, Scale, Setting, base_variant
 from rccltune.model.vocabulary import Collective
 from rccltune.workload.reader import read
 from rccltune.workload.records import Workload
@@ -18,6 +19,9 @@ from rccltune.workload.shares import Saving, Timed, saving_of
 
 # The setting that runs where rules have their way; None where they have none.
 Chosen = Callable[[Collective, Scale, int], Setting | None]
+# Beside the smallest and the largest measured size a call takes what it takes there, up to this
+# share of its size: in proportion it is off by no more.
+_NEAR: Final = 0.02
 
 
 def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitDone]) -> Saving:
@@ -31,17 +35,47 @@ def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitDone]) -> Saving:
         chosen: what runs under the rules, None where there is none.
         fits: the sessions.
     """
-    times = Times([curve for done in fits for curve in done.curves])
+    curves: dict[tuple[Collective, Scale], list[Curve]] = {}
+    for curve in (one for done in fits for one in done.curves):
+        curves.setdefault((curve.key.collective, curve.key.scale), []).append(curve)
 
     def timed(collective: Collective, scale: Scale, nbytes: int) -> Timed | None:
-        before = times.before(collective, scale, nbytes)
+        measured = curves.get((collective, scale), [])
+        before = _time(measured, nbytes, None)
         setting = chosen(collective, scale, nbytes)
-        after = before if setting is None else times.under(collective, scale, nbytes, setting)
+        after = before if setting is None else _time(measured, nbytes, setting)
         if before is None or after is None:
             return None
         return Timed(before_us=before, after_us=after)
 
     return saving_of(whole, timed)
+
+
+def _time(curves: Sequence[Curve], nbytes: int, setting: Setting | None) -> float | None:
+    """Time of a call in µs, the median of what no tuner can tell apart.
+
+    Args:
+        curves: of one collective and scale.
+        nbytes: between measured sizes, or near the first or the last one.
+        setting: None is the library's own choice, without a variant.
+    """
+    found = []
+    for curve in curves:
+        sizes = [point.nbytes for point in curve.points]
+        if not sizes or not nbytes or not _is_of(curve, setting):
+            continue
+        inside = min(max(nbytes, sizes[0]), sizes[-1])
+        if abs(inside - nbytes) <= _NEAR * nbytes:
+            found.append(time_at(sizes, [point.time_us for point in curve.points], inside))
+    known = [time for time in found if time is not None]
+    return median(known) if known else None
+
+
+def _is_of(curve: Curve, setting: Setting | None) -> bool:
+    if setting is not None:
+        return curve.key.setting == setting
+    plain = base_variant(curve.key.variant).name == "default"
+    return plain and curve.key.setting.role is Role.BASELINE
 
 
 def saving_in(path: Path, folders: Sequence[Path], chosen: Chosen, *, reporter: Reporter) -> Saving:

@@ -1,0 +1,131 @@
+"""What runs in turns say."""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from rccltune.job.answer import Answer
+from rccltune.job.measures import Measured
+from rccltune.job.runs import Answers, Arm, Ended, Run
+
+# Student's t, 97.5 %, two degrees of freedom: any table.
+T_2 = 4.302653
+
+
+def answer(
+    as_is: list[float], rules: list[float], bad: list[float] | None = None, **more: object
+) -> Answer:
+    """Answer of pairs; a loss of None and rules that answered all 10 calls."""
+    runs = [
+        Run(
+            pair=pair,
+            arm=arm,
+            folder=Path("x"),
+            ended=Ended(seconds=1),
+            measured=Measured(value=value, what="step time in ms"),
+            answers=None
+            if arm is Arm.AS_IS
+            else Answers(calls=10, hits=10, by_rule=((1, "tree/ll", 10),)),
+        )
+        for arm, values in zip(Arm, (as_is, rules, bad or []), strict=True)
+        for pair, value in enumerate(values, 1)
+    ]
+    return Answer(folder=Path("x"), runs=tuple(runs), planned=len(rules), **more)  # type: ignore[arg-type]
+
+
+def test_the_interval_is_student_s_of_the_logs_of_pairs() -> None:
+    """By the closed form, on three pairs."""
+    as_is, rules = [100.0, 104.0, 99.0], [95.0, 96.0, 96.0]
+    logs = [log(a / b) for a, b in zip(as_is, rules, strict=True)]
+    half = T_2 * stdev(logs) / sqrt(3)
+    gain = answer(as_is, rules).gain
+    assert gain is not None
+    assert gain.ratio == pytest.approx(exp(fmean(logs)))
+    assert gain.low == pytest.approx(exp(fmean(logs) - half), rel=1e-6)
+    assert gain.high == pytest.approx(exp(fmean(logs) + half), rel=1e-6)
+    assert gain.pairs == 3
+
+
+def test_what_both_runs_of_a_pair_share_is_no_noise() -> None:
+    """A machine that slows by a half from pair to pair: 1.25 all the same, known to a thousandth."""
+    gain = answer([100, 150, 225], [80, 120, 180]).gain
+    assert gain is not None
+    assert gain.words == "1.250× faster (1.249 to 1.251), 3 pairs"
+
+
+@pytest.mark.parametrize(
+    ("as_is", "rules", "words"),
+    [
+        ([80, 80, 80], [100, 100, 100], "1.250× slower (1.249 to 1.251), 3 pairs"),
+        ([100, 90, 100], [90, 100, 100], "no difference shown: 1.000 (0.770 to 1.299), 3 pairs"),
+        ([100], [80], "1.250, 1 pair: no interval, so nothing is shown"),
+    ],
+)
+def test_the_words(as_is: list[float], rules: list[float], words: str) -> None:
+    """Slower is said by its inverse; one pair shows nothing."""
+    gain = answer(as_is, rules).gain
+    assert gain is not None
+    assert gain.words == words
+
+
+def test_more_is_faster_of_a_rate() -> None:
+    """100 tokens/s instead of 80."""
+    gain = answer([80, 80], [100, 100], is_rate=True).gain
+    assert gain is not None
+    assert gain.is_faster
+    assert gain.ratio == pytest.approx(1.25)
+
+
+def test_a_small_loss_is_slower_and_no_harm() -> None:
+    """0.3 % in every pair, as counting calls may cost; 3 % is harm."""
+    small, large = (answer([100.0] * 4, [value] * 4).gain for value in (100.3, 103.0))
+    assert small is not None
+    assert large is not None
+    assert (small.is_slower, small.is_harm) == (True, False)
+    assert (large.is_slower, large.is_harm) == (True, True)
+
+
+def test_bad_rules_say_whether_anything_can_be_seen() -> None:
+    """Slower: yes. Not slower: either settings do not matter, or noise hides it."""
+    [_, seen, *_] = answer([10, 10], [10, 10], [20, 20]).lines
+    assert seen.startswith("With bad rules: 2.000× slower")
+    assert seen.endswith("can be seen here")
+    [_, unseen, *_] = answer([10, 10], [10, 10], [10, 10]).lines
+    assert "either settings hardly matter to this job, or its runs differ too much" in unseen
+
+
+def test_whether_rules_were_in_force_is_a_line_of_its_own() -> None:
+    """Over all runs with them."""
+    assert (
+        "In force: rules answered 20 of 20 calls: line 1 tree/ll 20" in answer([1, 1], [1, 1]).lines
+    )
+
+
+def test_variables_that_choose_are_named_in_every_answer() -> None:
+    """A tuner of the site's own is part of the job as it is; what is forced goes before rules."""
+    site = ("NCCL_ALGO=Ring", "NCCL_TUNER_PLUGIN=x.so")
+    said = answer([1, 1], [1, 1], site=site).notes
+    assert "the job as it is has a tuner already: NCCL_TUNER_PLUGIN=x.so" in said
+    assert "set in every run: NCCL_ALGO=Ring; rules choose only what that leaves" in said
+
+
+def test_other_first_losses_are_told() -> None:
+    """Rules that change a loss by more than an order of summation have to be looked at."""
+    made = answer([1, 1], [1, 1])
+    losses = {Arm.AS_IS: 2.5, Arm.RULES: 3.5}
+    runs = tuple(
+        Run(
+            pair=run.pair,
+            arm=run.arm,
+            folder=run.folder,
+            ended=run.ended,
+            measured=Measured(value=1, what="step time in ms", first_loss=losses[run.arm]),
+        )
+        for run in made.runs
+    )
+    [said] = Answer(folder=Path("x"), runs=runs, planned=2).notes
+    assert said == "first losses differ: 2.5 as it is, 3.5 with the rules: check the results"

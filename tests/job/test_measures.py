@@ -1,0 +1,88 @@
+"""The number of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rccltune.job.measures import measured, pattern_of
+from rccltune.model.errors import CommandLineError, OutputError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Folder of a run that printed nothing."""
+    (tmp_path / "stdout.log").write_text("")
+    (tmp_path / "stderr.log").write_text("")
+    return tmp_path
+
+
+def marks(folder: Path, rank: int, times_ms: list[float], **more: object) -> None:
+    """What rccltune.torch leaves of a rank."""
+    line = {
+        "rccltune": "steps", "format": 1, "host": "h", "pid": rank, "rank": rank, "ranks": 2,
+        "steps": len(times_ms), "at": list(range(len(times_ms))), "times_ms": times_ms,
+        "first_loss": None, "set": {},
+    }  # fmt: skip
+    (folder / f"steps-h-{rank}.json").write_text(json.dumps(line | more) + "\n")
+
+
+def test_without_anything_it_is_the_duration(folder: Path) -> None:
+    """In seconds."""
+    found = measured(folder, None, 12.5)
+    assert (found.value, found.what) == (12.5, "duration in s")
+
+
+def test_marked_steps_are_medians_behind_the_first_fifth(folder: Path) -> None:
+    """Of 10 steps two warm up; ranks of 3 and 5 ms are 4 ms, whatever one checkpoint takes."""
+    marks(folder, 1, [90, 80, 5, 5, 5, 5, 5, 5, 700, 5], first_loss=2.5)
+    marks(folder, 0, [90, 80, 3, 3, 3, 3, 3, 3, 3, 3], set={"NCCL_ALGO": "Ring"})
+    found = measured(folder, None, 12.5)
+    assert (found.value, found.what) == (4, "step time in ms")
+    assert (found.first_loss, found.choosing) == (2.5, ("NCCL_ALGO=Ring",))
+
+
+def test_steps_may_be_printed_behind_a_launcher_s_prefix(folder: Path) -> None:
+    """Where no file could be written."""
+    marks(folder, 0, [3.0] * 5)
+    [path] = folder.glob("steps-*.json")
+    (folder / "stdout.log").write_text(f"[1,0]<stdout>: {path.read_text()}")
+    path.unlink()
+    assert measured(folder, None, 1).value == 3
+
+
+@pytest.mark.parametrize("text", ['{"rccltune": "steps"', '{"rccltune": "steps", "format": 2}'])
+def test_a_damaged_line_of_steps_is_told(folder: Path, text: str) -> None:
+    """With the line, and never with a traceback."""
+    (folder / "steps-h-1.json").write_text(text)
+    with pytest.raises(OutputError, match="not understood"):
+        measured(folder, None, 1)
+
+
+def test_a_pattern_finds_the_last_number_on_stdout_first(folder: Path) -> None:
+    """Jobs print better and better ones; thousands may have commas."""
+    (folder / "stdout.log").write_text("took 7 ms\ntook 1,234.5 ms\n")
+    (folder / "stderr.log").write_text("took 9 ms\n")
+    assert measured(folder, pattern_of("took ([0-9.,]+) ms"), 1).value == 1234.5
+    (folder / "stdout.log").write_text("")
+    assert measured(folder, pattern_of("took ([0-9.,]+) ms"), 1).value == 9
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [("nowhere ([0-9]+)", "finds nothing"), ("took (.*) s", "'ages', which is no number")],
+)
+def test_a_pattern_that_finds_no_number(folder: Path, pattern: str, told: str) -> None:
+    """Said with the pattern, and what was found."""
+    (folder / "stdout.log").write_text("took ages s\n")
+    with pytest.raises(OutputError, match=told):
+        measured(folder, pattern_of(pattern), 1)
+
+
+@pytest.mark.parametrize(("text", "told"), [("took (", "is no pattern"), ("(a)(b)", "2 groups")])
+def test_what_is_no_pattern(text: str, told: str) -> None:
+    """Said before anything is run."""
+    with pytest.raises(CommandLineError, match=told):
+        pattern_of(text)

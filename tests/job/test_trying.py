@@ -1,0 +1,253 @@
+"""The user's job in turns: the plan, the order, and what ends it. No run takes any time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from job_runs import RULES, Played
+
+from rccltune.job import trying
+from rccltune.job.answer import Answer
+from rccltune.job.runs import Arm, bad_rules
+from rccltune.job.trying import Request, order, pairs_in, try_job
+from rccltune.model.errors import (
+    CommandLineError,
+    InputFileError,
+    LaunchError,
+    MachineError,
+    SessionError,
+    TooLittleDataError,
+)
+from rccltune.model.reporter import Reporter
+from rccltune.rules.reader import read_rules
+
+TIMES = {"as-is": 10.0, "rules": 8.0, "bad-rules": 20.0}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder with a rule file, in which the user stands."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules.csv").write_text(RULES, encoding="utf-8")
+    return tmp_path
+
+
+def played(**more: object) -> Played:
+    """Runs as TIMES says."""
+    return Played(value=lambda arm, _: TIMES[arm], **more)  # type: ignore[arg-type]
+
+
+def tried(start: Played, **more: object) -> Answer:
+    """Answer of such a job."""
+    given = {"command": ("train",), "rules": Path("rules.csv"), "measure": "took ([0-9.]+)"}
+    return try_job(Request(**given | more), reporter=Reporter(), start=start)  # type: ignore[arg-type]
+
+
+def test_runs_are_in_turns_behind_one_that_is_not_counted() -> None:
+    """A, then A B, B A, A B, B A, A B, B A; the first has no part in the number."""
+    start = Played(value=lambda arm, number: 1000.0 if number == 0 else TIMES[arm])
+    found = tried(start)
+    assert start.arms == ["as-is", *["as-is", "rules", "rules", "as-is"] * 3]
+    assert found.gain is not None
+    assert found.gain.words == "1.250× faster (1.249 to 1.251), 6 pairs"
+    assert found.planned == 6
+
+
+def test_a_steady_drift_is_no_gain() -> None:
+    """Each run 1 % slower than the one before, rules or not."""
+    found = tried(Played(value=lambda _, number: 1.01**number))
+    assert found.gain is not None
+    assert found.gain.ratio == pytest.approx(1, abs=1e-9)
+
+
+def test_bad_rules_are_a_third_kind() -> None:
+    """In the same pairs, back and forth."""
+    start = played()
+    found = tried(start, bad_rules=True)
+    there = ["as-is", "rules", "bad-rules"]
+    assert start.arms == ["as-is", *[*there, *reversed(there)] * 3]
+    bad = found.gain_of(Arm.BAD_RULES)
+    assert bad is not None
+    assert bad.ratio == pytest.approx(0.5)
+
+
+def test_bad_rules_are_what_the_plugin_reads() -> None:
+    """One channel of ring/simple at every size of the five collectives that ask a tuner."""
+    rules = read_rules(bad_rules().encode())
+    assert not rules.errors
+    assert len(rules.rules) == 5
+    assert {str(rule.setting) for rule in rules.rules} == {"ring/simple/1"}
+
+
+def test_bad_rules_that_break_the_job_are_an_answer() -> None:
+    """They are tried no further, and the rules are."""
+    start = played(failure={3: "was ended after 60 s"})
+    found = tried(start, bad_rules=True)
+    assert start.arms.count("bad-rules") == 1
+    assert start.arms.count("rules") == 6
+    assert "With bad rules: the job was ended after 60 s" in found.lines
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "first_s", "n_arms", "pairs"),
+    # 600 s: the first run, and 29 pairs of 2 x 10 s, or 19 of 3 x 10 s.
+    [(None, 3600, 2, 6), (600, 10, 2, 29), (600, 10, 3, 19), (600, 0.1, 2, 50), (70, 10, 2, 3)],
+)
+def test_the_plan(budget_s: float | None, first_s: float, n_arms: int, pairs: int) -> None:
+    """Six pairs, or as many as fit into the budget behind the first run."""
+    assert pairs_in(budget_s, first_s, n_arms) == pairs
+
+
+def test_too_small_a_budget_says_which_one_would_do() -> None:
+    """Three pairs and the first run: seven times 10 s."""
+    start = played()
+    with pytest.raises(TooLittleDataError, match="2 pairs fit") as told:
+        tried(start, budget_s=69.0)
+    assert "--budget 70s" in str(told.value)
+    assert start.arms == ["as-is"]
+
+
+def test_a_budget_ends_runs_that_take_longer_than_the_first() -> None:
+    """Planned by 1 s a run, of which each takes 5: three pairs, and no fourth."""
+
+    class Slower(Played):
+        def __call__(self, *given: object) -> object:  # type: ignore[override]
+            self.seconds = 5.0 if self.arms else 1.0
+            return super().__call__(*given)  # type: ignore[arg-type]
+
+    start = Slower(value=lambda arm, _: TIMES[arm])
+    found = tried(start, budget_s=20.0)  # type: ignore[arg-type]
+    assert found.planned == 9
+    assert start.arms.count("rules") == 3
+    assert "The budget was over before all 9 pairs were made" in found.lines
+
+
+def test_limits_follow_the_first_run() -> None:
+    """Which has the budget, or all the time there is; others three times as long and 30 s."""
+    start = played()
+    tried(start, budget_s=100.0)
+    assert start.limits[0] == 100
+    assert set(start.limits[1:]) == {60}
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_job_that_fails_is_told_with_its_last_lines(number: int) -> None:
+    """Before there is anything to say of the rules."""
+    with pytest.raises(LaunchError, match="ended with exit code 3") as told:
+        tried(played(failure={number: "ended with exit code 3"}))
+    assert "what it said last" in str(told.value)
+
+
+def test_a_late_failure_leaves_what_is_known() -> None:
+    """Behind two whole pairs: the answer, and the error in it."""
+    found = tried(played(failure={6: "ended with signal 9"}))
+    assert found.gain is not None
+    assert found.gain.pairs == 2
+    assert isinstance(found.failure, LaunchError)
+    assert "Ended before all 6 pairs were made" in found.lines
+
+
+def test_who_interrupts_gets_what_is_known() -> None:
+    """Half a pair counts for nothing; before two pairs nothing is known."""
+    found = tried(played(interrupted=8))
+    assert found.is_interrupted
+    assert found.gain is not None
+    assert found.gain.pairs == 3
+    assert "Interrupted before all 6 pairs were made" in found.lines
+    with pytest.raises(KeyboardInterrupt):
+        tried(played(interrupted=3))
+
+
+def test_no_rank_loads_the_plugin() -> None:
+    """gloo, say: told after the first run with the rules, since the rest would say nothing."""
+    start = played(hits=None)
+    with pytest.raises(MachineError, match="not in force: no rank loaded the plugin"):
+        tried(start)
+    assert start.arms == ["as-is", "as-is", "rules"]
+
+
+def test_no_rule_answers() -> None:
+    """With the number of calls, told as early."""
+    start = played(hits=0)
+    with pytest.raises(TooLittleDataError, match="they answered none of 10 calls"):
+        tried(start)
+    assert start.arms == ["as-is", "as-is", "rules"]
+
+
+def test_each_run_has_a_folder_of_its_own(place: Path) -> None:
+    """In the command and in a variable; numbered by job and by run, with the answer beside."""
+    start = played()
+    first = tried(start, command=("train", "--out={run}"))
+    folders = [variables["RCCLTUNE_JOB_RUN"] for variables in start.variables]
+    assert start.commands == [("train", f"--out={folder}") for folder in folders]
+    assert len(set(folders)) == 13
+    assert first.folder == place.resolve() / "rccltune-job" / "1"
+    assert tried(played()).folder.name == "2"
+    kept = json.loads((first.folder / "answer.json").read_text())
+    assert kept["rules"]["ratio"] == pytest.approx(1.25)
+    assert [run["value"] for run in kept["runs"][:3]] == [10, 10, 8]
+
+
+def test_the_site_s_variables_reach_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transport and debug, and what chooses; the command line's own do not."""
+    site = {"NCCL_SOCKET_IFNAME": "eth7", "NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "Ring"}
+    for name, value in site.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RCCLTUNE_CLI_JOB_BUDGET", "5m")
+    start = played()
+    found = tried(start)
+    for variables in start.variables:
+        assert site.items() <= variables.items()
+        assert "RCCLTUNE_CLI_JOB_BUDGET" not in variables
+    assert any("NCCL_ALGO=Ring" in line for line in found.lines)
+
+
+def test_only_runs_with_rules_have_the_plugin(place: Path) -> None:
+    """And what the rules need, of shipped variants."""
+    (place / "rules.csv").write_text("#@ needs RCCL_LL128_FORCE_ENABLE=1\n" + RULES)
+    start = played()
+    tried(start, bad_rules=True)
+    for arm, variables in zip(start.arms, start.variables, strict=True):
+        is_ours = arm != "as-is"
+        assert ("NCCL_TUNER_PLUGIN" in variables) == is_ours
+        assert (variables.get("RCCL_LL128_FORCE_ENABLE") == "1") == is_ours
+        if is_ours:
+            assert Path(variables["NCCL_TUNER_CONFIG_FILE"]).name == f"{arm}.csv"
+
+
+def test_what_is_simulated_says_so() -> None:
+    """By what the job prints."""
+    assert tried(played(more="# SIMULATED node\n")).lines[0] == "SIMULATED, no hardware"
+    assert tried(played()).lines[0] != "SIMULATED, no hardware"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "told"),
+    [
+        ({"command": ()}, CommandLineError, "no command"),
+        ({"rules": None}, CommandLineError, "neither a session nor a rule file"),
+        ({"session": Path("nowhere")}, SessionError, "there is no session here"),
+        ({"rules": Path("none.csv")}, InputFileError, "there is no such rule file"),
+        ({"rules": Path("broken.csv")}, InputFileError, "the plugin refuses this file"),
+        ({"rules": Path("odd.csv")}, CommandLineError, "may load code or open files"),
+    ],
+)
+def test_what_cannot_be_tried(
+    place: Path, given: dict[str, object], kind: type[Exception], told: str
+) -> None:
+    """Told before anything is run, and before a folder is made."""
+    (place / "broken.csv").write_text("allreduce,0,9,bush,ll,-1,-1,-1\n")
+    (place / "odd.csv").write_text("#@ needs LD_PRELOAD=x.so\n" + RULES)
+    start = played()
+    with pytest.raises(kind, match=told):
+        tried(start, **given)
+    assert start.arms == []
+    assert not (place / trying.OUTSIDE).exists()
+
+
+def test_a_pair_is_turned_each_time() -> None:
+    """A B, B A."""
+    both = (Arm.AS_IS, Arm.RULES)
+    assert [order(pair, both) for pair in (1, 2)] == [both, both[::-1]]
