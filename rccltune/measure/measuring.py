@@ -24,6 +24,7 @@ from rccltune.measure.instrument import (
 )
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.request import Request, site_keys
+from rccltune.measure.site import Site
 from rccltune.model import defaults, schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
 from rccltune.model.failure import Quarantine
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 # Words of types that rccl-tests spells in two ways.
 _TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
 _GATED: Final = ("gfx94", "gfx95")
+_WIDENED: Final = "gfx942"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +157,9 @@ def prepare_measuring(
     same_machine(folder, site, is_perf=True)
     place.same_place(folder, site.seating)
     sweep, refused = variants.with_variants(request, site)
-    named, more = _variants(request, sweep, widens=widens)
+    named, more = _variants(request, sweep)
+    if widens and LL128_FORCED not in named and _leaves_ll128_out(site):
+        named = (*named, LL128_FORCED)
     left_out: tuple[str, ...] = ()
     if request.workload is not None:
         sweep, left_out = variants.with_sizes(
@@ -196,13 +200,17 @@ def prepare_measuring(
     )
 
 
-def _variants(
-    request: Request, sweep: Sweep, *, widens: bool
-) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+def _leaves_ll128_out(site: Site) -> bool:
+    """Whether the library lets LL128 be chosen in an environment of its own alone."""
+    is_gated = (site.fingerprint.arch or "").startswith(_WIDENED)
+    return is_gated and site.scale.n_nodes == 1
+
+
+def _variants(request: Request, sweep: Sweep) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
     """The site as it is and the variants that were named; why others cannot be measured so."""
     named, refused = [], []
     for one in sweep.variants:
-        if one.name == LL128_FORCED.name and not (widens or one.name in request.variants):
+        if one.name == LL128_FORCED.name and one.name not in request.variants:
             continue
         if one.options:
             refused.append(f"{one.name}: it is an option of rccl-tests (--runner rccl-tests)")
