@@ -245,9 +245,10 @@ def beside_lines(done: Verified) -> list[str]:
             lines.append(f"{names}: not judged below {format_size(file.not_judged_below)}")
         return lines
     return [
-        f"the plugin alone changes {one}: taken off the gains there"
+        f"the plugin by itself, {one}: taken off the gains there"
         for one in file.beside
-        if any(
+        if one.ratio.ratio < 1
+        and any(
             rule.is_kept
             and rule.collective is one.collective
             and rule.min_nbytes <= one.max_nbytes

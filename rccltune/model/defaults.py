@@ -14,8 +14,10 @@ PERF_MIN_NBYTES: Final = 1 << 10
 PERF_MAX_NBYTES: Final = 256 << 20
 PERF_MAX_NBYTES_CPX: Final = 128 << 20
 COMMUNICATORS: Final = 4
-# In how many rules and library are called in turns.
+# In how many rules and library are called in turns; fewer of many ranks, where each takes seconds.
 VERIFY_COMMUNICATORS: Final = 8
+MANY_RANKS: Final = 32
+FEWER_VERIFY_COMMUNICATORS: Final = 4
 TIMING: Final = "auto"
 # Of a sweep by a benchmark: rccl-tests' own numbers of calls, over AMD's range of sizes.
 MIN_NBYTES: Final = 8

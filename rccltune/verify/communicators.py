@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 # Of a node whose communicators take longer than this there are fewer.
 _DEAR_S: Final = 1.0
-_FEWER: Final = 4
 # Sizes that all communicators of the sweep agree on so well are called in half of them.
 _QUIET: Final = 0.003
 
@@ -141,7 +140,7 @@ class Communicators:
             site=dict(os.environ),
         )
         measuring.read()
-        n = n_communicators(self.table, self.asked)
+        n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
         measuring.complete(pairs.units(calls, n, self.variant))
         table = measuring.table()
         return Called(
@@ -175,18 +174,23 @@ class Communicators:
         )
 
 
-def n_communicators(table: pd.DataFrame, asked: int | None) -> int:
+def n_communicators(table: pd.DataFrame, n_ranks: int, asked: int | None) -> int:
     """In how many communicators both sides are called; fewer where each costs seconds.
 
     Args:
         table: rows of the sweep's runs.
+        n_ranks: of a communicator.
         asked: what the user says, None for the usual number.
     """
     if asked is not None:
         return asked
+    if n_ranks >= defaults.MANY_RANKS:
+        return defaults.FEWER_VERIFY_COMMUNICATORS
     made = table[table["step"] == plan.COMMUNICATOR]["time_us"]
     each_s = float(made.median()) * 1e-6 if len(made) else 0.0
-    return defaults.VERIFY_COMMUNICATORS if each_s <= _DEAR_S else _FEWER
+    if each_s > _DEAR_S:
+        return defaults.FEWER_VERIFY_COMMUNICATORS
+    return defaults.VERIFY_COMMUNICATORS
 
 
 def _quiet_from(table: pd.DataFrame) -> int | None:

@@ -17,7 +17,7 @@ on as many fresh communicators.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log1p
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -376,11 +376,11 @@ class _Judge:
                 rule, table, own, State.UNDECIDED, gain=None, reason="seen once", is_whole=is_whole
             )
         cost = self.beside(rule.collective, low, high)
-        if cost is not None and not is_equal(cost, _EQUAL):
-            found = [one + cost for one in found]
+        if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
+            found = [replace(one, log=one.log + cost.log) for one in found]
         left_over = float(np.nanmedian(table.left_over[own])) if len(own) else 0.0
         if left_over > self.least / 2:
-            found = [Estimate(one.log - left_over, one.se, one.df, one.n) for one in found]
+            found = [replace(one, log=one.log - left_over) for one in found]
         worst = min(found, key=lambda one: one.low(self.level))
         loop = self._loop(table, low, high)
         state, why = self._state(worst, loop)

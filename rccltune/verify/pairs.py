@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # its own choice.
 _AN_OCTAVE: Final = 4
 _CLOSER: Final = 2
+# Of more ruled sizes than this each communicator calls every other one between the rules' ends: a
+# mean over many sizes needs no more, and neighbours tell the noise.
+_MANY: Final = 24
 # A rule that was proven by graphs is held against the loop at so many sizes.
 _LOOP_SIZES: Final = 3
 # A timing of very large calls is long enough with few of them.
@@ -49,14 +52,30 @@ class Sizes:
 
     Attributes:
         ruled: that a rule of ours answers, rising; ends of rules among them.
+        ends: of the rules.
         looped: those of them that are timed by the loop, too.
         others: that none of our rules answers.
     """
 
     collective: Collective
     ruled: tuple[int, ...]
+    ends: frozenset[int]
     looped: tuple[int, ...]
     others: tuple[int, ...]
+
+    def called_in(self, turn: int) -> tuple[int, ...]:
+        """Ruled sizes that a communicator calls.
+
+        Args:
+            turn: 0 or 1, which take turns.
+        """
+        if len(self.ruled) <= _MANY:
+            return self.ruled
+        return tuple(
+            nbytes
+            for at, nbytes in enumerate(self.ruled)
+            if at % 2 == turn or nbytes in self.ends or nbytes in self.looped
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +135,7 @@ def sizes_of(
     own = [one for one in rules if one.collective is collective and not one.vendor]
     between = list(changes)
     ruled: set[int] = set()
+    ends: set[int] = set()
     looped: set[int] = set()
     for rule in own:
         low = math.ceil(rule.min_nbytes / grain) * grain
@@ -126,12 +146,14 @@ def sizes_of(
             if (first := answering(rules, collective, nbytes)) is not None and not first.vendor
         }
         ruled |= found
+        ends |= {min(found), max(found)} if found else set()
         small = sorted(nbytes for nbytes in found if nbytes <= GRAPH_UP_TO)
         looped |= set(_spread(small, _LOOP_SIZES))
     others = {nbytes // grain * grain for nbytes in swept}
     return Sizes(
         collective=collective,
         ruled=tuple(sorted(ruled)),
+        ends=frozenset(ends),
         looped=tuple(sorted(looped)),
         others=tuple(
             sorted(n for n in others - ruled if n > 0 and not _is_ours(rules, collective, n))
@@ -243,7 +265,7 @@ def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
     turn = communicator // PROCESSES % 2
     steps: list[Step] = []
     for own in calls.sizes:
-        for call in _calls(calls, own.collective, own.ruled):
+        for call in _calls(calls, own.collective, own.called_in(turn)):
             if turn and calls.quiet_from is not None and call.nbytes >= calls.quiet_from:
                 continue
             for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):

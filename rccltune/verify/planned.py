@@ -35,7 +35,10 @@ def expected_s(prepared: ToMeasure) -> float:
         timing=wanted.timing,
         checked_up_to=wanted.checked_up_to,
     )
-    units = pairs.units(calls, defaults.VERIFY_COMMUNICATORS)
+    n = defaults.VERIFY_COMMUNICATORS
+    if scale.n_ranks >= defaults.MANY_RANKS:
+        n = defaults.FEWER_VERIFY_COMMUNICATORS
+    units = pairs.units(calls, n)
     return sum(
         passes.expected_s(dict(enumerate(one.communicators)), scale.n_ranks) for one in units
     )

@@ -107,6 +107,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritt
     changes: dict[int, Change] = {}
     cuts: list[Cut] = []
     kept: dict[int, tuple[Part, ...]] = {}
+    left: dict[int | None, list[tuple[int, int]]] = {}
     for rule in rules:
         own = by_line.get(rule.line, [])
         if rule.fallback or rule.line is None or not own:
@@ -124,16 +125,23 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritt
             for low, high in _around(rule, spans)
         ]
         cuts += lost
-        changes[rule.line] = _change(rule, spans, lost, is_first=True)
-        for other in rules:
-            if other.fallback and other.line is not None and _shares(rule, other):
-                changes[other.line] = _change(other, spans, lost, is_first=False)
+        changes[rule.line] = _change(rule, spans, lost)
+        left[rule.line] = spans
+    for other in rules:
+        if other.fallback and other.line is not None:
+            firsts = [one for one in rules if one.collective is other.collective]
+            spans = [
+                (max(low, other.min_nbytes), min(high, other.max_nbytes))
+                for one in firsts
+                if not one.fallback
+                for low, high in left.get(one.line, [(one.min_nbytes, one.max_nbytes)])
+            ]
+            spans = sorted((low, high) for low, high in spans if low <= high)
+            changes[other.line] = Change(
+                parts=tuple(replace(other, min_nbytes=a, max_nbytes=b) for a, b in spans),
+                evidence="",
+            )
     return Rewritten(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
-
-
-def _shares(rule: Rule, other: Rule) -> bool:
-    same = (rule.collective, rule.min_nbytes, rule.max_nbytes)
-    return same == (other.collective, other.min_nbytes, other.max_nbytes)
 
 
 def _bounds(part: Part) -> tuple[int, int]:
@@ -167,9 +175,7 @@ def _why(part: Part) -> str:
     return f"{said}, {part.gain}" if part.gain is not None and "x (" not in said else said
 
 
-def _change(
-    rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[Cut], *, is_first: bool
-) -> Change:
+def _change(rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[Cut]) -> Change:
     made = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
     if not lost:
         return Change(parts=made, evidence="")
@@ -178,7 +184,7 @@ def _change(
     return Change(
         parts=made,
         evidence=f"verify: was {rule.min_nbytes} to {rule.max_nbytes}; {why}",
-        holes=tuple(holes) if is_first else (),
+        holes=tuple(holes),
     )
 
 

@@ -27,7 +27,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, Variant, View
 from rccltune.model.vocabulary import Collective, Placement, format_span
 from rccltune.perf import plan
-from rccltune.rules.documents import counted
+from rccltune.rules.documents import counted, left_over
 from rccltune.rules.line_format import rewritten
 from rccltune.rules.provenance import check_needs
 from rccltune.rules.reader import RuleFile, read_rules
@@ -281,12 +281,16 @@ def ours(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
 
 
 def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
-    """Rules that answer at this scale, in the file's order."""
-    return tuple(
-        one
-        for one in file.rules
-        if one.n_nodes in (None, scale.n_nodes) and one.n_ranks in (None, scale.n_ranks)
-    )
+    """Rules that answer at this scale, in the file's order, fallbacks marked."""
+    found: list[Rule] = []
+    for one in file.rules:
+        if one.n_nodes in (None, scale.n_nodes) and one.n_ranks in (None, scale.n_ranks):
+            before = [
+                rule for rule in found if rule.collective is one.collective and not rule.vendor
+            ]
+            taken = not left_over((one.min_nbytes, one.max_nbytes), before)
+            found.append(replace(one, fallback=taken and not one.vendor))
+    return tuple(found)
 
 
 def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Scale) -> None:
