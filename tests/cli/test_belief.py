@@ -67,7 +67,7 @@ def sweep(
     raw["noise"] = {"sigma": 0.0}
     (where / "node.yaml").write_text(yamls.dumped({**raw, **changes}), encoding="utf-8")
     words = [word for name in collectives for word in ("--collective", name)]
-    words += ["--min-bytes", "1K", "--max-bytes", "64M", "--repeats", "1", "--factor", "4"]
+    words += ["--min-bytes", "1K", "--max-bytes", "64M", "--communicators", "1", "--factor", "4"]
     words += ["--mode", "cpx-nps4", "--simulate", str(where / "node.yaml"), "--launcher", "none"]
     session = where / method
     with pytest.MonkeyPatch.context() as patch:

@@ -101,7 +101,7 @@ def test_both_methods_give_the_same_rules(walked: Path, per_setting: None) -> No
 
 def test_the_first_use_of_a_setting_is_kept_but_not_used(here: Path) -> None:
     """It pays for connections."""
-    assert sweep(quiet(here), "--repeats", "1") == 0
+    assert sweep(quiet(here), "--communicators", "1") == 0
     table = samples()
     first = of_walks(table[table["doubt"] == "connecting"])
     used = of_walks(table[table["doubt"] == ""])
@@ -116,7 +116,7 @@ def test_every_benchmark_release_can_walk(here: Path, release: str) -> None:
     raw = yamls.loaded(node.read_text(encoding="utf-8"))
     raw["release"]["benchmark"] = release
     node.write_text(yamls.dumped(raw), encoding="utf-8")
-    assert sweep(node, "--repeats", "1", "--setting", "tree/ll") == 0
+    assert sweep(node, "--communicators", "1", "--setting", "tree/ll") == 0
     table = samples()
     assert len(table[(table["setting"] == "tree/ll") & (table["doubt"] == "")]) == 20
 
@@ -124,7 +124,7 @@ def test_every_benchmark_release_can_walk(here: Path, release: str) -> None:
 @pytest.mark.mpi
 def test_64_processes_walk_as_one(here: Path) -> None:
     """Every rank goes its own way through the schedule, and all go the same."""
-    wish = ["--repeats", "1", "--setting", "tree/ll", "--setting", "ring/simple"]
+    wish = ["--communicators", "1", "--setting", "tree/ll", "--setting", "ring/simple"]
     columns = ["setting", "placement", "nbytes", "time_us", "doubt", "executed"]
     tables = []
     for launcher in ("openmpi", "none"):
@@ -138,7 +138,7 @@ def test_a_walk_that_hangs_costs_the_setting_at_fault(
 ) -> None:
     """All others are measured; more of this is in test_walk_faults.py."""
     node = quiet(here, faults=[{"kind": "hang", "setting": "tree/ll"}])
-    assert sweep(node, "--repeats", "1", "--timeout", "4") == 5
+    assert sweep(node, "--communicators", "1", "--timeout", "4") == 5
     assert lacks(capsys.readouterr().err, "all_reduce", "tree/ll", "2 launches") == []
     table = samples()
     used = of_walks(table[table["doubt"] == ""]).groupby("setting").size().to_dict()
@@ -151,7 +151,7 @@ def test_a_walk_that_hangs_costs_the_setting_at_fault(
 def test_wrong_results_in_a_walk_cost_their_setting(here: Path) -> None:
     """The samples say whose they are; wrong alone too, it is quarantined."""
     node = quiet(here, faults=[{"kind": "wrong", "setting": "tree/ll", "elements": 3}])
-    assert sweep(node, "--repeats", "1") == 5
+    assert sweep(node, "--communicators", "1") == 5
     table = samples()
     assert set(table[table["doubt"] == "wrong-results"]["setting"]) == {"tree/ll"}
     assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {"wrong-results"}
@@ -175,7 +175,7 @@ def test_a_finished_walk_has_nothing_left_to_do(
 ) -> None:
     """The same command again reads the same samples from the raw logs."""
     node = quiet(here)
-    wish = ["--repeats", "1"]
+    wish = ["--communicators", "1"]
     assert sweep(node, *wish) == 0
     before = samples()
     (here / "rccltune-session" / "samples.csv").unlink()

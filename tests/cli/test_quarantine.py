@@ -163,8 +163,8 @@ def test_what_a_quarantined_setting_measured_before_is_not_used(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A setting that hangs in one launch of two must not be chosen for its good one."""
-    assert sweep(node(), "--repeats", "1") == 0
-    assert sweep(node(CRASH), "--repeats", "2") == 5
+    assert sweep(node(), "--communicators", "1") == 0
+    assert sweep(node(CRASH), "--communicators", "2") == 5
 
     table = samples()
     tree = table[table["setting"] == "tree/ll"]
@@ -206,7 +206,7 @@ def test_a_baseline_that_fails_stops_the_sweep(
     assert lacks(said, "its command") == []
     assert {name: len(found) for name, found in outcomes().items()} == {"baseline": 2}
     # Mended, the same command begins.
-    assert sweep(node(), "--repeats", "1") == 0
+    assert sweep(node(), "--communicators", "1") == 0
 
 
 def benchmark(node: Node, script: str) -> list[str]:
@@ -257,7 +257,7 @@ def test_a_machine_that_stops_working_condemns_no_setting(
         *TWO,
         "--setting",
         "ring/simple",
-        "--repeats",
+        "--communicators",
         "1",
     ]
 
@@ -293,7 +293,7 @@ def test_a_process_in_the_driver_stops_the_sweep(
     path = node({"kind": "hang", "setting": "tree/ll"})
     with monkeypatch.context() as patch:
         patch.setattr(Family, "end", end)
-        assert sweep(path, "--timeout", "1", "--repeats", "1") == 5
+        assert sweep(path, "--timeout", "1", "--communicators", "1") == 5
     said = capsys.readouterr().err
     assert re.search(r"1 processes of this launch cannot be killed: \d+ \(state D\)", said)
     assert "dmesg" in said
@@ -301,6 +301,6 @@ def test_a_process_in_the_driver_stops_the_sweep(
     assert not (SESSION / "writer.lock").exists()
 
     # The second hang is the last.
-    assert sweep(path, "--timeout", "1", "--repeats", "1") == 5
+    assert sweep(path, "--timeout", "1", "--communicators", "1") == 5
     assert lacks(capsys.readouterr().err, "tree/ll", "2 launches") == []
     assert [o["status"] for o in outcomes()["ring/ll"]] == ["ok"]

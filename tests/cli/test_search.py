@@ -197,7 +197,7 @@ def test_a_benchmark_that_cannot_repeat_its_table_gets_a_launch_for_each_setting
 ) -> None:
     """And says why; nothing is searched."""
     without(monkeypatch, "Ns")
-    assert search(quiet(), *TWO, "--repeats", "1") == 0
+    assert search(quiet(), *TWO, "--communicators", "1") == 0
     said = capsys.readouterr().err
     assert lacks(said, "this benchmark") == []
     assert len(launches()) == 3 + 2
@@ -363,7 +363,7 @@ def test_a_budget_for_nothing_says_what_a_launch_takes(capsys: pytest.CaptureFix
 def test_collectives_are_searched_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     """all_gather asks no tuner up to 4 MiB in this release, and nothing below 1 KiB is sent."""
     wish = [w for c in ("all_reduce", "all_gather", "broadcast") for w in ("--collective", c)]
-    assert search("mi300x", *wish, "--max-bytes", "64M", *TWO[2:], "--repeats", "2") == 0
+    assert search("mi300x", *wish, "--max-bytes", "64M", *TWO[2:], "--communicators", "2") == 0
     out = capsys.readouterr().out
     for name in ("all_reduce", "all_gather", "broadcast"):
         assert lacks(out, f"{name}", "may still") == []
@@ -398,7 +398,7 @@ def test_a_setting_whose_only_pass_was_its_first_use_is_asked_for_again() -> Non
 
 def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
     """reduce_scatter of 64 ranks below 1 KiB: the coarse pass sees nothing, no other looks."""
-    wish = ["--collective", "reduce_scatter", "--max-bytes", "1M", "--repeats", "2"]
+    wish = ["--collective", "reduce_scatter", "--max-bytes", "1M", "--communicators", "2"]
     assert search(quiet(), *wish) == 0
     for made in decided()["rounds"][1:]:
         assert all(want["nbytes"] >= 1024 for want in made["wants"])
@@ -445,7 +445,7 @@ def test_sizes_that_ranks_cannot_share_evenly_are_known_by_what_was_asked_for() 
         ["--max-bytes", "2K"],
         ["--placement", "in"],
         ["--factor", "16"],
-        ["--repeats", "1"],
+        ["--communicators", "1"],
     ],
 )
 def test_odd_wishes_are_searched(more: list[str]) -> None:
@@ -468,7 +468,7 @@ def test_odd_wishes_are_searched(more: list[str]) -> None:
 
 def test_nothing_more_is_measured_where_the_first_round_says_all() -> None:
     """One setting, one launch each: the library alone, and a walk."""
-    assert search(quiet(), "--setting", "tree/ll", "--max-bytes", "64K", "--repeats", "1") == 0
+    assert search(quiet(), "--setting", "tree/ll", "--max-bytes", "64K", "--communicators", "1") == 0
     rounds = decided()["rounds"]
     assert decided()["is_over"] is True
     assert [bool(made["wants"]) for made in rounds] == [True] + [False] * (len(rounds) - 1)
@@ -482,7 +482,7 @@ def test_a_setting_that_is_quarantined_is_not_wanted_again(
 ) -> None:
     """It crashes in the first round; all others are searched."""
     node = quiet(faults=[{"kind": "crash", "setting": "tree/ll", "how": "segv"}])
-    assert search(node, "--repeats", "2") == 5
+    assert search(node, "--communicators", "2") == 5
     assert lacks(capsys.readouterr().err, "all_reduce", "tree/ll") == []
     for made in decided()["rounds"][1:]:
         for want in made["wants"]:
@@ -497,7 +497,7 @@ def test_no_usable_sample_of_any_setting_ends_the_search(
     """All settings give wrong results: nothing is expected, nothing more is wanted."""
     faults = [{"kind": "wrong", "setting": s, "elements": 3} for s in ("tree/ll", "ring/ll128")]
     two = ["--setting", "tree/ll", "--setting", "ring/ll128"]
-    assert search(quiet(faults=faults), *two, "--repeats", "1") == 5
+    assert search(quiet(faults=faults), *two, "--communicators", "1") == 5
     kept_now = decided()
     assert (len(kept_now["rounds"]), kept_now["is_over"]) == (1, True)
     assert kept_now["expected"] == []
@@ -508,7 +508,7 @@ def test_no_usable_sample_of_any_setting_ends_the_search(
 def test_nothing_at_all_is_an_error_with_a_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     """Even the untouched site crashes."""
     node = quiet(faults=[{"kind": "crash", "setting": s, "how": "segv"} for s in EVERYTHING])
-    assert search(node, *TWO, "--repeats", "1") == 5
+    assert search(node, *TWO, "--communicators", "1") == 5
     assert lacks(capsys.readouterr().err, "not work") == []
 
 

@@ -90,7 +90,7 @@ def test_the_four_verbs_work_on_a_simulated_node(here: Path) -> None:
 
 def test_what_ran_is_known_for_every_forced_sample(here: Path) -> None:
     """Each forced half-row has a setting that the plugin's trace proved, and it is the one asked."""
-    assert sweep(eight(), "--repeats", "1") == 0
+    assert sweep(eight(), "--communicators", "1") == 0
 
     table = samples()
     forced = table[table["setting"] != "baseline"]
@@ -105,7 +105,7 @@ def test_what_ran_is_known_for_every_forced_sample(here: Path) -> None:
 
 def test_variants_carry_their_environment(here: Path) -> None:
     """LL128 was measured with its variable, Tree+Simple only with the patch, the rest without."""
-    assert sweep(eight(), "--repeats", "1") == 0
+    assert sweep(eight(), "--communicators", "1") == 0
 
     variants = dict(zip(samples()["setting"], samples()["variant"], strict=True))
     assert variants["tree/ll128"] == variants["ring/ll128"] == "ll128-forced"
@@ -117,7 +117,7 @@ def test_variants_carry_their_environment(here: Path) -> None:
 def test_64_processes_and_one_give_the_same_samples(here: Path) -> None:
     """The simulated node does not depend on how it is started."""
     for launcher in ("openmpi", "none"):
-        assert sweep("mi300x", "--repeats", "1", "-o", launcher, launcher=launcher) == 0
+        assert sweep("mi300x", "--communicators", "1", "-o", launcher, launcher=launcher) == 0
 
     columns = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
     one, many = (
@@ -142,13 +142,13 @@ def test_a_simulated_session_goes_on_with_the_node_that_it_keeps(
 ) -> None:
     """Its node file may be gone; the first lines say that no hardware is measured."""
     path = node()
-    assert sweep(path, "--repeats", "1", "--setting", "ring/ll") == 0
+    assert sweep(path, "--communicators", "1", "--setting", "ring/ll") == 0
     path.unlink()
     made = {p: p.read_bytes() for p in here.rglob("outcome.json")}
     kept = (here / "rccltune-session/node.node").read_bytes()
     capsys.readouterr()
 
-    assert again("--repeats", "1", "--setting", "ring/ll", "--setting", "tree/ll") == 0
+    assert again("--communicators", "1", "--setting", "ring/ll", "--setting", "tree/ll") == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Session: rccltune-session"
     assert lacks(lines[1], "SIMULATED", "node mi300x-cpx-nps4") == []
@@ -184,13 +184,13 @@ def test_another_machine_than_the_simulated_one_is_refused(
     said: str,
 ) -> None:
     """What the command line names wins, and is held to what the session is of."""
-    assert sweep(node(), "--repeats", "1", "--setting", "ring/ll") == 0
+    assert sweep(node(), "--communicators", "1", "--setting", "ring/ll") == 0
     recorders(here)
     (here / "bench/all_reduce_perf").write_text("#!/bin/sh\necho '[-b,--minbytes]'\n")
     before = {p: p.stat().st_mtime_ns for p in here.rglob("*") if p.is_file()}
     capsys.readouterr()
     words = ["--mode", "none"] if "--rccl-tests" in more else []
-    assert again("--repeats", "1", "--setting", "ring/ll", *more, *words) == code
+    assert again("--communicators", "1", "--setting", "ring/ll", *more, *words) == code
     assert said in capsys.readouterr().err
     assert {p: p.stat().st_mtime_ns for p in here.rglob("*") if p.is_file()} == before
 
@@ -200,7 +200,7 @@ def test_tune_goes_on_with_the_node_too(
     here: Path, node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A sweep that was simulated is not proven on hardware."""
-    words = ["--repeats", "1", "--setting", "ring/ll", "--setting", "ring/simple"]
+    words = ["--communicators", "1", "--setting", "ring/ll", "--setting", "ring/simple"]
     assert sweep(node(), *words) == 0
     capsys.readouterr()
     assert again(*words, verb="tune") == 0
@@ -211,7 +211,7 @@ def test_tune_goes_on_with_the_node_too(
 
 def test_scales_that_were_simulated_go_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each in a session of its own; one that is not there yet is of the same node."""
-    words = ["--setting", "ring/ll", "--repeats", "1"]
+    words = ["--setting", "ring/ll", "--communicators", "1"]
     assert sweep("mi300x", *words, "--scales", "1x8") == 0
     capsys.readouterr()
     assert again(*words, "--scales", "1x8,1x64") == 0
@@ -252,7 +252,7 @@ def test_safety_variables_reach_every_rank_of_every_arm(
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("NCCL_ALGO", "ring")
     monkeypatch.setenv("NCCL_TUNER_PLUGIN", "/somebody/else.so")
-    wish = ["--rccl-tests", str(bench), "--np", "8", "--launcher", "openmpi", "--repeats", "1"]
+    wish = ["--rccl-tests", str(bench), "--np", "8", "--launcher", "openmpi", "--communicators", "1"]
 
     assert (
         run(
@@ -325,7 +325,7 @@ def test_a_setting_that_breaks_costs_that_setting_only(
     more = {"rank": 2, "with": "ring/simple"} if keys is None else keys
     path = node(**fault(kind, "tree/ll", **more))
 
-    code = sweep(path, "--repeats", "1", "--timeout", "5", launcher="openmpi")
+    code = sweep(path, "--communicators", "1", "--timeout", "5", launcher="openmpi")
 
     assert code == 5
     counts = samples().groupby("setting")["time_us"].count()
@@ -344,7 +344,7 @@ def test_wrong_results_disqualify_the_setting(
     """#wrong > 0: kept, labelled, loudly left out of the rules."""
     path = node(**fault("wrong", "tree/ll", elements=7))
 
-    assert sweep(path, "--repeats", "1") == 5
+    assert sweep(path, "--communicators", "1") == 5
     table = samples()
     assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {"wrong-results"}
     assert run(["emit-config", "-o", "-"]) in (0, 8)
@@ -357,7 +357,7 @@ def test_a_substituted_setting_is_found_and_not_used(here: Path, node: Node) -> 
     """The library ran something else behind the plugin's back; -A says so."""
     path = node(**fault("substitute", "tree/ll", **{"with": "ring/simple"}))
 
-    assert sweep(path, "--repeats", "1") == 0
+    assert sweep(path, "--communicators", "1") == 0
     table = samples()
     told = table[table["setting"] == "tree/ll"]
     assert set(told["doubt"]) == {"substituted"}
@@ -366,7 +366,7 @@ def test_a_substituted_setting_is_found_and_not_used(here: Path, node: Node) -> 
 
 def test_a_setting_that_the_library_does_not_offer_is_ineligible(here: Path) -> None:
     """ring/ll128 without its variable is never offered on this node, whatever is asked."""
-    wish = ["--setting", "ring/ll128", "--repeats", "1"]
+    wish = ["--setting", "ring/ll128", "--communicators", "1"]
     assert sweep("mi300x", *wish, "--env", "RCCL_LL128_FORCE_ENABLE=0") == 0
 
     table = samples()
@@ -377,7 +377,7 @@ def test_a_setting_that_the_library_does_not_offer_is_ineligible(here: Path) -> 
 def test_a_bypass_is_found(here: Path) -> None:
     """all_gather up to 4 MiB never asks a tuner in this release; nothing is claimed for it."""
     where = ["--simulate", "mi300x", "--launcher", "none", "--mode", "cpx-nps4"]
-    sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
+    sizes = ["--min-bytes", "1M", "--max-bytes", "16M", "--communicators", "1"]
     assert (
         run(["sweep", "--runner", "rccl-tests", *where, *sizes, "--collective", "all_gather"]) == 0
     )
@@ -403,7 +403,7 @@ def test_a_lowered_maximum_is_told(
     raw["hardware"]["memory_gib"] = 3
     (here / "node.yaml").write_text(yamls.dumped(raw))
 
-    wish = ["--max-bytes", "4G", "--factor", "4", "--repeats", "1", "--setting", "ring/ll"]
+    wish = ["--max-bytes", "4G", "--factor", "4", "--communicators", "1", "--setting", "ring/ll"]
     assert sweep(here / "node.yaml", *wish) == 0
     assert "memory" in capsys.readouterr().err
 
@@ -412,7 +412,7 @@ def test_info_lines_inside_rows_do_no_harm(here: Path, node: Node) -> None:
     """NCCL INFO between and inside rows: every row is read all the same."""
     info = ("--env", "NCCL_DEBUG=INFO", "--env", "NCCL_DEBUG_SUBSYS=TUNING")
 
-    assert sweep(node(), *info, "--repeats", "1", "--setting", "ring/ll") == 0
+    assert sweep(node(), *info, "--communicators", "1", "--setting", "ring/ll") == 0
     logs = Path("rccltune-session/launches").glob("*/stdout.log")
     assert any("-1simnode:" in log.read_text() for log in logs)
     assert samples().groupby("setting")["nbytes"].count().to_dict() == {
@@ -426,7 +426,7 @@ def test_every_benchmark_release_is_understood(here: Path, node: Node, release: 
     """Options and tables of five families of rccl-tests and nccl-tests."""
     path = node(release={"rccl": "2.28.3", "benchmark": release})
 
-    assert sweep(path, "--repeats", "1", "--setting", "tree/ll") == 0
+    assert sweep(path, "--communicators", "1", "--setting", "tree/ll") == 0
     table = samples()
     assert set(table["doubt"]) == {""}
     assert len(table) == 4 * 10 * 2
@@ -438,7 +438,7 @@ def test_every_library_release_loads_the_plugin(here: Path, node: Node, rccl: st
     library = yamls.loaded(node().read_text())["library"] | {"bypasses": False}
     path = node(release={"rccl": rccl, "benchmark": "rtnew"}, library=library)
 
-    assert sweep(path, "--repeats", "1", "--setting", "ring/simple") == 0
+    assert sweep(path, "--communicators", "1", "--setting", "ring/simple") == 0
     table = samples()
     assert set(table[table["setting"] == "ring/simple"]["doubt"]) == {""}
 
@@ -449,17 +449,17 @@ def test_a_noisy_machine_stops_before_anything_is_believed(
     """What is compared must repeat: it stops with suspects, --force goes on."""
     launches = node(noise={"sigma": 0.0, "launch_sigma": 0.3})
 
-    assert sweep(launches, "--repeats", "1") == 4
+    assert sweep(launches, "--communicators", "1") == 4
     said = capsys.readouterr().err
     assert lacks(said, "nothing forced") == []
     assert "numa_balancing" in said
-    assert sweep(launches, "--repeats", "1", "--force") == 0
+    assert sweep(launches, "--communicators", "1", "--force") == 0
 
 
 @pytest.mark.mpi
 def test_ranks_that_run_alone_are_no_measurement(here: Path, node: Node) -> None:
     """A launcher of another MPI starts N one-rank jobs that exit with 0: not one sample counts."""
-    code = sweep(node(), "--repeats", "1", "--env", "RCCLTUNE_SIM_LINKED=mpich", launcher="openmpi")
+    code = sweep(node(), "--communicators", "1", "--env", "RCCLTUNE_SIM_LINKED=mpich", launcher="openmpi")
 
     assert code == 5
     assert not (here / "rccltune-session/samples.csv").exists() or samples().empty
@@ -469,7 +469,7 @@ def test_another_machine_is_shown_with_its_difference(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A session of one node is not continued on another."""
-    assert sweep("mi300x", "--repeats", "1", "--setting", "ring/ll") == 0
+    assert sweep("mi300x", "--communicators", "1", "--setting", "ring/ll") == 0
     where = ["--simulate", "mi300x", "--mode", "spx-nps1", "--launcher", "none"]
 
     assert run(["sweep", "--runner", "rccl-tests", *where, *SMALL]) == 7
@@ -520,18 +520,18 @@ def test_a_finished_sweep_has_nothing_left_to_do(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same command again makes no launch and changes no sample."""
-    assert sweep(eight(), "--repeats", "1") == 0
+    assert sweep(eight(), "--communicators", "1") == 0
     before = (here / "rccltune-session/samples.csv").read_bytes()
     capsys.readouterr()
 
-    assert sweep(eight(), "--repeats", "1") == 0
+    assert sweep(eight(), "--communicators", "1") == 0
     assert lacks(capsys.readouterr().err, "0 launches", "to make") == []
     assert (here / "rccltune-session/samples.csv").read_bytes() == before
 
 
 def test_lost_derived_files_come_back_from_the_raw_logs(here: Path) -> None:
     """samples.csv is rebuilt from logs and traces, byte for byte."""
-    assert sweep(eight(), "--repeats", "1") == 0
+    assert sweep(eight(), "--communicators", "1") == 0
     table = here / "rccltune-session/samples.csv"
     before = table.read_bytes()
     table.unlink()
@@ -556,12 +556,12 @@ sys.exit(run(sys.argv[1:]))
 )
 def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) -> None:
     """Killed or stopped at a random launch: the resumed sweep has an undisturbed one's samples."""
-    assert sweep(eight(), "--repeats", "2", "-o", "whole") == 0
+    assert sweep(eight(), "--communicators", "2", "-o", "whole") == 0
     words = ["sweep", "--runner", "rccl-tests", "--mode", "cpx-nps4", *SMALL]
     command = [sys.executable, "-c", PER_SETTING, *words]
     # A start-up that is really waited for leaves time to strike, however busy the machine is.
     slow = ["--env", "RCCLTUNE_SIM_STARTUP_S=0.2"]
-    command += ["--simulate", eight(), "--launcher", "none", "--repeats", "2", "-o", "part", *slow]
+    command += ["--simulate", eight(), "--launcher", "none", "--communicators", "2", "-o", "part", *slow]
     process = subprocess.Popen(
         command,
         stderr=subprocess.DEVNULL,
@@ -574,7 +574,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
     process.send_signal(kind)
     assert process.wait(timeout=30) in (-kind, 130)
 
-    assert sweep(eight(), "--repeats", "2", "-o", "part", *slow) == 0
+    assert sweep(eight(), "--communicators", "2", "-o", "part", *slow) == 0
     columns = ["setting", "placement", "nbytes", "time_us", "cycle", "doubt"]
     one, other = (
         samples(here / name)[columns].sort_values(columns).reset_index(drop=True)
@@ -585,7 +585,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
 
 def test_events_are_json_lines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--json: one event for each launch, then the result."""
-    assert sweep("mi300x", "--repeats", "1", "--setting", "ring/ll", "--json") == 0
+    assert sweep("mi300x", "--communicators", "1", "--setting", "ring/ll", "--json") == 0
 
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["event"] for event in events] == ["launch"] * 4 + ["done"]
@@ -645,7 +645,7 @@ def test_missing_sizes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) 
     wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
 
     assert (
-        run(["sweep", "--runner", "rccl-tests", *wish, "--setting", "ring/ll", "--repeats", "1"])
+        run(["sweep", "--runner", "rccl-tests", *wish, "--setting", "ring/ll", "--communicators", "1"])
         == 0
     )
     assert "rows are missing" in capsys.readouterr().err
@@ -694,7 +694,7 @@ def test_a_change_of_the_machine_stops_the_sweep(
 
     monkeypatch.setattr(preparing, "prepare", prepare)
 
-    assert sweep("mi300x", "--repeats", "1") == 4
+    assert sweep("mi300x", "--communicators", "1") == 4
     assert lacks(capsys.readouterr().err, "cpx-nps4", "the mode") == []
     assert set(samples()["setting"]) == {"baseline"}
     assert len(set(samples()["launch"])) == 1

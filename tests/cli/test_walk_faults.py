@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 SESSION = Path("rccltune-session")
 REPEATS, SIZES, HALVES = 2, 4, 2
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "8K"]
-SMALL += ["--timeout", "3", "--repeats", str(REPEATS)]
+SMALL += ["--timeout", "3", "--communicators", str(REPEATS)]
 TWO = ["--setting", "tree/ll", "--setting", "ring/ll"]
 # Of one variant, so that they are all in one launch.
 ALL = [
