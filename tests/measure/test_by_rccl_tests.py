@@ -1,7 +1,7 @@
 """sweep --runner rccl-tests: one launch for each setting and environment, on the simulated node.
 
 The stand-in programs choose as the real library does, under NCCL_ALGO and NCCL_PROTO too. One
-process plays all ranks unless a test says more; real launchers are in tests/launchers.
+process plays all ranks; real launchers are in tests/launchers, failures in tests/cli.
 """
 
 from __future__ import annotations
@@ -299,53 +299,6 @@ def test_a_range_alone_can_be_measured(node: Node, capsys: pytest.CaptureFixture
     Path("sizes.yaml").write_text("sizes: [all_reduce/64K]\n")
     assert sweep(node(), "-c", "sizes.yaml") == 2
     assert "single" in capsys.readouterr().err
-
-
-# --- what goes wrong ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fault", "failure", "words"),
-    [
-        ({"kind": "crash"}, "crash", []),
-        ({"kind": "hang"}, "hang", ["--timeout", "2"]),
-        ({"kind": "wrong", "elements": 3}, "wrong-results", []),
-    ],
-)
-def test_a_setting_that_fails_is_set_aside(
-    node: Node,
-    capsys: pytest.CaptureFixture[str],
-    fault: dict[str, object],
-    failure: str,
-    words: list[str],
-) -> None:
-    """Tried once more, then no more; all others are measured, and the exit code is 5."""
-    path = node(faults=[fault | {"setting": "tree/ll"}])
-    assert sweep(path, *words, n=2) == 5
-    said = capsys.readouterr().err
-    assert lacks(said, "all_reduce tree/ll", "set aside") == []
-    failed = [one["failure"] for one in records("outcome.json") if "failure" in one]
-    assert failed == [failure, failure]
-    table = samples()
-    usable = table[table["doubt"] == ""]
-    assert set(usable["setting"]) == {"baseline", *PAIRS} - {"tree/ll"}
-    # Six sizes, both placements, two launches; one that was made to see whether the machine still
-    # works counts for nothing.
-    assert set(usable.groupby("setting").size()) == {24}
-    # The same command starts nothing.
-    n_made = len(records("outcome.json"))
-    assert sweep(path, *words, n=2) == 5
-    assert len(records("outcome.json")) == n_made
-
-
-def test_a_library_that_does_not_work_stops_the_sweep(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The baseline fails twice: everything would be compared with it."""
-    assert sweep(node(faults=[{"kind": "crash", "bytes": [4096, 4096]}])) == 5
-    said = capsys.readouterr().err
-    assert lacks(said, "nothing forced", "command.txt") == []
-    assert len(records("outcome.json")) == 2
 
 
 def test_a_session_of_the_rank_program_goes_on_with_it_alone(
