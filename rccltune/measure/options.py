@@ -196,7 +196,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Smallest message size. [default: 1K; with rccl-tests {default}]",
+            "Smallest message size. [default: 1K]",
             "Sizes",
             is_usual=True,
             is_range=True,
@@ -207,7 +207,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Largest message size. [default: 256M, in CPX modes 128M; with rccl-tests {default}]",
+            "Largest message size. [default: 256M, in CPX modes 128M]",
             "Sizes",
             is_usual=True,
             is_range=True,
