@@ -6,18 +6,19 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from rccltune.cli.console import Console
 from rccltune.cli.options import ON_REQUEST
 from rccltune.cli.progress import minutes
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model.errors import LaunchError
+from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure.launched import LaunchedSweep, ToLaunch
+    from rccltune.measure.launched import LaunchedSweep, Progress, ToLaunch
     from rccltune.measure.request import Request
 
 
@@ -25,12 +26,15 @@ def prepare(console: Console, request: Request, output: Path, scale: Scale | Non
     """What would be measured; ``scale`` is what was asked for with --scales."""
     from rccltune.measure import launched
     from rccltune.measure.scales import check_scale
+    from rccltune.session.store import NODE_FILE
 
     console.say(f"Session: {output}")
     prepared = launched.prepare_launches(request, output)
     site = prepared.where.site
     if site.node is not None:
-        console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
+        is_kept = request.site.simulate == str(output / NODE_FILE)
+        kept = ", as this session keeps it" if is_kept else ""
+        console.say(f"SIMULATED node {site.node.name}{kept}: no hardware is measured")
     if scale is not None:
         check_scale(scale, site)
     return prepared
@@ -109,7 +113,7 @@ def run(console: Console, prepared: ToLaunch, *, force: bool) -> None:
     with shown_progress(console) as reporter:
         done = launched.measure_by_launches(
             prepared,
-            reporter=reporter,
+            reporter=_Warning(console, reporter),
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
@@ -122,6 +126,59 @@ def run(console: Console, prepared: ToLaunch, *, force: bool) -> None:
             hint="look into stdout.log and stderr.log there; a sweep into a new session (-o DIR) "
             "tries again (with --timeout where it needs longer). Go on without them: rccltune fit.",
         )
+
+
+class _Warning(Reporter):
+    """Who is told of a launch, and first warned of what its output says.
+
+    Args:
+        console: warns; programs that read along get the whole launch.
+        other: told all else.
+    """
+
+    def __init__(self, console: Console, other: Reporter) -> None:
+        """Keep both."""
+        self._console = console
+        self._other = other
+
+    def say(self, text: str) -> None:
+        """As the other does."""
+        self._other.say(text)
+
+    def detail(self, text: str) -> None:
+        """As the other does."""
+        self._other.detail(text)
+
+    def progress(self, step: object) -> None:
+        """Warn, and show how far it is."""
+        told = cast("Progress", step)
+        if self._console.as_json:
+            self._console.event("launch", _event(told), "")
+        else:
+            self._console.warn(told.ran.outcome.notices)
+            self._other.progress(step)
+
+
+def _event(told: Progress) -> dict[str, Any]:
+    """One launch for a program that reads along."""
+    from rccltune.session.launches import setting_of
+
+    ran = told.ran
+    return {
+        "done": told.done,
+        "of": told.of,
+        "id": ran.launch.id,
+        "collective": ran.launch.collectives[0].value,
+        "setting": str(setting_of(ran.launch)),
+        "variant": ran.launch.variant.name,
+        "status": ran.outcome.status.value,
+        "failure": ran.outcome.failure.value if ran.outcome.failure else None,
+        "samples": len(ran.samples),
+        "usable": sum(sample.doubt is None for sample in ran.samples),
+        "seconds": ran.outcome.duration_s,
+        "left_s": round(told.left_s, 1),
+        "notices": [notice.message for notice in ran.outcome.notices],
+    }
 
 
 def _times(n: int) -> str:

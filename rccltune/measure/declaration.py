@@ -117,8 +117,6 @@ WENT_WITH_TORCH: Final = (
     "session that was measured so: write librccl: torch, or import what "
     "examples/torch_all_reduce.py prints"
 )
-# What drives a benchmark that others wrote.
-BENCHMARKS: Final = RUNNERS[1:]
 TIMINGS: Final = ("auto", "graph", "loop")
 PLACEMENTS: Final = ("out", "in", "both")
 
@@ -202,7 +200,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cpx-one-oam-graph": {
         **_ONE_OAM,
         "min_bytes": 32,
-        "graph": 2,
+        "timing": "graph",
         "collective": (Collective.ALL_REDUCE,),
         # What AMD's figure for one OAM was reached with.
         "variant": ("mscclpp-read",),

@@ -30,13 +30,19 @@ class Gone:
 _CALLS: Final = "a timing by rccl-tests has its own 20 calls after 5 untimed ones: more launches"
 KEYS: Final[Mapping[str, Gone]] = {
     "step": Gone("sizes grow by --factor; single ones are named in sweep.yaml under 'sizes'."),
-    "iters": Gone(f"{_CALLS} (--repeats) make a time steadier.", "20"),
-    "warmup": Gone(f"{_CALLS} (--repeats) make a time steadier.", "5"),
+    "iters": Gone(f"{_CALLS} (--communicators) make a time steadier.", "20"),
+    "warmup": Gone(f"{_CALLS} (--communicators) make a time steadier.", "5"),
     "check": Gone("results are always checked: wrong ones must not become rules.", "true"),
     "method": Gone(
-        "many settings are measured in each launch wherever the benchmark can, and one elsewhere.",
+        "rccl-tests measure one setting in each launch.",
         "auto",
     ),
+    "repeats": Gone(
+        "--communicators N says how often everything is measured: in so many communicators, or "
+        "with rccl-tests launches.",
+        harmless=True,
+    ),
+    "graph": Gone("--timing graph replays captured graphs, with rccl-tests by -G.", "0"),
     "exhaustive": Gone(
         "rccltune-perf times every setting at every size: rccltune sweep without --runner.",
         "false",
@@ -46,7 +52,7 @@ KEYS: Final[Mapping[str, Gone]] = {
         "--librccl FILE.",
         "false",
     ),
-    "longest": Gone("no launch of many settings is planned beyond two minutes.", "120s"),
+    "longest": Gone("no launch measures many settings.", "120s"),
     "clear": Gone("take a variable away before: env -u NAME rccltune sweep …"),
     "python": Gone(WENT_WITH_TORCH),
     "backend": Gone(WENT_WITH_TORCH),

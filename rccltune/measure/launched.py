@@ -7,7 +7,6 @@ under way and nothing else.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -399,7 +398,7 @@ class _Maker:
         self.faults = 0
 
     def make_all(self) -> None:
-        """Make what is left; what failed is tried once more when the others of its turn are over.
+        """Make what is left; what failed is tried again when the others of its turn are over.
 
         Raises:
             LaunchError: the library as it is fails, or GPUs have memory faults.
@@ -408,9 +407,13 @@ class _Maker:
         launches = self.prepared.launches
         for repeat in dict.fromkeys(one.repeat for one in launches):
             turn = [one for one in launches if one.repeat == repeat]
-            for one in (*turn, *turn):
+            for one in turn:
                 if self.prepared.is_left(one) and not self._make(one):
                     return
+            for one in turn:
+                while self.prepared.is_left(one):
+                    if not self._make(one):
+                        return
 
     def _make(self, planned: Launch) -> bool:
         """Make one launch; whether to go on."""
@@ -492,7 +495,7 @@ class _Maker:
 
     def _run(self, planned: Launch) -> Ran:
         prepared = self.prepared
-        started = time.monotonic()
+        launching.stop_if_changed(prepared.where.site, "before")
         ran = launching.run(
             prepared.next_attempt(planned),
             prepared.where,
@@ -500,7 +503,8 @@ class _Maker:
             timeout_s=prepared.timeout_s or launching.limit_s(prepared.outcomes),
             files=prepared.filled,
         )
-        self.reporter.detail(f"{what_of(planned)}: {time.monotonic() - started:.1f} s")
+        took = f"{ran.outcome.duration_s or 0:.1f} s"
+        self.reporter.detail(f"{what_of(planned)}: {ran.outcome.status.value}, {took}")
         prepared.ended.append((ran.launch, ran.outcome))
         left = prepared.left
         self.reporter.progress(
@@ -517,7 +521,7 @@ class _Maker:
 
     def _tell(self, ran: Ran, how: Failure) -> None:
         aside = [one for one in self.prepared.aside if ran.launch.id in one.launches]
-        log = f"{launching.FOLDER}/{ran.launch.id}/stdout.log"
+        log = self.prepared.folder / launching.FOLDER / ran.launch.id / "stdout.log"
         if how is Failure.WRONG:
             self.reporter.say(
                 f"WRONG RESULTS: {what_of(ran.launch)}: {_why(ran)} ({log}); it is chosen nowhere"

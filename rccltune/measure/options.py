@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from rccltune.measure.declaration import (
-    BENCHMARKS,
     COLLECTIVE,
     COUNT,
     COUNT_OR_NONE,
@@ -39,8 +37,6 @@ from rccltune.model import defaults
 from rccltune.model.schema import FromUp, Listed, OneOf, Parsed
 from rccltune.model.settings import Mode, Scale, Setting, parse_scales
 from rccltune.model.vocabulary import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
-
-_of_calls = partial(Option, group="Running", metavar="N", pinned=True, runners=BENCHMARKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +196,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Smallest message size. [default: 1K; with rccl-tests {default}]",
+            "Smallest message size. [default: 1K]",
             "Sizes",
             is_usual=True,
             is_range=True,
@@ -211,7 +207,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Largest message size. [default: 256M, in CPX modes 128M; with rccl-tests {default}]",
+            "Largest message size. [default: 256M, in CPX modes 128M]",
             "Sizes",
             is_usual=True,
             is_range=True,
@@ -265,11 +261,6 @@ class SweepOptions:
             pinned=True,
         ),
     ] = defaults.PLACEMENT
-    graph: Annotated[
-        int,
-        COUNT_OR_NONE,
-        _of_calls("Replay calls from a graph N times (-G)."),
-    ] = 0
     communicators: Annotated[
         int,
         COUNT,
@@ -288,11 +279,6 @@ class SweepOptions:
             "Running",
         ),
     ] = defaults.TIMING
-    repeats: Annotated[
-        int,
-        COUNT,
-        _of_calls("Launches for each measurement. [default: {default}]"),
-    ] = defaults.REPEATS
     crosscheck: Annotated[
         bool | None,
         Option(

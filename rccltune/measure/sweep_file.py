@@ -64,8 +64,7 @@ def sweep_of(options: SweepOptions) -> Sweep:
         redop=options.op,
         placements=_PLACEMENTS[options.placement],
         rank_placement=options.rank_placement or defaults.RANK_PLACEMENT,
-        graph=options.graph,
-        repeats=options.repeats,
+        graph=int(options.timing == "graph"),
         seed=options.seed,
     )
 
@@ -87,8 +86,6 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "placement": placements[0] if len(placements) == 1 else "both",
         "rank_placement": sweep.rank_placement,
         "np": sweep.scales[0].n_ranks if is_first else None,
-        "graph": sweep.graph,
-        "repeats": sweep.repeats,
         "seed": sweep.seed,
         "variant": sweep.named_variants,
         "channels": sweep.counts,

@@ -102,10 +102,10 @@ def test_silence_that_is_the_site_stands_for_the_library_in_choosing(here: Path)
 
 def test_the_site_without_a_tuner_is_known_by_its_log(here: Path) -> None:
     """The simulated library says in its log which tuner it loads, as the real ones do."""
-    assert sweep(node(here), "--repeats", "1") == 0
+    assert sweep(node(here), "--communicators", "1") == 0
     assert fit_session(SESSION, reporter=Reporter()).agreements.tunerless
     path, told = with_table(here)
-    assert sweep(path, *told, "--repeats", "1", "-o", "other") == 0
+    assert sweep(path, *told, "--communicators", "1", "-o", "other") == 0
     found = fit_session(Path("other"), reporter=Reporter()).agreements
     assert found.tuner is not None
     assert not found.tunerless
@@ -122,7 +122,7 @@ def test_a_session_without_walks_compares_nothing(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And says nothing about it."""
-    assert sweep(node(here), "--repeats", "1") == 0
+    assert sweep(node(here), "--communicators", "1") == 0
     capsys.readouterr()
     assert run(["fit", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
@@ -144,7 +144,7 @@ def test_walks_that_measure_something_else_are_told(
     pair = ["--setting", "tree/ll", "--setting", "ring/simple"]
     assert sweep(path, *pair) == 0
     request.getfixturevalue("per_setting")
-    assert sweep(path, *pair, "--repeats", "1") == 0
+    assert sweep(path, *pair, "--communicators", "1") == 0
     capsys.readouterr()
     assert run(["fit", "-v"]) == 0
     said = capsys.readouterr()
@@ -169,7 +169,7 @@ def test_a_fit_from_before_there_was_a_comparison_is_made_again(
     here: Path, version: dict[str, int]
 ) -> None:
     """Its file is current by its samples, but of another version it lacks what is asked of it."""
-    assert sweep(node(here), "--repeats", "1") == 0
+    assert sweep(node(here), "--communicators", "1") == 0
     assert run(["fit", "-v"]) == 0
     written = json.loads((SESSION / "fit.json").read_text())
     gone = {"version", "silence", "equivalence", "tuner"}

@@ -252,7 +252,7 @@ class TestTheStandIn:
         """One process plays all ranks."""
         where = ["--mode", mode, "--simulate", node, "--launcher", "none"]
         return run(
-            ["sweep", "--runner", "rccl-tests", *where, *self.SIZES, "--repeats", "1", *more]
+            ["sweep", "--runner", "rccl-tests", *where, *self.SIZES, "--communicators", "1", *more]
         )
 
     def quiet(self, here: Path) -> str:

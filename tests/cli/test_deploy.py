@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
 
 SMALL = ["--launcher", "none", "--collective", "all_reduce"]
 SMALL += ["--min-bytes", "1K", "--max-bytes", "64M", "--setting", "tree/ll"]
-SMALL += ["--setting", "ring/simple", "--repeats", "3"]
+SMALL += ["--setting", "ring/simple", "--communicators", "3"]
 SESSION = Path("rccltune-session")
 RULES = "rccl_tuner_gfx942_cpx-nps4.csv"
 

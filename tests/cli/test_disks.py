@@ -25,7 +25,7 @@ from rccltune.session import files
 pytestmark = pytest.mark.usefixtures("stand_ins", "here", "per_setting")
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K"]
-SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--repeats", "2"]
+SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--communicators", "2"]
 # What an interrupted walk has measured counts, so that its rows are not those of an undisturbed one.
 COLUMNS = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
 
@@ -124,7 +124,7 @@ def test_a_full_disk_cuts_no_log_off_unnoticed(
 ) -> None:
     """Benchmark and plugin do not look whether they could write; no setting is blamed for it."""
     filler = small_disk / "filler"
-    assert run(command(small_disk / "s", "--repeats", "1")) == 0
+    assert run(command(small_disk / "s", "--communicators", "1")) == 0
     room = os.statvfs(small_disk)
     # A few pages are left: enough for small files, too few for logs.
     filler.write_bytes(bytes(room.f_bavail * room.f_frsize - 40_000))
@@ -142,7 +142,7 @@ def test_a_read_only_session_is_a_message_and_stays_readable(
     small_disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A snapshot, another user's folder: fit.json is there, so figures and rules go elsewhere."""
-    assert run(command(small_disk / "s", "--repeats", "1")) == 0
+    assert run(command(small_disk / "s", "--communicators", "1")) == 0
     assert run(["fit", str(small_disk / "s")]) == 0
     remounted(small_disk, "ro")
     try:
@@ -206,7 +206,7 @@ def test_a_second_rccltune_waits_for_no_one_and_changes_nothing(
     whole: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It says who holds the session; when that one is gone, the same command goes on."""
-    assert run(command("s", "--repeats", "1")) == 0
+    assert run(command("s", "--communicators", "1")) == 0
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, "s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -248,4 +248,4 @@ def test_a_sweep_killed_in_its_first_moment_goes_on(tmp_path: Path) -> None:
     (folder / "writer.lock").write_text(str(marker).replace("'", '"'))
     (folder / ".session.json.ab12_x9z").write_text("{")
 
-    assert run(command(folder, "--repeats", "1")) == 0
+    assert run(command(folder, "--communicators", "1")) == 0

@@ -30,7 +30,16 @@ def hidden_file(here: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> list[
     script.chmod(0o755)
     wish = ["--rccl-tests", str(script.parent), "--np", "64", "--launcher", "none", *SMALL]
     wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--env", "RCCLTUNE_SIM_RANKS=64"]
-    return ["sweep", "--runner", "rccl-tests", *wish, "--setting", "ring/ll", "--repeats", "1"]
+    return [
+        "sweep",
+        "--runner",
+        "rccl-tests",
+        *wish,
+        "--setting",
+        "ring/ll",
+        "--communicators",
+        "1",
+    ]
 
 
 def test_a_hidden_file_that_chooses_stops_the_sweep(

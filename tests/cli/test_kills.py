@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("stand_ins")]
 # Every process of a test inherits it, rccltune's guardian among them.
 MARK = "TEST_OF_KILLS"
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16K"]
-SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--repeats", "2", "--force"]
+SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--communicators", "2", "--force"]
 PATIENCE_S = 60.0
 
 

@@ -16,7 +16,16 @@ from rccltune.machine import overrides
 from rccltune.model.settings import Scale
 from rccltune.simulate import sources
 
-SMALL = ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "16M", "--repeats", "1"]
+SMALL = [
+    "--collective",
+    "all_reduce",
+    "--min-bytes",
+    "1M",
+    "--max-bytes",
+    "16M",
+    "--communicators",
+    "1",
+]
 SMALL += ["--launcher", "none"]
 RULES = """\
 allreduce,0,1048575,tree,ll,-1,2,16,-1,-1

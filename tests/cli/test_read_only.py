@@ -34,7 +34,16 @@ SWEEP: Final = [
         "--launcher",
         "none",
     ),
-    *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "2"),
+    *(
+        "--collective",
+        "all_reduce",
+        "--min-bytes",
+        "1K",
+        "--max-bytes",
+        "64K",
+        "--communicators",
+        "2",
+    ),
     *("--setting", "tree/ll", "--setting", "ring/simple"),
     *("--runner", "rccl-tests"),
 ]

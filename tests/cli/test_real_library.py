@@ -102,7 +102,7 @@ def test_a_library_that_does_not_load_is_said_before_anything_is_measured(
 def test_registered_buffers_and_alltoall_are_swept(fetched: Path, here: Path) -> None:
     """The variant for registered buffers runs over the real library; alltoall as the library alone runs it."""
     asked = (*REAL, "--np", "2", "--min-bytes", "1K", "--max-bytes", "64K", "--factor", "8")
-    asked = (*asked, "--repeats", "1")
+    asked = (*asked, "--communicators", "1")
     variant = ("--collective", "all_reduce", "--variant", "registered", "--setting", "tree/ll")
     assert run(["sweep", "--runner", "rccl-tests", *asked, *variant, "-o", "s"]) == 0
     samples = [s for s in load_samples(open_session(here / "s"), Reporter()) if s.doubt is None]
@@ -191,7 +191,7 @@ def test_graphs_are_swept(fetched: Path, here: Path) -> None:
     graphs = (
         "--np",
         "2",
-        "--repeats",
+        "--communicators",
         "1",
         "--graph",
         "2",
@@ -218,7 +218,7 @@ TWO = (
     "real",
     "-o",
     "s",
-    "--repeats",
+    "--communicators",
     "1",
 )
 

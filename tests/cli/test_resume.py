@@ -16,7 +16,7 @@ from rccltune.cli import run
 pytestmark = [pytest.mark.usefixtures("stand_ins"), pytest.mark.timeout(900)]
 
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "512K"]
-SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "2", "--force"]
+SMALL += ["--setting", "ring/ll", "--setting", "ring/simple", "--communicators", "2", "--force"]
 EMIT = (["fit", SESSION], ["emit-config", SESSION])
 
 
@@ -98,7 +98,7 @@ def test_a_verification_that_is_killed_ends_in_the_same_verdict(
 
     What is verified after the last is the file that was written, which may have lost sizes.
     """
-    wish = ["verify", SESSION, "--repeats", "2", "--launcher", "none"]
+    wish = ["verify", SESSION, "--communicators", "2", "--launcher", "none"]
     inside = ["start 3", "outcome 4", "cut 2 1"]
     found = []
     for name, moments in (("whole", []), ("killed", inside), ("late", ["rules"])):

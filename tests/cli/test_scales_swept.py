@@ -19,7 +19,16 @@ from rccltune.session import store
 from rccltune.session.folders import sessions_in
 from rccltune.simulate import sources
 
-SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--repeats", "1"]
+SMALL = [
+    "--collective",
+    "all_reduce",
+    "--min-bytes",
+    "4K",
+    "--max-bytes",
+    "16K",
+    "--communicators",
+    "1",
+]
 SMALL += ["--setting", "ring/ll", "--setting", "ring/simple"]
 SMALL += ["--launcher", "none"]
 

@@ -281,7 +281,7 @@ def test_tree_simple_is_measured_and_shown_and_never_emitted(
         pytest.skip(str(error))
     monkeypatch.chdir(tmp_path)
     sizes = ["--collective", "all_reduce", "--min-bytes", "256", "--max-bytes", "16K"]
-    settings = ["--setting", "tree/simple", "--setting", "ring/simple", "--repeats", "3"]
+    settings = ["--setting", "tree/simple", "--setting", "ring/simple", "--communicators", "3"]
     where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
 
     assert run(["sweep", "--runner", "rccl-tests", *where, *sizes, *settings]) == 0

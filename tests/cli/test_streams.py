@@ -22,7 +22,16 @@ pytestmark = pytest.mark.usefixtures("here", "per_setting")
 
 NODE: Final = [
     *("--simulate", "NODE.YAML", "--mode", "cpx-nps4", "--launcher", "none"),
-    *("--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K", "--repeats", "1"),
+    *(
+        "--collective",
+        "all_reduce",
+        "--min-bytes",
+        "1K",
+        "--max-bytes",
+        "64K",
+        "--communicators",
+        "1",
+    ),
     *("--setting", "tree/ll", "--setting", "ring/simple"),
     *("-o", "s"),
 ]

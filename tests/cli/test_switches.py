@@ -17,7 +17,16 @@ from rccltune.machine import overrides
 from rccltune.session import store
 from rccltune.simulate import sources
 
-SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "16K", "--repeats", "1"]
+SMALL = [
+    "--collective",
+    "all_reduce",
+    "--min-bytes",
+    "1K",
+    "--max-bytes",
+    "16K",
+    "--communicators",
+    "1",
+]
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
 

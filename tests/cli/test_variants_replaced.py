@@ -154,7 +154,7 @@ def test_one_name_is_one_environment_in_a_session(
     n_launches = len(list(Path("rccltune-session/launches").iterdir()))
     capsys.readouterr()
     # More of the same goes on; the shipped one under the same name does not.
-    assert swept(repository, REPLACING, "--repeats", "4") == 0
+    assert swept(repository, REPLACING, "--communicators", "4") == 0
     for text in (
         "format: 1\nvariants: {}\n",
         REPLACING.replace("CUMEM_ENABLE: 1", "CUMEM_ENABLE: 0"),

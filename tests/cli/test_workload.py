@@ -126,7 +126,7 @@ def test_sizes_that_no_benchmark_calls_are_left_out_and_said(
     """all_gather of 8 B rounds down to 0 bytes: the sweep measures the rest and ends well."""
     rows = "".join(f"{name},{nbytes},8,1,{calls}\n" for name, nbytes, calls in LOOP)
     (here / "w.csv").write_text(HEADER + rows + "reduce,8,64,1,40\n")
-    few = ["--np", "8", "--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "1"]
+    few = ["--np", "8", "--setting", "ring/ll", "--setting", "ring/simple", "--communicators", "1"]
 
     assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *few, "--workload", "w.csv"]) == 0
 
@@ -224,7 +224,7 @@ def test_channels_are_measured_at_a_workloads_sizes_too(
 def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """-A asks for the columns of rows whose calls RCCL's direct path took: nothing is proven."""
     (here / "w.csv").write_text(HEADER + "allgather,99968,8,1,9\n")
-    few = ["--np", "8", "--setting", "ring/ll", "--repeats", "1"]
+    few = ["--np", "8", "--setting", "ring/ll", "--communicators", "1"]
 
     assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *few, "--workload", "w.csv"]) == 0
     samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
@@ -235,7 +235,7 @@ def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFix
 def test_a_session_remembers_its_sizes(here: Path) -> None:
     """sweep.yaml has them, so that the same session goes on and is verified without the file."""
     (here / "w.csv").write_text(HEADER + "allreduce,1536,64,1,9\nallreduce,6144,64,1,9\n")
-    few = ["--setting", "ring/ll", "--repeats", "1"]
+    few = ["--setting", "ring/ll", "--communicators", "1"]
     assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, "--workload", "w.csv", *few]) == 0
 
     text = Path("rccltune-session/sweep.yaml").read_text()

@@ -133,7 +133,7 @@ def test_the_smallest_node_has_something_to_win(
     del stand_ins
     monkeypatch.chdir(tmp_path)
     assert (
-        sweep("smallest", "--repeats", "2", "--setting", "ring/ll", "--setting", "ring/simple") == 0
+        sweep("smallest", "--communicators", "2", "--setting", "ring/ll", "--setting", "ring/simple") == 0
     )
     assert run(["emit-config", "-o", "rules.csv", "-q"]) == 0
     rules = [
@@ -168,7 +168,7 @@ def test_two_hosts_have_two_scales(
     """Rules for both in one file."""
     del stand_ins
     monkeypatch.chdir(tmp_path)
-    settings = ("--setting", "ring/ll", "--setting", "ring/simple", "--repeats", "2")
+    settings = ("--setting", "ring/ll", "--setting", "ring/simple", "--communicators", "2")
     assert sweep("two-hosts", "--scales", "1x4,2x8", "-o", "all", *settings) == 0
     assert run(["emit-config", "all", "-o", "rules.csv", "-q"]) == 0
     sections = re.findall(r"#@ section allreduce (.*)", Path("rules.csv").read_text())

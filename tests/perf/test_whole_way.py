@@ -149,7 +149,7 @@ def test_a_session_keeps_what_was_asked_for(ground: Ground) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["--repeats", "5"],
+        ["--communicators", "5"],
         ["--rccl-tests", "x"],
         ["--preset", "cpx-one-oam-graph"],
         ["--collective", "gather"],

@@ -1,0 +1,80 @@
+"""The plugin's decisions beside a forced setting: what ran, and what did not."""
+
+from __future__ import annotations
+
+import pytest
+
+from rccltune.logs.decisions import prove_by_decisions, read_decisions
+from rccltune.model.measured import Sample
+from rccltune.model.settings import CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+
+# As the plugin writes them (docs/plugin.md, "Log and trace").
+LOG = """\
+rccltune: comm=e220a8397b1dcdaf nodes=1 ranks=8 abi=v5 inert: neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set
+rccltune: comm=e220a8397b1dcdaf decision collective=allreduce nbytes=1024 answer=none line=0 host=tree/ll
+rccltune: comm=e220a8397b1dcdaf decision collective=allreduce nbytes=2048 answer=none line=0 host=ring/ll
+rccltune: comm=e220a8397b1dcdaf decision collective=allreduce nbytes=4096 answer=none line=0 host=-
+rccltune: comm=e220a8397b1dcdaf decision collective=allgather nbytes=8192 answer=none line=0 host=tree/ll
+rccltune: comm=e220a8397b1dcdaf summary calls=4 hits=0 misses=4
+"""
+TREE = Setting.parse("tree/ll")
+
+
+def sample(nbytes: int, setting: Setting = TREE) -> Sample:
+    """A time of all_reduce."""
+    key = CurveKey(
+        collective=Collective.ALL_REDUCE,
+        setting=setting,
+        placement=Placement.OUT_OF_PLACE,
+        scale=Scale(n_nodes=1, n_ranks=8),
+    )
+    return Sample(key=key, launch="a", nbytes=nbytes, time_us=10.0)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "doubt", "executed"),
+    [
+        (1024, None, "tree/ll"),
+        (2048, Doubt.SUBSTITUTED, "ring/ll"),
+        (4096, Doubt.INELIGIBLE, None),
+        (8192, Doubt.BYPASSED, None),
+    ],
+)
+def test_a_size_says_what_its_library_would_take(
+    nbytes: int, doubt: Doubt | None, executed: str | None
+) -> None:
+    """Its own, another's, none's; without a line nobody was asked."""
+    (found,) = prove_by_decisions([sample(nbytes)], read_decisions([LOG]), TREE)
+    assert found.doubt is doubt
+    assert found.executed == (Setting.parse(executed) if executed else None)
+
+
+def test_ranks_that_say_otherwise_are_believed_too() -> None:
+    """One rank that would take another setting is enough."""
+    other = LOG.replace(
+        "nbytes=1024 answer=none line=0 host=tree/ll", "nbytes=1024 answer=none line=0 host=ring/ll"
+    )
+    (found,) = prove_by_decisions([sample(1024)], read_decisions([LOG, other]), TREE)
+    assert found.doubt is Doubt.SUBSTITUTED
+
+
+def test_without_a_file_nothing_is_proven() -> None:
+    """No rank loaded the plugin."""
+    (found,) = prove_by_decisions([sample(1024)], read_decisions([]), TREE)
+    assert found.doubt is Doubt.UNPROVEN
+
+
+@pytest.mark.parametrize(
+    ("channels", "doubt"),
+    [
+        (frozenset({16}), None),
+        (frozenset({8, 16}), Doubt.SUBSTITUTED),
+        (frozenset(), Doubt.UNPROVEN),
+    ],
+)
+def test_channels_come_from_the_librarys_log(channels: frozenset[int], doubt: Doubt | None) -> None:
+    """All communicators have what was asked for, or it is not proven."""
+    asked = Setting.parse("tree/ll/16")
+    (found,) = prove_by_decisions([sample(1024, asked)], read_decisions([LOG]), asked, channels)
+    assert found.doubt is doubt

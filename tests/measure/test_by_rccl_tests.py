@@ -1,0 +1,311 @@
+"""sweep --runner rccl-tests: one launch for each setting and environment, on the simulated node.
+
+The stand-in programs choose as the real library does, under NCCL_ALGO and NCCL_PROTO too. One
+process plays all ranks; real launchers are in tests/launchers, failures in tests/cli.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yamls
+from wording import lacks
+
+from rccltune import plugin
+from rccltune.cli import run
+from rccltune.simulate import sources
+
+Node = Callable[..., Path]
+PAIRS = ["ring/ll", "ring/simple", "tree/ll", "tree/simple"]
+# Six sizes of one collective.
+SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "128K"]
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory; skip where this install has no stand-in benchmarks."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """The shipped CPX node on eight ranks without noise, with what a test changes."""
+
+    def write(**changes: object) -> Path:
+        raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+        raw["scale"] |= {"ranks": 8, "devices_per_oam": 8}
+        raw["fill"] = [{"ranks": 8, "placement": "node"}]
+        raw["curves"] = [c | {"ranks": 8} for c in raw["curves"] if c.get("placement") == "node"]
+        path = tmp_path / "node.yaml"
+        path.write_text(yamls.dumped(raw | {"noise": {"sigma": 0.0}} | changes), encoding="utf-8")
+        return path
+
+    return write
+
+
+def sweep(node: Path, *more: str, n: int = 1, launcher: str = "none") -> int:
+    """One sweep of all_reduce into the working directory."""
+    where = ["--simulate", str(node), "--mode", "cpx-nps4", "--launcher", launcher]
+    words = [*SMALL, "--communicators", str(n), *more]
+    return run(["sweep", "--runner", "rccl-tests", *where, *words])
+
+
+def samples() -> pd.DataFrame:
+    """samples.csv."""
+    return pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
+
+
+def records(name: str) -> list[dict[str, Any]]:
+    """A file of every launch."""
+    folder = Path("rccltune-session/launches")
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(f"*/{name}"))]
+
+
+def setting_of(launch: dict[str, Any]) -> str:
+    """The setting that a launch.json asks for, as a rule file has it."""
+    one = launch["schedule"]["settings"][0]
+    return one.get("role") or f"{one['algorithm']}/{one['protocol']}"
+
+
+def planned(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What --plan --json printed."""
+    plain: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return plain
+
+
+# --- what is launched -----------------------------------------------------------------------------
+
+
+def test_a_plan_has_the_documents_own_commands(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AMD's blog of 2026-06-30: all_reduce_perf -b … -e … -f 2 -g 1 under NCCL_ALGO and NCCL_PROTO."""
+    assert sweep(node(), "--plan", "--json", n=2) == 0
+    plan = planned(capsys)
+    assert Counter(one["setting"] for one in plan["launches"]) == {
+        "baseline": 2,
+        **dict.fromkeys(PAIRS, 2),
+    }
+    asked = {
+        one["setting"]: (one["environment"].get("NCCL_ALGO"), one["environment"].get("NCCL_PROTO"))
+        for one in plan["launches"]
+    }
+    assert asked == {
+        "baseline": (None, None),
+        "ring/ll": ("Ring", "LL"),
+        "ring/simple": ("Ring", "Simple"),
+        "tree/ll": ("Tree", "LL"),
+        "tree/simple": ("Tree", "Simple"),
+    }
+    program, *options = plan["launches"][0]["argv"]
+    assert program.endswith("/all_reduce_perf")
+    assert " ".join(options[:8]) == "-b 4096 -e 131072 -f 2 -g 1"
+    # The baseline is the site as it is, without our plugin.
+    assert "NCCL_TUNER_PLUGIN" not in plan["launches"][0]["environment"]
+    # What this library leaves out by itself is said with what lets it in.
+    assert len(plan["left_out"]) == 2
+    assert all(lacks(said, "ll128", "ll128-forced") == [] for said in plan["left_out"])
+    assert not Path("rccltune-session").exists()
+
+
+def test_a_plan_reads_as_a_shell_does(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """Variables, launcher, program; how often it is run, and for how long."""
+    assert sweep(node(), "--setting", "tree/ll", "--plan", n=4) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert lacks(out, "tree/ll, 4 times:", "NCCL_ALGO=Tree NCCL_PROTO=LL", "8 launches") == []
+    assert "all_reduce_perf -b 4096 -e 131072 -f 2 -g 1" in out
+
+
+def test_a_variant_is_measured_whole(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """RCCL_LL128_FORCE_ENABLE=1: what the library does in it by itself, and every pair."""
+    assert sweep(node(), "--variant", "ll128-forced", "--plan", "--json") == 0
+    own = [one for one in planned(capsys)["launches"] if one["variant"] == "ll128-forced"]
+    assert sorted(one["setting"] for one in own) == [
+        *("baseline", "ring/ll", "ring/ll128", "ring/simple", "tree/ll", "tree/ll128"),
+    ]
+    assert {one["environment"]["RCCL_LL128_FORCE_ENABLE"] for one in own} == {"1"}
+
+
+def test_tree_with_simple_needs_the_patched_library(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blog's own patch; its variable is set in those launches alone."""
+    assert sweep(node(), "--plan", "--json") == 0
+    for one in planned(capsys)["launches"]:
+        is_patched = one["setting"] == "tree/simple"
+        assert (one["variant"] == "tree-simple-patched") is is_patched
+        assert ("RCCL_FORCE_TREE_SIMPLE" in one["environment"]) is is_patched
+
+
+def test_graphs_are_rccl_tests_own(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """--timing graph is -G, and every time says so."""
+    assert sweep(node(), "--setting", "ring/ll", "--timing", "graph") == 0
+    assert all("-G" in launch["argv"] for launch in records("launch.json"))
+    assert set(samples()["graph"].astype(str)) == {"1"}
+    capsys.readouterr()
+    assert sweep(node(), "--setting", "ring/ll", "--plan", "--json") == 0
+    assert all("-G" not in launch["argv"] for launch in planned(capsys)["launches"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["--repeats", "2"], "--communicators"), (["--graph", "2"], "--timing graph")],
+)
+def test_options_of_before_say_what_replaces_them(
+    node: Node, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    """One sentence each, exit code 2."""
+    assert sweep(node(), *words) == 2
+    assert sentence in capsys.readouterr().err
+
+
+# --- what counts ----------------------------------------------------------------------------------
+
+
+def test_a_time_counts_where_the_setting_ran(node: Node) -> None:
+    """Our plugin, answering nothing, saw what each library would take at each size."""
+    assert sweep(node(), "--variant", "ll128-forced") == 0
+    table = samples()
+    assert set(table["doubt"]) == {""}
+    forced = table[table["setting"] != "baseline"]
+    assert (forced["executed"] == forced["setting"]).all()
+    # Six sizes, both placements; ring and tree with three protocols, four of them twice.
+    assert set(forced.groupby(["variant", "setting"]).size()) == {12}
+    assert len(forced) == 12 * (3 + 5 + 1)
+    untouched = [one for one in records("launch.json") if setting_of(one) == "baseline"]
+    assert all("NCCL_TUNER_PLUGIN" not in dict(one["environment"]) for one in untouched)
+
+
+def test_what_the_library_does_not_offer_is_not_used(node: Node) -> None:
+    """NCCL_PROTO=LL128 without its variable: RCCL takes another protocol and says nothing."""
+    assert sweep(node(), "--setting", "ring/ll128", "--setting", "ring/ll") == 0
+    doubts = samples().groupby("setting")["doubt"].agg(set).to_dict()
+    assert doubts == {"baseline": {""}, "ring/ll": {""}, "ring/ll128": {"ineligible"}}
+
+
+def test_what_asks_no_tuner_is_not_used(node: Node) -> None:
+    """all_gather up to 4 MiB takes a path of its own in this release, whatever is forced."""
+    words = ["--collective", "all_gather", "--max-bytes", "16M", "--min-bytes", "1M"]
+    assert sweep(node(), *words, "--setting", "ring/simple") == 0
+    table = samples()
+    forced = table[(table["collective"] == "all_gather") & (table["setting"] == "ring/simple")]
+    by_size = forced.groupby("nbytes")["doubt"].agg(set).to_dict()
+    assert by_size == {
+        **{n << 20: {"bypassed"} for n in (1, 2, 4)},
+        **{n << 20: {""} for n in (8, 16)},
+    }
+
+
+def test_channels_are_seen_in_the_librarys_log(node: Node) -> None:
+    """NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS; a communicator tells how many it has."""
+    assert sweep(node(), "--setting", "ring/ll/8") == 0
+    forced = samples()
+    forced = forced[forced["setting"] == "ring/ll/8"]
+    assert set(forced["executed"]) == {"ring/ll/8"}
+    assert set(forced["doubt"]) == {""}
+
+
+@pytest.mark.parametrize("rccl", ["2.20.5", "2.21.5", "2.22.3", "2.27.7"])
+def test_every_library_says_somewhere_what_it_ran(node: Node, rccl: str) -> None:
+    """2.20.5 loads no plugin, 2.21.5 shows it no costs: their own logs say it."""
+    release = {"rccl": rccl, "benchmark": "rt24"}
+    assert sweep(node(release=release), "--setting", "ring/ll") == 0
+    forced = samples()
+    forced = forced[forced["setting"] == "ring/ll"]
+    assert set(forced["doubt"]) == {""}
+    assert set(forced["executed"]) == {"ring/ll"}
+
+
+def test_the_site_as_it_is_keeps_what_chooses(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its NCCL_PROTO is in force in the baseline, and gone where a setting is forced."""
+    monkeypatch.setenv("NCCL_PROTO", "LL")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
+    assert sweep(node(), "--setting", "ring/simple") == 0
+    cleared = {
+        setting_of(json.loads((folder / "launch.json").read_text())): json.loads(
+            (folder / "environment.json").read_text()
+        )
+        for folder in Path("rccltune-session/launches").iterdir()
+    }
+    assert cleared["baseline"]["cleared"] == {}
+    assert cleared["ring/simple"]["cleared"] == {"NCCL_PROTO": "LL"}
+    assert {one["passed"]["NCCL_SOCKET_IFNAME"] for one in cleared.values()} == {"eth7"}
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def test_a_launch_that_ended_is_never_repeated(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kill loses the launch under way: without its outcome that one is made again, alone."""
+    assert sweep(node(), n=2) == 0
+    before = Path("rccltune-session/samples.csv").read_bytes()
+    capsys.readouterr()
+    assert sweep(node(), n=2) == 0
+    assert "everything is measured already" in capsys.readouterr().err
+
+    victim = sorted(Path("rccltune-session/launches").iterdir())[3]
+    (victim / "outcome.json").unlink()
+    assert sweep(node(), n=2) == 0
+    assert "1 launch to make" in capsys.readouterr().err
+    assert Path("rccltune-session/samples.csv").read_bytes() == before
+    assert list(victim.glob("earlier-1/stdout.log"))
+
+
+def test_more_repetitions_are_added(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """--communicators 3 after 1 makes the two that are missing; settings and baseline in turns."""
+    assert sweep(node()) == 0
+    capsys.readouterr()
+    assert sweep(node(), n=3) == 0
+    assert "10 launches to make" in capsys.readouterr().err
+    assert Counter(map(setting_of, records("launch.json"))) == {
+        "baseline": 3,
+        **dict.fromkeys(PAIRS, 3),
+    }
+
+
+def test_the_rest_of_the_way_works(node: Node) -> None:
+    """fit, emit-config and plot read such a session as any other."""
+    assert sweep(node(), n=3) == 0
+    words = [["fit"], ["emit-config"], ["plot", "--format", "svg"]]
+    assert [run(one) for one in words] == [0, 0, 0]
+    rules = Path("rccltune-session/rccl_tuner_gfx942_cpx-nps4.csv").read_text()
+    assert "allreduce,4096,131072,tree,ll," in rules
+    # This library loads our plugin: its rules are its own.
+    assert "loads no tuner" not in rules
+
+
+def test_a_budget_ends_a_sweep(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is there counts; a larger one goes on."""
+    assert sweep(node(), "--budget", "2s", n=9) == 0
+    assert "the budget is spent" in capsys.readouterr().out
+    n_made = len(records("outcome.json"))
+    assert 1 <= n_made < 45
+    assert sweep(node(), n=1) == 0
+
+
+def test_a_range_alone_can_be_measured(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """rccl-tests step through sizes: single ones are the rank program's."""
+    Path("sizes.yaml").write_text("sizes: [all_reduce/64K]\n")
+    assert sweep(node(), "-c", "sizes.yaml") == 2
+    assert "single" in capsys.readouterr().err
+
+
+def test_a_session_of_the_rank_program_goes_on_with_it_alone(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two programs are no one session."""
+    where = ["--simulate", str(node()), "--mode", "cpx-nps4", "--setting", "ring/ll"]
+    assert run(["sweep", *where, *SMALL, "--communicators", "1"]) == 0
+    assert sweep(node(), "--setting", "ring/ll") == 7
+    assert "rccltune-perf" in capsys.readouterr().err
