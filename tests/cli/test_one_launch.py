@@ -42,7 +42,7 @@ def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
 def of_walks(table: pd.DataFrame) -> pd.DataFrame:
     """What walks measured, without the untouched site and the controls."""
     launches = Path("rccltune-session") / "launches"
-    ids = table["launch"].str.partition(".")[0]
+    ids = table["run"].str.partition(".")[0]
     return table[[(launches / name / "schedule").exists() for name in ids]]
 
 
@@ -70,7 +70,7 @@ def test_every_time_is_that_of_its_setting(walked: Path) -> None:
     """Without noise each half-row has the node file's own time, to the digits that are printed."""
     node = sources.load_node(walked)
     table = samples()
-    forced = table[(table["doubt"] == "") & ~table["setting"].isin(["baseline", "silent"])]
+    forced = table[(table["unusable"] == "") & ~table["setting"].isin(["baseline", "idle"])]
     assert set(forced["setting"]) == {
         *("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple"),
     }
@@ -103,10 +103,10 @@ def test_the_first_use_of_a_setting_is_kept_but_not_used(here: Path) -> None:
     """It pays for connections."""
     assert sweep(quiet(here), "--repeats", "1") == 0
     table = samples()
-    first = of_walks(table[table["doubt"] == "connecting"])
-    used = of_walks(table[table["doubt"] == ""])
+    first = of_walks(table[table["unusable"] == "connecting"])
+    used = of_walks(table[table["unusable"] == ""])
     assert len(first) == len(used)
-    assert (used["setting"] == "silent").any()
+    assert (used["setting"] == "idle").any()
 
 
 @pytest.mark.parametrize("release", ["rt24", "rtmid", "rt25", "rtnew", "nt"])
@@ -118,14 +118,14 @@ def test_every_benchmark_release_can_walk(here: Path, release: str) -> None:
     node.write_text(yamls.dumped(raw), encoding="utf-8")
     assert sweep(node, "--repeats", "1", "--setting", "tree/ll") == 0
     table = samples()
-    assert len(table[(table["setting"] == "tree/ll") & (table["doubt"] == "")]) == 20
+    assert len(table[(table["setting"] == "tree/ll") & (table["unusable"] == "")]) == 20
 
 
 @pytest.mark.mpi
 def test_64_processes_walk_as_one(here: Path) -> None:
     """Every rank goes its own way through the schedule, and all go the same."""
     wish = ["--repeats", "1", "--setting", "tree/ll", "--setting", "ring/simple"]
-    columns = ["setting", "placement", "nbytes", "time_us", "doubt", "executed"]
+    columns = ["setting", "placement", "nbytes", "time_us", "unusable", "ran"]
     tables = []
     for launcher in ("openmpi", "none"):
         assert sweep("mi300x", *wish, "-o", launcher, launcher=launcher) == 0
@@ -141,11 +141,11 @@ def test_a_walk_that_hangs_costs_the_setting_at_fault(
     assert sweep(node, "--repeats", "1", "--timeout", "4") == 5
     assert lacks(capsys.readouterr().err, "all_reduce", "tree/ll", "2 launches") == []
     table = samples()
-    used = of_walks(table[table["doubt"] == ""]).groupby("setting").size().to_dict()
+    used = of_walks(table[table["unusable"] == ""]).groupby("setting").size().to_dict()
     # Ten sizes, both placements; silence goes along in three walks, a variant each, and
     # ring/simple in those that are compared.
     others = dict.fromkeys(("tree/ll128", "tree/simple", "ring/ll", "ring/ll128"), 20)
-    assert used == {**others, "ring/simple": 2 * 20, "silent": 3 * 20}
+    assert used == {**others, "ring/simple": 2 * 20, "idle": 3 * 20}
 
 
 def test_wrong_results_in_a_walk_cost_their_setting(here: Path) -> None:
@@ -153,9 +153,9 @@ def test_wrong_results_in_a_walk_cost_their_setting(here: Path) -> None:
     node = quiet(here, faults=[{"kind": "wrong", "setting": "tree/ll", "elements": 3}])
     assert sweep(node, "--repeats", "1") == 5
     table = samples()
-    assert set(table[table["doubt"] == "wrong-results"]["setting"]) == {"tree/ll"}
-    assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {"wrong-results"}
-    assert (table[table["setting"] == "ring/ll"]["doubt"] == "").any()
+    assert set(table[table["unusable"] == "wrong-results"]["setting"]) == {"tree/ll"}
+    assert set(table[table["setting"] == "tree/ll"]["unusable"]) == {"wrong-results"}
+    assert (table[table["setting"] == "ring/ll"]["unusable"] == "").any()
 
 
 def test_what_fails_in_two_environments_is_named_once(

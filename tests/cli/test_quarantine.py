@@ -65,7 +65,7 @@ def outcomes() -> dict[str, list[dict[str, object]]]:
 def samples() -> pd.DataFrame:
     """samples.csv, without first passes, which count nowhere."""
     table = pd.read_csv(SESSION / "samples.csv", keep_default_na=False)
-    return table[table.doubt != "connecting"]
+    return table[table.unusable != "connecting"]
 
 
 CRASH = {"kind": "crash", "setting": "tree/ll", "how": "segv"}
@@ -104,7 +104,7 @@ def test_a_setting_that_fails_is_quarantined_and_the_others_are_measured(
     ended = outcomes()
     assert [o.get("failure") for o in ended["tree/ll"]] == [failure] * tries
     assert [o["status"] for o in ended["ring/ll"]] == ["ok"] * 3
-    assert set(samples()["doubt"]) <= {"", "wrong-results"}
+    assert set(samples()["unusable"]) <= {"", "wrong-results"}
     captured = capsys.readouterr()
     assert lacks(captured.err, "all_reduce", "tree/ll", f"{said}") == []
     log = SESSION / "launches" / str(ended["tree/ll"][-1]["launch"]) / "stdout.log"
@@ -168,9 +168,9 @@ def test_what_a_quarantined_setting_measured_before_is_not_used(
 
     table = samples()
     tree = table[table["setting"] == "tree/ll"]
-    assert set(tree["doubt"]) == {"quarantined"}
+    assert set(tree["unusable"]) == {"quarantined"}
     assert len(tree) == 8
-    assert set(table[table["setting"] != "tree/ll"]["doubt"]) == {""}
+    assert set(table[table["setting"] != "tree/ll"]["unusable"]) == {""}
     capsys.readouterr()
     # The table is the same when it is made from the logs again.
     before = (SESSION / "samples.csv").read_bytes()
@@ -272,7 +272,7 @@ def test_a_machine_that_stops_working_condemns_no_setting(
     (bench / "broken").unlink()
     (bench / "wedged").unlink()
     assert run(wish) == 0
-    assert set(samples()["doubt"]) == {""}
+    assert set(samples()["unusable"]) == {""}
     assert set(samples()["setting"]) == {"baseline", "tree/ll", "ring/ll", "ring/simple"}
 
 

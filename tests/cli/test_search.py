@@ -264,7 +264,7 @@ class Stop(Reporter):
             raise KeyboardInterrupt
 
 
-COLUMNS = ["launch", "setting", "placement", "nbytes", "time_us", "doubt", "executed"]
+COLUMNS = ["run", "setting", "placement", "nbytes", "time_us", "unusable", "ran"]
 
 
 def kept(session: Path) -> pd.DataFrame:
@@ -372,9 +372,9 @@ def test_collectives_are_searched_side_by_side(capsys: pytest.CaptureFixture[str
             if want["collective"] == "all_gather":
                 assert want["nbytes"] > 4 << 20
     table = samples()
-    gathered = table[(table["collective"] == "all_gather") & (table["doubt"] == "")]
+    gathered = table[(table["collective"] == "all_gather") & (table["unusable"] == "")]
     assert (gathered[gathered["setting"] == "ring/simple"]["nbytes"] > 4 << 20).all()
-    assert set(table[table["doubt"] == ""]["collective"]) == {
+    assert set(table[table["unusable"] == ""]["collective"]) == {
         "all_reduce",
         "all_gather",
         "broadcast",
@@ -391,9 +391,9 @@ def test_a_setting_whose_only_pass_was_its_first_use_is_asked_for_again() -> Non
     table = samples()
     for setting in {f"{s['algorithm']}/{s['protocol']}" for w in again for s in w["settings"]}:
         own = table[table["setting"] == setting]
-        of_first = own["launch"].str[:10].isin(first["launches"])
-        assert set(own[of_first]["doubt"]) == {"connecting"}
-        assert len(own[own["doubt"] == ""]["nbytes"].unique()) == 11  # 1 KiB to 1 MiB
+        of_first = own["run"].str[:10].isin(first["launches"])
+        assert set(own[of_first]["unusable"]) == {"connecting"}
+        assert len(own[own["unusable"] == ""]["nbytes"].unique()) == 11  # 1 KiB to 1 MiB
 
 
 def test_no_size_is_wanted_at_which_ranks_have_nothing_to_send() -> None:
@@ -455,7 +455,7 @@ def test_odd_wishes_are_searched(more: list[str]) -> None:
     kept_now = decided()
     assert kept_now["is_over"] is True
     table = samples()
-    used = table[(table["doubt"] == "") & ~table["setting"].isin(["baseline", "silent"])]
+    used = table[(table["unusable"] == "") & ~table["setting"].isin(["baseline", "idle"])]
     assert len(used)
     if "--placement" in more:
         assert set(table["placement"]) == {more[1]}
@@ -474,7 +474,7 @@ def test_nothing_more_is_measured_where_the_first_round_says_all() -> None:
     assert [bool(made["wants"]) for made in rounds] == [True] + [False] * (len(rounds) - 1)
     assert len(launches()) == len(rounds[0]["launches"]) == 2
     table = samples()
-    assert len(set(table[table["setting"] == "baseline"]["launch"])) == 1
+    assert len(set(table[table["setting"] == "baseline"]["run"])) == 1
 
 
 def test_a_setting_that_is_quarantined_is_not_wanted_again(

@@ -70,7 +70,7 @@ def eight() -> str:
 def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
     """samples.csv, without first passes, which count nowhere."""
     table = pd.read_csv(folder / "samples.csv", keep_default_na=False)
-    return table[table.doubt != "connecting"]
+    return table[table.unusable != "connecting"]
 
 
 def test_the_four_verbs_work_on_a_simulated_node(here: Path) -> None:
@@ -97,10 +97,10 @@ def test_what_ran_is_known_for_every_forced_sample(here: Path) -> None:
     assert set(forced["setting"]) == {
         *("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple"),
     }
-    usable = forced[forced["doubt"] == ""]
+    usable = forced[forced["unusable"] == ""]
     assert len(usable) == len(forced) == 6 * 10 * 2
     # The benchmark's own columns add the channels that ran.
-    assert all(e.startswith(s) for s, e in zip(usable["setting"], usable["executed"], strict=True))
+    assert all(e.startswith(s) for s, e in zip(usable["setting"], usable["ran"], strict=True))
 
 
 def test_variants_carry_their_environment(here: Path) -> None:
@@ -119,7 +119,7 @@ def test_64_processes_and_one_give_the_same_samples(here: Path) -> None:
     for launcher in ("openmpi", "none"):
         assert sweep("mi300x", "--repeats", "1", "-o", launcher, launcher=launcher) == 0
 
-    columns = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
+    columns = ["setting", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
     one, many = (
         samples(here / name)[columns].sort_values(columns).reset_index(drop=True)
         for name in ("none", "openmpi")
@@ -346,7 +346,7 @@ def test_wrong_results_disqualify_the_setting(
 
     assert sweep(path, "--repeats", "1") == 5
     table = samples()
-    assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {"wrong-results"}
+    assert set(table[table["setting"] == "tree/ll"]["unusable"]) == {"wrong-results"}
     assert run(["emit-config", "-o", "-"]) in (0, 8)
     captured = capsys.readouterr()
     assert "WRONG RESULTS" in captured.err
@@ -360,8 +360,8 @@ def test_a_substituted_setting_is_found_and_not_used(here: Path, node: Node) -> 
     assert sweep(path, "--repeats", "1") == 0
     table = samples()
     told = table[table["setting"] == "tree/ll"]
-    assert set(told["doubt"]) == {"substituted"}
-    assert all(ran.startswith("ring/simple") for ran in told["executed"])
+    assert set(told["unusable"]) == {"substituted"}
+    assert all(ran.startswith("ring/simple") for ran in told["ran"])
 
 
 def test_a_setting_that_the_library_does_not_offer_is_ineligible(here: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_setting_that_the_library_does_not_offer_is_ineligible(here: Path) -> 
 
     table = samples()
     # The variant's own environment wins over --env, so the setting did run …
-    assert set(table[table["setting"] == "ring/ll128"]["doubt"]) == {""}
+    assert set(table[table["setting"] == "ring/ll128"]["unusable"]) == {""}
 
 
 def test_a_bypass_is_found(here: Path) -> None:
@@ -385,8 +385,8 @@ def test_a_bypass_is_found(here: Path) -> None:
     table = samples()
     forced = table[table["setting"] != "baseline"]
     small = forced[forced["nbytes"] <= 4 << 20]
-    assert set(small["doubt"]) <= {"bypassed", "substituted"}
-    assert "" in set(forced[forced["nbytes"] > 4 << 20]["doubt"])
+    assert set(small["unusable"]) <= {"bypassed", "substituted"}
+    assert "" in set(forced[forced["nbytes"] > 4 << 20]["unusable"])
     assert run(["emit-config", "-o", "rules.csv"]) == 0
     lines = (here / "rules.csv").read_text().splitlines()
     (hole,) = (line for line in lines if line.startswith("#@ hole 1048576 "))
@@ -428,7 +428,7 @@ def test_every_benchmark_release_is_understood(here: Path, node: Node, release: 
 
     assert sweep(path, "--repeats", "1", "--setting", "tree/ll") == 0
     table = samples()
-    assert set(table["doubt"]) == {""}
+    assert set(table["unusable"]) == {""}
     assert len(table) == 4 * 10 * 2
 
 
@@ -440,7 +440,7 @@ def test_every_library_release_loads_the_plugin(here: Path, node: Node, rccl: st
 
     assert sweep(path, "--repeats", "1", "--setting", "ring/simple") == 0
     table = samples()
-    assert set(table[table["setting"] == "ring/simple"]["doubt"]) == {""}
+    assert set(table[table["setting"] == "ring/simple"]["unusable"]) == {""}
 
 
 def test_a_noisy_machine_stops_before_anything_is_believed(
@@ -575,7 +575,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(here: Path, kind: int) ->
     assert process.wait(timeout=30) in (-kind, 130)
 
     assert sweep(eight(), "--repeats", "2", "-o", "part", *slow) == 0
-    columns = ["setting", "placement", "nbytes", "time_us", "cycle", "doubt"]
+    columns = ["setting", "placement", "nbytes", "time_us", "pass", "unusable"]
     one, other = (
         samples(here / name)[columns].sort_values(columns).reset_index(drop=True)
         for name in ("whole", "part")
@@ -697,4 +697,4 @@ def test_a_change_of_the_machine_stops_the_sweep(
     assert sweep("mi300x", "--repeats", "1") == 4
     assert lacks(capsys.readouterr().err, "cpx-nps4", "the mode") == []
     assert set(samples()["setting"]) == {"baseline"}
-    assert len(set(samples()["launch"])) == 1
+    assert len(set(samples()["run"])) == 1

@@ -77,9 +77,9 @@ def samples(session: Path = SESSION) -> pd.DataFrame:
 def usable(session: Path = SESSION) -> Counter[str]:
     """Half-rows of each setting that may be used."""
     table = samples(session)
-    ids = table["launch"].str.partition(".")[0]
+    ids = table["run"].str.partition(".")[0]
     controls = {name for name in set(ids) if is_control(name, session)}
-    return Counter(table["setting"][(table["doubt"] == "") & ~ids.isin(controls)])
+    return Counter(table["setting"][(table["unusable"] == "") & ~ids.isin(controls)])
 
 
 def made_in(out: str) -> list[dict[str, Any]]:
@@ -144,8 +144,8 @@ def test_three_faulty_settings_of_24_cost_themselves_and_at_most_three_launches(
     assert made.index(walks[-1]) - made.index(walks[0]) <= 3
     # All that the 21 have comes from walks, and the faulty ones come after them.
     found = samples()
-    found = found[found["launch"].str.partition(".")[0].isin([e["id"] for e in walks])]
-    found = found[(found["doubt"] == "") & found["setting"].isin(GOOD)]
+    found = found[found["run"].str.partition(".")[0].isin([e["id"] for e in walks])]
+    found = found[(found["unusable"] == "") & found["setting"].isin(GOOD)]
     assert dict(Counter(found["setting"])) == dict.fromkeys(GOOD, EACH)
     assert made.index(others[0]) > made.index(walks[-1])
     assert {e["setting"] for e in others} == {HANG, CRASH, WRONG}
@@ -173,11 +173,11 @@ def test_a_sweep_that_is_killed_again_and_again_has_the_same_samples(here: Path)
     """SIGKILL after each launch, or soon after the next began: that one is made again."""
     path = node(*THREE)
     assert sweep(path, *wish(*ALL), session=here / "whole") == 5
-    columns = ["setting", "placement", "nbytes", "time_us", "executed", "doubt"]
+    columns = ["setting", "placement", "nbytes", "time_us", "ran", "unusable"]
 
     def used(session: Path) -> pd.DataFrame:
         table = samples(session)
-        table = table[(table["doubt"] == "") & (table["setting"] != "baseline")][columns]
+        table = table[(table["unusable"] == "") & (table["setting"] != "baseline")][columns]
         return table.sort_values(columns).reset_index(drop=True)
 
     where = ["--simulate", str(path), "--launcher", "none", "--mode", "cpx-nps4", "--json"]
@@ -385,7 +385,7 @@ def test_wrong_among_others_and_right_alone_is_told(capsys: pytest.CaptureFixtur
     assert lacks(capsys.readouterr().err, "tree/ll") == []
     assert not (SESSION / "quarantine.json").exists()
     found = samples()
-    assert (found[found["setting"] == "tree/ll"]["doubt"] == "wrong-results").any()
+    assert (found[found["setting"] == "tree/ll"]["unusable"] == "wrong-results").any()
     assert usable()["ring/ll"] == EACH
     assert run(["fit"]) == 0
     assert run(["emit-config", "-o", "rules.csv"]) == 0

@@ -26,7 +26,7 @@ LONG = pytest.mark.long
 MORE = [pytest.param(name, marks=LONG) for name in ("openmpi4", "mpich", "intel")]
 NAMES = ["openmpi5", "srun", *MORE]
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--repeats", "1"]
-COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
+COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
 
 pytestmark = pytest.mark.mpi
 
@@ -91,7 +91,7 @@ def test_every_launcher_gives_the_samples_of_one_process(
 
     assert sweep(path, flavour, *settings) == 0
     pd.testing.assert_frame_equal(samples("none"), samples(flavour))
-    doubts = samples(flavour)["doubt"].value_counts()
+    doubts = samples(flavour)["unusable"].value_counts()
     assert set(doubts.index) == {"", "connecting"}
     # The first of the two passes of every launch, and no other.
     assert doubts[""] == doubts["connecting"]
@@ -114,7 +114,7 @@ def test_the_rank_program_does_the_same_under_every_launcher(
     flavour = real(name).flavour
     assert swept(flavour) == 0
     pd.testing.assert_frame_equal(samples("local"), samples(flavour))
-    assert set(samples(flavour)["setting"]) == {"baseline", "silent", "ring/ll"}
+    assert set(samples(flavour)["setting"]) == {"baseline", "idle", "ring/ll"}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_hanging_setting_is_ended_under_every_launcher(
     flavour = real(name).flavour
 
     assert sweep(path, flavour, "--setting", "tree/ll", "--timeout", "8") == 5
-    assert set(samples(flavour)["setting"]) == {"baseline", "silent"}
+    assert set(samples(flavour)["setting"]) == {"baseline", "idle"}
     assert left_running(tmp_path / flavour) == []
 
 
