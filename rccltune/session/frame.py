@@ -203,40 +203,40 @@ def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sampl
     clocks = set(counted["clock"].unique())
     graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
     taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table
-    keys: dict[tuple[Any, ...], CurveKey] = {}
-    settings: dict[str, Setting | None] = {"": None}
+    by_key = taken.groupby([*KEY, taken["run"].map(run_samples.is_run)], observed=True, sort=False)
+    number = by_key.ngroup()
+    first = taken[~number.duplicated()]
+    keys = [
+        _key(row[:-1], known, graph=graph if run_samples.is_run(row[-1]) else _GRAPH[row[-2]])
+        for row in first[[*KEY, "run"]].astype(object).itertuples(index=False, name=None)
+    ]
+    settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
     doubts: dict[str, Doubt | None] = {"": None, **{one.value: one for one in Doubt}}
-    names = ("nbytes", "time_us", "wrong", "ran", "unusable", "run", "communicator", "pass", "line")
-    found = []
-    for key, nbytes, time_us, wrong, ran, unusable, run, number, cycle, line in zip(
-        zip(*(taken[name].tolist() for name in KEY), strict=True),
-        *(taken[name].astype(object).tolist() for name in names),
-        strict=True,
-    ):
-        is_run = run_samples.is_run(run)
-        of = keys.get((key, is_run))
-        if of is None:
-            of = _key(key, known, graph=graph if is_run else _GRAPH[key[-1]])
-            keys[key, is_run] = of
-        if ran not in settings:
-            settings[ran] = Setting.parse(ran)
-        found.append(
-            Sample(
-                key=of,
-                launch=f"{run}:{number}" if is_run else run,
-                # Which step it was nobody asks; that there was one, tells combined launches.
-                step=0 if PASSES in run else None,
-                cycle=cycle,
-                line=_or_none(line),
-                nbytes=nbytes,
-                time_us=time_us if time_us == time_us else None,  # noqa: PLR0124 - NaN is not itself
-                n_wrong=_or_none(wrong),
-                doubt=doubts[unusable],
-                executed=settings[ran],
-                clock=key[-1] if is_run else None,
-            )
+    # Which step it was nobody asks; that there was one, tells combined launches.
+    steps = {run: 0 if PASSES in run else None for run in taken["run"].unique()}
+    runs = {run for run in steps if run_samples.is_run(run)}
+    names = (
+        *("nbytes", "time_us", "wrong", "ran", "unusable"),
+        *("run", "communicator", "pass", "line", "clock"),
+    )
+    return tuple(
+        Sample(
+            key=keys[at],
+            launch=f"{run}:{communicator}" if run in runs else run,
+            step=steps[run],
+            cycle=cycle,
+            line=_or_none(line),
+            nbytes=nbytes,
+            time_us=time_us if time_us == time_us else None,  # noqa: PLR0124 - NaN is not itself
+            n_wrong=_or_none(wrong),
+            doubt=doubts[unusable],
+            executed=settings[ran],
+            clock=clock if run in runs else None,
         )
-    return tuple(found)
+        for at, nbytes, time_us, wrong, ran, unusable, run, communicator, cycle, line, clock in zip(
+            number.tolist(), *(taken[name].tolist() for name in names), strict=True
+        )
+    )
 
 
 def _or_none(value: Any) -> int | None:  # noqa: ANN401 - a number or pandas' NA

@@ -58,8 +58,10 @@ def write(table: pd.DataFrame, stream: IO[bytes]) -> None:
 def _texts(part: pd.DataFrame) -> list[str]:
     """The text of each row; what many rows share is made once."""
     columns = list(part.columns)
-    if len(columns) == 1 and KINDS[columns[0]] == "float64":
-        return ["" if value != value else repr(value) for value in part[columns[0]].tolist()]  # noqa: PLR0124 - NaN is not itself
+    if len(columns) == 1:
+        column = part[columns[0]]
+        pairs = zip(column.isna().tolist(), column.tolist(), strict=True)
+        return ["" if is_missing else repr(value) for is_missing, value in pairs]
     number = part.groupby(columns, observed=True, sort=False, dropna=False).ngroup().to_numpy()
     first = part[~part.duplicated()]
     texts = [",".join(map(_text, row)) for row in first.astype(object).itertuples(index=False)]
