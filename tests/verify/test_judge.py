@@ -207,7 +207,7 @@ def test_what_a_switch_leaves_behind_is_taken_off() -> None:
 
 
 def test_sizes_are_judged_one_by_one() -> None:
-    """ "Not slower" is said only where a loss of 2 % is excluded."""
+    """Of a size that is not slower a loss of 2 % is excluded."""
     sure = judged(drawn(lambda _: 1.0, rules=[WIDE], noise=0.003), [WIDE]).sizes
     assert {one.judgement for one in sure} <= {Judgement.SAME, Judgement.BETTER}
     unsure = judged(drawn(lambda _: 1.0, rules=[WIDE], noise=0.1), [WIDE]).sizes
