@@ -72,7 +72,7 @@ def plot_session(
     for one in done.quarantined:
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")
     for sentence in files.omissions(wanted):
-        reporter.say(sentence)
+        reporter.detail(sentence)
     where = directory or folder / "plots"
     with disk_errors(where):
         overwrite = overwrite or directory is None

@@ -113,7 +113,7 @@ class Communicators:
     def _idle(self) -> SiteAndIdle:
         return SiteAndIdle(self.table, self.variant)
 
-    def call(self, text: str, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Called:
+    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> Called:
         """Call both sides; what failed with the rules is said of its collective.
 
         Raises:
@@ -125,7 +125,7 @@ class Communicators:
         if site.node is not None:
             files.write_atomically(self.session / store.NODE_FILE, compiled.written(site.node))
         ground = replace(ground, added=(*ground.added, *variables_for(site, file)))
-        calls = self._calls(rules, only)
+        calls = self._calls(rules, again=again)
         measuring = Measuring(
             ground=ground,
             wanted=Wanted(
@@ -156,14 +156,16 @@ class Communicators:
             seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
         )
 
-    def _calls(self, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Calls:
+    def _calls(self, rules: Sequence[Rule], *, again: bool) -> Calls:
         changes = pairs.changes_in(self.table, self.variant)
+        named = {one.collective for one in rules}
+        found = [
+            pairs.sizes_of(rules, one, sizes, changes.get(one.value, ()), self.site.scale)
+            for one, sizes in self.swept.items()
+            if not again or one in named
+        ]
         return Calls(
-            sizes=tuple(
-                pairs.sizes_of(rules, one, sizes, changes.get(one.value, ()), self.site.scale)
-                for one, sizes in self.swept.items()
-                if only is None or one in only
-            ),
+            sizes=tuple(replace(one, others=()) if again else one for one in found),
             placements=self.sweep.placements,
             dtype=self.dtype,
             op=self.op,

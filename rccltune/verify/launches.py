@@ -96,7 +96,7 @@ class Launches:
         """Nothing, likewise."""
         return ()
 
-    def call(self, text: str, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Called:
+    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> Called:
         """Launch both sides in turns; what failed with the rules is said of its collective.
 
         Raises:
@@ -104,15 +104,15 @@ class Launches:
             VerificationError: it computes wrong results by itself.
             RccltuneError: as launches do.
         """
-        del rules
         import pandas as pd
 
+        named = {one.collective for one in rules}
         folder, file = folder_of(text, self.session / FOLDER)
         n = self.asked or defaults.VERIFY_COMMUNICATORS
         turns = [
             self._turns(folder, file, collective, sizes, n)
             for collective, sizes in self.swept.items()
-            if only is None or collective in only
+            if not again or collective in named
         ]
         tables = [table for one in turns for table in one.tables]
         return Called(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # its own choice.
 _AN_OCTAVE: Final = 4
 _CLOSER: Final = 2
+# Large sizes are dear and their times smooth: half as many of them.
+_SMOOTH: Final = 32 << 20
 # Of more ruled sizes than this each communicator calls every other one between the rules' ends: a
 # mean over many sizes needs no more, and neighbours tell the noise.
 _MANY: Final = 24
@@ -174,7 +176,11 @@ def _inside(low: int, high: int, changes: Iterable[tuple[int, int]], grain: int)
     yield high
     step = 2 ** (1 / _AN_OCTAVE)
     closer = 2 ** (1 / _AN_OCTAVE / _CLOSER)
-    grid = [step**k for k in range(math.ceil(math.log(low, step)), _last(high, step) + 1)]
+    grid = [
+        step**k
+        for k in range(math.ceil(math.log(low, step)), _last(high, step) + 1)
+        if step**k <= _SMOOTH or k % 2 == 0
+    ]
     near = [low * closer, high / closer]
     for below, above in changes:
         near += [closer**k for k in range(_last(below, closer), _last(above, closer) + 1)]
@@ -260,7 +266,7 @@ def _calls(calls: Calls, collective: Collective, sizes: Iterable[int]) -> Iterat
 
 
 def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
-    """Steps of one communicator; every second one of them calls what no rule is for."""
+    """Steps of one communicator; the first of each process calls what no rule is for, too."""
     # A process has every second communicator: two of each share a pair of turns.
     turn = communicator // PROCESSES % 2
     steps: list[Step] = []
@@ -271,11 +277,11 @@ def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
             for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):
                 effort = _EFFORT if call.nbytes < _LARGE else _LARGE_EFFORT
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _TURNS[turn]]
-        if turn == 0:
+        if communicator < PROCESSES:
             for call in _calls(calls, own.collective, own.others):
                 clock = calls.clocks(call.nbytes, looped=False)[0]
                 effort = _EFFORT if call.nbytes < _LARGE else _LARGE_EFFORT
-                order = _SHORT_TURNS[communicator // (2 * PROCESSES) % 2]
+                order = _SHORT_TURNS[communicator % 2]
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
     return passes.loops_first(steps)
 

@@ -71,13 +71,13 @@ class Sides(Protocol):
     def replicate(self) -> str:
         """What is repeated: ``communicator`` or ``launch``."""
 
-    def call(self, text: str, rules: Sequence[Rule], only: frozenset[Collective] | None) -> Called:
+    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> Called:
         """Call both sides.
 
         Args:
             text: of the rule file.
             rules: of this scale, in its order.
-            only: collectives; None for all that were swept.
+            again: only what these rules are for; otherwise every swept size.
         """
 
     def beside(self, collective: Collective, low: int, high: int) -> Estimate | None:

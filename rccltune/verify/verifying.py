@@ -25,7 +25,7 @@ from rccltune.model.errors import CommandLineError, HarmError
 from rccltune.model.measured import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, Variant, View
-from rccltune.model.vocabulary import Collective, Placement, format_span
+from rccltune.model.vocabulary import Placement, format_span
 from rccltune.perf import plan
 from rccltune.rules.documents import counted, left_over
 from rccltune.rules.line_format import rewritten
@@ -328,7 +328,7 @@ def _settled(course: Course, text: str, beyond: tuple[Cut, ...], before: RuleCou
     """Call, judge, narrow; and once more what was narrowed."""
     request = course.request
     rules = of_scale(read_rules(text.encode()), course.scale)
-    judged = _looked(course, text, rules, only=None)
+    judged = _looked(course, text, rules)
     harmed = tuple(
         f"{name.value} {format_span(low, high)} {ratio}" for name, low, high, ratio in judged.harmed
     )
@@ -354,11 +354,11 @@ def _looked(
     text: str,
     rules: Sequence[Rule],
     *,
-    only: frozenset[Collective] | None,
+    again: bool = False,
     n_rules: int | None = None,
 ) -> Judged:
     """What both sides say of a file, in replicates of its own."""
-    called = course.sides.call(text, rules, only)
+    called = course.sides.call(text, rules, again=again)
     course.n_replicates += called.n_replicates
     course.n_processes += called.n_processes
     course.seconds += called.seconds
@@ -399,9 +399,8 @@ def _confirmed(course: Course, text: str, parts: list[Part]) -> tuple[str, list[
         f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh "
         f"{course.sides.replicate}{'es' if course.sides.replicate.endswith('h') else 's'}"
     )
-    only = frozenset(one.collective for one in again)
     n_rules = sum(not one.vendor and not one.fallback for one in rules)
-    looked = _looked(course, text, again, only=only, n_rules=n_rules)
+    looked = _looked(course, text, again, again=True, n_rules=n_rules)
     whole = [one for one in looked.parts if one.is_whole]
     found = [
         _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
