@@ -27,9 +27,7 @@ class Run:
     Attributes:
         judged: by arm; without "verified" where verification left no file or does not exist yet.
         exit_code: of verification, None where it does not exist yet.
-        n_launches: of verification.
         wall_s: of verification.
-        clock_s: simulated seconds of verification's collectives.
         n_dropped: rules of whose setting nothing is left where they were.
         n_narrowed: rules of which something is left.
         said: the end of what verification said, where its exit code is unexpected.
@@ -39,9 +37,7 @@ class Run:
     seed: int
     judged: Mapping[str, Judged]
     exit_code: int | None = None
-    n_launches: int = 0
     wall_s: float = 0.0
-    clock_s: float = 0.0
     n_dropped: int = 0
     n_narrowed: int = 0
     said: str = ""
@@ -115,7 +111,7 @@ class Verdict:
     Attributes:
         arms: of those that there are.
         exit_codes: of verification, with how often.
-        n_launches: mean; wall_s, clock_s, n_dropped and n_narrowed are means too.
+        wall_s, n_dropped, n_narrowed: means.
         complaints: what is wrong with single seeds.
     """
 
@@ -123,9 +119,7 @@ class Verdict:
     trap: str
     arms: dict[str, Summary]
     exit_codes: dict[int, int]
-    n_launches: float
     wall_s: float
-    clock_s: float
     n_dropped: float
     n_narrowed: float
     complaints: list[str]
@@ -142,7 +136,7 @@ def verdict(node: TrapNode, runs: Sequence[Run]) -> Verdict:
     codes = sorted(run.exit_code for run in runs if run.exit_code is not None)
     means = {
         name: statistics.fmean(getattr(run, name) for run in runs)
-        for name in ("n_launches", "wall_s", "clock_s", "n_dropped", "n_narrowed")
+        for name in ("wall_s", "n_dropped", "n_narrowed")
     }
     return Verdict(
         node=node.name,

@@ -1,0 +1,227 @@
+"""Operating characteristics of a verification: rule files whose truth is known, on drawn times.
+
+Times are drawn as communicators of two H200 and two H100 were seen to differ (docs/perf.md,
+docs/verify.md): each communicator has a mood that its sizes share, each timing noise of its own, some
+timings stand still. By graphs up to 4 MiB and by loops above, or by loops alone, where graphs cannot be
+captured. What judges is the product's own code; what was narrowed is drawn and judged a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log, log1p, log2
+
+import numpy as np
+import pandas as pd
+
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Scale, Setting
+from rccltune.model.vocabulary import KIB, Collective
+from rccltune.perf.plan import GRAPH, LOOP
+from rccltune.perf.samples import GRAPH_UP_TO
+from rccltune.verify.judge import judge
+from rccltune.verify.pairs import STALL, Sizes, sizes_of
+from rccltune.verify.verdict import State
+
+MIB = KIB * KIB
+SETTING = Setting.parse("ring/ll128")
+SWEPT = tuple(int(KIB * 2**k) for k in range(18))
+SCALE = Scale(n_nodes=1, n_ranks=2)
+# Rules of a file: two small ones, a narrow one, two wide ones.
+SPANS = (
+    (8 * KIB, 45 * KIB),
+    (128 * KIB, 420 * KIB),
+    (MIB, 1.4 * MIB),
+    (2.4 * MIB, 8 * MIB),
+    (16 * MIB, 54 * MIB),
+)
+# A communicator's mood, and a timing's own noise, in logs.
+MOODS = {GRAPH: 0.003, LOOP: 0.004}
+OWN = {GRAPH: 0.006, LOOP: 0.006}
+# A loop below 512 KiB tells how fast the host launches.
+HOST_MOOD, HOST_OWN = 0.035, 0.10
+STALLED = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is true of every rule of a file.
+
+    Attributes:
+        gain: 0.05 is 5 % faster.
+        window: gain within ``width`` octaves in the midst of each rule, instead.
+        slow: share of communicators in which the rules are 30 % slower.
+        left: what the rules leave for the library's next timing, as a loss of it.
+        drift: over the turns of a size.
+        stalls: share of timings with the rules that take three times as long.
+        times: noise, as a multiple of the usual.
+    """
+
+    name: str
+    gain: float = 0.0
+    window: float | None = None
+    width: float = 0.25
+    slow: float = 0.0
+    left: float = 0.0
+    drift: float = 0.0
+    stalls: float = 0.0
+    times: float = 1.0
+
+
+CASES = (
+    Case(name="null"),
+    Case(name="null, noise x 2", times=2.0),
+    Case(name="null, drift of 5 %", drift=0.05),
+    Case(name="null, 3 % of heat left behind", left=0.03),
+    *(Case(name=f"gain {n} %", gain=n / 100) for n in (3, 5, 10)),
+    *(Case(name=f"loss {n} %", gain=-n / 100) for n in (1, 3, 10)),
+    Case(name="gain 10 %, -10 % in a quarter octave", gain=0.1, window=-0.1),
+    Case(name="gain 10 %, -10 % in an eighth octave", gain=0.1, window=-0.1, width=0.125),
+    Case(name="gain 10 %, -3 % in half an octave", gain=0.1, window=-0.03, width=0.5),
+    *(
+        Case(name=f"gain 5 %, slow in {n} % of communicators", gain=0.05, slow=n / 100)
+        for n in (10, 20, 30)
+    ),
+    Case(name="gain 5 %, a tenth of timings stall", gain=0.05, stalls=0.1),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What became of a file.
+
+    Attributes:
+        kept: rules of which something is kept.
+        worst: largest loss at a size of what is kept, 0 without one.
+        slower: sizes that were called slower.
+    """
+
+    kept: tuple[bool, ...]
+    worst: float
+    slower: int
+
+
+def rules() -> list[Rule]:
+    """The file's rules."""
+    return [
+        Rule(
+            collective=Collective.ALL_REDUCE,
+            min_nbytes=round(low),
+            max_nbytes=round(high),
+            setting=SETTING,
+            line=number,
+        )
+        for number, (low, high) in enumerate(SPANS, start=1)
+    ]
+
+
+def verified(case: Case, n: int, *, loops: bool, rng: np.random.Generator) -> Found:
+    """One file, drawn and judged, and what was narrowed once more."""
+    own = rules()
+    called = sizes_of(own, Collective.ALL_REDUCE, SWEPT, (), SCALE)
+    first = judge(drawn(case, called, own, n, loops=loops, rng=rng), own, min_gain=0.02)
+    kept = [one for one in first.parts if one.state is State.KEPT]
+    done = [(one.rule.line, one.low, one.high) for one in kept if one.is_whole]
+    cut = [one for one in kept if not one.is_whole]
+    if cut:
+        again = [
+            Rule(
+                collective=one.rule.collective,
+                min_nbytes=one.low,
+                max_nbytes=one.high,
+                setting=SETTING,
+                line=one.rule.line,
+            )
+            for one in cut
+        ]
+        sizes = sizes_of(again, Collective.ALL_REDUCE, (), (), SCALE)
+        pairs = drawn(case, sizes, again, n, loops=loops, rng=rng)
+        second = judge(pairs, again, min_gain=0.02, n_rules=len(own))
+        done += [
+            (one.rule.line, one.low, one.high)
+            for one in second.parts
+            if one.state is State.KEPT and one.is_whole
+        ]
+    truths = [
+        true_gain(case, own, size) for _, low, high in done for size in np.geomspace(low, high, 200)
+    ]
+    return Found(
+        kept=tuple(any(line == one.line for line, _, _ in done) for one in own),
+        worst=max(0.0, *(-gain for gain in truths)) if truths else 0.0,
+        slower=sum(one.state is State.SLOWER for one in first.parts),
+    )
+
+
+def true_gain(case: Case, own: list[Rule], nbytes: float) -> float:
+    """What is true at a size, 0.05 for 5 % faster."""
+    if case.window is not None:
+        for one in own:
+            middle = (one.min_nbytes * one.max_nbytes) ** 0.5
+            inside = one.min_nbytes <= nbytes <= one.max_nbytes
+            if inside and abs(log2(nbytes / middle)) < case.width / 2:
+                return case.window
+    return case.gain
+
+
+def drawn(
+    case: Case, called: Sizes, own: list[Rule], n: int, *, loops: bool, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Pairs as :func:`rccltune.verify.pairs.ratios` makes them."""
+    every = rules()
+    rows = list(_rows(case, called, every, n, loops=loops, rng=rng))
+    table = pd.DataFrame(rows)
+    ruled = [any(one.reaches(int(nbytes)) for one in own) for nbytes in table["nbytes"]]
+    return table.assign(
+        collective="all_reduce",
+        library_us=10.0,
+        rules_us=10.0,
+        answer=np.where(ruled, str(SETTING), "none"),
+        is_asked=True,
+    )
+
+
+def _rows(
+    case: Case, called: Sizes, every: list[Rule], n: int, *, loops: bool, rng: np.random.Generator
+) -> Iterator[dict[str, object]]:
+    normal = rng.standard_normal
+    for replicate in range(n):
+        moods = {clock: case.times * mood * normal() for clock, mood in MOODS.items()}
+        host = case.times * HOST_MOOD * normal()
+        slow = log(1.3) if rng.random() < case.slow else 0.0
+        for nbytes in (*called.ruled, *called.others):
+            is_ruled = nbytes in called.ruled
+            main = LOOP if loops or nbytes > GRAPH_UP_TO else GRAPH
+            clocks = {main} | ({LOOP} if nbytes in called.looped else set())
+            true = log1p(true_gain(case, every, nbytes)) - slow if is_ruled else 0.0
+            for clock in sorted(clocks):
+                is_host = clock == LOOP and nbytes < 512 * KIB
+                sd = case.times * (HOST_OWN if is_host else OWN[clock])
+                mood = (moods[clock] + (host if is_host else 0.0)) if is_ruled else 0.0
+                for placement in ("in", "out"):
+                    # Library, rules, rules, library: minus is the library's side.
+                    times = sd * normal(4) + np.log1p(case.drift) * np.arange(4) / 4
+                    times[1:3] -= true + mood
+                    times[3] += case.left if is_ruled else 0.0
+                    stalled = rng.random(4) < np.array(
+                        [STALLED, *(2 * [max(STALLED, case.stalls if is_ruled else 0)]), STALLED]
+                    )
+                    times = times + log(3) * stalled
+                    good = times < np.median(times) + STALL
+                    library, ruling = times[[0, 3]][good[[0, 3]]], times[1:3][good[1:3]]
+                    if not len(library) or not len(ruling):
+                        continue
+                    yield {
+                        "placement": placement,
+                        "nbytes": nbytes,
+                        "clock": clock,
+                        "replicate": str(replicate),
+                        "gain": library.mean() - ruling.mean(),
+                        "left_over": (times[3] - times[0]) - (times[1] - times[2])
+                        if good.all()
+                        else np.nan,
+                        "stalls_library": int(2 - good[[0, 3]].sum()),
+                        "stalls_rules": int(2 - good[1:3].sum()),
+                        "n_library": 2,
+                        "n_rules": 2,
+                    }
