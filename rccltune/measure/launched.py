@@ -7,13 +7,15 @@ under way and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__
 from rccltune.launch import signals, variables
+from rccltune.logs.decisions import PATTERN
+from rccltune.machine.overrides import is_watched
 from rccltune.measure import launching, sweep_file, turns, variants
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import same_machine, same_runner
@@ -29,8 +31,9 @@ from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measured import Launch, Outcome, Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.search import Range
-from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role
+from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role, Variant
 from rccltune.perf import plan
+from rccltune.releases import LOADING_OURS
 from rccltune.session import files, folders, place, store
 from rccltune.session.launches import setting_of
 from rccltune.session.place import PLACE_FILE
@@ -190,7 +193,7 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
     Raises:
         CommandLineError: what was said does not fit together.
         InputFileError: mistakes in the user's file of variants, all at once.
-        MachineError: no benchmark or no launcher, or a hidden file that chooses.
+        MachineError: no benchmark or no launcher.
         SessionError: the session is of another machine, or of another runner.
     """
     site = find_site(request.site)
@@ -199,6 +202,12 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
             "rccl-tests step through a range of sizes, and call no single ones",
             hint="leave --runner out for the sizes of a workload, or say a range.",
         )
+    for setting in request.sweep.settings:
+        if setting.role is not Role.FORCED:
+            raise CommandLineError(
+                f"'{setting}' cannot be forced: a setting names an algorithm and a protocol",
+                hint="write ring/ll128 or ring/ll128/16; the baseline is measured anyway.",
+            )
     same_runner(folder, is_perf=False)
     same_machine(folder, site)
     place.same_place(folder, site.seating)
@@ -231,7 +240,6 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
         for one in site.hidden
         for name, value in one.fills(seen.variables)
     )
-    _refuse_hidden_choices(filled, site)
     return ToLaunch(
         folder=folder,
         sweep=sweep,
@@ -347,11 +355,12 @@ def measure_by_launches(
     Raises:
         CommandLineError: the budget allows no launch.
         LaunchError: the library as it is fails, or GPUs have memory faults.
-        MachineError: the machine changed, or hosts are not alike.
+        MachineError: a hidden file chooses, the machine changed, or hosts are not alike.
         SessionError: another writer, or the disk refuses.
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
     folder, site = prepared.folder, prepared.where.site
+    _refuse_hidden_choices(prepared.filled, site)
     with files.writing(folder, reporter), signals.interruptible():
         _begin(prepared, command)
         end_leftovers(folder, reporter)
@@ -517,7 +526,24 @@ class _Maker:
             )
         )
         self._stop_after_faults(ran)
+        self._stop_without_plugin(ran)
         return ran
+
+    def _stop_without_plugin(self, ran: Ran) -> None:
+        """Stop where no rank loaded the plugin that is to say what ran: no setting would count.
+
+        Raises:
+            LaunchError: none did.
+        """
+        own = self.prepared.folder / launching.FOLDER / ran.launch.id
+        if not is_watched(ran.launch) or not ran.samples or any(own.glob(PATTERN)):
+            return
+        raise LaunchError(
+            "the library did not load our plugin, so nothing says which setting ran",
+            where=str(own),
+            hint=f"one before {LOADING_OURS} looks for none: with --librccl naming its file that "
+            "is seen, and its log or the benchmark's columns say what ran.",
+        )
 
     def _tell(self, ran: Ran, how: Failure) -> None:
         aside = [one for one in self.prepared.aside if ran.launch.id in one.launches]
@@ -582,14 +608,8 @@ def _begin(prepared: ToLaunch, command: str) -> None:
     )
     if (folder / "session.json").exists():
         there = store.open_session(folder)
-        known = {one.name: one for one in there.variants}
-        for one in own:
-            if known.get(one.name, one).environment != one.environment:
-                raise SessionError(
-                    f"variant '{one.name}' was measured with other variables before",
-                    where=str(folder),
-                    hint="measure it into a session of its own with -o DIR.",
-                )
+        _check_variants(prepared, planned.values())
+        known = {one.name for one in there.variants}
         added = tuple(one for one in own if one.name not in known)
         made = replace(there, variants=(*there.variants, *added))
     store.write_header(made)
@@ -600,6 +620,30 @@ def _begin(prepared: ToLaunch, command: str) -> None:
     folders.remember(folder)
     if site.node is not None:
         files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
+
+
+def _check_variants(prepared: ToLaunch, variants: Iterable[Variant]) -> None:
+    """Samples name their variant, so that one name stands for one environment.
+
+    Raises:
+        SessionError: a variant was measured there with other variables.
+    """
+    recorded = {one.variant.name: one.variant for one, _ in store.read_launches(prepared.folder)}
+    for one in variants:
+        before = recorded.get(one.name, one)
+        # What a path's threshold is depends on the sizes of the sweep, and takes all of them.
+        if one.threshold is None and before.environment != one.environment:
+            raise SessionError(
+                f"variant '{one.name}' was measured with {_variables(before)}, and is to be "
+                f"measured with {_variables(one)}",
+                where=str(prepared.folder),
+                hint="measure it into a session of its own with -o DIR, or name the file of "
+                "variants that was given before (--variants FILE).",
+            )
+
+
+def _variables(variant: Variant) -> str:
+    return " ".join(f"{name}={value}" for name, value in variant.environment) or "no variable"
 
 
 def _finish(folder: Path) -> tuple[Session, int]:

@@ -195,7 +195,9 @@ def variant_for(
         return TREE_SIMPLE_PATCHED, None
     (switch,) = LL128_FORCED.environment
     is_forced = switch in variant.environment or switch in site.environment
-    if gated and setting.protocol is Protocol.LL128 and not (is_forced or sweep.settings):
+    # Who names it tries it, where it is not measured with its variable anyway.
+    tries = bool(sweep.settings) and not any(switch in one.environment for one in sweep.variants)
+    if gated and setting.protocol is Protocol.LL128 and not (is_forced or tries):
         return variant, (
             f"this RCCL leaves LL128 out on one node; --variant {LL128_FORCED.name} measures it"
         )

@@ -25,7 +25,16 @@ LONG = pytest.mark.long
 # Each starts a whole sweep; how each starts ranks is in test_starting.py at any size.
 MORE = [pytest.param(name, marks=LONG) for name in ("openmpi4", "mpich", "intel")]
 NAMES = ["openmpi5", "srun", *MORE]
-SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--communicators", "1"]
+SMALL = [
+    "--collective",
+    "all_reduce",
+    "--min-bytes",
+    "4K",
+    "--max-bytes",
+    "32K",
+    "--communicators",
+    "1",
+]
 COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
 
 pytestmark = pytest.mark.mpi
