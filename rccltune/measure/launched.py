@@ -28,10 +28,11 @@ from rccltune.measure.turns import LeftOut
 from rccltune.model import defaults, schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measured import Launch, Outcome, Sweep
+from rccltune.model.measured import Launch, Outcome, Sample, Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.search import Range
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role, Variant
+from rccltune.model.vocabulary import Doubt, format_span
 from rccltune.perf import plan
 from rccltune.releases import LOADING_OURS
 from rccltune.session import files, folders, place, store
@@ -52,6 +53,8 @@ GRAPH: Final = "graph"
 # Failures of the library as it is after which nothing else is tried; and of settings, one after the
 # other, after which it is asked whether the machine still works.
 _MOST_FAILURES: Final = 2
+# Why times are no setting's own.
+_NOT_ITS_OWN: Final = (Doubt.BYPASSED, Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.UNPROVEN)
 # A GPU's second memory fault says more about the GPU than about the setting.
 _MEMORY_FAULTS: Final = 2
 
@@ -371,7 +374,8 @@ def measure_by_launches(
         try:
             maker.make_all()
         finally:
-            opened, n_samples = _finish(folder)
+            opened, samples = _finish(folder)
+            n_samples = sum(one.doubt is None for one in samples)
     if not n_samples and maker.is_over:
         raise CommandLineError(
             f"the budget allows not even one launch, which takes about "
@@ -387,7 +391,7 @@ def measure_by_launches(
         n_launches=len(good),
         n_samples=n_samples,
         aside=prepared.aside,
-        remarks=tuple(_unattributed(good)),
+        remarks=tuple(_unattributed(samples)),
         is_over=maker.is_over,
         seconds=prepared.spent_s,
         library=site.library or (versions[0] if versions else "unknown"),
@@ -584,15 +588,16 @@ def _why(ran: Ran) -> str:
     return ran.outcome.notices[-1].message if ran.outcome.notices else "no reason given"
 
 
-def _unattributed(ended: Sequence[Ended]) -> Iterator[str]:
-    """What readers of launches noticed of times that are no setting's own, each once."""
-    found: dict[str, None] = {}
-    for one, outcome in ended:
-        for notice in outcome.notices:
-            if notice.caution.value == "doubted-samples":
-                where = "" if one.variant == DEFAULT_VARIANT else f" in {one.variant.name}"
-                found[f"{one.collectives[0].value}{where} {notice.message}"] = None
-    yield from found
+def _unattributed(samples: Iterable[Sample]) -> Iterator[str]:
+    """Sentences about times that are no setting's own, or no rule's: where, and why."""
+    found: dict[tuple[str, Doubt], list[int]] = {}
+    for one in samples:
+        if one.doubt in _NOT_ITS_OWN and one.doubt is not None:
+            where = "" if one.key.variant == DEFAULT_VARIANT else f" in {one.key.variant.name}"
+            what = f"{one.key.collective.value} {one.key.setting}{where}"
+            found.setdefault((what, one.doubt), []).append(one.nbytes)
+    for (what, doubt), sizes in found.items():
+        yield f"{what}, {format_span(min(sizes), max(sizes))}: not used, {doubt.meaning}"
 
 
 def _begin(prepared: ToLaunch, command: str) -> None:
@@ -646,9 +651,8 @@ def _variables(variant: Variant) -> str:
     return " ".join(f"{name}={value}" for name, value in variant.environment) or "no variable"
 
 
-def _finish(folder: Path) -> tuple[Session, int]:
+def _finish(folder: Path) -> tuple[Session, tuple[Sample, ...]]:
     """Make samples.csv of all that is there."""
     opened = store.open_session(folder)
     samples = samples_from_logs(opened)
-    usable = sum(one.doubt is None for one in samples)
-    return store.commit(opened, [], samples), usable
+    return store.commit(opened, [], samples), samples

@@ -212,6 +212,23 @@ def check_met(log: Path, n_ranks: int | None) -> None:
         )
 
 
+def asked_in(wanted: Launch, own: Path) -> frozenset[int] | None:
+    """Sizes at which the library asked a tuner where nothing was forced.
+
+    Args:
+        wanted: a launch.
+        own: its folder.
+
+    Returns:
+        None of a launch in which something was forced, or that logged no decision.
+    """
+    is_idle = setting_of(wanted).role is Role.SILENT and not is_walk(wanted)
+    said = read_decisions(path.read_text(errors="replace") for path in own.glob(PATTERN))
+    if not is_idle or not said:
+        return None
+    return frozenset(nbytes for collective, nbytes in said if collective in wanted.collectives)
+
+
 def channels_in(own: Path) -> frozenset[int]:
     """How many channels the communicators of a launch had; empty where its ranks kept no log."""
     logged = _logged(own)
