@@ -45,7 +45,9 @@ def show(console: Console, plans: Sequence[ToLaunch], scales: Sequence[Scale]) -
     plain = [one.as_plain() for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
     texts = (lay([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
-    console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
+    # Command lines stay whole, to be copied.
+    text = lay(texts, gap="\n\n")
+    console.result({"scales": named} if scales else plain[0], text, is_file=True)
     console.say("Next: the same command without --plan.")
 
 
@@ -175,7 +177,7 @@ def _event(told: Progress) -> dict[str, Any]:
         "failure": ran.outcome.failure.value if ran.outcome.failure else None,
         "samples": len(ran.samples),
         "usable": sum(sample.doubt is None for sample in ran.samples),
-        "seconds": ran.outcome.duration_s,
+        "duration_s": ran.outcome.duration_s,
         "left_s": round(told.left_s, 1),
         "notices": [notice.message for notice in ran.outcome.notices],
     }

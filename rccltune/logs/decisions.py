@@ -53,7 +53,7 @@ def _cell(text: str) -> Setting | None:
 
 def prove_by_decisions(
     samples: Iterable[Sample],
-    decisions: Decisions,
+    decisions: Decisions | None,
     asked: Setting,
     channels: AbstractSet[int] = frozenset(),
 ) -> tuple[Sample, ...]:
@@ -61,7 +61,7 @@ def prove_by_decisions(
 
     Args:
         samples: of one launch.
-        decisions: of its ranks; without any, no rank loaded the plugin and nothing is proven.
+        decisions: of its ranks; None where no rank loaded the plugin, and nothing is proven.
         asked: the setting that the library's switches were set to.
         channels: of the communicators, as the library's log has them.
     """
@@ -72,9 +72,9 @@ def prove_by_decisions(
 
 
 def _proven(
-    sample: Sample, decisions: Decisions, asked: Setting, channels: AbstractSet[int]
+    sample: Sample, decisions: Decisions | None, asked: Setting, channels: AbstractSet[int]
 ) -> Sample:
-    if not decisions:
+    if decisions is None:
         return replace(sample, doubt=Doubt.UNPROVEN)
     said = decisions.get((sample.key.collective, sample.nbytes))
     if said is None:

@@ -166,23 +166,19 @@ def overwrites(library: str | None, n_nodes: int | None) -> bool:
     return several and release is not None and release.overwrites_protocol is not False
 
 
-def overwrite_remark(library: str | None, scale: Scale, letters: Collection[str]) -> str | None:
+def overwrite_remark(library: str | None, scale: Scale) -> str | None:
     """What a user should know before anything is measured; None where it does not matter.
 
     Args:
         library: as its file says.
         scale: what will be measured.
-        letters: options of the benchmark; with -A its columns say what ran.
     """
     if not overwrites(library, scale.n_nodes):
         return None
-    seen = (
-        "the benchmark's columns say what ran, and only that counts"
-        if "A" in letters
-        else "this benchmark has no columns (-A) that say what ran: no forced time of these three "
-        "will count; measure with newer rccl-tests"
+    return (
+        f"{_said(library)} on several nodes: it runs a protocol that NCCL_PROTO forces, and "
+        "may not run one that a rule asks for"
     )
-    return f"{_said(library)} on several nodes: {seen}"
 
 
 def _said(library: str | None) -> str:

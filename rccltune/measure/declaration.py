@@ -182,6 +182,8 @@ class Declared:
 
     def plain(self, value: Any) -> Any:  # noqa: ANN401 - whatever YAML takes
         """What a file has for this value."""
+        if self.option.is_flag:
+            return value
         if self.parsed is None:
             return list(value) if self.is_list else dict(value)
         return (

@@ -7,13 +7,15 @@ under way and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import __version__
 from rccltune.launch import signals, variables
+from rccltune.logs.decisions import PATTERN
+from rccltune.machine.overrides import is_watched
 from rccltune.measure import launching, sweep_file, turns, variants
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import same_machine, same_runner
@@ -29,8 +31,10 @@ from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measured import Launch, Outcome, Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role
+from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Role, Variant
+from rccltune.model.vocabulary import Doubt, format_span
 from rccltune.perf import plan
+from rccltune.releases import LOADING_OURS
 from rccltune.session import files, folders, place, store
 from rccltune.session.launches import setting_of
 from rccltune.session.place import PLACE_FILE
@@ -45,10 +49,15 @@ from rccltune.session.samples import (
 from rccltune.session.store import NODE_FILE, Session
 from rccltune.simulate import compiled
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 GRAPH: Final = "graph"
 # Failures of the library as it is after which nothing else is tried; and of settings, one after the
 # other, after which it is asked whether the machine still works.
 _MOST_FAILURES: Final = 2
+# Why times are no setting's own.
+_NOT_ITS_OWN: Final = (Doubt.BYPASSED, Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.UNPROVEN)
 # A GPU's second memory fault says more about the GPU than about the setting.
 _MEMORY_FAULTS: Final = 2
 
@@ -190,7 +199,7 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
     Raises:
         CommandLineError: what was said does not fit together.
         InputFileError: mistakes in the user's file of variants, all at once.
-        MachineError: no benchmark or no launcher, or a hidden file that chooses.
+        MachineError: no benchmark or no launcher.
         SessionError: the session is of another machine, or of another runner.
     """
     site = find_site(request.site)
@@ -199,6 +208,12 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
             "rccl-tests step through a range of sizes, and call no single ones",
             hint="leave --runner out for the sizes of a workload, or say a range.",
         )
+    for setting in request.sweep.settings:
+        if setting.role is not Role.FORCED:
+            raise CommandLineError(
+                f"'{setting}' cannot be forced: a setting names an algorithm and a protocol",
+                hint="write ring/ll128 or ring/ll128/16; the baseline is measured anyway.",
+            )
     same_runner(folder, is_perf=False)
     same_machine(folder, site)
     place.same_place(folder, site.seating)
@@ -231,7 +246,6 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
         for one in site.hidden
         for name, value in one.fills(seen.variables)
     )
-    _refuse_hidden_choices(filled, site)
     return ToLaunch(
         folder=folder,
         sweep=sweep,
@@ -347,11 +361,12 @@ def measure_by_launches(
     Raises:
         CommandLineError: the budget allows no launch.
         LaunchError: the library as it is fails, or GPUs have memory faults.
-        MachineError: the machine changed, or hosts are not alike.
+        MachineError: a hidden file chooses, the machine changed, or hosts are not alike.
         SessionError: another writer, or the disk refuses.
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
     folder, site = prepared.folder, prepared.where.site
+    _refuse_hidden_choices(prepared.filled, site)
     with files.writing(folder, reporter), signals.interruptible():
         _begin(prepared, command)
         end_leftovers(folder, reporter)
@@ -362,7 +377,8 @@ def measure_by_launches(
         try:
             maker.make_all()
         finally:
-            opened, n_samples = _finish(folder)
+            opened, samples = _finish(folder)
+            n_samples = int((samples["unusable"] == "").sum())
     if not n_samples and maker.is_over:
         raise CommandLineError(
             f"the budget allows not even one launch, which takes about "
@@ -378,7 +394,7 @@ def measure_by_launches(
         n_launches=len(good),
         n_samples=n_samples,
         aside=prepared.aside,
-        remarks=tuple(_unattributed(good)),
+        remarks=tuple(_unattributed(samples)),
         is_over=maker.is_over,
         seconds=prepared.spent_s,
         library=site.library or (versions[0] if versions else "unknown"),
@@ -517,7 +533,24 @@ class _Maker:
             )
         )
         self._stop_after_faults(ran)
+        self._stop_without_plugin(ran)
         return ran
+
+    def _stop_without_plugin(self, ran: Ran) -> None:
+        """Stop where no rank loaded the plugin that is to say what ran: no setting would count.
+
+        Raises:
+            LaunchError: none did.
+        """
+        own = self.prepared.folder / launching.FOLDER / ran.launch.id
+        if not is_watched(ran.launch) or not ran.samples or any(own.glob(PATTERN)):
+            return
+        raise LaunchError(
+            "the library did not load our plugin, so nothing says which setting ran",
+            where=str(own),
+            hint=f"one before {LOADING_OURS} looks for none: with --librccl naming its file that "
+            "is seen, and its log or the benchmark's columns say what ran.",
+        )
 
     def _tell(self, ran: Ran, how: Failure) -> None:
         aside = [one for one in self.prepared.aside if ran.launch.id in one.launches]
@@ -558,15 +591,15 @@ def _why(ran: Ran) -> str:
     return ran.outcome.notices[-1].message if ran.outcome.notices else "no reason given"
 
 
-def _unattributed(ended: Sequence[Ended]) -> Iterator[str]:
-    """What readers of launches noticed of times that are no setting's own, each once."""
-    found: dict[str, None] = {}
-    for one, outcome in ended:
-        for notice in outcome.notices:
-            if notice.caution.value == "doubted-samples":
-                where = "" if one.variant == DEFAULT_VARIANT else f" in {one.variant.name}"
-                found[f"{one.collectives[0].value}{where} {notice.message}"] = None
-    yield from found
+def _unattributed(samples: pd.DataFrame) -> Iterator[str]:
+    """Sentences about times that are no setting's own, or no rule's: where, and why."""
+    reasons = {one.value: one for one in _NOT_ITS_OWN}
+    own = samples[samples["unusable"].isin(list(reasons))]
+    names = ["collective", "setting", "variant", "unusable"]
+    for (collective, setting, variant, why), rows in own.groupby(names, observed=True, sort=False):
+        where = "" if variant == DEFAULT_VARIANT.name else f" in {variant}"
+        span = format_span(int(rows["nbytes"].min()), int(rows["nbytes"].max()))
+        yield f"{collective} {setting}{where}, {span}: not used, {reasons[str(why)].meaning}"
 
 
 def _begin(prepared: ToLaunch, command: str) -> None:
@@ -582,14 +615,8 @@ def _begin(prepared: ToLaunch, command: str) -> None:
     )
     if (folder / "session.json").exists():
         there = store.open_session(folder)
-        known = {one.name: one for one in there.variants}
-        for one in own:
-            if known.get(one.name, one).environment != one.environment:
-                raise SessionError(
-                    f"variant '{one.name}' was measured with other variables before",
-                    where=str(folder),
-                    hint="measure it into a session of its own with -o DIR.",
-                )
+        _check_variants(prepared, planned.values())
+        known = {one.name for one in there.variants}
         added = tuple(one for one in own if one.name not in known)
         made = replace(there, variants=(*there.variants, *added))
     store.write_header(made)
@@ -602,9 +629,32 @@ def _begin(prepared: ToLaunch, command: str) -> None:
         files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
 
 
-def _finish(folder: Path) -> tuple[Session, int]:
+def _check_variants(prepared: ToLaunch, variants: Iterable[Variant]) -> None:
+    """Samples name their variant, so that one name stands for one environment.
+
+    Raises:
+        SessionError: a variant was measured there with other variables.
+    """
+    recorded = {one.variant.name: one.variant for one, _ in store.read_launches(prepared.folder)}
+    for one in variants:
+        before = recorded.get(one.name, one)
+        # What a path's threshold is depends on the sizes of the sweep, and takes all of them.
+        if one.threshold is None and before.environment != one.environment:
+            raise SessionError(
+                f"variant '{one.name}' was measured with {_variables(before)}, and is to be "
+                f"measured with {_variables(one)}",
+                where=str(prepared.folder),
+                hint="measure it into a session of its own with -o DIR, or name the file of "
+                "variants that was given before (--variants FILE).",
+            )
+
+
+def _variables(variant: Variant) -> str:
+    return " ".join(f"{name}={value}" for name, value in variant.environment) or "no variable"
+
+
+def _finish(folder: Path) -> tuple[Session, pd.DataFrame]:
     """Make samples.csv of all that is there."""
     opened = store.open_session(folder)
     samples = frame_from_logs(opened)
-    usable = int((samples["unusable"] == "").sum())
-    return store.commit(opened, [], samples), usable
+    return store.commit(opened, [], samples), samples

@@ -134,7 +134,7 @@ def find_site(request: SiteRequest) -> Site:
         CommandLineError: what was said does not fit together.
     """
     found = _simulated(request) if request.simulate else _real(request)
-    said = overrides.overwrite_remark(found.library, found.scale, found.help_letters)
+    said = overrides.overwrite_remark(found.library, found.scale)
     if said is not None:
         found = replace(found, remarks=(*found.remarks, said))
     return _without_tuner(found) if found.tunerless is not None else found

@@ -1,6 +1,7 @@
 """The launches of a sweep by rccl-tests: the library as it is and every setting, in turns.
 
-One launch measures one setting of one collective at all sizes. A repetition goes through all of
+One launch measures one setting of one collective at all sizes. One more has our plugin loaded and
+nothing forced, which shows at which sizes a tuner is asked at all. A repetition goes through all of
 them once, the baseline first and the settings in an order of its own, so that a drift of the
 machine hits all alike; the launch is what is repeated. A variant is measured as a whole: what the
 library does in its environment by itself, and every setting that a tuner could choose there.
@@ -27,6 +28,7 @@ from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     LL128_FORCED,
+    SILENT,
     TREE_SIMPLE_PATCHED,
     Role,
     Setting,
@@ -139,7 +141,11 @@ def turns_of(
             left_out.append(LeftOut(collective=collective, setting=BASELINE, reason=missing))
             continue
         arms.append((collective, BASELINE, variant))
-        for setting in _settings(sweep, collective, variant):
+        settings = _settings(sweep, collective, variant)
+        if settings and proof is Proof.DECISIONS:
+            # NCCL_ALGO switches paths off that go around a tuner; this launch shows where they are.
+            arms.append((collective, SILENT, variant))
+        for setting in settings:
             own, reason = variant_for(setting, variant, sweep, site)
             if reason is None:
                 arms.append((collective, setting, own))
@@ -163,8 +169,8 @@ def _turned(arms: Sequence[Arm], seed: int, repeat: int) -> Iterator[Arm]:
     drawn = random.Random(f"{seed}/{repeat}")  # noqa: S311 - an order, no secret
     for collective in dict.fromkeys(collective for collective, *_ in arms):
         own = [arm for arm in arms if arm[0] is collective]
-        first = [arm for arm in own if arm[1] == BASELINE]
-        others = [arm for arm in own if arm[1] != BASELINE]
+        first = [arm for arm in own if arm[1] == BASELINE or (arm[1] == SILENT and not repeat)]
+        others = [arm for arm in own if arm[1].role is Role.FORCED]
         drawn.shuffle(others)
         yield from (*first, *others)
 
@@ -195,7 +201,9 @@ def variant_for(
         return TREE_SIMPLE_PATCHED, None
     (switch,) = LL128_FORCED.environment
     is_forced = switch in variant.environment or switch in site.environment
-    if gated and setting.protocol is Protocol.LL128 and not (is_forced or sweep.settings):
+    # Who names it tries it, where it is not measured with its variable anyway.
+    tries = bool(sweep.settings) and not any(switch in one.environment for one in sweep.variants)
+    if gated and setting.protocol is Protocol.LL128 and not (is_forced or tries):
         return variant, (
             f"this RCCL leaves LL128 out on one node; --variant {LL128_FORCED.name} measures it"
         )
@@ -233,7 +241,7 @@ def forcing(setting: Setting, proof: Proof) -> tuple[tuple[str, str], ...]:
         proof: what says that it ran.
     """
     pairs = overrides.switches(setting, tells=proof is Proof.LOG)
-    if setting.role is not Role.FORCED or proof is not Proof.DECISIONS:
+    if setting == BASELINE or proof is not Proof.DECISIONS:
         return pairs
     # Of a communicator's channels the library's log tells, once at its start.
     told = _TELL_TUNER if setting.channels is not None else ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rccltune.logs.decisions import PATTERN, prove_by_decisions, read_decisions
+from rccltune.logs.decisions import PATTERN, Decisions, prove_by_decisions, read_decisions
 from rccltune.logs.jobs import jobs_in
 from rccltune.logs.library import Logged, prove_by_log, read_log
 from rccltune.logs.reader import Reading, read_stream
@@ -103,8 +103,7 @@ def samples_of_launch(
     if setting.role is not Role.FORCED:
         return warm, reading, ()
     if is_watched(wanted):
-        texts = (path.read_text(errors="replace") for path in sorted(own.glob(PATTERN)))
-        samples = prove_by_decisions(warm, read_decisions(texts), setting, channels_in(own))
+        samples = prove_by_decisions(warm, _decisions(own), setting, channels_in(own))
         return samples, reading, _doubts(samples, wanted)
     if is_switched(wanted):
         samples = prove_by_log(warm, _logged(own), setting)
@@ -210,6 +209,29 @@ def check_met(log: Path, n_ranks: int | None) -> None:
             "(make MPI=1); see ldd on it and mpirun --version. Under srun set SLURM_MPI_TYPE "
             "(srun --mpi=list).",
         )
+
+
+def asked_in(wanted: Launch, own: Path) -> frozenset[int] | None:
+    """Sizes at which the library asked a tuner where nothing was forced.
+
+    Args:
+        wanted: a launch.
+        own: its folder.
+
+    Returns:
+        None of a launch in which something was forced, or that logged no decision.
+    """
+    is_idle = setting_of(wanted).role is Role.SILENT and not is_walk(wanted)
+    said = _decisions(own) if is_idle else None
+    if said is None:
+        return None
+    return frozenset(nbytes for collective, nbytes in said if collective in wanted.collectives)
+
+
+def _decisions(own: Path) -> Decisions | None:
+    """What the plugin of all ranks logged; None where no rank loaded it."""
+    paths = sorted(own.glob(PATTERN))
+    return read_decisions(path.read_text(errors="replace") for path in paths) if paths else None
 
 
 def channels_in(own: Path) -> frozenset[int]:

@@ -161,10 +161,41 @@ def samples_of(
     found: list[Sample] = []
     for one, outcome in counted(ended):
         found += known[one.id] if one.id in known else read_launch(one, folder, outcome)
+    found = _around_tuner(found, folder, ended)
     cut_off = interrupted_walks(folder)
     for ran in cut_off:
         found += ran.samples
     return doubted(found, [*ended, *((ran.launch, ran.outcome) for ran in cut_off)])
+
+
+def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended]) -> list[Sample]:
+    """The same samples; those at sizes where nobody asks a tuner by itself carry a flag.
+
+    NCCL_ALGO makes the library leave paths that go around every tuner (DDA, say): the time of a
+    setting forced so is true, and no rule would ever be asked for it.
+    """
+    from rccltune.session.launches import asked_in
+
+    asked: dict[tuple[object, ...], frozenset[int]] = {}
+    of_launch = {}
+    for one, outcome in ended:
+        if one.argv and one.collectives and one.schedule is not None:
+            key = (one.collectives[0], one.variant.name, one.scale, "-G" in one.argv)
+            of_launch[one.id] = key
+            is_idle = one.schedule.settings[0].role is Role.SILENT and is_good((one, outcome))
+            sizes = asked_in(one, folder / "launches" / one.id) if is_idle else None
+            if sizes is not None:
+                asked[key] = sizes
+    if not asked:
+        return list(samples)
+    return [
+        replace(one, doubt=Doubt.BYPASSED)
+        if one.doubt is None
+        and one.key.setting.role is Role.FORCED
+        and one.nbytes not in asked.get(of_launch.get(one.launch, ()), (one.nbytes,))
+        else one
+        for one in samples
+    ]
 
 
 _Failed = tuple[Launch, Setting, Failure]

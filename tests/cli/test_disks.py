@@ -185,6 +185,7 @@ def test_the_wall_clock_is_read_for_records_only(repository: Path) -> None:
     assert found == {
         "rccltune/deploy/folder.py: datetime.now",
         "rccltune/measure/launches.py: datetime.now",
+        "rccltune/measure/launching.py: datetime.now",
         "rccltune/perf/ranks.py: datetime.now",
         "rccltune/links/session.py: datetime.now",
         "rccltune/job/runs.py: time.time",

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.cli import run
 from rccltune.measure.ledger import SIM_LAUNCH, Ledger
 from rccltune.measure.preparation import Prepared, prepare
 from rccltune.measure.request import merge_request
@@ -110,41 +109,6 @@ def prepared(folder: Path) -> Prepared:
     }
     request = merge_request(None, wish)
     return prepare(request.sweep, find_site(request.site), folder, timeout_s=None)
-
-
-@pytest.mark.usefixtures("stand_ins")
-def test_walks_that_were_cut_off_change_nothing_of_what_is_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not even where their times say the opposite; rounds and launches are those of the others."""
-    monkeypatch.chdir(tmp_path)
-    folder = Path("rccltune-session")
-    words = [
-        "sweep",
-        "--runner",
-        "rccl-tests",
-        "--simulate",
-        "mi300x-cpx-nps4",
-        "--launcher",
-        "none",
-        "--force",
-    ]
-    words += ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K"]
-    assert run([*words, "--setting", "tree/ll", "--setting", "ring/ll"]) == 0
-    expected = prepared(folder)
-    assert expected.search is not None
-    assert len(expected.search.rounds) > 1
-
-    walks = [one for one in expected.search.launches if one.schedule and one.schedule.questions]
-    for one in walks:
-        cut_off_beside(folder, one)
-
-    found = prepared(folder)
-    assert len(found.ledger.ended) == len(expected.ledger.ended) + len(walks)
-    assert found.search is not None
-    assert found.search.rounds == expected.search.rounds
-    assert found.search.planned == expected.search.planned
-    assert found.left == ()
 
 
 def cut_off_beside(folder: Path, one: Launch) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
-from killing import NODES, SESSION, command, differences, rows, torment, write_node
-from wording import lacks
+from killing import NODES, SESSION, differences, rows, torment, write_node
 
 from rccltune.cli import run
 
@@ -49,37 +47,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory, node: Path) -> Path:
     return folder
 
 
-def test_a_search_that_is_killed_ends_in_the_same_rules(
-    whole: Path, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In walks with complete cycles, twice in the same one, and between all steps."""
-    moments = ["cut 2 0.6", "cut 1 0.9", "outcome 1", "bytes 1 3000", "round 3", "samples"]
-    assert torment(tmp_path, words(node), moments) == (0, len(moments)), said(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert [run(one) for one in EMIT] == [0, 0]
-
-    assert not differences(whole, tmp_path)
-    # What was cut off is kept for whoever wants to see it.
-    assert len(list((tmp_path / SESSION).glob("launches/*/earlier-2/stdout.log"))) == 1
-
-
-def test_complete_cycles_count_until_the_launch_is_made_again(
-    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Whoever does not resume has them in samples.csv; those of the whole walk take their place."""
-    assert command(tmp_path, words(node), "cut 2 0.8") == -signal.SIGKILL
-    monkeypatch.chdir(tmp_path)
-    [launch] = cut_off()
-    assert run(["fit", SESSION]) == 0
-    n_cut = n_rows(launch)
-    assert n_cut > 0
-
-    assert run(words(node)) == 0
-    assert lacks(capsys.readouterr().err, f"launch {launch}", "was interrupted") == []
-    assert not cut_off()
-    assert n_rows(launch) > n_cut
-
-
 def cut_off() -> list[str]:
     """Launches without an outcome."""
     made = Path(SESSION).glob("launches/*/launch.json")
@@ -98,7 +65,7 @@ def test_a_verification_that_is_killed_ends_in_the_same_verdict(
 
     What is verified after the last is the file that was written, which may have lost sizes.
     """
-    wish = ["verify", SESSION, "--communicators", "2", "--launcher", "none"]
+    wish = ["verify", SESSION, "--repeats", "2", "--launcher", "none"]
     inside = ["start 3", "outcome 4", "cut 2 1"]
     found = []
     for name, moments in (("whole", []), ("killed", inside), ("late", ["rules"])):

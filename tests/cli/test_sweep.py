@@ -128,7 +128,7 @@ def test_a_simulated_session_goes_on_with_the_node_that_it_keeps(
     after = {p: p.read_bytes() for p in here.rglob("outcome.json")}
     assert made.items() < after.items()
     assert (here / "rccltune-session/node.node").read_bytes() == kept
-    assert set(samples()["setting"]) == {"baseline", "ring/ll", "tree/ll"}
+    assert set(samples()["setting"]) == {"baseline", "silent", "ring/ll", "tree/ll"}
 
     # Wherever it is moved to, its own sweep.yaml leads to the node in it.
     (here / "rccltune-session").rename(here / "moved")
@@ -252,10 +252,10 @@ def test_safety_variables_reach_every_rank_of_every_arm(
     )
 
     seen = [path.read_text().splitlines() for path in here.glob("env.*")]
-    # The site as it is, and ring and tree with three protocols each (on no AMD GPU nothing is
+    # The site as it is, our plugin idle, and ring and tree with three protocols each (on no AMD GPU nothing is
     # gated), on 8 ranks; and --help once.
     ranks = [lines for lines in seen if any(x.startswith("OMPI_COMM_WORLD_RANK=") for x in lines)]
-    assert len(ranks) == 8 * 7
+    assert len(ranks) == 8 * 8
     for lines in ranks:
         assert "NCCL_NVLS_ENABLE=0" in lines
         assert "TORCH_SYMM_MEM_DISABLE_MULTICAST=1" in lines
@@ -329,6 +329,7 @@ def test_info_lines_inside_rows_do_no_harm(here: Path, node: Node) -> None:
     assert any("-1simnode:" in log.read_text() for log in logs)
     assert samples().groupby("setting")["nbytes"].count().to_dict() == {
         "baseline": 20,
+        "silent": 20,
         "ring/ll": 20,
     }
 
@@ -341,7 +342,7 @@ def test_every_benchmark_release_is_understood(here: Path, node: Node, release: 
     assert sweep(path, "--communicators", "1", "--setting", "tree/ll") == 0
     table = samples()
     assert set(table["doubt"]) == {""}
-    assert len(table) == 2 * 10 * 2
+    assert len(table) == 3 * 10 * 2
 
 
 @pytest.mark.parametrize("rccl", ["2.21.5", "2.22.3", "2.26.6", "2.27.7", "2.30.4"])
@@ -486,7 +487,7 @@ def test_events_are_json_lines(here: Path, capsys: pytest.CaptureFixture[str]) -
     assert sweep("mi300x", "--communicators", "1", "--setting", "ring/ll", "--json") == 0
 
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [event["event"] for event in events] == ["launch"] * 2 + ["done"]
+    assert [event["event"] for event in events] == ["launch"] * 3 + ["done"]
     assert events[-1]["simulated"] is True
     assert events[0]["usable"] == 20
 

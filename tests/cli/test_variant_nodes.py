@@ -97,7 +97,7 @@ def test_mscclpp_without_reading_is_confined_to_its_crossover(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """6,605,824 bytes against the library's own choice; tests/simulate holds that figure."""
-    words = ["--rank-placement", "one-oam", "--collective", "all_reduce", "--graph", "2"]
+    words = ["--rank-placement", "one-oam", "--collective", "all_reduce", "--timing", "graph"]
     words += ["--min-bytes", "32", "--setting", "ring/simple", "--variant", "mscclpp"]
     assert sweep("mi300x-oam", "cpx-nps4", *words) == 0
     found = emit(capsys)
@@ -116,7 +116,7 @@ def test_mscclpp_without_reading_is_confined_to_its_crossover(
 @pytest.mark.long
 def test_another_placement_has_another_threshold(capsys: pytest.CaptureFixture[str]) -> None:
     """One device of each OAM: reading pays up to 2,992,128 bytes instead of 1 GiB."""
-    words = ["--rank-placement", "one-per-oam", "--collective", "all_reduce", "--graph", "2"]
+    words = ["--rank-placement", "one-per-oam", "--collective", "all_reduce", "--timing", "graph"]
     words += ["--min-bytes", "32", "--variant", "mscclpp-read"]
     assert sweep("mi300x-oam", "cpx-nps4", *words) == 0
     found = emit(capsys)
@@ -220,7 +220,8 @@ def test_two_forms_of_direct_access_get_a_threshold_each(
     assert int(given["RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES"]) <= 5841920 * 1.05
     node = node_of("mi300x-rcclx", "spx-nps1")
     gains = ratios(node, "all_reduce", grid(KIB, 1 << 30), Manner(), "rcclx-dda-flat")
-    assert min(gains.values()) > 0.97
+    # rccl-tests double their sizes: a threshold lies somewhere between two.
+    assert min(gains.values()) > 0.9
     assert max(gains.values()) > 1.2
 
 
@@ -319,7 +320,7 @@ def test_channels_above_the_devices_ceiling_are_refused_with_the_reason(
     words = ["--variant", "channels-38", "--variant", "channels-39", "--plan"]
     assert sweep("mi300x-direct", "cpx-nps4", "--collective", "all_reduce", *words) == 0
     said = capsys.readouterr().out
-    assert lacks(said, "channels-39", "38 compute", "not measured") == []
+    assert lacks(said, "channels-39", "38 compute", "Not measured") == []
     assert "in channels-38" in said
 
 

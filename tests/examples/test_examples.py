@@ -133,7 +133,10 @@ def test_the_smallest_node_has_something_to_win(
     del stand_ins
     monkeypatch.chdir(tmp_path)
     assert (
-        sweep("smallest", "--communicators", "2", "--setting", "ring/ll", "--setting", "ring/simple") == 0
+        sweep(
+            "smallest", "--communicators", "2", "--setting", "ring/ll", "--setting", "ring/simple"
+        )
+        == 0
     )
     assert run(["emit-config", "-o", "rules.csv", "-q"]) == 0
     rules = [

@@ -33,8 +33,8 @@ RULES = sorted(p.relative_to(EXAMPLES.parent).as_posix() for p in EXAMPLES.glob(
 AFTER = ["fit S --json", "emit-config S --json", "report S -q"]
 NODE = "--simulate examples/nodes/smallest.yaml --mode spx-nps1 --launcher none"
 SWEEP = f"{NODE} --collective all_reduce --min-bytes 64K --max-bytes 1M --factor 4 --seed 7"
-QUICK = "--repeats 2"
-BAD = "collective: [all_reduces]\nmin_bytes: 1Q\nitersss: 3\nrepeats: 0\n"
+QUICK = "--communicators 2"
+BAD = "collective: [all_reduces]\nmin_bytes: 1Q\nitersss: 3\ncommunicators: 0\n"
 
 
 def _imported(path: str) -> list[str]:
@@ -70,11 +70,10 @@ SIMULATED: dict[str, list[str]] = {
         "emit-config S --json",
         "explain S/rccl_tuner_gfx942_spx-nps1.csv --json",
     ],
-    "simulated-tune": [f"tune {SWEEP} {QUICK} -o S --json"],
+    "simulated-tune": [f"tune {SWEEP} -o S --json"],
     "simulated-said": [
         f"sweep --runner rccl-tests {SWEEP} {QUICK} -o S",
-        f"tune {SWEEP} {QUICK} -o S",
-        *("fit S", "emit-config S", "plot S --format svg", "report S", "verify S"),
+        *("fit S", "emit-config S", "plot S --format svg", "report S"),
     ],
 }
 
@@ -93,6 +92,7 @@ VARIES = (
     (r"\d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d", "DATE to DATE"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?", "DATE"),
     (r"\S*/_native/sim/", "SIM/"),
+    (r"[^\s=\"']*/_native/", "NATIVE/"),
     (r"\b[\d,]+ bytes\)", "N bytes)"),
     # A hash of the argv, which has the install's path.
     (r"(?m)^[0-9a-f]{10}(?=[ ,.])", "LAUNCH"),
@@ -100,6 +100,8 @@ VARIES = (
     # Whether two launches foresee the same is the machine's, too.
     (r'"left_s": (null|[\d.]+)', '"left_s": LEFT'),
     (r'"(\w+_s)": [\d.]+', r'"\1": SECONDS'),
+    (r'"seconds": [\d.]+', '"seconds": SECONDS'),
+    (r"\bin [\d.]+ s\b", "in N s"),
     (r"about \d+ s\b", "about N s"),
     (r"[\d.]+ s left|, [\d.]+ s; ", "N s"),
     (r"[0-9a-f]{64}", "SHA256"),

@@ -28,7 +28,16 @@ from rccltune.simulate import sources
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
-SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K", "--communicators", "1"]
+SMALL = [
+    "--collective",
+    "all_reduce",
+    "--min-bytes",
+    "4K",
+    "--max-bytes",
+    "16K",
+    "--communicators",
+    "1",
+]
 SMALL += ["--setting", "ring/ll", "--setting", "ring/simple"]
 MI300X = "gpu at=0000:05:00 device=0x74a1 gfx=90402"
 TWO = Machine("two", ("cpus 1", f"{MI300X} xccs=4 cus=152 nodes=2 compute=DPX memory=NPS1"))

@@ -25,7 +25,16 @@ LONG = pytest.mark.long
 # Each starts a whole sweep; how each starts ranks is in test_starting.py at any size.
 MORE = [pytest.param(name, marks=LONG) for name in ("openmpi4", "mpich", "intel")]
 NAMES = ["openmpi5", "srun", *MORE]
-SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--communicators", "1"]
+SMALL = [
+    "--collective",
+    "all_reduce",
+    "--min-bytes",
+    "4K",
+    "--max-bytes",
+    "32K",
+    "--communicators",
+    "1",
+]
 COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
 
 pytestmark = pytest.mark.mpi
@@ -92,7 +101,9 @@ def test_every_launcher_gives_the_samples_of_one_process(
     assert sweep(path, flavour, *settings) == 0
     pd.testing.assert_frame_equal(samples("none"), samples(flavour))
     assert set(samples(flavour)["unusable"]) == {""}
-    assert set(samples(flavour)["setting"]) == {"baseline", "ring/ll", "tree/simple"}
+    assert set(samples(flavour)["setting"]) == {
+        *("baseline", "idle", "ring/ll", "tree/simple"),
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -173,7 +184,7 @@ def test_a_hanging_setting_is_ended_under_every_launcher(
     flavour = real(name).flavour
 
     assert sweep(path, flavour, "--setting", "tree/ll", "--timeout", "8") == 5
-    assert set(samples(flavour)["setting"]) == {"baseline"}
+    assert set(samples(flavour)["setting"]) == {"baseline", "silent"}
     assert left_running(tmp_path / flavour) == []
 
 
@@ -202,8 +213,9 @@ def test_no_rank_outlives_a_killed_sweep(
     started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     session = tmp_path / flavour
-    # The library as it is comes first; then tree/ll hangs, when all four ranks were asked.
-    _wait_for(lambda: len(list(session.glob("launches/*/decisions-*.log"))) >= 4 or started.poll())
+    # The library as it is and our plugin idle come first; then tree/ll hangs, when all ranks were
+    # asked.
+    _wait_for(lambda: len(list(session.glob("launches/*/decisions-*.log"))) >= 8 or started.poll())
     assert started.poll() is None
     assert left_running(session)
     started.kill()

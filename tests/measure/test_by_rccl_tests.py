@@ -93,6 +93,8 @@ def test_a_plan_has_the_documents_own_commands(
     plan = planned(capsys)
     assert Counter(one["setting"] for one in plan["launches"]) == {
         "baseline": 2,
+        # Our plugin, answering nothing, and nothing forced: where is a tuner asked at all?
+        "silent": 1,
         **dict.fromkeys(PAIRS, 2),
     }
     asked = {
@@ -101,6 +103,7 @@ def test_a_plan_has_the_documents_own_commands(
     }
     assert asked == {
         "baseline": (None, None),
+        "silent": (None, None),
         "ring/ll": ("Ring", "LL"),
         "ring/simple": ("Ring", "Simple"),
         "tree/ll": ("Tree", "LL"),
@@ -121,7 +124,7 @@ def test_a_plan_reads_as_a_shell_does(node: Node, capsys: pytest.CaptureFixture[
     """Variables, launcher, program; how often it is run, and for how long."""
     assert sweep(node(), "--setting", "tree/ll", "--plan", n=4) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert lacks(out, "tree/ll, 4 times:", "NCCL_ALGO=Tree NCCL_PROTO=LL", "8 launches") == []
+    assert lacks(out, "tree/ll, 4 times:", "NCCL_ALGO=Tree NCCL_PROTO=LL", "9 launches") == []
     assert "all_reduce_perf -b 4096 -e 131072 -f 2 -g 1" in out
 
 
@@ -130,7 +133,7 @@ def test_a_variant_is_measured_whole(node: Node, capsys: pytest.CaptureFixture[s
     assert sweep(node(), "--variant", "ll128-forced", "--plan", "--json") == 0
     own = [one for one in planned(capsys)["launches"] if one["variant"] == "ll128-forced"]
     assert sorted(one["setting"] for one in own) == [
-        *("baseline", "ring/ll", "ring/ll128", "ring/simple", "tree/ll", "tree/ll128"),
+        *("baseline", "ring/ll", "ring/ll128", "ring/simple", "silent", "tree/ll", "tree/ll128"),
     ]
     assert {one["environment"]["RCCL_LL128_FORCE_ENABLE"] for one in own} == {"1"}
 
@@ -176,7 +179,7 @@ def test_a_time_counts_where_the_setting_ran(node: Node) -> None:
     assert sweep(node(), "--variant", "ll128-forced") == 0
     table = samples()
     assert set(table["doubt"]) == {""}
-    forced = table[table["setting"] != "baseline"]
+    forced = table[~table["setting"].isin(["baseline", "silent"])]
     assert (forced["executed"] == forced["setting"]).all()
     # Six sizes, both placements; ring and tree with three protocols, four of them twice.
     assert set(forced.groupby(["variant", "setting"]).size()) == {12}
@@ -189,7 +192,10 @@ def test_what_the_library_does_not_offer_is_not_used(node: Node) -> None:
     """NCCL_PROTO=LL128 without its variable: RCCL takes another protocol and says nothing."""
     assert sweep(node(), "--setting", "ring/ll128", "--setting", "ring/ll") == 0
     doubts = samples().groupby("setting")["doubt"].agg(set).to_dict()
-    assert doubts == {"baseline": {""}, "ring/ll": {""}, "ring/ll128": {"ineligible"}}
+    assert doubts == {
+        **{name: {""} for name in ("baseline", "silent", "ring/ll")},
+        "ring/ll128": {"ineligible"},
+    }
 
 
 def test_what_asks_no_tuner_is_not_used(node: Node) -> None:
@@ -203,6 +209,19 @@ def test_what_asks_no_tuner_is_not_used(node: Node) -> None:
         **{n << 20: {"bypassed"} for n in (1, 2, 4)},
         **{n << 20: {""} for n in (8, 16)},
     }
+
+
+def test_a_path_that_nccl_algo_switches_off_is_seen_without_it(node: Node) -> None:
+    """DDA takes calls up to 8 MiB unless NCCL_ALGO is set: forced times are true, and no rule's."""
+    path = sources.node_path("mi300x-dda", "spx-nps1")
+    where = ["--simulate", str(path), "--mode", "spx-nps1", "--launcher", "none"]
+    words = ["--collective", "all_reduce", "--min-bytes", "4M", "--max-bytes", "16M"]
+    more = ["--setting", "ring/simple", "--communicators", "1"]
+    assert run(["sweep", "--runner", "rccl-tests", *where, *words, *more]) == 0
+    table = samples()
+    forced = table[table["setting"] == "ring/simple"]
+    by_size = forced.groupby("nbytes")["doubt"].agg(set).to_dict()
+    assert by_size == {4 << 20: {"bypassed"}, 8 << 20: {"bypassed"}, 16 << 20: {""}}
 
 
 def test_channels_are_seen_in_the_librarys_log(node: Node) -> None:
@@ -270,6 +289,7 @@ def test_more_repetitions_are_added(node: Node, capsys: pytest.CaptureFixture[st
     assert "10 launches to make" in capsys.readouterr().err
     assert Counter(map(setting_of, records("launch.json"))) == {
         "baseline": 3,
+        "silent": 1,
         **dict.fromkeys(PAIRS, 3),
     }
 

@@ -1,0 +1,100 @@
+"""One launch of one program: its table, or how it failed; what verify and the cross-check build on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yamls
+
+from rccltune import plugin
+from rccltune.measure import rccl_tests
+from rccltune.measure.rccl_tests import Call, Where
+from rccltune.measure.site import SiteRequest
+from rccltune.model.errors import SessionError
+from rccltune.model.failure import Failure
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.simulate import sources
+
+CALL = Call(collective=Collective.ALL_REDUCE, min_nbytes=4096, max_nbytes=65536, factor=4)
+
+
+def where_of(folder: Path, **changes: object) -> Where:
+    """The shipped CPX node on eight ranks, which one process plays."""
+    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
+        pytest.skip("this install has no stand-in benchmarks")
+    raw = yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text(encoding="utf-8"))
+    raw["scale"] |= {"ranks": 8, "devices_per_oam": 8}
+    raw["fill"] = [{"ranks": 8, "placement": "node"}]
+    raw["curves"] = [c | {"ranks": 8} for c in raw["curves"] if c.get("placement") == "node"]
+    path = folder / "node.yaml"
+    path.write_text(yamls.dumped(raw | {"noise": {"sigma": 0.0}} | changes), encoding="utf-8")
+    compiled = folder / "node.node"
+    compiled.write_bytes(sources.compile_node(path))
+    site = rccl_tests.find(SiteRequest(simulate=str(path), launcher="none"))
+    return Where(site=site, node=compiled)
+
+
+def test_a_table_has_every_time_in_its_order(tmp_path: Path) -> None:
+    """Three sizes, both placements, results checked."""
+    done = rccl_tests.launch(where_of(tmp_path), CALL, tmp_path / "one")
+    assert (done.failure, done.words) == (None, None)
+    assert done.table is not None
+    assert list(done.table.columns) == ["nbytes", "placement", "time_us", "n_wrong", "order"]
+    assert done.table["nbytes"].tolist() == [4096, 4096, 16384, 16384, 65536, 65536]
+    assert done.table["placement"].tolist() == ["out", "in"] * 3
+    assert done.table["order"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert (done.table["time_us"] > 0).all()
+    assert (done.table["n_wrong"] == 0).all()
+
+
+def test_one_placement_by_graph(tmp_path: Path) -> None:
+    """Its -O and -G are the benchmark's."""
+    call = replace(CALL, placements=(Placement.IN_PLACE,), graph=True)
+    done = rccl_tests.launch(where_of(tmp_path), call, tmp_path / "one")
+    assert done.table is not None
+    assert set(done.table["placement"]) == {"in"}
+
+
+def test_variables_are_added_and_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What chooses is the site's own only where it is measured as it is."""
+    where = where_of(tmp_path)
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    monkeypatch.setenv("NCCL_NET", "Socket")
+
+    def seen(**more: object) -> dict[str, str]:
+        found = rccl_tests.environment_of(where, tmp_path / "one", added=(), **more).variables
+        return {name: found[name] for name in ("NCCL_ALGO", "NCCL_NET") if name in found}
+
+    assert seen() == {"NCCL_NET": "Socket"}
+    assert seen(as_it_is=True) == {"NCCL_ALGO": "Tree", "NCCL_NET": "Socket"}
+    assert seen(removed=("NCCL_*",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "failure", "has_table"),
+    [
+        ({"kind": "crash"}, Failure.CRASH, False),
+        ({"kind": "hang"}, Failure.HANG, False),
+        ({"kind": "wrong", "elements": 3}, Failure.WRONG, True),
+    ],
+)
+def test_a_failure_is_an_answer(
+    tmp_path: Path, fault: dict[str, object], failure: Failure, has_table: bool
+) -> None:
+    """And nothing of it stays running."""
+    where = where_of(tmp_path, faults=[fault])
+    done = rccl_tests.launch(where, CALL, tmp_path / "one", timeout_s=2)
+    assert done.failure is failure
+    assert done.words
+    assert (done.table is not None) is has_table
+
+
+def test_a_launch_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Nothing is written over."""
+    where = where_of(tmp_path)
+    with pytest.raises(SessionError, match="folder of its own"):
+        rccl_tests.launch(where, CALL, tmp_path)
