@@ -46,8 +46,9 @@ def _named(words: str) -> frozenset[str]:
 # Fields of its JSON files, at whatever depth they stand.
 FIELDS = _named(
     """
-    format id tool simulated samples_of fingerprint product arch cu_count mode compute memory hosts
-    devices benchmark_sha256 ranks_per_process binding runner variants name environment widens
+    format id tool simulated samples_of n_samples fingerprint product arch cu_count mode compute
+    memory hosts devices benchmark_sha256 ranks_per_process binding runner variants name environment
+    widens
     patched options threshold
     process purpose variant number_of communicators plugin said n_nodes n_ranks rank_placement
     library library_version runtime argv added started
@@ -71,9 +72,9 @@ REMARKS = _named(
     "variable done"
 )
 COLUMNS = _named(
-    "launch step cycle line collective setting placement dtype redop graph n_nodes n_ranks "
-    "rank_placement variant nbytes count time_us n_wrong doubt executed usable purpose clock "
-    "communicator registered"
+    "collective n_nodes n_ranks rank_placement dtype op placement beside setting role variant "
+    "clock nbytes calls time_us slowest_us wrong ran library registered unusable purpose rough "
+    "run process communicator pass line"
 )
 # Lines of a rule file: of ours by their first word, of comments by how they begin.
 _STATEMENTS = _named("format rules end requires needs section hole base")

@@ -51,7 +51,7 @@ _TO_DO: Final = {
     OutputError: "[send](how-to-send.md) the line shown and the log",
     SessionError: "another folder (`-o`), or the machine and library that the session is of",
     ReadOnlyError: "write elsewhere with `-o`",
-    TooLittleDataError: "measure more, or see why samples were left out (column `doubt` of `samples.csv`)",
+    TooLittleDataError: "measure more, or see why samples were left out (column `unusable` of `samples.csv`)",
     VerificationError: "do not use the rules: `verdict.json` has every size",
     HarmError: "rules for another environment (`emit-config --variant default`), or over the "
     "library's own table (`--base auto`)",
@@ -216,7 +216,7 @@ _STREAMS: Final = (
     "code. If stdout cannot take a result (a full disk), rccltune says so at the end, with code 7."
 )
 _WARNINGS: Final = "Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). Their names in `fit.json`:"
-_DOUBTS: Final = "In the column `doubt` of `samples.csv`:"
+_DOUBTS: Final = "In the column `unusable` of `samples.csv`:"
 _FAILURES: Final = (
     "In `outcome.json` and `quarantine.json`; twice in a session is [quarantine](sweep.md):"
 )

@@ -12,7 +12,7 @@ import pandas as pd
 from rccltune.analyse import points
 from rccltune.analyse.comparison import Comparison, Named
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
+from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.analyse.remarks import remarks
 from rccltune.model.chosen import LeftOut, Zone
 from rccltune.model.errors import TooLittleDataError
@@ -25,6 +25,7 @@ from rccltune.model.settings import (
     base_variant,
 )
 from rccltune.model.vocabulary import Doubt
+from rccltune.perf.samples import IDLE
 
 _WRONG: Final = Doubt.WRONG.value
 # First passes pay for connections; every launch throws them away.

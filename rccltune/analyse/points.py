@@ -34,6 +34,7 @@ import pandas as pd
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, Sizes, Times, Truths
 from rccltune.model.settings import Variant, base_variant
+from rccltune.perf.samples import VERIFY, by_clock, careful
 
 # What a tuner is asked for, and the environment that is asked in; what it cannot see; what it can
 # answer.
@@ -42,13 +43,9 @@ VIEW: Final = ["dtype", "op", "placement", "beside"]
 CANDIDATE: Final = ["setting", "variant"]
 KEYS: Final = [*TARGET, *VIEW, *CANDIDATE]
 BASELINE: Final = "baseline"
-IDLE: Final = "silent"
 GRAPH: Final = "graph"
-GRAPH_UP_TO: Final = 4 << 20
 # Times that are compared at a size: of all settings by one clock.
 _AT_A_SIZE: Final = [*TARGET, *VIEW, "variant", "nbytes"]
-_FINE: Final = "fine"
-_VERIFY: Final = "verify"
 
 
 def in_environments(samples: pd.DataFrame, variants: Mapping[str, Variant]) -> pd.DataFrame:
@@ -72,22 +69,11 @@ def usable(samples: pd.DataFrame) -> pd.DataFrame:
     """Samples that count: those of a sweep that may be used, by the clock and the pass that count.
 
     Args:
-        samples: as ``samples.csv`` has them (:mod:`rccltune.session.table`).
+        samples: as ``samples.csv`` has them (:mod:`rccltune.session.frame`).
     """
     good = (samples["unusable"] == "") & (samples["time_us"] > 0)
-    good &= samples["purpose"] != _VERIFY
-    found = samples[good]
-    by_size = found.groupby(_AT_A_SIZE, observed=True, sort=False)
-    is_graph = found["clock"] == GRAPH
-    has_graph = is_graph.groupby(by_size.ngroup()).transform("any")
-    has_loop = (~is_graph).groupby(by_size.ngroup()).transform("any")
-    counts = has_graph & ((found["nbytes"] <= GRAPH_UP_TO) | ~has_loop)
-    found = found[is_graph == counts]
-    at_all = found.groupby([*_AT_A_SIZE, "setting"], observed=True, sort=False)
-    is_fine = found["purpose"] == _FINE
-    has_fine = is_fine.groupby(at_all.ngroup()).transform("any")
-    kept: pd.DataFrame = found[is_fine | ~has_fine]
-    return kept
+    good &= samples["purpose"] != VERIFY
+    return careful(by_clock(samples[good], _AT_A_SIZE), _AT_A_SIZE)
 
 
 def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogRatio, Times, Truths, quiet
-from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
+from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
+from rccltune.perf.samples import IDLE
 
 
 @dataclass(frozen=True)

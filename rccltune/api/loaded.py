@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -15,8 +14,9 @@ from rccltune.fit import beliefs
 from rccltune.fit.session import FitDone, fit_session
 from rccltune.model.settings import Target, View
 from rccltune.rules.stored import stored_choice
-from rccltune.session import store, table
-from rccltune.session.samples import load_samples
+from rccltune.session import store
+from rccltune.session.frame import TEXTS
+from rccltune.session.samples import load_frame
 from rccltune.verify import verdict_store
 
 if TYPE_CHECKING:
@@ -35,14 +35,6 @@ _KEY: Final = {
     "dtype": "str",
     "redop": "str",
     "graph": "boolean",
-}
-_SAMPLES: Final = {
-    "step": "Int64",
-    "line": "Int64",
-    "graph": "boolean",
-    "count": "Int64",
-    "time_us": "float64",
-    "n_wrong": "Int64",
 }
 _CURVES: Final = {
     **_KEY,
@@ -161,24 +153,20 @@ class Loaded:
 
     @cached_property
     def samples(self) -> DataFrame:
-        """A row for each timing, half of a benchmark's row: the columns of ``samples.csv``.
+        """A row for each timing: the columns of ``samples.csv``.
 
-        ``launch step cycle line`` (where it was read), ``setting`` (asked for), ``nbytes``,
-        ``count`` (elements), ``time_us`` (mean over ranks), ``n_wrong`` (elements; missing where
-        results were not checked), ``doubt`` (why it is not used), ``executed`` (setting that is
-        known to have run), ``usable`` (no flag).
+        ``setting`` (asked for: ``ring/ll128``, ``baseline``, ``idle``), ``role``, ``clock``
+        (``graph``, ``loop``), ``beside`` (what else ran), ``nbytes``, ``calls``, ``time_us`` (mean
+        over ranks), ``slowest_us``, ``wrong`` (elements; missing where results were not checked),
+        ``ran``, ``library`` (setting that it would have taken), ``registered``, ``unusable`` (why
+        it is not used), ``purpose`` (``sweep``, ``verify``), ``rough``; ``run``, ``process``,
+        ``communicator``, ``pass``, ``line`` (where it was read); ``op`` as ``redop`` elsewhere.
+        docs/formats.md has them all.
         """
-        import pandas as pd
-
-        stream = io.BytesIO()
-        table.dump_samples(load_samples(self._opened, self._reporter), stream)
-        stream.seek(0)
-        return pd.read_csv(
-            stream,
-            dtype=_SAMPLES,
-            keep_default_na=False,
-            na_values=[""],
-        )
+        table = load_frame(self._opened, self._reporter)
+        texts = {name: table[name].astype(object).where(table[name] != "") for name in TEXTS}
+        made: DataFrame = table.assign(**texts)
+        return made
 
     @cached_property
     def curves(self) -> DataFrame:

@@ -43,7 +43,8 @@ def read_rules(rule_file: Place) -> DataFrame:
 
 def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """Rules in file order, then gaps; the column ``file`` says the name."""
-    read = refusals.accepted(refusals.content_of(path), path)
+    hint = "correct these lines, or let rccltune emit-config write the file again."
+    read = refusals.accepted(refusals.content_of(path), path, hint)
     for rule in read.rules:
         yield {
             "file": name,

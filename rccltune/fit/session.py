@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune.analyse.changes import crossovers
 from rccltune.analyse.choosing import compared
@@ -25,10 +25,13 @@ from rccltune.model.schema import Line, Whole, Word
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, base_variant
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt
 from rccltune.session import files, store
-from rccltune.session.frame import frame
-from rccltune.session.samples import load_samples, set_aside
+from rccltune.session.frame import records
+from rccltune.session.samples import load_frame, set_aside
 from rccltune.session.samples import notices as session_notices
 from rccltune.session.store import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FIT_FILE: Final = "fit.json"
 _VERSION: Final = 2
@@ -157,19 +160,20 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         if kept is not None:
             return kept
     derived = files.Derived(folder, reporter)
-    samples = load_samples(opened, reporter, derived)
+    table = load_frame(opened, reporter, derived)
     opened = store.open_session(folder)
+    samples = records(table, {one.name: one for one in opened.variants})
     digest = (
         store.samples_sha256(opened)
         if store.has_current_samples(opened)
-        else store.samples_sha256(opened, samples)
+        else store.samples_sha256(opened, table)
     )
     fitted = points.curves(samples)
     if not fitted.curves:
         raise TooLittleDataError(
-            f"none of the {len(samples)} samples can be used",
+            f"none of the {len(table)} samples can be used",
             where=str(folder / "samples.csv"),
-            hint="its column 'doubt' says why for each of them.",
+            hint="its column 'unusable' says why for each of them.",
         )
     launches = store.read_launches(folder)
     traced = [pair for pair in launches if pair[0].schedule is not None]
@@ -178,7 +182,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         session=opened,
         samples_sha256=digest,
         curves=fitted.curves,
-        crossovers=_crossovers(opened, samples),
+        crossovers=_crossovers(opened, table),
         separations=models.separate(fitted.curves),
         notices=(*fitted.notices, *believed.notices),
         bypasses=_bypasses(samples),
@@ -188,7 +192,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         wrong=wrong_shares(samples),
     )
     # Half of all memory, where there are millions.
-    del samples
+    del samples, table
     derived.keep(
         FIT_FILE, lambda: store.write_derived(folder, FIT_FILE, schema.to_plain(done.file))
     )
@@ -221,11 +225,11 @@ def _read(opened: Session, digest: str) -> FitDone | None:
     )
 
 
-def _crossovers(opened: Session, samples: Sequence[Sample]) -> tuple[Crossover, ...]:
+def _crossovers(opened: Session, table: pd.DataFrame) -> tuple[Crossover, ...]:
     """Where the fastest setting changes, by target, view and size."""
     known = {one.name: one for one in opened.variants}
     arch = opened.fingerprint.arch_or_vendor
-    found = compared(frame(samples), known, ChoiceOptions(arch=arch))
+    found = compared(table, known, ChoiceOptions(arch=arch))
     return tuple(one for each in found for one in crossovers(each))
 
 

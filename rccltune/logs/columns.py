@@ -98,7 +98,9 @@ def facts_of(comment: str, where: str) -> dict[str, Any]:
     try:
         words = shlex.split(comment)
     except ValueError as error:
-        raise OutputError(f"{error} in a '# rccltune:' line", where=where) from error
+        raise OutputError(
+            f"{error} in a '# rccltune:' line", where=where, hint="correct the line in the file."
+        ) from error
     for word in words:
         key, equals, value = word.partition("=")
         if key not in _FACTS or not equals:

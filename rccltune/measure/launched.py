@@ -38,9 +38,9 @@ from rccltune.session.samples import (
     Ended,
     covers,
     failure_of,
+    frame_from_logs,
     is_good,
     quarantines,
-    samples_from_logs,
 )
 from rccltune.session.store import NODE_FILE, Session
 from rccltune.simulate import compiled
@@ -605,6 +605,6 @@ def _begin(prepared: ToLaunch, command: str) -> None:
 def _finish(folder: Path) -> tuple[Session, int]:
     """Make samples.csv of all that is there."""
     opened = store.open_session(folder)
-    samples = samples_from_logs(opened)
-    usable = sum(one.doubt is None for one in samples)
+    samples = frame_from_logs(opened)
+    usable = int((samples["unusable"] == "").sum())
     return store.commit(opened, [], samples), usable

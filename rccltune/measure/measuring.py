@@ -47,7 +47,7 @@ from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, of_ranks,
 from rccltune.session import files, folders, place, store
 from rccltune.session.folders import SWEEP_FILE
 from rccltune.session.place import PLACE_FILE
-from rccltune.session.samples import samples_from_logs
+from rccltune.session.samples import frame_from_logs
 from rccltune.session.store import NODE_FILE, Session
 from rccltune.simulate import compiled
 
@@ -424,8 +424,8 @@ def _said(keys: Mapping[str, Any]) -> dict[str, Any]:
 def _finish(folder: Path) -> tuple[Session, int]:
     """Make samples.csv of all that is there."""
     opened = store.open_session(folder)
-    samples = samples_from_logs(opened)
-    usable = sum(one.doubt is None for one in samples)
+    samples = frame_from_logs(opened)
+    usable = int((samples["unusable"] == "").sum())
     return store.commit(opened, [], samples), usable
 
 

@@ -118,7 +118,7 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Read ``tree/ll128``, ``tree/ll128/16``, ``ring/-``, ``baseline``, ``silent``, ``rules``.
+        """Read ``tree/ll128``, ``tree/ll128/16``, ``ring/-``, ``baseline``, ``idle``, ``rules``.
 
         Raises:
             ValueError: an unknown word or a number of channels below one.
@@ -172,7 +172,11 @@ SILENT: Final = Setting(role=Role.SILENT)
 # Whatever the rule file that is set answers.
 RULES: Final = Setting(role=Role.RULES)
 UNSTATED: Final = Setting(role=Role.UNSTATED)
-_SETTING_BY_WORD: Final = {str(s): s for s in (BASELINE, SILENT, RULES, UNSTATED)}
+# In tables and options our plugin answering nothing is ``idle``; schedules say ``silent``.
+_SETTING_BY_WORD: Final = {
+    "idle": SILENT,
+    **{str(s): s for s in (BASELINE, SILENT, RULES, UNSTATED)},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

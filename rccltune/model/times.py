@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final, TypeGuard
 
 # Thirty years: what is longer was no call, and squares of it would not be finite.
-_MOST: Final = 1e15
+MOST_US: Final = 1e15
 _ABSENT: Final = frozenset(("", "-", "n/a", "null", "none"))
 
 
 def is_usable(value: float | None) -> TypeGuard[float]:
     """Whether a time (µs) or a bandwidth (GB/s) can be computed with."""
-    return value is not None and 0.0 < value < _MOST
+    return value is not None and 0.0 < value < MOST_US
 
 
 def printed(word: str) -> float:

@@ -10,6 +10,7 @@ from rccltune.model.errors import OutputError
 from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
+ANEW: Final = "delete this run's folder; the same command then measures it again."
 FIRST_LINE: Final = "plan 1"
 COMMUNICATOR: Final = "communicator"
 CHECK: Final = "check"
@@ -148,7 +149,7 @@ def read(text: str, where: str) -> tuple[Placed, ...]:
     communicator, setting = -1, BASELINE
     lines = text.splitlines()
     if lines[:1] != [FIRST_LINE]:
-        raise OutputError("this is no plan of rccltune-perf", where=f"{where}:1")
+        raise OutputError("this is no plan of rccltune-perf", where=f"{where}:1", hint=ANEW)
     for number, line in enumerate(lines[1:], start=2):
         kind, *words = line.split(" ")
         try:
@@ -161,7 +162,7 @@ def read(text: str, where: str) -> tuple[Placed, ...]:
                 found.append(Placed(number, communicator, _step(kind, words, setting)))
         except (ValueError, TypeError) as error:
             raise OutputError(
-                f"'{line[:80]}' is no step of a plan", where=f"{where}:{number}"
+                f"'{line[:80]}' is no step of a plan", where=f"{where}:{number}", hint=ANEW
             ) from error
     return tuple(found)
 

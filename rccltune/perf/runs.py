@@ -16,7 +16,7 @@ from rccltune.launch.variables import CHANNELS, chooses
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.model.failure import Failure
 from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word, read_json
-from rccltune.model.settings import Setting
+from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import plan
 from rccltune.perf.plan import Placed
@@ -37,7 +37,7 @@ COLUMNS: Final = (
     "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,"
     "selectable,ran,checked,wrong,note"
 )
-ANEW: Final = "delete this run's folder; the same command then measures it again."
+ANEW: Final = plan.ANEW
 
 T = TypeVar("T")
 
@@ -72,6 +72,10 @@ class RunFile:
     argv: tuple[Line, ...]
     added: tuple[Variable, ...]
     started: Line
+
+    def __post_init__(self) -> None:
+        """Refuse counts that no communicator has."""
+        Scale(n_nodes=self.n_nodes, n_ranks=self.n_ranks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

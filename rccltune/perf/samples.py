@@ -1,20 +1,20 @@
-"""Rows of the rank program as the samples that everything after measuring works on.
+"""Rows of the rank program as rows of samples.csv, and which of them count.
 
-A communicator is what is repeated: its samples are those of a launch called ``run-3:0``. Where a
-setting was timed by both clocks at a size, replayed graphs count up to 4 MiB and loops above; where
-it was timed roughly and again with care, care counts.
+A communicator is what is repeated. Every timing stands in the table, with why it must not be used
+where it must not (:mod:`rccltune.session.frame` has the columns). Where settings were timed by both
+clocks at a size, replayed graphs count up to 4 MiB and loops above; where a setting was timed
+roughly and again with care, care counts.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measured import RUNS, Fingerprint, Launch, Outcome, Sample, Schedule, Status
-from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Role, Scale, Setting, Variant
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.measured import RUNS, Fingerprint, Launch, Outcome, Schedule, Status
+from rccltune.model.settings import KNOWN_VARIANTS, Role, Scale, Setting, Variant
+from rccltune.model.vocabulary import Collective, Doubt
 from rccltune.perf import plan, rows, runs
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import Run
@@ -23,16 +23,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GRAPH_UP_TO: Final = 4 << 20
-_DOUBTS: Final = {
-    rows.GOOD: None,
-    rows.BYPASSED: Doubt.BYPASSED,
-    rows.NOT_OFFERED: Doubt.INELIGIBLE,
-    rows.OVERRIDDEN: Doubt.SUBSTITUTED,
-    rows.UNKNOWN: Doubt.UNPROVEN,
+# As samples.csv calls our plugin loaded and answering nothing.
+IDLE: Final = "idle"
+SWEEP: Final = "sweep"
+VERIFY: Final = "verify"
+_REASONS: Final = {
+    rows.GOOD: "",
+    rows.BYPASSED: Doubt.BYPASSED.value,
+    rows.NOT_OFFERED: Doubt.INELIGIBLE.value,
+    rows.OVERRIDDEN: Doubt.SUBSTITUTED.value,
+    rows.UNKNOWN: Doubt.UNPROVEN.value,
 }
 _PREFIX: Final = "run-"
 # What is compared at one size: all settings by one clock.
-_SIZE: Final = ["variant", "collective", "dtype", "op", "placement", "nbytes"]
+_SIZE: Final = ("variant", "collective", "dtype", "op", "placement", "nbytes")
+_CELL: Final = ["collective", "setting", "placement", "dtype", "op", "variant", "nbytes"]
+_AS_MEASURED: Final = (
+    *("collective", "dtype", "placement", "variant", "clock", "nbytes", "calls", "time_us"),
+    *("slowest_us", "process", "communicator", "line"),
+)
+_REGISTERED: Final = {"0": False, "1": True}
 
 
 def name_of(run: int) -> str:
@@ -46,15 +56,31 @@ def number_in(name: str) -> int | None:
     return int(number) if name.startswith(_PREFIX) and number.isdigit() else None
 
 
-def is_run(launch: str) -> bool:
-    """Whether a sample's launch is a communicator of the rank program: ``run-3:0``."""
-    return number_in(launch.partition(RUNS)[0]) is not None
+def is_run(name: str) -> bool:
+    """Whether a name in the column ``run`` is that of a run of the rank program."""
+    return number_in(name) is not None
 
 
-def samples_of(
+def run_in(launch: str) -> tuple[str, int | None]:
+    """The run and the communicator that ``run-3:0`` names; of any other launch its own name."""
+    run, _, communicator = launch.partition(RUNS)
+    return (run, int(communicator)) if is_run(run) and communicator else (launch, None)
+
+
+def role_of(setting: Setting) -> str:
+    """The word for who chooses, in samples.csv."""
+    return IDLE if setting.role is Role.SILENT else setting.role.value
+
+
+def word_of(setting: Setting) -> str:
+    """The word for a setting, in samples.csv."""
+    return IDLE if setting.role is Role.SILENT else str(setting)
+
+
+def table_of(
     measured: Sequence[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
-) -> tuple[Sample, ...]:
-    """Samples of all runs of a session, in the order of runs and lines.
+) -> pd.DataFrame:
+    """Every timing of the runs of a session as rows of samples.csv, by run and line.
 
     Args:
         measured: all runs.
@@ -62,64 +88,65 @@ def samples_of(
         variants: by name, those that every session knows left out.
     """
     timed = table[(table["step"] == plan.MEASURE) & (table["state"] != rows.UNTIMED)]
-    kept = careful(by_clock(timed))
+    timed = timed.reset_index(drop=True)
+    settings = {word: Setting.parse(word) for word in timed["setting"].unique()}
+    reducing = {name: Collective(name).reduces for name in timed["collective"].unique()}
+    files = {run.number: run.file for run in measured}
+    made: pd.DataFrame = timed[list(_AS_MEASURED)].copy()
+    made["run"] = timed["run"].map({number: name_of(number) for number in files})
+    for name in ("n_nodes", "n_ranks", "rank_placement"):
+        made[name] = timed["run"].map({at: getattr(one, name) for at, one in files.items()})
+    made["op"] = timed["op"].where(timed["collective"].map(reducing).astype(bool), "none")
+    made["setting"] = timed["setting"].map({w: word_of(one) for w, one in settings.items()})
+    made["role"] = timed["setting"].map({w: role_of(one) for w, one in settings.items()})
+    made["beside"] = ""
+    made["wrong"] = _wrong(table, timed)
+    for name in ("ran", "library"):
+        made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
+    made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
+    made["unusable"] = _reasons(measured, table, timed, made["wrong"], variants)
+    made["purpose"] = timed["purpose"].where(timed["purpose"] == VERIFY, SWEEP)
+    made["rough"] = timed["purpose"] == runs.ROUGH
+    by = ["run", "communicator", *_CELL, "clock"]
+    made["pass"] = timed.groupby(by, sort=False).cumcount()
+    return made
+
+
+def _named(word: str) -> str:
+    """A setting as samples.csv names it; empty where the row names none."""
+    found = setting_of(word)
+    return "" if found is None else str(found)
+
+
+def _reasons(
+    measured: Sequence[Run],
+    table: pd.DataFrame,
+    timed: pd.DataFrame,
+    wrong: pd.Series,
+    variants: Mapping[str, Variant],
+) -> pd.Series:
+    """Why each time must not be used; empty where it may."""
+    import pandas as pd
+
     known = {**KNOWN_VARIANTS, **variants}
-    out = {(q.collective, q.setting, q.variant.name) for q in set_aside(measured, table, known)}
-    wrong = _wrong(table)
-    ran = rows.what_ran(table)
-    clocks = set(kept["clock"])
-    graph = clocks == {plan.GRAPH} if len(clocks) == 1 else None
-    by_number = {run.number: run for run in measured}
-    keys: dict[tuple[Any, ...], CurveKey] = {}
-    passes: Counter[tuple[Any, ...]] = Counter()
-    found = []
-    row: Any
-    for row in kept.itertuples(index=False):
-        run = by_number[row.run]
-        named = (row.collective, row.setting, row.placement, row.dtype, row.op, row.variant)
-        if named not in keys:
-            keys[named] = _key(run, row, variant_of(row.variant, known), graph=graph)
-        key = keys[named]
-        cell = (*named, row.nbytes)
-        doubt = _DOUBTS[row.state]
-        if (key.collective, key.setting, row.variant) in out:
-            doubt = Doubt.QUARANTINED
-        n_wrong = wrong.get(cell)
-        if n_wrong:
-            doubt = Doubt.WRONG
-        where = (row.run, row.communicator, *cell)
-        told = ran.get((row.variant, row.setting, row.collective, row.dtype, row.nbytes), "")
-        found.append(
-            Sample(
-                key=key,
-                launch=f"{name_of(row.run)}:{row.communicator}",
-                cycle=passes[where],
-                line=int(row.line),
-                nbytes=int(row.nbytes),
-                time_us=float(row.time_us),
-                n_wrong=n_wrong,
-                doubt=doubt,
-                executed=setting_of(told),
-                clock=row.clock,
-            )
-        )
-        passes[where] += 1
-    return tuple(found)
+    aside = {
+        (one.collective.value, str(one.setting), one.variant.name)
+        for one in set_aside(measured, table, known)
+    }
+    names = zip(*(timed[name] for name in ("collective", "setting", "variant")), strict=True)
+    found = timed["state"].map(_REASONS)
+    is_out = pd.Series([name in aside for name in names], index=timed.index, dtype=bool)
+    found = found.mask(is_out, Doubt.QUARANTINED.value)
+    reasons: pd.Series = found.mask((wrong > 0).fillna(value=False), Doubt.WRONG.value)
+    return reasons
 
 
-def _key(run: Run, row: Any, variant: Variant, *, graph: bool | None) -> CurveKey:  # noqa: ANN401 - a row of pandas
-    collective = Collective(row.collective)
-    return CurveKey(
-        collective=collective,
-        setting=Setting.parse(row.setting),
-        placement=Placement(row.placement),
-        dtype=row.dtype,
-        redop=row.op if collective.reduces else "none",
-        graph=graph,
-        scale=scale_of(run),
-        rank_placement=run.file.rank_placement,
-        variant=variant,
-    )
+def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
+    """Wrong elements that checks of each timing's cell found; missing where none was checked."""
+    checks = table[(table["step"] == plan.CHECK) & table["wrong"].notna()]
+    summed = checks.groupby(_CELL)["wrong"].sum()
+    found: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
+    return found
 
 
 def variant_of(name: str, known: Mapping[str, Variant]) -> Variant:
@@ -132,30 +159,37 @@ def scale_of(run: Run) -> Scale:
     return Scale(n_nodes=run.file.n_nodes, n_ranks=run.file.n_ranks)
 
 
-def by_clock(measured: pd.DataFrame) -> pd.DataFrame:
-    """Measures by the clock that counts at their size: graph up to 4 MiB where there is one."""
-    has_graph = (measured["clock"] == plan.GRAPH).groupby([measured[c] for c in _SIZE])
-    has_loop = (measured["clock"] == plan.LOOP).groupby([measured[c] for c in _SIZE])
-    small = measured["nbytes"] <= GRAPH_UP_TO
-    graph = has_graph.transform("any") & (small | ~has_loop.transform("any"))
-    kept: pd.DataFrame = measured[(measured["clock"] == plan.GRAPH) == graph]
+def by_clock(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
+    """Measures by the clock that counts at their size: graph up to 4 MiB where there is one.
+
+    Args:
+        measured: with ``clock`` and ``nbytes``.
+        by: columns of what is compared at a size: all settings by one clock.
+    """
+    if measured.empty:
+        return measured
+    size = measured.groupby(list(by), observed=True, sort=False).ngroup()
+    is_graph = measured["clock"] == plan.GRAPH
+    has_graph = is_graph.groupby(size).transform("any")
+    has_loop = (~is_graph).groupby(size).transform("any")
+    counts = has_graph & ((measured["nbytes"] <= GRAPH_UP_TO) | ~has_loop)
+    kept: pd.DataFrame = measured[is_graph == counts]
     return kept
 
 
-def careful(measured: pd.DataFrame) -> pd.DataFrame:
-    """Measures without rough ones, where a setting has better ones at that size."""
-    cells = [measured[name] for name in (*_SIZE, "setting")]
-    has_fine = (measured["purpose"] == runs.FINE).groupby(cells).transform("any")
-    kept: pd.DataFrame = measured[(measured["purpose"] == runs.FINE) | ~has_fine]
+def careful(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
+    """Rows of samples.csv without rough ones, where a setting has better ones at that size.
+
+    Args:
+        measured: with ``rough`` and ``setting``.
+        by: columns of a size, as for :func:`by_clock`.
+    """
+    if not measured["rough"].any():
+        return measured
+    cell = measured.groupby([*by, "setting"], observed=True, sort=False).ngroup()
+    has_fine = (~measured["rough"]).groupby(cell).transform("any")
+    kept: pd.DataFrame = measured[~(measured["rough"] & has_fine)]
     return kept
-
-
-def _wrong(table: pd.DataFrame) -> dict[tuple[Any, ...], int]:
-    """Wrong elements that checks found, by what was called; 0 where all were right."""
-    checks = table[(table["step"] == plan.CHECK) & table["wrong"].notna()]
-    names = ["collective", "setting", "placement", "dtype", "op", "variant", "nbytes"]
-    summed = checks.groupby(names)["wrong"].sum()
-    return {tuple(name): int(n) for name, n in summed.items()}
 
 
 def failed(measured: Iterable[Run], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:

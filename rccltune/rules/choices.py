@@ -17,7 +17,7 @@ from rccltune.model.measured import Caution
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default
 from rccltune.model.vocabulary import MAX_NBYTES, format_size
-from rccltune.session.frame import load_frame
+from rccltune.session.samples import load_frame
 from rccltune.session.store import SEARCH_FILE
 
 

@@ -1,142 +1,153 @@
-"""Samples as a DataFrame, the table that all analysis works on.
+"""The table of samples: its columns, and records of samples as rows of it.
 
-==============  ===================================================================
-launch          where the raw rows are: ``run-3:0``, a launch's id, a file's
-process         one start of all ranks
-communicator    number of the communicator in it; a log read by import is one
-collective      ``all_reduce`` …
-n_nodes         nodes of the communicator
-n_ranks         its ranks
-rank_placement  where they were: ``node``, ``one-oam`` …; empty where unknown
-dtype, op       the benchmark's words; empty where unknown
-placement       ``out-of-place`` or ``in-place``
-beside          what else ran on the devices; empty where nothing did
-setting         what was asked for: ``ring/ll``, ``baseline``, ``silent`` (plugin idle)
-variant         environment, ``default`` for the site's own
-nbytes          size in bytes, as a tuner sees it
-clock           loop or graph
-purpose         rough, fine or verify; empty where nobody says
-time_us         µs a call, mean over ranks; NaN where the row has none
-unusable        why the time must not be used; empty where it may
-==============  ===================================================================
+It stands in ``samples.csv``, a row a timing, and all analysis works on it as a DataFrame. What is
+not known is empty in the file and in columns of text, missing (``NaN``, ``<NA>``) elsewhere.
+
+================  =================================================================
+collective        ``all_reduce`` …
+n_nodes, n_ranks  of the communicator
+rank_placement    where its ranks were: ``node``, ``one-oam`` …
+dtype, op         the benchmark's words; op is ``none`` where nothing is reduced
+placement         ``out`` of place or ``in`` place
+beside            what else ran on the devices; empty where nothing did
+setting           what was asked for: ``ring/ll128``, ``tree/ll/16``, or its role
+role              ``forced``; ``baseline`` (the site as it is), ``idle`` (our plugin
+                  loaded, answering nothing), ``rules`` (answering by a rule file),
+                  ``unstated`` (nothing says what ran)
+variant           environment and library, ``default`` for the site's own
+clock             ``graph`` (a captured graph replayed) or ``loop`` (calls launched one
+                  by one)
+nbytes            size in bytes, as a tuner sees it
+calls             timed calls
+time_us           µs a call, mean over ranks
+slowest_us        µs a call of the slowest rank
+wrong             elements that a check of this setting and size found wrong; missing
+                  where nothing was checked
+ran               the setting that the library said it ran
+library           the setting that the library would have taken by itself
+registered        whether buffers were registered with the library
+unusable          why the time must not be used; empty where it may
+purpose           ``sweep`` or ``verify``: what verified never chooses
+rough             a first look of a sweep, which counts where nothing better is there
+run               where the raw rows are: ``run-3``, a launch, a run in a file
+process           one start of all ranks
+communicator      number of the communicator in it, the unit of repetition; what a log
+                  or a table has of one setting is one
+pass              number of the pass over the sizes in it
+line              of plan.txt in a run, of the log or table elsewhere, from 1
+================  =================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.model.measured import Sample, launch_of_pass
-from rccltune.model.reporter import Reporter
-from rccltune.model.settings import CurveKey
+from rccltune.model.measured import PASSES, Sample, launch_of_pass
+from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.perf import plan
 from rccltune.perf import samples as run_samples
-from rccltune.session import store
-from rccltune.session.samples import load_samples
-from rccltune.session.store import Session
+from rccltune.perf.samples import role_of, word_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_KEY: Final = (
-    *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement"),
-    *("setting", "variant"),
+# What two times share that are compared as those of one setting.
+KEY: Final = (
+    *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement", "beside"),
+    *("setting", "role", "variant", "clock"),
 )
-
-
-_NAMES: Final = (
-    *("launch", "collective", "setting", "placement", "dtype", "redop", "rank_placement"),
-    *("variant", "doubt", "clock", "graph"),
+COLUMNS: Final = (
+    *KEY,
+    *("nbytes", "calls", "time_us", "slowest_us", "wrong"),
+    *("ran", "library", "registered", "unusable", "purpose", "rough"),
+    *("run", "process", "communicator", "pass", "line"),
 )
-_NUMBERS: Final = {"n_nodes": "int32", "n_ranks": "int32", "nbytes": "int64", "time_us": "float64"}
+# Kinds of all columns that are no text; text is kept as categories.
+KINDS: Final = {
+    "n_nodes": "int64",
+    "n_ranks": "int64",
+    "nbytes": "int64",
+    "calls": "Int64",
+    "time_us": "float64",
+    "slowest_us": "float64",
+    "wrong": "Int64",
+    "registered": "boolean",
+    "rough": "bool",
+    "communicator": "int64",
+    "pass": "int64",
+    "line": "Int64",
+}
+TEXTS: Final = tuple(name for name in COLUMNS if name not in KINDS)
+_CLOCKS: Final = {None: "", False: plan.LOOP, True: plan.GRAPH}
+_GRAPH: Final = {clock: graph for graph, clock in _CLOCKS.items()}
 
 
-def load_frame(opened: Session, reporter: Reporter) -> pd.DataFrame:
-    """Samples of a session as a table; samples.csv is made again where it is not current.
+def arranged(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its columns in their order and of their kinds."""
+    kinds = {name: KINDS.get(name, "category") for name in COLUMNS}
+    made: pd.DataFrame = table[list(COLUMNS)].astype(kinds)
+    return made
 
-    Args:
-        opened: the session.
-        reporter: told where samples.csv is made again.
 
-    Raises:
-        SessionError: a row that cannot be read.
-    """
-    if not store.has_current_samples(opened):
-        return frame(load_samples(opened, reporter))
+def joined(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Several tables as one."""
+    import pandas as pd
+    from pandas.api.types import union_categoricals
+
+    found = [part for part in parts if len(part)]
+    if len(found) < 2:
+        return found[0].reset_index(drop=True) if found else frame(())
+    made: pd.DataFrame = pd.concat([part[list(KINDS)] for part in found], ignore_index=True)
+    for name in TEXTS:
+        made[name] = union_categoricals([part[name] for part in found])
+    return arranged(made)
+
+
+def as_table(samples: pd.DataFrame | Iterable[Sample]) -> pd.DataFrame:
+    """A table as it is, records as a table."""
     import pandas as pd
 
-    try:
-        read = pd.read_csv(
-            opened.path / store.SAMPLES,
-            usecols=lambda name: name in {*_NAMES, *_NUMBERS},
-            dtype={**dict.fromkeys(_NAMES, "category"), **_NUMBERS},
-            keep_default_na=False,
-            na_values={"time_us": [""]},
-        )
-    except (ValueError, UnicodeDecodeError):
-        # Read once more, row by row, by what names the row.
-        return frame(store.stored_samples(opened) or ())
-    if "clock" not in read:
-        read["clock"] = pd.Categorical([""] * len(read))
-    is_said = read["clock"].astype(str) != ""
-    by_key = read["graph"].astype(str).map({"1": "graph"}).fillna("loop")
-    read["clock"] = pd.Categorical(read["clock"].astype(str).where(is_said, by_key))
-    read = read.rename(columns={"redop": "op", "doubt": "unusable"}).drop(columns="graph")
-    return _in_communicators(read)
+    return samples if isinstance(samples, pd.DataFrame) else frame(samples)
 
 
-def frame(samples: Sequence[Sample]) -> pd.DataFrame:
-    """Samples as a table; see this module for its columns."""
+def frame(samples: Iterable[Sample]) -> pd.DataFrame:
+    """Records of samples as a table; see this module for its columns."""
     import numpy as np
     import pandas as pd
 
+    listed = list(samples)
+    n = len(listed)
     number: dict[int, int] = {}
     keys: list[CurveKey] = []
-    of_key = np.empty(len(samples), dtype=np.int32)
-    for at, sample in enumerate(samples):
+    of_key = np.empty(n, dtype=np.int32)
+    for at, sample in enumerate(listed):
         found = number.get(id(sample.key))
         if found is None:
             found = number[id(sample.key)] = len(keys)
             keys.append(sample.key)
         of_key[at] = found
-    told = pd.DataFrame([_described(key) for key in keys], columns=list(_KEY))
-    told = told.astype({name: "category" for name in _KEY if not name.startswith("n_")})
+    told = pd.DataFrame([_described(key) for key in keys], columns=list(KEY))
+    told = told.astype({name: "category" for name in KEY if name in TEXTS})
     made: pd.DataFrame = told.take(of_key).reset_index(drop=True)
-    graph = {None: "loop", False: "loop", True: "graph"}
-    clocks = [one.clock or graph[one.key.graph] for one in samples]
-    made["clock"] = pd.Categorical(clocks)
-    made["launch"] = pd.Categorical([one.launch for one in samples])
-    made["nbytes"] = np.fromiter((one.nbytes for one in samples), np.int64, len(samples))
-    times = (np.nan if one.time_us is None else one.time_us for one in samples)
-    made["time_us"] = np.fromiter(times, np.float64, len(samples))
-    reasons = ["" if one.doubt is None else one.doubt.value for one in samples]
-    made["unusable"] = pd.Categorical(reasons)
-    return _in_communicators(made)
-
-
-def _in_communicators(made: pd.DataFrame) -> pd.DataFrame:
-    """The table with what says which samples share a communicator."""
-    import numpy as np
-    import pandas as pd
-
-    launches = made["launch"].cat
-    names = np.array(launches.categories, dtype=object)
-    whole = np.array([launch_of_pass(name) for name in names], dtype=object)
-    launch, _ = pd.factorize(whole)
-    # Settings share a communicator in a run of ours and in a combined launch; what one log or one
-    # table holds of several settings was measured in processes of their own.
-    is_shared = (whole != names) | np.array(
-        [run_samples.is_run(name) for name in names], dtype=bool
-    )
-    if len(made):
-        alone = made.groupby(["launch", "setting", "variant"], observed=True, sort=False).ngroup()
-        shared = is_shared[launches.codes]
-        made["communicator"] = np.where(shared, launch[launches.codes], len(names) + alone)
-    else:
-        made["communicator"] = np.zeros(0, dtype=int)
-    made["process"] = made["communicator"]
-    for name in ("purpose", "beside"):
-        made[name] = pd.Categorical([""] * len(made))
-    return made
+    by_key = [_CLOCKS[key.graph] for key in keys]
+    made["clock"] = [s.clock or by_key[at] for s, at in zip(listed, of_key, strict=True)]
+    made["nbytes"] = np.fromiter((s.nbytes for s in listed), np.int64, n)
+    made["time_us"] = [np.nan if s.time_us is None else s.time_us for s in listed]
+    for name, values in (
+        ("wrong", [s.n_wrong for s in listed]),
+        ("line", [s.line for s in listed]),
+    ):
+        made[name] = pd.array(values, dtype="Int64")
+    ran = {s.executed: str(s.executed or "") for s in listed}
+    made["ran"] = [ran[s.executed] for s in listed]
+    made["unusable"] = ["" if s.doubt is None else s.doubt.value for s in listed]
+    made["pass"] = [s.cycle for s in listed]
+    made["calls"], made["slowest_us"], made["registered"] = pd.NA, np.nan, pd.NA
+    made["library"], made["purpose"], made["rough"] = "", "sweep", False
+    _name_communicators(made, [s.launch for s in listed])
+    return arranged(made)
 
 
 def _described(key: CurveKey) -> tuple[Any, ...]:
@@ -148,6 +159,102 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
         key.dtype or "",
         key.redop or "",
         key.placement.value,
-        str(key.setting),
+        "",
+        word_of(key.setting),
+        role_of(key.setting),
         key.variant.name,
+        "",
+    )
+
+
+def _name_communicators(made: pd.DataFrame, launches: Sequence[str]) -> None:
+    """Add run, process and communicator.
+
+    Settings share a communicator in a run of ours and in a combined launch, whose passes are told
+    apart by name; what one log or one table holds of several settings was measured in processes of
+    their own.
+    """
+    named = {name: run_samples.run_in(name) for name in set(launches)}
+    made["run"] = [named[name][0] for name in launches]
+    process = {run: launch_of_pass(run) for run, _ in named.values()}
+    made["process"] = made["run"].map(process)
+    told = [
+        0 if number is None and process[run] != run else number
+        for run, number in map(named.__getitem__, launches)
+    ]
+    by_setting = made.groupby(["run", "setting", "variant"], observed=True, sort=False).ngroup()
+    first = by_setting.groupby(made["run"]).transform("min")
+    made["communicator"] = [
+        alone if number is None else number
+        for number, alone in zip(told, (by_setting - first).tolist(), strict=True)
+    ]
+
+
+def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sample, ...]:
+    """The rows that count, as records: of a run those of the clock and the care that count.
+
+    Args:
+        table: of a session.
+        variants: of the session by name, those that every session knows left out.
+    """
+    known = {**KNOWN_VARIANTS, **variants}
+    of_run = table["run"].map(run_samples.is_run).astype(bool)
+    counted = run_samples.careful(run_samples.by_clock(table[of_run]))
+    clocks = set(counted["clock"].unique())
+    graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
+    taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table
+    by_key = taken.groupby([*KEY, taken["run"].map(run_samples.is_run)], observed=True, sort=False)
+    number = by_key.ngroup()
+    first = taken[~number.duplicated()]
+    keys = [
+        _key(row[:-1], known, graph=graph if run_samples.is_run(row[-1]) else _GRAPH[row[-2]])
+        for row in first[[*KEY, "run"]].astype(object).itertuples(index=False, name=None)
+    ]
+    settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
+    doubts: dict[str, Doubt | None] = {"": None, **{one.value: one for one in Doubt}}
+    # Which step it was nobody asks; that there was one, tells combined launches.
+    steps = {run: 0 if PASSES in run else None for run in taken["run"].unique()}
+    runs = {run for run in steps if run_samples.is_run(run)}
+    names = (
+        *("nbytes", "time_us", "wrong", "ran", "unusable"),
+        *("run", "communicator", "pass", "line", "clock"),
+    )
+    return tuple(
+        Sample(
+            key=keys[at],
+            launch=f"{run}:{communicator}" if run in runs else run,
+            step=steps[run],
+            cycle=cycle,
+            line=_or_none(line),
+            nbytes=nbytes,
+            time_us=time_us if time_us == time_us else None,  # noqa: PLR0124 - NaN is not itself
+            n_wrong=_or_none(wrong),
+            doubt=doubts[unusable],
+            executed=settings[ran],
+            clock=clock if run in runs else None,
+        )
+        for at, nbytes, time_us, wrong, ran, unusable, run, communicator, cycle, line, clock in zip(
+            number.tolist(), *(taken[name].tolist() for name in names), strict=True
+        )
+    )
+
+
+def _or_none(value: Any) -> int | None:  # noqa: ANN401 - a number or pandas' NA
+    return value if isinstance(value, int) else None
+
+
+def _key(
+    named: tuple[Any, ...], variants: Mapping[str, Variant], *, graph: bool | None
+) -> CurveKey:
+    told = dict(zip(KEY, named, strict=True))
+    return CurveKey(
+        collective=Collective(told["collective"]),
+        setting=Setting.parse(told["setting"]),
+        placement=Placement(told["placement"]),
+        dtype=told["dtype"] or None,
+        redop=told["op"] or None,
+        graph=graph,
+        scale=Scale(n_nodes=told["n_nodes"], n_ranks=told["n_ranks"]),
+        rank_placement=told["rank_placement"] or None,
+        variant=run_samples.variant_of(told["variant"], variants),
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import __version__
 from rccltune.logs import reader
@@ -30,8 +30,12 @@ from rccltune.model.settings import DEFAULT_VARIANT, Variant
 from rccltune.model.vocabulary import Doubt
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
-from rccltune.session.samples import AGAIN, samples_from_logs
+from rccltune.session.frame import frame, joined
+from rccltune.session.samples import again, frame_from_logs
 from rccltune.session.store import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SAME_MACHINE = ("machine", "same")
 VENDOR_UNKNOWN: Final = (
@@ -100,7 +104,7 @@ def import_files(
     with writing(folder, reporter):
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
-        old = () if current is None else _samples_held(current, reporter)
+        old = frame(()) if current is None else _samples_held(current, reporter)
         held = tuple(store.read_launches(folder))
         have = {launch.id for launch, _ in held}
         fresh = _unique([item for item in incoming if item.launch.id not in have], reporter)
@@ -110,7 +114,9 @@ def import_files(
         target = _target_session(folder, current, fresh, same=_SAME_MACHINE in stated.assume)
         new = tuple(sample for item in fresh for sample in item.samples)
         if fresh:
-            store.commit(target, [(i.launch, i.outcome, i.path) for i in fresh], (*old, *new))
+            _check(new, target)
+            added = [(i.launch, i.outcome, i.path) for i in fresh]
+            store.commit(target, added, joined((old, frame(new))))
             if target.fingerprint.vendor is None:
                 reporter.say(VENDOR_UNKNOWN)
     return Imported(
@@ -150,12 +156,18 @@ def _two_libraries(
     ]
 
 
-def _samples_held(current: Session, reporter: Reporter) -> tuple[Sample, ...]:
+def _check(samples: Sequence[Sample], target: Session) -> None:
+    """Refuse names that no session can hold."""
+    for key in {id(one.key): one.key for one in samples}.values():
+        schema.checked(key, str(target.path), store.SAY)
+
+
+def _samples_held(current: Session, reporter: Reporter) -> pd.DataFrame:
     stored = store.stored_samples(current)
     if stored is not None:
         return stored
-    reporter.say(AGAIN)
-    return samples_from_logs(current)
+    reporter.say(again(current))
+    return frame_from_logs(current)
 
 
 def _known_session(folder: Path) -> Session | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune.logs import reader
 from rccltune.model.failure import Failure, Quarantine
@@ -35,61 +35,72 @@ from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Scale
 from rccltune.model.vocabulary import Collective, Doubt
 from rccltune.perf import rows, runs
 from rccltune.perf import samples as run_samples
-from rccltune.session import store
+from rccltune.session import frame, store
 from rccltune.session.files import Derived, writing
 from rccltune.session.store import Session
 
-AGAIN: Final = "samples.csv is missing or older than the launches: reading the raw logs again"
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def load_samples(
-    opened: Session, reporter: Reporter, derived: Derived | None = None
-) -> tuple[Sample, ...]:
+def load_frame(opened: Session, reporter: Reporter, derived: Derived | None = None) -> pd.DataFrame:
     """All samples of a session; samples.csv is made again where it is not current.
 
     Args:
         opened: the session.
         reporter: told what is worth telling.
         derived: of this session, where more is derived from it than samples.
+
+    Raises:
+        SessionError: a row of samples.csv that cannot be read.
+        OutputError: a file of a run or a log that cannot be.
     """
     stored = store.stored_samples(opened)
     if stored is not None:
         return stored
-    reporter.say(AGAIN)
+    reporter.say(again(opened))
     kept = (derived or Derived(opened.path, reporter)).keep(
         "samples.csv", lambda: _made_again(opened, reporter)
     )
-    return samples_from_logs(opened) if kept is None else kept
+    return frame_from_logs(opened) if kept is None else kept
 
 
-def _made_again(opened: Session, reporter: Reporter) -> tuple[Sample, ...]:
+def load_samples(
+    opened: Session, reporter: Reporter, derived: Derived | None = None
+) -> tuple[Sample, ...]:
+    """The samples that count as records; see :func:`load_frame`."""
+    variants = {one.name: one for one in opened.variants}
+    return frame.records(load_frame(opened, reporter, derived), variants)
+
+
+def again(opened: Session) -> str:
+    """The sentence with which samples.csv is made again."""
+    return f"{store.why_not_current(opened)}: it is made again from the raw runs and logs"
+
+
+def _made_again(opened: Session, reporter: Reporter) -> pd.DataFrame:
     # Read while nobody adds a launch.
     with writing(opened.path, reporter):
-        samples = samples_from_logs(opened)
+        samples = frame_from_logs(opened)
         store.commit(opened, [], samples)
     return samples
 
 
-def samples_from_logs(opened: Session) -> tuple[Sample, ...]:
-    """Every sample of a session, read anew from its raw logs."""
+def frame_from_logs(opened: Session) -> pd.DataFrame:
+    """Every sample of a session, read anew from its raw runs and logs."""
     ended = store.read_launches(opened.path)
     known = {}
     for launch, _ in ended:
         if not launch.argv:
             raw = store.raw_log(opened.path, launch.id)
             known[launch.id] = reader.read(raw, launch.stated or Stated(), launch.id).samples
-    return (*samples_of(opened.path, ended, known), *_samples_of_runs(opened))
-
-
-def _samples_of_runs(opened: Session) -> tuple[Sample, ...]:
-    """Samples of all runs of the rank program.
-
-    Raises:
-        OutputError: a file of a run cannot be read, or ranks were answered differently.
-    """
-    found = runs.read_runs(opened.path)
-    variants = {one.name: one for one in opened.variants}
-    return run_samples.samples_of(found, rows.table(found), variants) if found else ()
+    parts = [frame.frame(samples_of(opened.path, ended, known))] if ended or known else []
+    measured = runs.read_runs(opened.path)
+    if measured:
+        variants = {one.name: one for one in opened.variants}
+        table = run_samples.table_of(measured, rows.table(measured), variants)
+        parts.append(frame.arranged(table))
+    return frame.joined(parts)
 
 
 def set_aside(opened: Session) -> tuple[Quarantine, ...]:

@@ -5,7 +5,8 @@ launches/<id>/launch.json        what was asked for
 launches/<id>/stdout.log         the raw log, as it came
 launches/<id>/outcome.json       how it ended; written last, so its presence means complete
 runs/<n>/                        a run of the rank program: what was started, plan, rows, ending
-samples.csv fit.json rules …     derived
+samples.csv                      every timing; made again from launches and runs
+fit.json rules …                 derived
 """
 
 from __future__ import annotations
@@ -17,15 +18,25 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.model.errors import SessionError
 from rccltune.model.measured import Fingerprint, Launch, Outcome, Sample, folder_of
-from rccltune.model.schema import Line, Word, checked, load_json, matching, read_json, to_plain
+from rccltune.model.schema import (
+    Line,
+    Whole,
+    Word,
+    checked,
+    load_json,
+    matching,
+    read_json,
+    to_plain,
+)
 from rccltune.model.settings import KNOWN_VARIANTS, Variant
 from rccltune.model.vocabulary import json_pieces, json_text, lay, shown
 from rccltune.perf import runs
 from rccltune.perf import samples as run_samples
+from rccltune.session import frame, table
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -35,7 +46,9 @@ from rccltune.session.files import (
     sha256_of,
     write_atomically,
 )
-from rccltune.session.table import dump_samples, read_samples
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 # 1: first format.
@@ -47,7 +60,7 @@ RAW_LOG: Final = "stdout.log"
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
 _RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
 _ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
-_SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
+SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
 
@@ -57,6 +70,7 @@ class Session:
 
     Attributes:
         samples_of: digest of the launches that samples.csv was made from.
+        n_samples: its rows; None where nobody counted them.
         id: by which its maker knows it again; None of one that was made before there were any.
     """
 
@@ -66,6 +80,7 @@ class Session:
     fingerprint: Fingerprint
     variants: tuple[Variant, ...] = ()
     samples_of: str | None = None
+    n_samples: int | None = None
     id: str | None = None
 
     @property
@@ -85,6 +100,7 @@ class HeaderFile:
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     variants: tuple[Variant, ...] = ()
     samples_of: Word | None = None
+    n_samples: Whole | None = None
     id: SessionId | None = None
 
 
@@ -130,6 +146,7 @@ def open_session(path: Path) -> Session:
         fingerprint=read.fingerprint,
         variants=read.variants,
         samples_of=read.samples_of,
+        n_samples=read.n_samples,
         id=read.id,
     )
 
@@ -239,7 +256,7 @@ def _shown(value: object) -> str:
 def commit(
     session: Session,
     added: Sequence[tuple[Launch, Outcome, Path]],
-    samples: Iterable[Sample],
+    samples: pd.DataFrame | Iterable[Sample],
 ) -> Session:
     """Add complete launches, then replace what is derived from all of them.
 
@@ -249,41 +266,38 @@ def commit(
     Args:
         session: as it will be; its ``path`` may not exist yet.
         added: launch, outcome and the raw log to copy.
-        samples: every sample of the session, old and new.
+        samples: every sample of the session, old and new, as a table or as records.
 
     Raises:
         InputFileError: a name or a number that no session can hold; nothing was written.
         SessionError: the disk refuses.
     """
-    samples = list(samples)
     for launch, outcome, _ in added:
         where = launch.source or str(session.path)
-        checked(launch, where, _SAY)
-        checked(outcome, where, _SAY)
-    for sample in {id(one.key): one for one in samples}.values():
-        checked(sample.key, str(session.path), _SAY)
+        checked(launch, where, SAY)
+        checked(outcome, where, SAY)
     for launch, outcome, log in added:
         folder = session.path / "launches" / launch.id
         copy_hashing(log, folder / RAW_LOG)
         write_atomically(folder / "launch.json", _json(to_plain(launch)))
         write_atomically(folder / "outcome.json", _json(to_plain(outcome)))
+    made = frame.as_table(samples)
     with replacing(session.path / SAMPLES) as stream:
-        stream.write(_dumped(samples))
-    done = replace(session, samples_of=launches_digest(session.path))
+        table.write(_ordered(made), stream)
+    done = replace(session, samples_of=launches_digest(session.path), n_samples=len(made))
     write_header(done)
     return done
 
 
-def _dumped(samples: Iterable[Sample]) -> bytes:
-    """The content of samples.csv."""
-    stream = io.BytesIO()
-    dump_samples(sorted(samples, key=_launch_order), stream)
-    return stream.getvalue()
+def _ordered(samples: pd.DataFrame) -> pd.DataFrame:
+    """Canonical order, so that samples.csv has the same bytes however it came about."""
+    import numpy as np
 
-
-def _launch_order(sample: Sample) -> str:
-    # Canonical order, so that samples.csv has the same bytes however it came about.
-    return folder_of(sample.launch)
+    runs_of = samples["run"].cat
+    folders = np.array([folder_of(name) for name in runs_of.categories], dtype=str)
+    place = np.unique(folders, return_inverse=True)[1] if len(folders) else np.zeros(0, int)
+    ordered: pd.DataFrame = samples.iloc[np.argsort(place[runs_of.codes], kind="stable")]
+    return ordered
 
 
 def write_header(session: Session) -> None:
@@ -297,6 +311,7 @@ def write_header(session: Session) -> None:
         "fingerprint": to_plain(session.fingerprint),
         "variants": to_plain(session.variants),
         "samples_of": session.samples_of,
+        "n_samples": session.n_samples,
     }
     write_atomically(session.path / HEADER, _json(plain))
 
@@ -324,21 +339,38 @@ def launches_digest(path: Path) -> str:
 
 def has_current_samples(session: Session) -> bool:
     """Whether samples.csv is there and was made from the launches that are there."""
-    current = session.samples_of == launches_digest(session.path)
-    return current and (session.path / SAMPLES).exists()
+    return why_not_current(session) is None
 
 
-def stored_samples(session: Session) -> tuple[Sample, ...] | None:
-    """samples.csv, or None when it must be rebuilt from the raw logs."""
+def why_not_current(session: Session) -> str | None:
+    """Why samples.csv must be made again, None where it need not be."""
     file = session.path / SAMPLES
-    if not has_current_samples(session):
+    if not file.exists():
+        return "samples.csv is missing"
+    if session.samples_of != launches_digest(session.path):
+        return "samples.csv is older than the runs and launches"
+    with disk_errors(file), file.open("rb") as stream:
+        head = stream.readline(2 * len(table.HEAD)).rstrip(b"\r\n")
+    if head != table.HEAD.encode():
+        return "samples.csv has other columns than this version of rccltune writes"
+    return None
+
+
+def stored_samples(session: Session) -> pd.DataFrame | None:
+    """samples.csv as a table, or None when it must be made again from what was measured.
+
+    Raises:
+        SessionError: a row that cannot be read, or rows that are missing.
+    """
+    if why_not_current(session) is not None:
         return None
-    variants = dict(KNOWN_VARIANTS) | {v.name: v for v in session.variants}
-    with disk_errors(file), file.open(encoding="utf-8", newline="") as stream:
-        return read_samples(stream, variants, str(file))
+    file = session.path / SAMPLES
+    names = {*KNOWN_VARIANTS, *(one.name for one in session.variants)}
+    with disk_errors(file):
+        return table.read(file, names, session.n_samples)
 
 
-def samples_sha256(session: Session, samples: Iterable[Sample] | None = None) -> str:
+def samples_sha256(session: Session, samples: pd.DataFrame | None = None) -> str:
     """SHA-256 of samples.csv, the provenance of everything derived from it.
 
     Args:
@@ -347,7 +379,9 @@ def samples_sha256(session: Session, samples: Iterable[Sample] | None = None) ->
     """
     if samples is None:
         return sha256_of(session.path / SAMPLES)
-    return hashlib.sha256(_dumped(samples)).hexdigest()
+    stream = io.BytesIO()
+    table.write(_ordered(samples), stream)
+    return hashlib.sha256(stream.getvalue()).hexdigest()
 
 
 def write_derived(path: Path, name: str, plain: Mapping[str, Any]) -> Path:

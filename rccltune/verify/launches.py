@@ -30,7 +30,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RULES, SILENT, Variant
 from rccltune.model.vocabulary import Collective
 from rccltune.perf.plan import GRAPH, LOOP
-from rccltune.session.frame import load_frame
+from rccltune.session.samples import load_frame
 from rccltune.session.store import NODE_FILE, open_session
 from rccltune.verify.sides import Called, folder_of, variables_for, wrong_by_itself
 from rccltune.verify.verdict import Beside

@@ -20,7 +20,6 @@ MIB = 1024 * KIB
 def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - columns of samples.csv
     """One sample, as a table of a session has it."""
     plain = {
-        "launch": "run-1:0",
         "process": 0,
         "communicator": 0,
         "collective": "all_reduce",
@@ -29,13 +28,14 @@ def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - colu
         "rank_placement": "node",
         "dtype": "float",
         "op": "sum",
-        "placement": "in-place",
+        "placement": "in",
         "beside": "",
         "setting": "ring/ll",
         "variant": "default",
         "nbytes": 64 * KIB,
         "clock": "loop",
-        "purpose": "",
+        "purpose": "sweep",
+        "rough": False,
         "time_us": time_us,
         "unusable": "",
     }
@@ -166,7 +166,7 @@ def test_all_settings_of_a_size_are_timed_by_one_clock() -> None:
     rows = [row(14.0, setting="tree/ll"), row(14.0), row(10.0, clock="graph")]
     assert point(rows)["setting"] == "ring/ll"
     # At another size, and in another view, a loop is all that there is.
-    rows += [row(20.0, nbytes=128 * KIB), row(15.0, placement="out-of-place")]
+    rows += [row(20.0, nbytes=128 * KIB), row(15.0, placement="out")]
     found = points.points(table(rows))
     assert list(zip(found["nbytes"], found["is_graph"], strict=True)) == [
         (64 * KIB, True),
@@ -178,9 +178,9 @@ def test_all_settings_of_a_size_are_timed_by_one_clock() -> None:
 def test_what_was_measured_with_care_counts_in_place_of_what_was_roughly() -> None:
     """Setting by setting: one that was dropped after the rough pass keeps its rough time."""
     rows = [
-        row(10.0, purpose="rough"),
-        row(11.0, purpose="fine", communicator=1),
-        row(20.0, purpose="rough", setting="tree/ll"),
+        row(10.0, rough=True),
+        row(11.0, communicator=1),
+        row(20.0, rough=True, setting="tree/ll"),
     ]
     found = points.points(table(rows)).set_index("setting")["time_us"]
     assert found.to_dict() == pytest.approx({"ring/ll": 11.0, "tree/ll": 20.0})
@@ -219,7 +219,7 @@ def test_a_variant_that_only_widens_competes_at_home() -> None:
 
 def test_a_grid_is_one_of_a_target_with_a_place_for_each_view_setting_and_size() -> None:
     """NaN where nothing was measured: a grid is no pivot that invents a time."""
-    known = product(("ring/ll", "tree/ll"), ("in-place", "out-of-place"), (KIB, 2 * KIB))
+    known = product(("ring/ll", "tree/ll"), ("in", "out"), (KIB, 2 * KIB))
     rows = [
         row(10.0 + at, setting=s, placement=p, nbytes=n)
         for at, (s, p, n) in enumerate(known)
@@ -229,7 +229,7 @@ def test_a_grid_is_one_of_a_target_with_a_place_for_each_view_setting_and_size()
     small, large = points.grids(table(rows))
     assert (small.target["n_ranks"], large.target["n_ranks"]) == (8, 16)
     assert small.candidates == [("ring/ll", "default"), ("tree/ll", "default")]
-    assert [view[2] for view in small.views] == ["in-place", "out-of-place"]
+    assert [view[2] for view in small.views] == ["in", "out"]
     expected = [[[10, 11], [14, 15]], [[12, 13], [16, np.nan]]]
     assert np.exp(small.median) == pytest.approx(np.array(expected), nan_ok=True)
     assert np.exp(large.median) == pytest.approx(np.array([[[99.0]]]))

@@ -73,11 +73,10 @@ def test_samples_are_the_files(made: Path) -> None:
     plain = pd.read_csv(made / "samples.csv")
     assert list(ours.columns) == list(plain.columns)
     assert len(ours) == len(plain) > 100
-    for name in ("launch", "setting", "nbytes", "time_us", "usable"):
+    for name in ("run", "setting", "nbytes", "time_us", "communicator", "rough"):
         assert ours[name].tolist() == plain[name].tolist()
-    assert ours["usable"].dtype == bool
-    assert (ours["usable"] == plain["doubt"].isna()).all()
-    assert ours["n_wrong"].isna().sum() == plain["n_wrong"].isna().sum()
+    assert (ours["unusable"].isna() == plain["unusable"].isna()).all()
+    assert ours["wrong"].isna().sum() == plain["wrong"].isna().sum()
 
 
 def test_curves_and_crossovers_are_the_fits(made: Path) -> None:

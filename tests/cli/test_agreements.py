@@ -12,13 +12,13 @@ import yamls
 
 from rccltune import plugin
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.points import IDLE
 from rccltune.cli import run
 from rccltune.fit import agreement
 from rccltune.fit.session import fit_session
 from rccltune.model.curves import Curve
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, DEFAULT_VARIANT
+from rccltune.perf.samples import IDLE
 from rccltune.rules.choices import choice_of
 from rccltune.rules.reader import read_rules
 from rccltune.session.samples import load_samples

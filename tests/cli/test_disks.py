@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here", "per_setting")
 SMALL = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "64K"]
 SMALL += ["--setting", "tree/ll", "--setting", "ring/simple", "--communicators", "2"]
 # What an interrupted walk has measured counts, so that its rows are not those of an undisturbed one.
-COLUMNS = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
+COLUMNS = ["setting", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
 
 
 # One file for all sessions, which keep its place.

@@ -142,7 +142,7 @@ def test_every_text_of_what_else_a_session_holds(session: Path, seen: Seen, name
         seen.check(on(session, command))
 
 
-@pytest.mark.parametrize("column", ["setting", "variant", "doubt", "executed", "launch", "dtype"])
+@pytest.mark.parametrize("column", ["setting", "variant", "unusable", "ran", "run", "dtype"])
 def test_what_a_table_of_samples_holds(session: Path, seen: Seen, column: str) -> None:
     """Cells may be quoted, and hold line breaks."""
     path = session / "samples.csv"

@@ -89,7 +89,7 @@ class Ground:
     def samples(self, session: str) -> pd.DataFrame:
         """samples.csv without the names of launches, which tell attempts apart."""
         table = pd.read_csv(self.folder / session / "samples.csv", keep_default_na=False)
-        columns = ["setting", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
+        columns = ["setting", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
         return table[columns].sort_values(columns).reset_index(drop=True)
 
 

@@ -561,7 +561,7 @@ def test_whatever_was_measured_makes_a_page(
         folder = Path(name) / "s"
         assert run(["import", str(table), "-o", str(folder), "-q"]) == 0
         with (folder / "samples.csv").open() as stream:
-            usable = [row for row in csv.DictReader(stream) if not row["doubt"]]
+            usable = [row for row in csv.DictReader(stream) if not row["unusable"]]
         named = baseline in {row["setting"] for row in usable}
         more = ["--baseline", baseline] if baseline and named else []
         assert run(["emit-config", str(folder), "-q", *more]) in {0, 8}

@@ -49,7 +49,7 @@ def sweep(node: Path, *more: str, launcher: str = "none") -> int:
 def samples(folder: Path = Path("rccltune-session")) -> pd.DataFrame:
     """samples.csv, without first passes, which count nowhere."""
     table = pd.read_csv(folder / "samples.csv", keep_default_na=False)
-    return table[table.doubt != "connecting"]
+    return table[table.unusable != "connecting"]
 
 
 def forced(table: pd.DataFrame) -> pd.DataFrame:
@@ -82,8 +82,8 @@ def test_every_time_is_that_of_its_setting_and_proven(
     node = sources.load_node(path)
     table = forced(samples())
     assert len(table) == 6 * 5 * 2
-    assert set(table["doubt"]) == {""}
-    assert (table["executed"] == table["setting"]).all()
+    assert set(table["unusable"]) == {""}
+    assert (table["ran"] == table["setting"]).all()
     is_true(table, node)
 
 
@@ -113,8 +113,8 @@ def test_channels_that_the_communicator_does_not_get_are_not_believed(here: Path
     wish = [word for n in (16, 64) for word in ("--setting", f"ring/simple/{n}")]
     assert sweep(old_node(here), *wish) == 0
     table = forced(samples())
-    assert set(table[table["setting"] == "ring/simple/16"]["doubt"]) == {""}
-    assert set(table[table["setting"] == "ring/simple/64"]["doubt"]) == {"substituted"}
+    assert set(table[table["setting"] == "ring/simple/16"]["unusable"]) == {""}
+    assert set(table[table["setting"] == "ring/simple/64"]["unusable"]) == {"substituted"}
 
 
 def test_what_the_library_refuses_is_doubted(here: Path) -> None:
@@ -123,12 +123,12 @@ def test_what_the_library_refuses_is_doubted(here: Path) -> None:
     assert sweep(old_node(here, faults=[fault]), "--setting", "tree/ll") == 0
 
     table = forced(samples())
-    doubted = table[table["doubt"] != ""]
+    doubted = table[table["unusable"] != ""]
     assert set(doubted["nbytes"]) == {4096}
-    assert set(zip(doubted["doubt"], doubted["executed"], strict=True)) == {
+    assert set(zip(doubted["unusable"], doubted["ran"], strict=True)) == {
         ("substituted", "ring/ll")
     }
-    assert set(table[table["nbytes"] != 4096]["executed"]) == {"tree/ll"}
+    assert set(table[table["nbytes"] != 4096]["ran"]) == {"tree/ll"}
 
 
 def test_sizes_that_another_path_takes_are_doubted(here: Path) -> None:
@@ -149,22 +149,22 @@ def test_sizes_that_another_path_takes_are_doubted(here: Path) -> None:
     assert sweep(path, "--setting", "tree/ll") == 0
 
     table = forced(samples())
-    bypassed = table[table["doubt"] == "bypassed"]
+    bypassed = table[table["unusable"] == "bypassed"]
     assert set(bypassed["nbytes"]) == {1024, 2048, 4096}
-    assert set(table[table["doubt"] == ""]["nbytes"]) == {8192, 16384}
+    assert set(table[table["unusable"] == ""]["nbytes"]) == {8192, 16384}
 
 
 @pytest.mark.mpi
 def test_64_processes_are_proven_as_one(here: Path) -> None:
     """Only rank 0 writes what it chose."""
     tables = []
-    columns = ["setting", "placement", "nbytes", "time_us", "doubt", "executed"]
+    columns = ["setting", "placement", "nbytes", "time_us", "unusable", "ran"]
     for launcher in ("openmpi", "none"):
         wish = ["--setting", "tree/ll/16", "-o", launcher]
         assert sweep(old_node(here), *wish, launcher=launcher) == 0
         tables.append(samples(here / launcher)[columns].sort_values(columns).reset_index(drop=True))
     pd.testing.assert_frame_equal(*tables)
-    assert set(tables[0]["doubt"]) == {""}
+    assert set(tables[0]["unusable"]) == {""}
 
 
 # --- what the site says -------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_site_that_logs_by_itself_is_left_alone(
     assert sweep(old_node(here), "--setting", "tree/ll") == 0
     said = capsys.readouterr().err
     assert lacks(said, "Unset", "NCCL_DEBUG") == []
-    assert set(forced(samples())["doubt"]) == {"unproven"}
+    assert set(forced(samples())["unusable"]) == {"unproven"}
     assert "NCCL_DEBUG" not in environments()["tree/ll", 0]
 
 
@@ -208,8 +208,8 @@ def test_columns_need_no_log(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     assert sweep(old_node(here, benchmark="rtnew"), "--setting", "tree/ll") == 0
     table = forced(samples())
-    assert set(table["doubt"]) == {""}
-    assert all(text.startswith("tree/ll/") for text in table["executed"])
+    assert set(table["unusable"]) == {""}
+    assert all(text.startswith("tree/ll/") for text in table["ran"])
     assert "NCCL_DEBUG_FILE" not in environments()["tree/ll", 0]
 
 
@@ -331,7 +331,7 @@ def test_naming_the_library_is_enough(bench: list[str], here: Path) -> None:
     wish = ["--setting", "tree/ll", "--setting", "tree/simple"]
     assert run([*bench, *wish, "--librccl", str(library)]) == 0
     table = forced(samples())
-    assert set(table[table["setting"] == "tree/ll"]["doubt"]) == {""}
+    assert set(table[table["setting"] == "tree/ll"]["unusable"]) == {""}
     refused = table[table["setting"] == "tree/simple"]
-    assert set(refused["doubt"]) == {"ineligible"}
-    assert all(text.startswith("ring/") for text in refused["executed"])
+    assert set(refused["unusable"]) == {"ineligible"}
+    assert all(text.startswith("ring/") for text in refused["ran"])

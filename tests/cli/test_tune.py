@@ -312,7 +312,7 @@ def test_a_workload_says_the_sizes_and_what_is_saved(capsys: pytest.CaptureFixtu
     (standing,) = done["verified"][0]["standings"]
     assert standing["stands"]
     assert standing["min_nbytes"] <= min(calls) < max(calls) <= standing["max_nbytes"]
-    usable = samples[samples["doubt"] == ""]
+    usable = samples[samples["unusable"] == ""]
     times = usable.groupby(["setting", "nbytes"])["time_us"].median()
     before = sum(n * times["baseline", nbytes] for nbytes, n in calls.items())
     after = sum(n * times["tree/ll", nbytes] for nbytes, n in calls.items())

@@ -78,7 +78,7 @@ def sweep(path: Path, *more: str) -> int:
 def samples() -> pd.DataFrame:
     """Those that count."""
     table = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
-    return table[table["doubt"] == ""]
+    return table[table["unusable"] == ""]
 
 
 def emitted(*more: str, variant: str = "") -> RuleFile:
@@ -100,15 +100,15 @@ def test_every_time_is_that_of_its_variant(here: Path) -> None:
     assert sweep(path, "--variant", "channels-32", "--variant", "quick") == 0
     table = samples()
     in_many = table[table["variant"] == "channels-32"]
-    names = {"baseline", "silent", "tree/ll", "ring/ll", "ring/simple"}
+    names = {"baseline", "idle", "tree/ll", "ring/ll", "ring/simple"}
     assert set(in_many["setting"]) == names
     assert set(table.loc[table["variant"] == "quick", "setting"]) == {"baseline"}
-    forced = in_many[~in_many["setting"].isin(["baseline", "silent"])]
+    forced = in_many[~in_many["setting"].isin(["baseline", "idle"])]
     is_true(forced.assign(variant="many"), sources.load_node(path))
     # The untouched launches of a variant are as many as the site's.
     for variant in ("default", "channels-32", "quick"):
         of = table[(table["variant"] == variant) & (table["setting"] == "baseline")]
-        assert of["launch"].nunique() == 3
+        assert of["run"].nunique() == 3
 
 
 def test_a_path_gets_the_threshold_at_which_it_stops_to_win(here: Path) -> None:
@@ -190,8 +190,8 @@ def test_the_site_and_variants_are_measured_alike(here: Path) -> None:
     assert sweep(node(here), "--variant", "quick") == 0
     table = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
     untouched = table[table["setting"] == "baseline"]
-    for _, rows in untouched.groupby(["launch", "placement", "nbytes"]):
-        assert list(rows.sort_values("line")["doubt"]) == ["connecting", ""]
+    for _, rows in untouched.groupby(["run", "placement", "nbytes"]):
+        assert list(rows.sort_values("line")["unusable"]) == ["connecting", ""]
     assert set(untouched["variant"]) == {"default", "quick"}
 
 

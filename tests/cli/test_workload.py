@@ -228,7 +228,7 @@ def test_paths_past_the_tuner_end_no_sweep(here: Path, capsys: pytest.CaptureFix
 
     assert run(["sweep", "--runner", "rccl-tests", *SIMULATED, *few, "--workload", "w.csv"]) == 0
     samples = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
-    assert set(samples[samples["setting"] == "ring/ll"]["doubt"]) == {"bypassed"}
+    assert set(samples[samples["setting"] == "ring/ll"]["unusable"]) == {"bypassed"}
     assert "failed" not in capsys.readouterr().err
 
 

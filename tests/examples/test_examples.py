@@ -157,7 +157,7 @@ def test_what_goes_wrong_is_named_and_left_out(
     said = capsys.readouterr().err
     assert lacks(said, "ring/ll128", "2 launches") == []
     assert lacks(said, "tree/ll", "2 launches") == []
-    doubts = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)["doubt"]
+    doubts = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)["unusable"]
     assert {"wrong-results", "quarantined"} <= set(doubts)
     assert run(["emit-config", "-q"]) == 0
 

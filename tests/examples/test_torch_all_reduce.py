@@ -65,12 +65,12 @@ def test_a_real_table_is_imported(here: Path) -> None:
         [1048576, 262144, 751.19],
         [4194304, 1048576, 2210.10],
     ]
-    known = samples[["collective", "setting", "placement", "dtype", "redop", "n_nodes", "n_ranks"]]
+    known = samples[["collective", "setting", "placement", "dtype", "op", "n_nodes", "n_ranks"]]
     assert set(known.itertuples(index=False, name=None)) == {
         ("all_reduce", "baseline", "in", "float", "sum", 1, 2)
     }
-    assert set(samples["n_wrong"]) == {0}
-    assert set(samples["doubt"]) == {""}
+    assert set(samples["wrong"]) == {0}
+    assert set(samples["unusable"]) == {""}
 
 
 # Four ranks, 4096 bfloat16 a count: 8192 bytes of a message, 32768 where each rank has a share.
@@ -108,7 +108,7 @@ def test_every_collective_has_its_row(program: ModuleType, collective: str, here
     (sample,) = imported(table).to_dict("records")
     assert (sample["collective"], sample["dtype"], sample["n_ranks"]) == (collective, "bfloat16", 4)
     assert (sample["nbytes"], sample["time_us"]) == (int(wanted.split()[0]), 8.0)
-    assert (sample["placement"], sample["doubt"]) == (placement, "")
+    assert (sample["placement"], sample["unusable"]) == (placement, "")
 
 
 def test_sizes_are_written_as_rccl_tests_take_them(program: ModuleType) -> None:
@@ -140,4 +140,4 @@ def test_two_real_ranks_are_timed(here: Path) -> None:
     table.write_text(done.stdout, encoding="utf-8")
     samples = imported(table)
     assert list(samples["nbytes"]) == [64, 128, 256, 512, 1024, 2048, 4096]
-    assert set(samples["n_wrong"]) == {0}
+    assert set(samples["wrong"]) == {0}

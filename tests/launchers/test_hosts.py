@@ -147,7 +147,7 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     table = pd.read_csv("session/samples.csv", keep_default_na=False)
     assert set(table["n_nodes"]) == {2}
     assert set(table["n_ranks"]) == {4}
-    assert set(table["doubt"]) <= {"", "connecting"}
+    assert set(table["unusable"]) <= {"", "connecting"}
     # A trace of every rank, in each host's own name.
     traces = [path.name for path in Path("session/launches").glob("*/trace-*.csv")]
     assert {name.split("-")[1] for name in traces} == {"hosta", "hostb"}

@@ -26,7 +26,7 @@ LONG = pytest.mark.long
 MORE = [pytest.param(name, marks=LONG) for name in ("openmpi4", "mpich", "intel")]
 NAMES = ["openmpi5", "srun", *MORE]
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "32K", "--communicators", "1"]
-COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "n_wrong", "doubt", "executed"]
+COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
 
 pytestmark = pytest.mark.mpi
 
@@ -91,7 +91,7 @@ def test_every_launcher_gives_the_samples_of_one_process(
 
     assert sweep(path, flavour, *settings) == 0
     pd.testing.assert_frame_equal(samples("none"), samples(flavour))
-    assert set(samples(flavour)["doubt"]) == {""}
+    assert set(samples(flavour)["unusable"]) == {""}
     assert set(samples(flavour)["setting"]) == {"baseline", "ring/ll", "tree/simple"}
 
 
@@ -112,7 +112,7 @@ def test_the_rank_program_does_the_same_under_every_launcher(
     flavour = real(name).flavour
     assert swept(flavour) == 0
     pd.testing.assert_frame_equal(samples("local"), samples(flavour))
-    assert set(samples(flavour)["setting"]) == {"baseline", "silent", "ring/ll"}
+    assert set(samples(flavour)["setting"]) == {"baseline", "idle", "ring/ll"}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from rccltune.model.vocabulary import Doubt
 from rccltune.perf import passes, rows, runs, samples
 from rccltune.perf.plan import Step
 from rccltune.session import store
+from rccltune.session.frame import arranged, records
 from rccltune.session.samples import load_samples
 from rccltune.session.store import Session
 
@@ -26,10 +27,16 @@ MIB = 1 << 20
 RING = Setting.parse("ring/ll")
 
 
-def read(folder: Path, *variants: Variant) -> tuple[Sample, ...]:
-    """Samples of a session's runs."""
+def rows_of(folder: Path, *variants: Variant) -> pd.DataFrame:
+    """Rows of samples.csv of a session's runs."""
     found = runs.read_runs(folder)
-    return samples.samples_of(found, rows.table(found), {one.name: one for one in variants})
+    known = {one.name: one for one in variants}
+    return arranged(samples.table_of(found, rows.table(found), known))
+
+
+def read(folder: Path, *variants: Variant) -> tuple[Sample, ...]:
+    """Samples of a session's runs that count."""
+    return records(rows_of(folder, *variants), {one.name: one for one in variants})
 
 
 def timed(setting: str, nbytes: int, *clocks: str) -> list[Step]:
@@ -50,6 +57,25 @@ def test_a_communicator_is_what_is_repeated(tmp_path: Path) -> None:
     assert (sample.key.dtype, sample.key.redop, sample.key.graph) == ("float", "sum", True)
 
 
+def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:
+    """What was asked, what ran, what the library would have taken, by how many calls."""
+    own = make(tmp_path, timed("ring/ll", 1024, "graph"), number=3)
+    (row,) = rows_of(tmp_path).to_dict("records")
+    process = runs.read_run(own).file.process
+    said = {"setting": "ring/ll", "role": "forced", "ran": "ring/ll/8", "clock": "graph"}
+    where = {"run": "run-3", "process": process, "communicator": 0, "pass": 0, "line": 5}
+    scale = {"n_nodes": 1, "n_ranks": 2, "rank_placement": "node", "variant": "default"}
+    rest = {"purpose": "sweep", "rough": True, "wrong": 0, "unusable": "", "beside": ""}
+    assert {name: row[name] for name in (*said, *where, *scale, *rest)} == {
+        **said,
+        **where,
+        **scale,
+        **rest,
+    }
+    assert row["slowest_us"] >= row["time_us"] == 11.0
+    assert row["calls"] > 0
+
+
 def test_of_two_clocks_one_counts(tmp_path: Path) -> None:
     """Graphs up to 4 MiB, loops above; and a curve of both is of neither alone."""
     steps = [
@@ -62,6 +88,8 @@ def test_of_two_clocks_one_counts(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert [one.nbytes for one in found] == [8 * MIB, 1024, 4 * MIB]
     assert {one.key.graph for one in found} == {None}
+    kept = rows_of(tmp_path)
+    assert kept["clock"].tolist() == ["loop", "loop", "graph", "graph"]
 
 
 def test_loops_count_where_nothing_can_be_captured(tmp_path: Path) -> None:
@@ -83,6 +111,7 @@ def test_care_counts_where_there_is_any(tmp_path: Path) -> None:
     make(tmp_path, [*timed("ring/ll", 1024, "graph"), *timed("ring/ll", 2048, "graph")])
     fine = [step("measure", "ring/ll", 1024, "graph")] * 2
     make(tmp_path, fine, number=2, purpose=runs.FINE)
+    assert rows_of(tmp_path)["rough"].tolist() == [True, True, False, False]
     found = read(tmp_path)
     assert [(one.launch, one.cycle, one.nbytes) for one in found] == [
         ("run-1:0", 0, 2048),

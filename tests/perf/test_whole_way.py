@@ -23,14 +23,15 @@ def test_a_sweep_and_everything_after_it(
     assert "SIMULATED node smallest" in said.err.splitlines()[1]
     assert "Next: rccltune fit" in said.out
     samples = ground.samples()
-    usable = samples[samples["usable"]]
-    forced = usable[~usable["setting"].isin(("baseline", "silent"))]
+    usable = samples[samples["unusable"] == ""]
+    forced = usable[usable["role"] == "forced"]
+    assert set(usable["role"]) == {"forced", "baseline", "idle"}
     assert set(forced["setting"]) >= {"ring/ll", "ring/simple"}
     # What counts as a setting's time is what the library said that it ran.
-    for asked, ran in zip(forced["setting"], forced["executed"], strict=True):
+    for asked, ran in zip(forced["setting"], forced["ran"], strict=True):
         assert not Setting.parse(asked).contradicts(Setting.parse(ran))
     baseline = usable[usable["setting"] == "baseline"]
-    assert baseline["launch"].nunique() == 4
+    assert len(baseline.groupby(["process", "communicator"])) == 4
     assert set(samples["nbytes"]) == {4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}
 
     for words in (["fit"], ["emit-config"], ["plot", "--format", "svg"], ["report"]):
@@ -95,7 +96,7 @@ def test_variants_are_processes_of_their_own(ground: Ground) -> None:
     assert all(
         (("NCCL_MAX_NCHANNELS", "4") in one.added) == (one.variant == "fewer") for one in made
     )
-    found = ground.samples().query("usable")
+    found = ground.samples().query("unusable == ''")
     assert set(found["variant"]) == {"default", "fewer"}
     assert run(["emit-config", "s"]) == 0
 
@@ -178,7 +179,7 @@ def test_one_clock_where_it_is_asked_for(ground: Ground) -> None:
     """Loops at every size, and samples say so."""
     assert ground.sweep("--setting", "ring/ll", "--timing", "loop", "--communicators", "1") == 0
     assert set(ground.table().query("step == 'measure'")["clock"]) == {"loop"}
-    assert set(ground.samples()["graph"]) == {0}
+    assert set(ground.samples()["clock"]) == {"loop"}
 
 
 def test_a_budget_ends_it_and_the_next_command_goes_on(

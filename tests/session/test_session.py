@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import resource
@@ -14,10 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from wording import lacks
 
 from rccltune.model.errors import SessionError
@@ -35,7 +31,6 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.model.settings import (
     BASELINE,
-    KNOWN_VARIANTS,
     LL128_FORCED,
     SILENT,
     CurveKey,
@@ -44,75 +39,14 @@ from rccltune.model.settings import (
     Setting,
     Variant,
 )
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session import files, store
-from rccltune.session.table import dump_samples, read_samples
-
-KEYS = st.builds(
-    CurveKey,
-    collective=st.sampled_from(Collective),
-    setting=st.sampled_from([BASELINE, Setting.parse("tree/ll/8"), Setting.parse("ring/-")]),
-    placement=st.sampled_from(Placement),
-    scale=st.builds(Scale, n_nodes=st.integers(1, 4), n_ranks=st.integers(4, 512)),
-    dtype=st.none() | st.sampled_from(["float", 'odd,"name"']),
-    redop=st.none() | st.just("sum"),
-    graph=st.none() | st.booleans(),
-    rank_placement=st.none() | st.just("one-oam"),
-    variant=st.sampled_from(list(KNOWN_VARIANTS.values())),
-)
-SAMPLES = st.builds(
-    Sample,
-    key=KEYS,
-    launch=st.sampled_from(["a1", "a1.2", "b2"]),
-    nbytes=st.integers(1, 2**62),
-    time_us=st.floats(1e-3, 1e9),
-    step=st.none() | st.integers(0, 99),
-    cycle=st.integers(0, 9),
-    count=st.none() | st.integers(0, 2**60),
-    n_wrong=st.none() | st.integers(0, 9),
-    doubt=st.none() | st.sampled_from(Doubt),
-    executed=st.none() | st.just(Setting.parse("ring/simple")),
-    line=st.none() | st.integers(1, 10**6),
-)
+from rccltune.session.frame import records
 
 
 def header(folder: Path) -> store.Session:
     """A session that knows nothing yet."""
     return store.Session(path=folder, command="test", tool="rccltune", fingerprint=Fingerprint())
-
-
-@given(st.lists(SAMPLES, max_size=30))
-def test_samples_survive_their_csv(samples: list[Sample]) -> None:
-    """Writing and reading samples.csv is the identity, whatever names a file used."""
-    stream = io.BytesIO()
-    dump_samples(samples, stream)
-
-    text = io.StringIO(stream.getvalue().decode(), newline="")
-
-    assert read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
-
-
-def test_usable_says_what_doubt_says() -> None:
-    """Its column is for readers without rccltune; one that says something else is refused."""
-    stream = io.BytesIO()
-    dump_samples([sample(), sample(doubt=Doubt.NO_TIME)], stream)
-    header, good, doubted = stream.getvalue().decode().splitlines()
-    assert header.endswith(",executed,usable,clock")
-    assert good.endswith(",true,")
-    assert doubted.endswith(",false,")
-    for odd in (good.replace(",true", ",false"), doubted.replace(",false", ",true"), good + "ish"):
-        with pytest.raises(SessionError, match="read"):
-            read_samples(io.StringIO(f"{header}\n{odd}\n"), KNOWN_VARIANTS, "x")
-
-
-def test_tables_of_before_have_no_usable() -> None:
-    """They are read as they were."""
-    samples = [sample(), sample(doubt=Doubt.NO_TIME)]
-    stream = io.BytesIO()
-    dump_samples(samples, stream)
-    lines = [line.rpartition(",")[0] for line in stream.getvalue().decode().splitlines()]
-    text = io.StringIO("\n".join(lines), newline="")
-    assert read_samples(text, KNOWN_VARIANTS, "x") == tuple(samples)
 
 
 def sample(launch: str = "a1", **changes: object) -> Sample:
@@ -125,6 +59,13 @@ def sample(launch: str = "a1", **changes: object) -> Sample:
         variant=LL128_FORCED,
     )
     return replace(Sample(key=key, launch=launch, nbytes=1024, time_us=12.5), **changes)
+
+
+def stored(opened: store.Session) -> tuple[Sample, ...]:
+    """What samples.csv has."""
+    found = store.stored_samples(opened)
+    assert found is not None
+    return records(found, {one.name: one for one in opened.variants})
 
 
 def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") -> store.Session:
@@ -146,7 +87,7 @@ def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
     assert launch.stated == Stated(setting=BASELINE)
     assert outcome.status is Status.IMPORTED
     assert store.raw_log(tmp_path / "s", "a1.3").read_bytes() == b"raw \xff log\n"
-    assert store.stored_samples(opened) == (sample(),)
+    assert stored(opened) == (sample(),)
 
 
 def test_a_launch_of_told_steps_is_read(tmp_path: Path) -> None:
@@ -169,15 +110,6 @@ def test_a_launch_of_told_steps_is_read(tmp_path: Path) -> None:
         store.read_launches(tmp_path / "s")
 
 
-def test_people_read_the_table_with_pandas(tmp_path: Path) -> None:
-    """samples.csv needs no explanation: named columns, one half-row each."""
-    committed(tmp_path / "s")
-
-    frame = pd.read_csv(tmp_path / "s" / "samples.csv")
-
-    assert frame.loc[0, ["setting", "nbytes", "time_us"]].tolist() == ["tree/ll128", 1024, 12.5]
-
-
 def test_a_launch_without_outcome_does_not_count(tmp_path: Path) -> None:
     """A kill between raw log and outcome loses that launch only, and samples are made anew."""
     opened = committed(tmp_path / "s")
@@ -195,6 +127,15 @@ def test_samples_older_than_the_launches_are_not_believed(tmp_path: Path) -> Non
     (tmp_path / "s/launches/b2/outcome.json").write_text("{}")
 
     assert store.stored_samples(opened) is None
+
+
+def test_a_table_with_other_columns_is_made_again(tmp_path: Path) -> None:
+    """As an earlier version wrote it; what it was made from is there."""
+    opened = committed(tmp_path / "s")
+    (tmp_path / "s/samples.csv").write_text("launch,step,cycle\na1,0,0\n")
+
+    assert store.stored_samples(opened) is None
+    assert "other columns" in (store.why_not_current(opened) or "")
 
 
 def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
@@ -483,4 +424,4 @@ def test_variants_outlive_the_process(tmp_path: Path) -> None:
 
     opened = store.open_session(tmp_path / "s")
 
-    assert store.stored_samples(opened) == (keyed,)
+    assert stored(opened) == (keyed,)

@@ -1,0 +1,262 @@
+"""A file of a session that somebody damaged is named, with what to do; nothing crashes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import rccltune
+from rccltune import api
+from rccltune.cli import run
+from rccltune.fit.session import fit_session
+from rccltune.model.chosen import Judgement, Verdict
+from rccltune.model.errors import RccltuneError
+from rccltune.model.reporter import Reporter
+from rccltune.model.schema import to_plain
+from rccltune.rules.stored import stored_choice
+from rccltune.session import samples, store
+from rccltune.verify.verdict_store import VerdictFile
+
+_GONE: Final = object()
+_VALUES: Final[tuple[object, ...]] = (
+    _GONE,
+    None,
+    -1,
+    0,
+    1e308,
+    float("nan"),
+    "",
+    "odd\u202e\n",
+    "silent",
+    [],
+    {},
+    True,
+)
+_QUIET: Final = Reporter()
+
+
+def _made(folder: Path) -> None:
+    opened = store.open_session(folder)
+    store.read_made(opened)
+    samples.set_aside(opened)
+    samples.frame_from_logs(opened)
+
+
+def _fitted(folder: Path) -> None:
+    loaded = rccltune.load(folder)
+    for name in ("curves", "crossovers", "predictions", "own_choices"):
+        getattr(loaded, name)
+
+
+def _opened(folder: Path) -> None:
+    samples.load_frame(store.open_session(folder), _QUIET)
+
+
+# What reads a file, by its name.
+_READERS: Final[dict[str, Callable[[Path], object]]] = {
+    "session.json": _opened,
+    "samples.csv": _opened,
+    "launch.json": _made,
+    "outcome.json": _made,
+    "stdout.log": _made,
+    "run.json": _made,
+    "ending.json": _made,
+    "plan.txt": _made,
+    "rank-0.csv": _made,
+    "fit.json": _fitted,
+    "choice.json": stored_choice,
+    "verdict.json": lambda folder: rccltune.load(folder).verdict,
+    "rccl_tuner.csv": lambda folder: rccltune.load(folder).rules,
+}
+
+
+@pytest.fixture(scope="module")
+def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of a real log, chosen from and verified, and one of a simulated node."""
+    home = tmp_path_factory.mktemp("sessions")
+    log = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    api.import_logs(home / "imported", [log])
+    fitted = fit_session(home / "imported", reporter=_QUIET)
+    choice = api.emit_config(home / "imported", output=home / "imported/rccl_tuner.csv")
+    assert choice.path is not None
+    key = fitted.curves[0].key
+    verdict = Verdict(
+        target=key.target,
+        view=key.view,
+        nbytes=1024,
+        baseline_us=12.0,
+        tuned_us=10.0,
+        ratio=1.2,
+        low=1.1,
+        high=1.3,
+        control=1.0,
+        launches=8,
+        n_wrong=0,
+        judgement=Judgement.BETTER,
+    )
+    kept = VerdictFile(
+        path="rccl_tuner.csv",
+        simulated=False,
+        rules_before=1,
+        rules=1,
+        fallbacks=0,
+        rounds=1,
+        launches=8,
+        conditions=(),
+        verdicts=(verdict,),
+        standings=(),
+        cuts=(),
+        needs={},
+        lost_needs=(),
+        sha256=(),
+    )
+    store.write_derived(home / "imported", "verdict.json", to_plain(kept))
+    node = repository / "examples/nodes/smallest.yaml"
+    words = ["sweep", "--simulate", str(node), "--mode", "spx-nps1", "--collective", "all_reduce"]
+    words += ["--min-bytes", "1K", "--max-bytes", "2K", "--setting", "ring/ll", "-q"]
+    assert run([*words, "--communicators", "1", "-o", str(home / "swept")]) == 0
+    return home
+
+
+def _shortened(plain: Any) -> Any:  # noqa: ANN401 - JSON
+    """The same with at most two of each list: what is read alike needs no more."""
+    if isinstance(plain, dict):
+        return {name: _shortened(value) for name, value in plain.items()}
+    return [_shortened(value) for value in plain[:2]] if isinstance(plain, list) else plain
+
+
+def _places(plain: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - JSON
+    """Where each value stands; of a list the first one's."""
+    inside = plain.items() if isinstance(plain, dict) else enumerate(plain[:1])
+    for name, value in inside:
+        yield (*at, name)
+        if isinstance(value, dict | list):
+            yield from _places(value, (*at, name))
+
+
+def _mutants(text: str) -> Iterator[tuple[str, str]]:
+    """(what was done, the text) of each way to damage JSON."""
+    plain = _shortened(json.loads(text))
+    for place in _places(plain):
+        for value in _VALUES:
+            made = copy.deepcopy(plain)
+            held = made
+            for name in place[:-1]:
+                held = held[name]
+            if value is _GONE:
+                del held[place[-1]]
+            else:
+                held[place[-1]] = value
+            yield f"{place} {value!r}", json.dumps(made)
+
+
+def _damaged(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """(what was done, the bytes) of each way to damage a text."""
+    yield "empty", b""
+    for part in range(1, 6):
+        at = len(content) * part // 6
+        yield f"cut at {at}", content[:at]
+        yield f"no UTF-8 at {at}", content[:at] + b"\xff" + content[at:]
+        yield f"NUL at {at}", content[:at] + b"\0" + content[at:]
+        yield f"quote at {at}", content[:at] + b'"' + content[at:]
+        yield f"letter at {at}", content[:at] + b"x" + content[at + 1 :]
+    lines = content.splitlines(keepends=True)
+    middle = len(lines) // 2
+    for what, line in (
+        ("long", lines[middle].rstrip(b"\n") + b",1,2\n"),
+        ("short", lines[middle].rpartition(b",")[0] + b"\n"),
+        ("blank", b"\n"),
+        ("twice", lines[middle] * 2),
+    ):
+        yield f"a row {what}", b"".join((*lines[:middle], line, *lines[middle + 1 :]))
+
+
+def _wrong(path: Path, folder: Path, what: str) -> str | None:
+    """What is wrong with how a damaged file is read; None where it is told, or does no harm."""
+    try:
+        _READERS[path.name](folder)
+    except RccltuneError as error:
+        if path.name not in f"{error.where}" and folder.name not in f"{error.where}":
+            return f"{what}: where is {error.where}: {error.message[:80]}"
+        return None if error.hint else f"{what}: no hint: {error.message[:80]}"
+    except Exception as error:  # noqa: BLE001 - that is what must not be
+        return f"{what}: {type(error).__name__}: {str(error)[:80]}"
+    return None
+
+
+def _copied(sessions: Path, name: str, tmp_path: Path) -> tuple[Path, Path]:
+    """A copy of a session, and the first file in it that a pattern names."""
+    session, _, pattern = name.partition("/")
+    folder = tmp_path / session
+    shutil.copytree(sessions / session, folder)
+    return folder, next(iter(sorted(folder.glob(pattern))))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "imported/session.json",
+        "imported/launches/*/launch.json",
+        "imported/launches/*/outcome.json",
+        "imported/fit.json",
+        "imported/choice.json",
+        "imported/verdict.json",
+        "swept/session.json",
+        "swept/runs/1/run.json",
+        "swept/runs/1/ending.json",
+    ],
+)
+def test_no_field_of_a_json_file_crashes(sessions: Path, tmp_path: Path, name: str) -> None:
+    """Of another type, missing, negative, huge, no number, odd text, another word."""
+    folder, path = _copied(sessions, name, tmp_path)
+    found = []
+    for what, text in _mutants(path.read_text()):
+        path.write_text(text)
+        found.append(_wrong(path, folder, what))
+    assert len(found) > 30
+    assert [one for one in found if one is not None] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "imported/samples.csv",
+        "imported/fit.json",
+        "imported/choice.json",
+        "imported/rccl_tuner.csv",
+        "imported/launches/*/stdout.log",
+        "swept/samples.csv",
+        "swept/runs/1/plan.txt",
+        "swept/runs/1/rank-0.csv",
+    ],
+)
+def test_no_byte_of_a_file_crashes(sessions: Path, tmp_path: Path, name: str) -> None:
+    """Cut, emptied, with bytes that are no text, with rows that are too short or too long."""
+    folder, path = _copied(sessions, name, tmp_path)
+    kept = path.read_bytes()
+    found = []
+    for what, content in _damaged(kept):
+        path.write_bytes(content)
+        found.append(_wrong(path, folder, what))
+    assert [one for one in found if one is not None] == []
+
+
+@pytest.mark.parametrize("time_us", [0, -1])
+def test_a_time_that_is_none_in_a_fit_is_told(
+    sessions: Path, tmp_path: Path, time_us: float
+) -> None:
+    """By whoever draws it: the logarithm of it is none."""
+    folder, path = _copied(sessions, "imported/fit.json", tmp_path)
+    plain = json.loads(path.read_text())
+    plain["curves"][0]["points"][0]["time_us"] = time_us
+    path.write_text(json.dumps(plain))
+    with pytest.raises(RccltuneError) as caught:
+        api.plot(folder, tmp_path, formats=("svg",))
+    assert "fit.json" in str(caught.value.where)
+    assert caught.value.hint

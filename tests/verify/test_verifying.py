@@ -1,0 +1,183 @@
+"""A verification on a simulated node, by the real rank program over the stand-in library."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rccltune.cli import run
+from rccltune.rules.reader import read_rules
+
+SAFE = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
+
+
+def rules_of(session: Path) -> Path:
+    """The session's rule file."""
+    (found,) = session.glob("rccl_tuner*.csv")
+    return found
+
+
+def verdict_of(session: Path) -> dict[str, Any]:
+    """verdict.json."""
+    made: dict[str, Any] = json.loads((session / "verdict.json").read_text())
+    return made
+
+
+def test_rules_that_win_stay_and_every_number_is_the_same_everywhere(
+    swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In verdict.json, in the rule file and on stdout."""
+    assert run(["verify", "s"]) == 0
+    said = capsys.readouterr().out
+    verdict = verdict_of(swept)
+    kept = [one for one in verdict["standings"] if one["state"] == "kept"]
+    assert len(kept) == verdict["rules"] == len(read_rules(rules_of(swept).read_bytes()).rules) > 0
+    text = rules_of(swept).read_text()
+    for one in kept:
+        gain = one["gain"]
+        # What a rule must gain, and no size of it is slower.
+        assert gain["low"] > 1
+        assert gain["ratio"] >= 1.02
+        assert f"verified: {gain['ratio']:.2f}x ({gain['low']:.2f} to {gain['high']:.2f})" in text
+        assert f"{gain['ratio']:.2f}x" in said
+        assert one["n_sizes"] > 0
+    assert f"{verdict['replicates']} communicators of {verdict['processes']} starts" in said
+    assert verdict["processes"] >= 2
+    # Every size is in a rule or in a stated hole.
+    assert run(["explain", str(rules_of(swept))]) == 0
+
+
+def test_the_library_and_the_rules_were_asked_in_turns(swept: Path) -> None:
+    """Library, rules, rules, library; the other way round in every second communicator."""
+    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
+    plans = sorted(swept.glob("verification/*/runs/*/plan.txt"))
+    assert plans
+    orders = set()
+    for plan in plans:
+        answers, answer = [], ""
+        for line in plan.read_text().splitlines():
+            if line.startswith("answer "):
+                answer = line.split()[1]
+            if line.startswith("measure") and " 131072 graph" in line and " out " in line:
+                answers.append(answer)
+        orders |= {tuple(answers[i : i + 4]) for i in range(0, len(answers) - 3, 4)}
+    assert orders == {
+        ("nothing", "rules", "rules", "nothing"),
+        ("rules", "nothing", "nothing", "rules"),
+    }
+
+
+def test_the_sites_transport_and_safety_variables_reach_every_rank(
+    swept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 11: clearing them stops jobs, and on shared machines does harm."""
+    for name, value in SAFE.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NCCL_ALGO", "tree")
+    assert run(["verify", "s", "--communicators", "2", "-q"]) == 0
+    environments = list(swept.glob("verification/*/runs/*/environment.json"))
+    assert environments
+    for path in environments:
+        told = json.loads(path.read_text())
+        assert SAFE.items() <= told["passed"].items()
+        # Law 10: what chooses is cleared where we answer.
+        assert "NCCL_ALGO" in told["cleared"]
+    for path in swept.glob("verification/*/runs/*/rank-*.csv"):
+        seen = path.read_text()
+        assert "# variable NCCL_NVLS_ENABLE=0" in seen
+        assert "nvls" not in seen.lower().replace("nccl_nvls_enable", "").replace(
+            "nvshmem_disable_nvls", ""
+        )
+
+
+def test_a_rule_that_is_slower_is_taken_out_and_with_keep_losers_named(
+    swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tree with LL at a size where it is far slower, in somebody's file."""
+    bad = tmp_path / "bad.csv"
+    bad.write_text("allreduce,524288,1048576,tree,ll,-1,1,2,-1,-1\n")
+    assert run(["verify", "s", "--rules", "bad.csv", "--keep-losers"]) == 9
+    assert "do not stand" in capsys.readouterr().err
+    assert bad.read_text().startswith("allreduce")
+    assert run(["verify", "s", "--rules", "bad.csv"]) == 0
+    (made,) = swept.glob("verified-bad.csv")
+    assert not read_rules(made.read_bytes()).rules
+    assert "0 rules of 1 stand" in capsys.readouterr().out
+
+
+def test_a_session_that_was_verified_is_not_measured_again(swept: Path) -> None:
+    """The same command finds all its steps done."""
+    assert run(["verify", "s", "-q"]) == 0
+    before = sorted(swept.glob("verification/*/runs/*/run.json"))
+    first = read_rules(rules_of(swept).read_bytes()).rules
+    assert run(["verify", "s", "-q"]) == 0
+    assert sorted(swept.glob("verification/*/runs/*/run.json")) == before
+    again = read_rules(rules_of(swept).read_bytes()).rules
+    assert [(one.min_nbytes, one.max_nbytes, one.setting) for one in again] == [
+        (one.min_nbytes, one.max_nbytes, one.setting) for one in first
+    ]
+
+
+def test_killed_in_the_midst_the_same_command_goes_on(swept: Path) -> None:
+    """kill -9 of rccltune: nothing stays running, and rows that were there are used."""
+    mark = f"verify-{os.getpid()}"
+    words = [sys.executable, "-m", "rccltune", "verify", "s", "-q"]
+    process = subprocess.Popen(words, env={**os.environ, "TEST_OF_VERIFY": mark})
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        rows = list(swept.glob("verification/*/runs/*/rank-0.csv"))
+        if rows and rows[0].read_text().count("\n") > 60:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = rows[0].read_text()
+    assert run(["verify", "s", "-q"]) == 0
+    assert rows[0].read_text().startswith(before[: before.rfind("\n")])
+    assert not _alive(mark)
+    assert verdict_of(swept)["rules"] > 0
+
+
+def _alive(mark: str) -> list[int]:
+    """Processes that carry the mark in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                found.append(int(path.parent.name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def test_a_file_that_the_plugin_refuses_is_an_error_of_the_file(
+    swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 3, before anything is started."""
+    (tmp_path / "odd.csv").write_text("allreduce,1,2,ringo,ll,-1,1,2,-1,-1\n")
+    assert run(["verify", "s", "--rules", "odd.csv"]) == 3
+    assert "ringo" in capsys.readouterr().err
+    assert not list(swept.glob("verification/*/runs"))
+
+
+def test_an_imported_session_cannot_be_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has no ranks; the sentence says what to do."""
+    monkeypatch.chdir(tmp_path)
+    example = Path(__file__).resolve().parents[2] / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(example), "-o", "s", "-q"]) == 0
+    assert run(["verify", "s"]) == 7
+    assert "rccltune sweep on the machine makes one" in capsys.readouterr().err
