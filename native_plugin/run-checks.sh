@@ -196,7 +196,7 @@ else
     step "stand-in library" check_sim plain
 fi
 if [ -n "$fuzzer" ]; then
-    for reader in rules schedule detector; do
+    for reader in rules detector; do
         step "fuzz: $reader, $fuzz_seconds s" fuzz "$reader"
     done
 else

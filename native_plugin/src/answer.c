@@ -48,14 +48,11 @@ bool answer_tell(const struct rccltune_answer *answer)
 static void read_cells(const struct plugin_call *call, struct rccltune_asked *asked)
 {
     int n_cells = call->n_algorithms * call->n_protocols;
-    int best = -1;
+    int best = plugin_host_cell(call);
     asked->n_algorithms = call->n_algorithms;
     asked->n_protocols = call->n_protocols;
-    for (int i = 0; i < n_cells; i++) {
-        if (call->cells[i] >= 0.0F) {
-            asked->selectable |= i < 64 ? UINT64_C(1) << i : 0;
-            best = best < 0 || call->cells[i] < call->cells[best] ? i : best;
-        }
+    for (int i = 0; i < n_cells && i < 64; i++) {
+        asked->selectable |= call->cells[i] >= 0.0F ? UINT64_C(1) << i : 0;
     }
     if (best >= 0) {
         asked->host_algorithm = best / call->n_protocols;

@@ -78,20 +78,13 @@ static enum config_outcome choose_from_directory(struct load *load)
     return name_in_directory(load, placement_to_look_for(load));
 }
 
-/* Keeps a name that a variable gave. */
-static enum config_outcome take_path(struct load *load, const char *named, char *path,
-                                     const char *variable)
-{
-    return text_copy(text_of(named), path, CONFIG_PATH_SIZE)
-               ? CONFIG_RULES
-               : load_end(load, CONFIG_WRONG, "%s: the path is too long", variable);
-}
-
 static enum config_outcome choose_file(struct load *load)
 {
     const struct settings *settings = load->settings;
     if (settings->rule_file != NULL) {
-        return take_path(load, settings->rule_file, load->config->path, "NCCL_TUNER_CONFIG_FILE");
+        return text_copy(text_of(settings->rule_file), load->config->path, CONFIG_PATH_SIZE)
+                   ? CONFIG_RULES
+                   : load_end(load, CONFIG_WRONG, "NCCL_TUNER_CONFIG_FILE: the path is too long");
     }
     if (settings->rule_dir != NULL) {
         return choose_from_directory(load);
@@ -213,40 +206,6 @@ static enum config_outcome build(struct load *load, const struct rule_file *file
     return CONFIG_RULES;
 }
 
-static enum config_outcome use_schedule(struct load *load, struct text content)
-{
-    struct config *config = load->config;
-    struct schedule_mistake mistake;
-    config->schedule = calloc(1, sizeof *config->schedule);
-    if (config->schedule == NULL) {
-        return end_without_memory(load);
-    }
-    if (load->settings->log != LOG_OFF) {
-        sha256_text(content, config->schedule_sha256);
-    }
-    switch (schedule_parse(content, config->schedule, &mistake)) {
-    case SCHEDULE_OK:
-        break;
-    case SCHEDULE_NO_MEMORY:
-        config_release(config);
-        return end_without_memory(load);
-    case SCHEDULE_REFUSED:
-        config_release(config);
-        return load_end(load, CONFIG_WRONG, "%.300s: refused, line %u: %s", config->schedule_path,
-                        (unsigned)mistake.line, mistake.message);
-    }
-    uint64_t n_nodes = config->schedule->n_nodes;
-    uint64_t n_ranks = config->schedule->n_ranks;
-    if (n_nodes != load->n_nodes || n_ranks != load->n_ranks) {
-        config_release(config);
-        return load_end(
-            load, CONFIG_NOTHING,
-            "%s: the schedule is for %llu ranks on %llu nodes, and no rule file is read",
-            config->schedule_path, (unsigned long long)n_ranks, (unsigned long long)n_nodes);
-    }
-    return CONFIG_RULES;
-}
-
 static enum config_outcome use_content(struct load *load, struct text content)
 {
     struct rule_file file;
@@ -308,63 +267,16 @@ static enum config_outcome load_rules(struct load *load)
     return outcome;
 }
 
-static enum config_outcome load_schedule(struct load *load)
-{
-    char *content = NULL;
-    size_t length = 0;
-    char *path = load->config->schedule_path;
-    enum config_outcome outcome =
-        take_path(load, load->settings->schedule, path, "RCCLTUNE_SCHEDULE");
-    if (outcome == CONFIG_RULES) {
-        outcome = read_file(load, path, true, &content, &length);
-    }
-    if (outcome == CONFIG_RULES) {
-        outcome = use_schedule(load, (struct text){content, length});
-    }
-    free(content);
-    return outcome;
-}
-
-/* What `rules` steps answer with.  A file without a rule for this communicator answers nothing, as
- * it does in a job; none at all is a mistake in what was asked. */
-static enum config_outcome load_rules_of_steps(struct load *load)
-{
-    struct config *config = load->config;
-    if (load->settings->rule_file == NULL && load->settings->rule_dir == NULL) {
-        return load_end(load, CONFIG_WRONG,
-                        "%s has `rules` steps, and neither NCCL_TUNER_CONFIG_FILE nor "
-                        "RCCLTUNE_CONFIG_DIR is set",
-                        config->schedule_path);
-    }
-    enum config_outcome outcome = load_rules(load);
-    return outcome == CONFIG_NOTHING ? CONFIG_RULES : outcome;
-}
-
 enum config_outcome config_load(const struct settings *settings, uint64_t n_nodes, uint64_t n_ranks,
                                 struct config *config)
 {
     struct load load = {settings, config, n_nodes, n_ranks, NULL};
     *config = (struct config){.table = NULL, .mode = settings->mode};
-    if (settings->schedule == NULL) {
-        return load_rules(&load);
-    }
-    enum config_outcome outcome = load_schedule(&load);
-    if (outcome == CONFIG_RULES && config->schedule->has_rules) {
-        outcome = load_rules_of_steps(&load);
-    }
-    if (outcome != CONFIG_RULES) {
-        config_release(config);
-    }
-    return outcome;
+    return load_rules(&load);
 }
 
 void config_release(struct config *config)
 {
     rule_table_free(config->table);
     config->table = NULL;
-    if (config->schedule != NULL) {
-        schedule_free(config->schedule);
-        free(config->schedule);
-        config->schedule = NULL;
-    }
 }

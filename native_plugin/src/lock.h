@@ -1,7 +1,7 @@
 /*
  * A spin lock: libc's mutexes are in another library before glibc 2.34, calls of one communicator
- * come one at a time, and what it guards is short.  Never taken where nobody watches and no
- * schedule is set, but for the snapshots of a record.
+ * come one at a time, and what it guards is short.  Never taken where nobody watches, but for the
+ * snapshots of a record.
  *
  * A lock holds the id of the process that took it.  A child that was forked while another thread
  * held one would wait for a thread that it does not have; it takes the lock over instead.  What a

@@ -30,6 +30,15 @@ void lines_free(struct lines *lines);
 bool output_name(const char *pattern, const char *comm, unsigned context, char *buffer,
                  size_t size);
 
+/* A communicator as files and lines of the log name it. */
+struct output_comm {
+    const char *id;
+    uint64_t n_nodes;
+    uint64_t n_ranks;
+    unsigned abi;
+    unsigned context; /* this process's contexts are counted from 0: ranks of one process differ */
+};
+
 /* How the beginning of something that is written ended. */
 enum output_start {
     OUTPUT_STARTED,

@@ -2,8 +2,8 @@
 
 #include "answer.h"
 #include "config.h"
-#include "lock.h"
 #include "names.h"
+#include "process.h"
 #include "record.h"
 #include "tuner_abi.h"
 #include "watch.h"
@@ -12,21 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Immutable after plugin_init, but for what the watcher keeps behind its own lock, for what the
- * record counts, and for the place in a schedule. */
+/* Immutable after plugin_init, but for what the watcher keeps behind its own lock and for what the
+ * record counts. */
 struct plugin {
-    struct rule_table
-        *table; /* NULL when there is a schedule, or only a trace or a record was asked for */
-    struct rule_table *step_rules; /* what a schedule's `rules` steps answer with, or a program
-                                      that says so; may be NULL */
-    bool by_program;               /* a rank program says what is answered (rccltune_answer.h) */
-    struct watch *watch;           /* NULL unless asked for */
-    struct record *record;         /* the same */
-    struct schedule *schedule;     /* NULL unless one is set for this scale */
-    lock_holder busy; /* guards `place`, and that calls reach the watcher in its order */
-    struct schedule_place place;
-    bool forces; /* steps may be forced: not where the host cannot say what it chose (version 2) */
-    pid_t pid;   /* a fork's child must not write what its parent writes */
+    struct rule_table *table; /* NULL where a rank program says what is answered, and where only a
+                                 log or a record was asked for */
+    struct rule_table *program_rules; /* what such a program may answer with; may be NULL */
+    bool by_program;                  /* it says what is answered (rccltune_answer.h) */
+    bool shows_table;                 /* cells are the host's own: not in version 2 */
+    struct watch *watch;              /* NULL unless asked for */
+    struct record *record;            /* the same */
+    pid_t pid;                        /* a fork's child must not write what its parent writes */
 };
 
 static void complain(const struct plugin_comm *comm, const char *reason, bool unsure)
@@ -55,7 +51,7 @@ static void name_comm(const struct plugin_comm *comm, char *buffer, size_t size)
     }
 }
 
-/* Whether a job goes on without a trace or a record that cannot be; it is told. */
+/* Whether a job goes on without a log or a record that cannot be; it is told. */
 static bool goes_on(const struct settings *settings, const char *id, const char *reason)
 {
     if (settings->ignore_errors) {
@@ -73,7 +69,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     struct watch *watch = NULL;
     struct record *record = NULL;
     name_comm(comm, id, sizeof id);
-    struct trace_comm traced = {
+    struct output_comm named = {
         .id = id,
         .context = atomic_fetch_add_explicit(&n_contexts, 1, memory_order_relaxed),
         .n_nodes = comm->n_nodes,
@@ -81,10 +77,10 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         .abi = comm->abi,
     };
     enum output_start started =
-        watch_start(settings, config, &traced, &watch, reason, sizeof reason);
+        watch_start(settings, config, &named, &watch, reason, sizeof reason);
     bool on = started == OUTPUT_STARTED || goes_on(settings, id, reason);
     if (on) {
-        started = record_start(settings, &traced, &record, reason, sizeof reason);
+        started = record_start(settings, &named, &record, reason, sizeof reason);
         on = started == OUTPUT_STARTED || goes_on(settings, id, reason);
     }
     if (!on) {
@@ -93,8 +89,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         return started == OUTPUT_NO_MEMORY ? PLUGIN_UNSURE : PLUGIN_WRONG;
     }
     bool by_program = answer_is_told();
-    if (watch == NULL && record == NULL && config->table == NULL && config->schedule == NULL &&
-        !by_program) {
+    if (watch == NULL && record == NULL && config->table == NULL && !by_program) {
         return PLUGIN_READY; /* inert: no context, nothing to release */
     }
     *plugin = calloc(1, sizeof **plugin);
@@ -107,19 +102,17 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         complain(comm, "out of memory", true);
         return PLUGIN_UNSURE;
     }
-    if (config->schedule == NULL && !by_program) {
-        (*plugin)->table = config->table;
+    if (by_program) {
+        (*plugin)->program_rules = config->table;
     } else {
-        (*plugin)->step_rules = config->table;
+        (*plugin)->table = config->table;
     }
     (*plugin)->watch = watch;
     (*plugin)->record = record;
-    (*plugin)->schedule = config->schedule;
-    (*plugin)->forces = comm->abi > 2;
+    (*plugin)->shows_table = comm->abi > 2;
     (*plugin)->by_program = by_program;
     (*plugin)->pid = process_id();
     config->table = NULL;
-    config->schedule = NULL;
     return PLUGIN_READY;
 }
 
@@ -132,6 +125,7 @@ enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **p
     if (comm->n_ranks <= 1) {
         return PLUGIN_READY; /* nothing to choose, so nothing to read */
     }
+    settings_tell_what_went();
     if (settings_read(&settings, config.reason, sizeof config.reason)) {
         outcome = config_load(&settings, comm->n_nodes, comm->n_ranks, &config);
     } else {
@@ -147,19 +141,16 @@ enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **p
     return status;
 }
 
-/* Tells the watcher of a decision.  Apart from plugin_decide, so that the watcher's record is no
- * part of every call's stack frame. */
-__attribute__((noinline)) static void watch_decided(struct plugin *plugin,
-                                                    const struct plugin_call *call,
-                                                    const struct rule_table *table,
-                                                    const struct candidate *chosen,
-                                                    uint32_t n_skipped)
+int plugin_host_cell(const struct plugin_call *call)
 {
-    struct trace_call seen = {.n_bytes = call->n_bytes, .collective = (int8_t)call->collective};
-    trace_read_table(&seen, call->cells, call->n_algorithms, call->n_protocols);
-    uint32_t index =
-        table == NULL || chosen == NULL ? WATCH_NO_RULE : (uint32_t)(chosen - table->candidates);
-    watch_call(plugin->watch, &seen, chosen, index, n_skipped);
+    int n_cells = call->cells == NULL ? 0 : call->n_algorithms * call->n_protocols;
+    int lowest = -1;
+    for (int i = 0; i < n_cells; i++) {
+        if (call->cells[i] >= 0.0F && (lowest < 0 || call->cells[i] < call->cells[lowest])) {
+            lowest = i;
+        }
+    }
+    return lowest;
 }
 
 /* Whether a rule's own conditions, beyond collective and size, hold for a call. */
@@ -204,47 +195,8 @@ __attribute__((noinline)) static const struct candidate *decide_among(
         }
     }
     if (plugin->watch != NULL) {
-        watch_decided(plugin, call, table, chosen, n_skipped);
+        watch_call(plugin->watch, call, chosen, n_skipped);
     }
-    return chosen;
-}
-
-/* What a step answers by itself, where that can be selected, or where it is forced.  RCCL 2.27.7
- * runs Tree with Simple on one node too, though it closes the cell; no rule may do this. */
-static const struct candidate *decide_by_step(struct plugin *plugin, const struct plugin_call *call,
-                                              const struct schedule_step *step)
-{
-    const struct candidate *wanted = schedule_answer(step), *chosen = NULL;
-    if (wanted != NULL) {
-        bool forced = step->forced && plugin->forces && call->collective == ABI_ALL_REDUCE &&
-                      has_cell(wanted, call);
-        chosen = forced || is_selectable(wanted, call) ? wanted : NULL;
-    }
-    if (plugin->watch != NULL) {
-        watch_decided(plugin, call, NULL, chosen, wanted != chosen ? 1 : 0);
-    }
-    return chosen;
-}
-
-/* The answer of the step that a call belongs to.  Locked as a whole: a call must not be counted in
- * another step than the one that answered it. */
-static const struct candidate *decide_by_schedule(struct plugin *plugin,
-                                                  const struct plugin_call *call)
-{
-    lock(&plugin->busy);
-    bool begins = schedule_advance(plugin->schedule, &plugin->place, call->n_bytes);
-    const struct schedule_step *step = schedule_step_at(plugin->schedule, plugin->place.step);
-    if (plugin->watch != NULL && begins) {
-        watch_step(plugin->watch, plugin->place.step, step);
-    }
-    const struct rule_table *table = plugin->step_rules;
-    bool by_rules = step != NULL && step->rules && table != NULL;
-    const struct candidate *chosen =
-        by_rules
-            ? decide_among(plugin, call, table,
-                           rule_table_segment(table, (unsigned)call->collective, call->n_bytes))
-            : decide_by_step(plugin, call, step);
-    unlock(&plugin->busy);
     return chosen;
 }
 
@@ -252,7 +204,7 @@ static const struct candidate *decide_by_schedule(struct plugin *plugin,
 static const struct candidate *decide_by_program(struct plugin *plugin,
                                                  const struct plugin_call *call)
 {
-    const struct rule_table *table = plugin->step_rules;
+    const struct rule_table *table = plugin->program_rules;
     const struct candidate *chosen = NULL;
     if (answer_kind() == RCCLTUNE_ANSWER_RULES && table != NULL) {
         chosen = decide_among(plugin, call, table,
@@ -260,7 +212,7 @@ static const struct candidate *decide_by_program(struct plugin *plugin,
     } else if (answer_kind() == RCCLTUNE_ANSWER_SETTING) {
         chosen = is_selectable(answer_setting(), call) ? answer_setting() : NULL;
     }
-    answer_note(call, chosen, plugin->forces);
+    answer_note(call, chosen, plugin->shows_table);
     return chosen;
 }
 
@@ -271,11 +223,8 @@ __attribute__((noinline)) static const struct candidate *decide_without_table(
     if (plugin->by_program) {
         return decide_by_program(plugin, call);
     }
-    if (plugin->schedule != NULL) {
-        return decide_by_schedule(plugin, call);
-    }
     if (plugin->watch != NULL) {
-        watch_decided(plugin, call, NULL, NULL, 0);
+        watch_call(plugin->watch, call, NULL, 0);
     }
     return NULL;
 }
@@ -318,10 +267,6 @@ void plugin_finalize(struct plugin *plugin)
     watch_end(plugin->watch); /* first: it reads the table */
     record_end(plugin->record);
     rule_table_free(plugin->table);
-    rule_table_free(plugin->step_rules);
-    if (plugin->schedule != NULL) {
-        schedule_free(plugin->schedule);
-        free(plugin->schedule);
-    }
+    rule_table_free(plugin->program_rules);
     free(plugin);
 }

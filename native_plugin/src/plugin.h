@@ -40,9 +40,13 @@ enum plugin_status {
 enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **plugin);
 
 /* The rule to apply to a call, or NULL for none: the first selectable match in file order, or what
- * the schedule says where one is set.  Reads the cost table, writes nothing of the host's; safe
- * from any thread. */
+ * a rank program says.  Reads the cost table, writes nothing of the host's; safe from any thread.
+ */
 const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call);
+
+/* The cell that the host would choose, the one of the lowest time that can be chosen; -1 where it
+ * shows none. */
+int plugin_host_cell(const struct plugin_call *call);
 
 /* Writes what is still to be written and releases everything.  NULL is allowed.  Does nothing in a
  * child of the process that began. */

@@ -27,7 +27,7 @@ struct record {
     bool has_snapshot;
     pid_t pid; /* a fork's child must not write what its parent writes */
     struct timespec since;
-    struct trace_comm comm; /* comm.id is `id` */
+    struct output_comm comm; /* comm.id is `id` */
     char id[COMM_ID_SIZE];
     char host[HOST_SIZE];
     char path[OUTPUT_PATH_SIZE];
@@ -54,7 +54,7 @@ static int64_t seconds(void)
 
 /* What the rows of a communicator are added to. */
 struct rows {
-    const struct trace_comm *comm;
+    const struct output_comm *comm;
     struct lines lines;
 };
 
@@ -221,7 +221,7 @@ static void release(struct record *record)
     free(record);
 }
 
-enum output_start record_start(const struct settings *settings, const struct trace_comm *comm,
+enum output_start record_start(const struct settings *settings, const struct output_comm *comm,
                                struct record **record, char *reason, size_t size)
 {
     *record = NULL;

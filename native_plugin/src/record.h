@@ -8,8 +8,8 @@
 #ifndef RCCLTUNE_RECORD_H
 #define RCCLTUNE_RECORD_H
 
+#include "output.h"
 #include "settings.h"
-#include "trace.h"
 
 struct record;
 
@@ -18,7 +18,7 @@ extern const char record_header[];
 
 /* Starts counting for a communicator.  `*record` is NULL when nothing was asked for.  `reason` is
  * filled when the file cannot be written or memory ran out. */
-enum output_start record_start(const struct settings *settings, const struct trace_comm *comm,
+enum output_start record_start(const struct settings *settings, const struct output_comm *comm,
                                struct record **record, char *reason, size_t size);
 
 /* Counts a call; from any thread.  A collective that has no name here is counted apart. */

@@ -1,5 +1,8 @@
 #include "settings.h"
 
+#include "output.h"
+
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,9 +91,8 @@ static bool read_log(struct settings *settings, char *reason, size_t size)
 /* A name with a line feed in it could forge lines of the log. */
 static bool names_are_plain(char *reason, size_t size)
 {
-    static const char *const names[] = {
-        "NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR", "RCCLTUNE_SCHEDULE", "RCCLTUNE_TRACE",
-        "RCCLTUNE_RECORD",        "RCCLTUNE_LOG",        "RCCLTUNE_SYSROOT"};
+    static const char *const names[] = {"NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR",
+                                        "RCCLTUNE_RECORD", "RCCLTUNE_LOG", "RCCLTUNE_SYSROOT"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         for (const char *at = variable(names[i]); at != NULL && *at != '\0'; at++) {
             unsigned char c = (unsigned char)*at;
@@ -108,9 +110,7 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
     *settings = (struct settings){
         .rule_file = variable("NCCL_TUNER_CONFIG_FILE"),
         .rule_dir = variable("RCCLTUNE_CONFIG_DIR"),
-        .schedule = variable("RCCLTUNE_SCHEDULE"),
         .placement = variable("RCCLTUNE_PLACEMENT"),
-        .trace = variable("RCCLTUNE_TRACE"),
         .record = variable("RCCLTUNE_RECORD"),
         .sysroot = variable("RCCLTUNE_SYSROOT"),
     };
@@ -120,4 +120,19 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
     return read_on_error(settings, reason, size) && read_strict(settings, reason, size) &&
            read_mode(settings, reason, size) && read_placement(settings, reason, size) &&
            read_log(settings, reason, size) && names_are_plain(reason, size);
+}
+
+void settings_tell_what_went(void)
+{
+    static const char *const gone[][2] = {
+        {"RCCLTUNE_SCHEDULE", "rccltune sweep tries settings by its own rank program"},
+        {"RCCLTUNE_TRACE", "RCCLTUNE_LOG=decisions:FILE says what was asked and answered"},
+    };
+    static atomic_bool told[sizeof gone / sizeof gone[0]];
+    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
+        if (variable(gone[i][0]) != NULL && !atomic_exchange(&told[i], true)) {
+            output_say("rccltune: %s is set, and this version knows it no more; %s\n", gone[i][0],
+                       gone[i][1]);
+        }
+    }
 }

@@ -15,9 +15,7 @@ enum log_level { LOG_OFF, LOG_SUMMARY, LOG_DECISIONS };
 struct settings {
     const char *rule_file; /* NCCL_TUNER_CONFIG_FILE */
     const char *rule_dir;  /* RCCLTUNE_CONFIG_DIR */
-    const char *schedule;  /* RCCLTUNE_SCHEDULE; goes before both */
     const char *placement; /* RCCLTUNE_PLACEMENT */
-    const char *trace;     /* RCCLTUNE_TRACE, a file-name pattern */
     const char *record;    /* RCCLTUNE_RECORD, a file-name pattern */
     const char *log_file;  /* from RCCLTUNE_LOG, a file-name pattern; NULL is stderr */
     const char *sysroot;   /* RCCLTUNE_SYSROOT, "/" by default */
@@ -31,5 +29,8 @@ struct settings {
 /* Reads the environment.  False, with `reason` filled, where a value is not understood;
  * `settings->ignore_errors` is right even then. */
 bool settings_read(struct settings *settings, char *reason, size_t size);
+
+/* Says once in a process which variables are set that earlier versions had and this one has not. */
+void settings_tell_what_went(void);
 
 #endif

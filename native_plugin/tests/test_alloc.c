@@ -6,7 +6,6 @@
 #include "names.h"
 #include "plugin.h"
 #include "rule_file.h"
-#include "trace.h"
 #include "tree.h"
 
 #include <dirent.h>
@@ -63,7 +62,7 @@ static enum plugin_status live(void)
     enum plugin_status status = plugin_init(&comm, &plugin);
     CHECK(status == PLUGIN_READY || plugin == NULL);
     for (uint64_t i = 0; i < 200; i++) {
-        struct plugin_call call = {4, i % 70, 1, 0, cells, 7, 3}; /* falls twice */
+        struct plugin_call call = {4, i % 70, 1, 0, cells, 7, 3};
         (void)plugin_decide(plugin, &call);
     }
     plugin_finalize(plugin);
@@ -136,8 +135,6 @@ int main(int argc, char **argv)
     fail_each(6);
     (void)snprintf(path, sizeof path, "decisions:%s/log", root);
     (void)setenv("RCCLTUNE_LOG", path, 1);
-    (void)snprintf(path, sizeof path, "%s/trace", root);
-    (void)setenv("RCCLTUNE_TRACE", path, 1);
     repeat(5);
     fail_each(6);
     (void)snprintf(path, sizeof path, "%s/record", root);
@@ -145,12 +142,6 @@ int main(int argc, char **argv)
     repeat(5);
     fail_each(6);
     (void)unsetenv("RCCLTUNE_RECORD");
-    CHECK(tree_put(root, "schedule", "#@ format 1\n#@ nodes=1 ranks=64\nring/ll\nsilent\n"));
-    (void)snprintf(path, sizeof path, "%s/schedule", root);
-    (void)setenv("RCCLTUNE_SCHEDULE", path, 1);
-    repeat(5);
-    fail_each(4);
-    (void)unsetenv("RCCLTUNE_TRACE");
     (void)unsetenv("RCCLTUNE_LOG");
     repeat(5);
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);

@@ -12,10 +12,11 @@
 static char root[256];    /* rule files */
 static char machine[256]; /* the made-up /sys */
 static const char *machines;
-static const char *const variables[] = {
-    "NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR", "RCCLTUNE_MODE",    "RCCLTUNE_PLACEMENT",
-    "RCCLTUNE_ON_ERROR",      "RCCLTUNE_STRICT",     "RCCLTUNE_LOG",     "RCCLTUNE_TRACE",
-    "RCCLTUNE_SCHEDULE",      "RCCLTUNE_RECORD",     "RCCLTUNE_SYSROOT", "NEEDED"};
+static const char *const variables[] = {"NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR",
+                                        "RCCLTUNE_MODE",          "RCCLTUNE_PLACEMENT",
+                                        "RCCLTUNE_ON_ERROR",      "RCCLTUNE_STRICT",
+                                        "RCCLTUNE_LOG",           "RCCLTUNE_RECORD",
+                                        "RCCLTUNE_SYSROOT",       "NEEDED"};
 
 static void clear(void)
 {
@@ -76,7 +77,7 @@ static void check_settings(void)
                                          {"RCCLTUNE_MODE", "cpx-nps4-x"},
                                          {"RCCLTUNE_PLACEMENT", "../x"},
                                          {"NCCL_TUNER_CONFIG_FILE", "a\nrccltune: "},
-                                         {"RCCLTUNE_TRACE", "a\x1b[2J"},
+                                         {"RCCLTUNE_RECORD", "a\x1b[2J"},
                                          {"RCCLTUNE_PLACEMENT", "One-OAM"},
                                          {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaaa"}};
     static const char *const good[][2] = {{"RCCLTUNE_ON_ERROR", "fail"},
@@ -86,7 +87,7 @@ static void check_settings(void)
                                           {"RCCLTUNE_LOG", "decisions:/tmp/x"},
                                           {"RCCLTUNE_PLACEMENT", "aaaaaaaaaaaaaaaaaaaaaaa"},
                                           {"RCCLTUNE_RECORD", "out.csv"},
-                                          {"RCCLTUNE_SCHEDULE", ""}};
+                                          {"RCCLTUNE_RECORD", ""}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         clear();
         (void)setenv(bad[i][0], bad[i][1], 1);

@@ -88,7 +88,7 @@ static void count_lines(const char *path, int *of_parents, int *of_children)
 static void check_locked(const char *path)
 {
     struct settings settings = {.record = path};
-    const struct trace_comm comm = {.id = "locked", .n_nodes = 1, .n_ranks = 16};
+    const struct output_comm comm = {.id = "locked", .n_nodes = 1, .n_ranks = 16};
     struct record *record = NULL;
     char reason[64];
     int status = -1;

@@ -1,8 +1,8 @@
-/* Buffers, file names, appends and trace records. */
+/* Buffers, file names and appends. */
 #include "check.h"
 #include "names.h"
+#include "output.h"
 #include "sysroot.h"
-#include "trace.h"
 #include "tree.h"
 
 #include <math.h>
@@ -124,69 +124,11 @@ static void check_reads(void)
     tree_remove(root);
 }
 
-static struct trace_call a_call(uint64_t n_bytes)
-{
-    struct trace_call call = {.n_bytes = n_bytes, .collective = 4};
-    float cells[32];
-    for (int i = 0; i < 32; i++) {
-        cells[i] = -1.0F;
-    }
-    cells[0] = 9.5F;
-    cells[2] = -1024.0F;
-    cells[4] = 1e30F;
-    cells[5] = 3.25F;
-    cells[6] = NAN;
-    cells[31] = INFINITY;
-    trace_read_table(&call, cells, 8, 4);
-    return call;
-}
-
-static void check_trace(void)
-{
-    struct trace trace = {.records = NULL};
-    struct lines lines = {.at = NULL};
-    const struct trace_comm comm = {"abc", 1, 64, 5, 0};
-    struct trace_call call = a_call(1024);
-    CHECK(trace_count(&trace, &call) != NULL);
-    CHECK(trace_count(&trace, &call) == NULL);
-    call.has_answer = true;
-    call.answer = (struct candidate){.algorithm = 1, .protocol = 1, .channels = 16, .line = 7};
-    CHECK(trace_count(&trace, &call) == NULL);
-    call = a_call(0);
-    call.has_answer = true;
-    call.answer = (struct candidate){.algorithm = -1, .protocol = -1, .channels = 8, .line = 9};
-    CHECK(trace_count(&trace, &call) != NULL);
-    trace_write(&trace, &comm, 0, "rules", &lines);
-    CHECK_STRING(
-        lines.at,
-        "abc,5,1,64,0,rules,allreduce,1024,3,1,tree/ll ring/ll ring/ll128 algorithm7/protocol3,"
-        "9.500 inf 3.250 inf,ring/ll128,none,0\n"
-        "abc,5,1,64,0,rules,allreduce,0,1,0,tree/ll ring/ll ring/ll128 algorithm7/protocol3,"
-        "9.500 inf 3.250 inf,ring/ll128,-1/-1/8,9\n");
-    lines_free(&lines);
-    for (uint64_t i = 0; i < TRACE_MAX_RECORDS + 5; i++) {
-        call.n_bytes = i * 4096;
-        (void)trace_count(&trace, &call);
-    }
-    CHECK(trace.n_records == TRACE_MAX_RECORDS && trace.dropped > 0);
-    trace_write(&trace, &comm, 2, "tree/ll", &lines);
-    CHECK(strstr(lines.at, "#@ dropped comm=abc step=2 calls=") != NULL);
-    lines_free(&lines);
-    trace_free(&trace);
-    memset(&call, 0, sizeof call);
-    trace_read_table(&call, NULL, 7, 3);
-    CHECK(call.host_choice == -1 && call.selectable == 0);
-    trace_add_cell(&lines, -1, 3);
-    CHECK_STRING(lines.at, "-");
-    lines_free(&lines);
-}
-
 int main(void)
 {
     check_names_of_files();
     check_appends();
     check_links();
     check_reads();
-    check_trace();
     return check_result();
 }

@@ -47,33 +47,12 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Every communicator walks alone, whatever the others do; the shared one is asked by all threads at
- * once, where only its own consistency can be seen. */
-static void *walk(void *argument)
-{
-    int version = 2 + (int)((size_t)argument % 6);
-    struct host host;
-    for (int i = 0; i < N_ROUNDS; i++) {
-        expect(host_load(&host, library, version));
-        expect(host_init(&host, 8, 1) == ABI_SUCCESS && host.context != NULL);
-        for (int step = 0; step < 4; step++) {
-            static const int wanted[] = {3, 5, 0, -1};
-            for (size_t n_bytes = 1; n_bytes < 5; n_bytes++) {
-                ask(&host, n_bytes, wanted[step]);
-                ask(&shared, n_bytes, -1);
-            }
-        }
-        expect(host_finalize(&host) == ABI_SUCCESS);
-    }
-    return NULL;
-}
-
-static void run(void *(*body)(void *))
+static void run(void)
 {
     pthread_t threads[N_THREADS];
     CHECK(host_load(&shared, library, 5) && host_init(&shared, 8, 1) == ABI_SUCCESS);
     for (size_t i = 0; i < N_THREADS; i++) {
-        CHECK(pthread_create(&threads[i], NULL, body, (void *)i) == 0);
+        CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
     }
     for (size_t i = 0; i < N_THREADS; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
@@ -112,25 +91,14 @@ int main(int argc, char **argv)
                    "allreduce,0,9,ring,ll,-1,-1,-1\nallreduce,10,19,ring,simple,-1,-1,-1\n"));
     (void)snprintf(path, sizeof path, "%s/rules.csv", root);
     (void)setenv("NCCL_TUNER_CONFIG_FILE", path, 1);
-    run(work);
+    run();
     (void)snprintf(path, sizeof path, "decisions:%s/log", root);
     (void)setenv("RCCLTUNE_LOG", path, 1);
-    (void)snprintf(path, sizeof path, "%s/trace-%%c", root);
-    (void)setenv("RCCLTUNE_TRACE", path, 1);
     (void)snprintf(path, sizeof path, "%s/record", root);
     (void)setenv("RCCLTUNE_RECORD", path, 1);
-    run(work);
+    run();
     /* Every thread's own communicators, and the shared one. */
     CHECK(recorded(path) == 2ULL * N_THREADS * N_ROUNDS * 40);
-    (void)unsetenv("RCCLTUNE_RECORD");
-    CHECK(tree_put(root, "schedule",
-                   "#@ format 1\n#@ nodes=1 ranks=8\nring/ll\nring/simple\ntree/ll/8\n"));
-    (void)snprintf(path, sizeof path, "%s/schedule", root);
-    (void)setenv("RCCLTUNE_SCHEDULE", path, 1);
-    run(walk);
-    (void)unsetenv("RCCLTUNE_TRACE");
-    (void)unsetenv("RCCLTUNE_LOG");
-    run(walk);
     tree_remove(root);
     return check_result();
 }

@@ -17,61 +17,14 @@ from typing import Any, Final
 
 from rccltune.fit import points
 from rccltune.fit.beliefs import OwnChoices
-from rccltune.fit.gathered import Gathered, gather, rows
 from rccltune.fit.models import fit_all
-from rccltune.fit.points import find_stalls
 from rccltune.fit.sameness import Compared, Side, compare, noise_of
 from rccltune.logs import library
 from rccltune.model import schema
 from rccltune.model.curves import LAUNCHES_DIFFER, Curve, CurvePoint, Equivalence, Silence, Stretch
 from rccltune.model.measured import Caution, Notice, Sample
-from rccltune.model.settings import BASELINE, SILENT, CurveKey, Role, Setting, Target, base_variant
+from rccltune.model.settings import BASELINE, SILENT, CurveKey, Setting, Target, base_variant
 from rccltune.model.vocabulary import format_size
-
-
-def equivalences(samples: Sequence[Sample]) -> tuple[Equivalence, ...]:
-    """Compare every setting that was measured in combined launches and in launches of its own.
-
-    Nothing is compared at sizes that only one of the two measured.
-    """
-    if all(sample.step is None for sample in samples):
-        return ()
-    walks = gather([sample for sample in samples if sample.step is not None])
-    separate = gather([sample for sample in samples if sample.step is None])
-    keys = [k for k in walks.tables if k in separate.tables and k.setting.role is Role.FORCED]
-    if not keys:
-        return ()
-    pairs = [(_walk_side(walks, key), _walk_side(separate, key)) for key in keys]
-    everything = [_walk_side(part, key) for part in (walks, separate) for key in part.tables]
-    found = compare(pairs, noise_of(everything))
-    return tuple(
-        _equivalence(key, compared)
-        for key, compared in zip(keys, found, strict=True)
-        if compared is not None
-    )
-
-
-def _walk_side(gathered: Gathered, key: CurveKey) -> Side:
-    """Times without launches that stood still."""
-    table = rows(gathered.tables[key], gathered.firsts.get(key))
-    out = {(stall.nbytes, stall.launch) for stall in find_stalls(table)}
-    kept = {
-        row.nbytes: {n: time for n, time in row.centres.items() if (row.nbytes, n) not in out}
-        for row in table
-    }
-    return {nbytes: times for nbytes, times in kept.items() if times}
-
-
-def _equivalence(key: CurveKey, compared: Compared) -> Equivalence:
-    stretches = compared.stretches
-    return Equivalence(
-        key=key,
-        n_sizes=len(compared.sizes),
-        median_ratio=compared.median_ratio,
-        worst=compared.worst,
-        disagrees=bool(stretches),
-        stretches=stretches,
-    )
 
 
 def equivalence_notices(found: Sequence[Equivalence]) -> tuple[Notice, ...]:
@@ -384,7 +337,6 @@ def agreements(
         curves = points.curves(samples).curves
     return Agreements(
         silence=silences(curves),
-        equivalence=equivalences(samples),
         tuner=tuner_of(folder),
     )
 

@@ -12,7 +12,7 @@ from rccltune.analyse.choosing import compared
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.fit import models, points
 from rccltune.fit.agreement import Agreements, agreements
-from rccltune.fit.beliefs import Believed, OwnChoices, gather_beliefs, own_choices
+from rccltune.fit.beliefs import OwnChoices, own_choices
 from rccltune.model import schema
 from rccltune.model.belief import Belief
 from rccltune.model.chosen import WrongShare
@@ -175,20 +175,16 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
             where=str(folder / "samples.csv"),
             hint="its column 'unusable' says why for each of them.",
         )
-    launches = store.read_launches(folder)
-    traced = [pair for pair in launches if pair[0].schedule is not None]
-    believed = gather_beliefs(folder, traced, samples) if traced else Believed()
     done = FitDone(
         session=opened,
         samples_sha256=digest,
         curves=fitted.curves,
         crossovers=_crossovers(opened, table),
         separations=models.separate(fitted.curves),
-        notices=(*fitted.notices, *believed.notices),
+        notices=fitted.notices,
         bypasses=_bypasses(samples),
         quarantined=set_aside(opened),
         agreements=agreements(samples, fitted.curves, folder=folder),
-        beliefs=believed.beliefs,
         wrong=wrong_shares(samples),
     )
     # Half of all memory, where there are millions.

@@ -7,21 +7,19 @@ library writes of every call. Writing takes time, so the untouched launches writ
 
 On several nodes some releases choose the protocol again after a tuner has: RCCL's
 ``rcclUpdateCollectiveProtocol`` came with ROCm 7.0 and sets the protocol of three collectives by
-size alone; from RCCL 2.28.3 on it leaves a tuner's exact zero as it is (change 1985). The plugin's
-trace cannot show that: the plugin was asked and did answer. Only the benchmark's own columns say
-what ran.
+size alone; from RCCL 2.28.3 on it leaves a tuner's exact zero as it is (change 1985). What the
+plugin answered cannot show that. Only the benchmark's own columns say what ran.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from rccltune.model.chosen import Zone
-from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample
+from rccltune.model.measured import Caution, Launch, Notice, Outcome
 from rccltune.model.settings import Role, Scale, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.releases import (
     KEEPING_PROTOCOLS,
     LOADING_OURS,
@@ -45,7 +43,6 @@ _ALGORITHMS: Final = {
 }
 _PROTOCOLS: Final = {Protocol.LL: "LL", Protocol.LL128: "LL128", Protocol.SIMPLE: "Simple"}
 _SWITCHES: Final = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
-_TRACE: Final = "RCCLTUNE_TRACE"
 _DECISIONS: Final = "RCCLTUNE_LOG"
 _DEBUG: Final = "NCCL_DEBUG"
 # INIT has the channels of the communicator, once; TUNING a line for every call.
@@ -92,9 +89,8 @@ def switches(setting: Setting, *, tells: bool) -> tuple[tuple[str, str], ...]:
 def is_switched(wanted: Launch) -> bool:
     """Whether a launch's setting was forced through switches and not by the plugin."""
     names = {name for name, _ in wanted.environment}
-    settings = wanted.schedule.settings if wanted.schedule else ()
-    forced = any(setting.role is Role.FORCED for setting in settings)
-    return forced and _TRACE not in names and not names.isdisjoint(_SWITCHES)
+    forced = any(setting.role is Role.FORCED for setting in wanted.settings)
+    return forced and not names.isdisjoint(_SWITCHES)
 
 
 def is_watched(wanted: Launch) -> bool:
@@ -186,34 +182,6 @@ def _said(library: str | None) -> str:
     verb = "overwrites" if release and release.overwrites_protocol else "may overwrite"
     names = ", ".join(one.value for one in CONCERNED)
     return f"{library} {verb} the protocol that a tuner chooses for {names}"
-
-
-def overwrite_doubted(
-    samples: Sequence[Sample], library: str | None, printed: Sequence[Sample]
-) -> tuple[Sample, ...]:
-    """Samples whose protocol nobody has seen are not proven, though the plugin answered it.
-
-    Args:
-        samples: as the plugin's trace proves them.
-        library: that made them.
-        printed: the same as read from the log alone, where columns say what ran or nothing does.
-    """
-    if any(one.executed is not None for one in printed):
-        return tuple(samples)
-    return tuple(
-        replace(one, doubt=Doubt.UNPROVEN, executed=None) if _is_blind(one, library) else one
-        for one in samples
-    )
-
-
-def _is_blind(one: Sample, library: str | None) -> bool:
-    key = one.key
-    return (
-        one.doubt is None
-        and key.setting.role is Role.FORCED
-        and key.collective in CONCERNED
-        and overwrites(library, key.scale.n_nodes)
-    )
 
 
 def overwrite_notice(libraries: Iterable[str | None], zones: Sequence[Zone]) -> Notice | None:

@@ -172,7 +172,7 @@ def _read(one: Launch, own: Path, ending: Ending, library: str | None) -> Ran:
     version = None
     if failure is None:
         try:
-            samples, reading, found = samples_of_launch(one, own, library)
+            samples, reading, found = samples_of_launch(one, own)
         except RccltuneError as error:
             failure, why = Failure.UNREADABLE, str(error)
         else:

@@ -23,7 +23,7 @@ from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import Call
 from rccltune.measure.site import Site
 from rccltune.model import defaults
-from rccltune.model.measured import Launch, Outcome, Schedule, Status, Sweep
+from rccltune.model.measured import Launch, Outcome, Status, Sweep
 from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
@@ -264,7 +264,7 @@ def launch_of(
         argv=rccl_tests.command(site, call, variant),
         environment=site.environment,
         collectives=(collective,),
-        schedule=Schedule(settings=(setting,), scale=site.scale),
+        settings=(setting,),
         variant=variant,
         scale=site.scale,
         rank_placement=sweep.rank_placement,

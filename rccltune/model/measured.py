@@ -22,7 +22,7 @@ from rccltune.model.settings import (
 from rccltune.model.times import is_usable
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement
 
-# Behind a launch's id: a pass of a walk, and a run of several in one imported file.
+# Behind a launch's id: a pass of several (fit alone), and a run of several in one imported file.
 PASSES: Final = "."
 RUNS: Final = ":"
 # Before the name of a pass that is told as one of another launch.
@@ -45,8 +45,8 @@ def own_name(name: str) -> str:
 
 
 def folder_of(name: str) -> str:
-    """The folder of a session that a pass or a run of a file lies in."""
-    return launch_of_pass(name).partition(RUNS)[0]
+    """The folder of a session that a run of a file lies in."""
+    return name.partition(RUNS)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,6 @@ class Sample:
 
     Attributes:
         launch: id of the launch it came from.
-        step: which step of the launch's schedule, None where there was none.
         cycle: which pass over the sizes, from 0.
         count: elements per call, None where the source does not say.
         time_us: mean over ranks as printed, None where the row had no usable number.
@@ -71,7 +70,6 @@ class Sample:
     launch: Word
     nbytes: Whole
     time_us: Number | None
-    step: Whole | None = None
     cycle: Whole = 0
     count: Whole | None = None
     n_wrong: Whole | None = None
@@ -84,48 +82,6 @@ class Sample:
         """A sample without a flag can be computed with."""
         if self.doubt is None and not (0 < self.nbytes <= MAX_NBYTES and is_usable(self.time_us)):
             raise ValueError(f"{self.nbytes} bytes in {self.time_us} µs needs a doubt")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Questions:
-    """How often a benchmark asks the tuner; docs/inside/schedule.md, "What each benchmark asks".
-
-    Attributes:
-        leading: steps before the table's first pass.
-        per_row: questions in one row.
-        extra: further ones at the smallest size of the first pass, where a benchmark warms that
-            up last, as rccl-tests before 2.17 do; no option tells which order it is.
-        columns: those of a row that no call asks but what prints the columns of ``-A``; they are
-            asked even where calls take a path that asks no tuner.
-        spare: idle steps that the plugin gets behind the last one. A benchmark that warms up
-            once more or not at all shifts its passes by one step; they are told from the end.
-    """
-
-    leading: Whole
-    per_row: Whole
-    extra: Whole = 0
-    columns: Whole = 0
-    spare: Whole = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Settings tried in turn inside one launch.
-
-    Attributes:
-        calls: calls per step, 0 where a step ends when the size falls.
-        questions: how the benchmark asks, where a launch goes through more than one setting.
-    """
-
-    settings: tuple[Setting, ...]
-    scale: Scale | None = None
-    calls: Whole = 0
-    questions: Questions | None = None
-
-    def __post_init__(self) -> None:
-        """A schedule has a step."""
-        if not self.settings:
-            raise ValueError("a schedule needs at least one setting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,19 +154,6 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """What else runs on the same devices while a launch is measured.
-
-    Attributes:
-        argv: its command; it goes on until it is ended.
-    """
-
-    collective: Collective
-    nbytes: Whole
-    argv: tuple[Line, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One start of a benchmark, or one imported file.
 
@@ -218,12 +161,10 @@ class Launch:
         id: short hash of all that follows, so that resuming needs no counter.
         argv: command, empty for an imported file.
         environment: set on top of the site's, sorted pairs.
+        settings: the one that rccl-tests run in it, or all that a run of the rank program measures;
+            empty where an imported file says them.
         repeat: tells repeats of the same command apart.
-        round: of a search, from 1; 0 where everything was planned at once.
         attempt: how often it was tried before; each attempt has a folder of its own.
-        beside: what runs at the same time; None where the launch has the devices to itself.
-        part_of: id of the planned combined launch that it goes on with, or of which it tries a
-            setting alone; None where it is what was planned.
         source: name of the imported file.
         source_sha256: hash of its bytes.
         stated: what options said about an imported file, kept so that samples can be read again
@@ -234,15 +175,12 @@ class Launch:
     argv: tuple[Line, ...] = ()
     environment: tuple[Variable, ...] = ()
     collectives: tuple[Collective, ...] = ()
-    schedule: Schedule | None = None
+    settings: tuple[Setting, ...] = ()
     variant: Variant = DEFAULT_VARIANT
     scale: Scale | None = None
     rank_placement: Word | None = None
     repeat: Whole = 0
-    round: Whole = 0
     attempt: Whole = 0
-    beside: Beside | None = None
-    part_of: Word | None = None
     timeout_s: Number | None = None
     source: Line | None = None
     source_sha256: Line | None = None
@@ -295,10 +233,6 @@ class Outcome:
         origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
         library_version: as the log names it.
         notices: what was noticed while reading.
-        n_steps: steps of a combined launch that are proven, from its first one and the warm-up's
-            among them; None where it was no combined launch or nothing of it is proven.
-        suspect: setting of a combined launch that was in force when it failed, where one was.
-        wrong: settings of a combined launch that gave wrong results.
     """
 
     launch: Word
@@ -314,9 +248,6 @@ class Outcome:
     notices: tuple[Notice, ...] = ()
     failure: Failure | None = None
     lifted: bool = False
-    n_steps: Whole | None = None
-    suspect: Setting | None = None
-    wrong: tuple[Setting, ...] = ()
 
     @property
     def was_cut_off(self) -> bool:

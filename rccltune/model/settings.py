@@ -231,8 +231,6 @@ LL128_FORCED: Final = Variant(
 TREE_SIMPLE_PATCHED: Final = Variant(
     name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
 )
-# What rules need, in launches that verify them: the environment alone, without the rules.
-NEEDS: Final = "needs"
 KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measured import RUNS, Fingerprint, Launch, Outcome, Schedule, Status
+from rccltune.model.measured import RUNS, Fingerprint, Launch, Outcome, Status
 from rccltune.model.settings import KNOWN_VARIANTS, Role, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Doubt
 from rccltune.perf import plan, rows, runs
@@ -267,16 +267,12 @@ def _launch(run: Run, variants: Mapping[str, Variant]) -> Launch:
         argv=run.file.argv,
         environment=tuple(sorted(run.file.added)),
         collectives=tuple(dict.fromkeys(step.call.collective for step in steps)),
-        schedule=_schedule(dict.fromkeys(step.setting for step in steps)),
+        settings=tuple(dict.fromkeys(step.setting for step in steps)),
         variant=variant_of(run.file.variant, variants),
         scale=scale_of(run),
         rank_placement=run.file.rank_placement,
         repeat=run.file.number_of,
     )
-
-
-def _schedule(settings: Mapping[Setting, None]) -> Schedule | None:
-    return Schedule(settings=tuple(settings)) if settings else None
 
 
 def _outcome(run: Run, fingerprint: Fingerprint) -> Outcome:

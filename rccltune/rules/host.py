@@ -35,8 +35,6 @@ PLUGIN_VARIABLES: Final = (
     "RCCLTUNE_ON_ERROR",
     "RCCLTUNE_STRICT",
     "RCCLTUNE_LOG",
-    "RCCLTUNE_TRACE",
-    "RCCLTUNE_SCHEDULE",
     "RCCLTUNE_RECORD",
     "RCCLTUNE_SYSROOT",
 )
@@ -347,7 +345,7 @@ class Communicator:
         return ask
 
     def close(self) -> None:
-        """Call destroy or finalize, where trace and summary are written; twice is allowed."""
+        """Call destroy or finalize, where record and summary are written; twice is allowed."""
         if self._open:
             self._open = False
             _FINISH(self._members.finish)(self._context)

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.model.measured import PASSES, Sample, launch_of_pass
+from rccltune.model.measured import Sample
 from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Doubt, Placement
 from rccltune.perf import plan
@@ -170,23 +170,19 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
 def _name_communicators(made: pd.DataFrame, launches: Sequence[str]) -> None:
     """Add run, process and communicator.
 
-    Settings share a communicator in a run of ours and in a combined launch, whose passes are told
-    apart by name; what one log or one table holds of several settings was measured in processes of
-    their own.
+    Settings share a communicator in a run of ours; what one log or one table holds of several
+    settings was measured in processes of their own.
     """
     named = {name: run_samples.run_in(name) for name in set(launches)}
     made["run"] = [named[name][0] for name in launches]
-    process = {run: launch_of_pass(run) for run, _ in named.values()}
-    made["process"] = made["run"].map(process)
-    told = [
-        0 if number is None and process[run] != run else number
-        for run, number in map(named.__getitem__, launches)
-    ]
+    made["process"] = made["run"]
     by_setting = made.groupby(["run", "setting", "variant"], observed=True, sort=False).ngroup()
     first = by_setting.groupby(made["run"]).transform("min")
     made["communicator"] = [
         alone if number is None else number
-        for number, alone in zip(told, (by_setting - first).tolist(), strict=True)
+        for number, alone in zip(
+            (named[name][1] for name in launches), (by_setting - first).tolist(), strict=True
+        )
     ]
 
 
@@ -212,9 +208,7 @@ def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sampl
     ]
     settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
     doubts: dict[str, Doubt | None] = {"": None, **{one.value: one for one in Doubt}}
-    # Which step it was nobody asks; that there was one, tells combined launches.
-    steps = {run: 0 if PASSES in run else None for run in taken["run"].unique()}
-    runs = {run for run in steps if run_samples.is_run(run)}
+    runs = {run for run in taken["run"].unique() if run_samples.is_run(run)}
     names = (
         *("nbytes", "time_us", "wrong", "ran", "unusable"),
         *("run", "communicator", "pass", "line", "clock"),
@@ -223,7 +217,6 @@ def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sampl
         Sample(
             key=keys[at],
             launch=f"{run}:{communicator}" if run in runs else run,
-            step=steps[run],
             cycle=cycle,
             line=_or_none(line),
             nbytes=nbytes,

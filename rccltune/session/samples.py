@@ -6,9 +6,6 @@ A setting that hangs or crashes here would do so in a job. One failure may be th
 is tried once more, alone; the second makes it a quarantined setting of this session: nothing more
 is started for it, what it measured before is not used, and everybody says why. Pure: whatever is
 lost can be derived again from the launches' outcomes.
-
-A launch that goes through settings fails for the one that was in force, and gives wrong results
-for those whose they are; the others have nothing to do with it.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from rccltune.model.measured import (
     Sample,
     Stated,
     Status,
-    folder_of,
 )
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Scale, Setting
@@ -148,24 +144,17 @@ def samples_of(
 ) -> list[Sample]:
     """Timings of measured launches; those of quarantined settings carry a flag.
 
-    What a combined launch had proven when it was interrupted counts until that launch is made
-    again.
-
     Args:
         folder: the session.
         ended: its launches.
         known: samples by launch, where they were read already.
     """
-    from rccltune.session.launches import interrupted_walks, read_launch
+    from rccltune.session.launches import read_launch
 
     found: list[Sample] = []
     for one, outcome in counted(ended):
         found += known[one.id] if one.id in known else read_launch(one, folder, outcome)
-    found = _around_tuner(found, folder, ended)
-    cut_off = interrupted_walks(folder)
-    for ran in cut_off:
-        found += ran.samples
-    return doubted(found, [*ended, *((ran.launch, ran.outcome) for ran in cut_off)])
+    return doubted(_around_tuner(found, folder, ended), ended)
 
 
 def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended]) -> list[Sample]:
@@ -179,10 +168,10 @@ def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended
     asked: dict[tuple[object, ...], frozenset[int]] = {}
     of_launch = {}
     for one, outcome in ended:
-        if one.argv and one.collectives and one.schedule is not None:
+        if one.argv and one.collectives and one.settings:
             key = (one.collectives[0], one.variant.name, one.scale, "-G" in one.argv)
             of_launch[one.id] = key
-            is_idle = one.schedule.settings[0].role is Role.SILENT and is_good((one, outcome))
+            is_idle = one.settings[0].role is Role.SILENT and is_good((one, outcome))
             sizes = asked_in(one, folder / "launches" / one.id) if is_idle else None
             if sizes is not None:
                 asked[key] = sizes
@@ -233,7 +222,8 @@ def quarantines(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
     """
     failed: dict[_Arm, list[_Failed]] = {}
     for launch, outcome in ended:
-        for setting, failure in failures(launch, outcome).items():
+        setting, failure = _forced(launch), failure_of(outcome)
+        if setting is not None and failure is not None:
             failed.setdefault(_arm(launch, setting), []).append((launch, setting, failure))
     return tuple(
         _quarantine(found)
@@ -242,37 +232,10 @@ def quarantines(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
     )
 
 
-def failures(launch: Launch, outcome: Outcome) -> dict[Setting, Failure]:
-    """What a launch says against which settings; nothing where its failure was forgiven."""
-    if not launch.argv or outcome.lifted:
-        return {}
-    how = failure_of(outcome)
-    if _is_walk(launch):
-        found = dict.fromkeys((s for s in outcome.wrong if s.role is Role.FORCED), Failure.WRONG)
-        return found | ({outcome.suspect: how} if outcome.suspect and how else {})
-    setting = _forced(launch)
-    return {setting: how} if setting and how else {}
-
-
 def covers(quarantine: Quarantine, launch: Launch) -> bool:
-    """Whether a launch measures a quarantined setting and nothing else."""
+    """Whether a launch measures a quarantined setting."""
     setting = _forced(launch)
-    return setting is not None and _is_of(quarantine, launch, setting)
-
-
-def barred(found: Iterable[Quarantine], launch: Launch) -> frozenset[Setting]:
-    """Settings of a launch that are quarantined; a combined launch goes on without them."""
-    if not launch.argv or launch.schedule is None or not launch.collectives:
-        return frozenset()
-    return frozenset(
-        setting
-        for setting in dict.fromkeys(launch.schedule.settings)
-        if any(_is_of(one, launch, setting) for one in found)
-    )
-
-
-def _is_of(quarantine: Quarantine, launch: Launch, setting: Setting) -> bool:
-    return _arm(launch, setting) == (
+    return setting is not None and _arm(launch, setting) == (
         quarantine.collective,
         quarantine.setting,
         quarantine.variant.name,
@@ -285,12 +248,10 @@ def doubted(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
     """The same samples; those of quarantined settings carry a flag."""
     pairs = tuple(ended)
     found = quarantines(pairs)
-    if not found:
-        return list(samples)
-    out = {(launch.id, setting) for launch, _ in pairs for setting in barred(found, launch)}
+    out = {launch.id for launch, _ in pairs if any(covers(one, launch) for one in found)}
     return [
         replace(sample, doubt=Doubt.QUARANTINED)
-        if sample.doubt is None and (folder_of(sample.launch), sample.key.setting) in out
+        if sample.doubt is None and sample.launch in out
         else sample
         for sample in samples
     ]
@@ -309,16 +270,11 @@ def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
     )
 
 
-def _is_walk(launch: Launch) -> bool:
-    """Whether the launch goes through settings."""
-    return launch.schedule is not None and launch.schedule.questions is not None
-
-
 def _forced(launch: Launch) -> Setting | None:
-    """The setting that a launch forces; baselines, imported files and combined ones force none."""
-    if not launch.argv or launch.schedule is None or not launch.collectives or _is_walk(launch):
+    """The setting that a launch forces; baselines and imported files force none."""
+    if not launch.argv or not launch.settings or not launch.collectives:
         return None
-    setting = launch.schedule.settings[0]
+    setting = launch.settings[0]
     # What the library does by itself in another environment may fail like any setting.
     untouched = setting.role is Role.BASELINE and launch.variant.name == DEFAULT_VARIANT.name
     return None if untouched else setting

@@ -179,12 +179,14 @@ def read_launch(folder: Path) -> Launch:
     try:
         return _read_record(path, Launch)
     except SessionError:
-        # The steps of 0.1.0's launches through PyTorch were told; what they prove is read alike.
-        plain = load_json(read_regular(path), str(path), _ANEW)
-        schedule = plain.get("schedule")
-        if not isinstance(schedule, dict) or schedule.pop("told", None) is not True:
+        if "schedule" not in load_json(read_regular(path), str(path), _ANEW):
             raise
-        return read_json(Launch, json.dumps(plain).encode(), str(path), _ANEW)
+    raise SessionError(
+        "the launch is one of rccltune 0.1.0's, whose plugin chose the setting or went through "
+        "several; 0.1.0 reads it and this version does not",
+        where=str(path),
+        hint="measure again, into a new session (-o DIR).",
+    )
 
 
 def _read_record(path: Path, kind: type[T]) -> T:
@@ -319,15 +321,10 @@ def write_header(session: Session) -> None:
 def launches_digest(path: Path) -> str:
     """Digest of what samples.csv must have been made from.
 
-    The ids of all complete launches; one that was interrupted counts as far as its log goes, and
-    a run of the rank program as far as its rows go.
+    The ids of all complete launches; a run of the rank program counts as far as its rows go.
     """
-    made = []
-    for own in sorted((path / "launches").glob("*")):
-        if (own / "outcome.json").exists():
-            made.append(own.name)
-        elif (own / RAW_LOG).exists():
-            made.append(f"{own.name} {(own / RAW_LOG).stat().st_size}")
+    launches = sorted((path / "launches").glob("*"))
+    made = [own.name for own in launches if (own / "outcome.json").exists()]
     for number in runs.numbers(path):
         own = path / runs.FOLDER / str(number)
         sizes = [

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wording import lacks
 
 from rccltune.fit import agreement, points
 from rccltune.fit.beliefs import own_choices
@@ -81,7 +80,6 @@ def measured(
                         launch=name,
                         nbytes=1024 << index,
                         time_us=time,
-                        step=1 if "." in name else None,
                     )
                 )
     return found
@@ -208,7 +206,7 @@ def baseline_of(curves: Sequence[Curve]) -> Curve:
 def test_where_they_agree_launches_are_pooled() -> None:
     """All six count, with their median; ends and counts are those of both."""
     samples = [
-        Sample(key=key, launch=name, nbytes=1024 << i, time_us=time, step=step)
+        Sample(key=key, launch=name, nbytes=1024 << i, time_us=time)
         for key, names, step in (
             (replace(PLAIN, setting=SILENT), ("m.1", "m.2", "m.3"), 1),
             (PLAIN, ("z", "b", "c"), None),
@@ -352,79 +350,3 @@ def test_silence_with_wrong_results_adds_nothing() -> None:
     samples = [*measured(SILENT, PASSES), *measured(BASELINE, APART), wrong]
     curves = points.curves(samples).curves
     assert agreement.strengthened(curves) == curves
-
-
-# --- one launch and separate launches ---------------------------------------------------------
-
-CONTROL = range(0, 20, 3)
-
-
-def control_session(seed: int, effect: Effect = lambda _: 1.0, **noise: object) -> list[Sample]:
-    """Two settings and silence in a walk, one separate launch of each setting at fewer sizes."""
-    rng = random.Random(seed)
-    samples = measured(BASELINE, APART, rng=rng, **noise)
-    samples += measured(SILENT, PASSES, rng=rng, **noise)
-    for setting, name in ((TREE, "x"), (RING, "y")):
-        here = effect if setting == TREE else lambda _: 1.0
-        samples += measured(setting, PASSES, rng=rng, effect=here, **noise)
-        samples += measured(setting, (name,), rng=rng, sizes=CONTROL, **noise)
-    return samples
-
-
-@pytest.mark.parametrize(
-    "case", [{}, {"launch_noise": 0.02}, {"outliers": 0.02}, {"noise": 0.05}, {"n_views": 1}]
-)
-def test_methods_that_agree_give_no_alarm(case: dict[str, object]) -> None:
-    """A hundred sessions; a separate launch has no repeat, and may be off as a whole."""
-    sessions = [agreement.equivalences(control_session(seed, **case)) for seed in range(100)]
-    assert sum(any(one.disagrees for one in found) for found in sessions) < 5
-
-
-def test_a_setting_slower_in_walks_is_found() -> None:
-    """15 % at every size, in nearly all sessions, and only for that setting."""
-    sessions = [agreement.equivalences(control_session(seed, lambda _: 1.15)) for seed in range(50)]
-    told = [{str(e.key.setting) for e in found if e.disagrees} for found in sessions]
-    assert sum("tree/ll" in names for names in told) >= 48
-    assert sum("ring/simple" in names for names in told) <= 2
-
-
-def test_a_disagreement_is_told_in_numbers() -> None:
-    """Without noise: the ratio, the worst size, and what to do."""
-    samples = measured(TREE, PASSES, effect=lambda i: 1.3 if i == 6 else 1.1, n_views=1)
-    samples += measured(TREE, ("x",), sizes=CONTROL, n_views=1)
-    (found,) = agreement.equivalences(samples)
-    assert (found.key.setting, found.n_sizes, found.disagrees) == (TREE, 7, True)
-    assert found.median_ratio == pytest.approx(1.1)
-    assert (found.worst.nbytes, found.worst.ratio) == (1024 << 6, pytest.approx(1.3))
-    (notice,) = agreement.equivalence_notices([found])
-    assert notice.caution is Caution.METHODS_DISAGREE
-    assert lacks(notice.message, "tree/ll") == []
-    assert "10 % slower from 1 KiB to 256 MiB" in notice.message
-    assert "rccltune-perf" in notice.remedy
-
-
-def test_what_was_measured_one_way_only_is_not_compared() -> None:
-    """Nor are roles that cannot be forced, nor doubted samples."""
-    walk, apart = measured(TREE, PASSES), measured(TREE, APART)
-    doubted = [replace(s, doubt=Doubt.SUBSTITUTED) for s in apart]
-    assert agreement.equivalences([]) == ()
-    assert agreement.equivalences(walk) == ()
-    assert agreement.equivalences(apart) == ()
-    assert agreement.equivalences(walk + measured(RING, APART)) == ()
-    assert agreement.equivalences(walk + doubted) == ()
-    assert agreement.equivalences(measured(SILENT, PASSES) + measured(SILENT, APART)) == ()
-    assert agreement.equivalence_notices(agreement.equivalences(walk + apart)) == ()
-
-
-def test_a_stalled_launch_is_no_disagreement() -> None:
-    """One of three separate launches stood still at a stretch of sizes."""
-    samples = measured(TREE, PASSES, rng=random.Random(1)) + measured(
-        TREE, APART, rng=random.Random(2)
-    )
-    burst = [
-        replace(s, time_us=(s.time_us or 0) * 400)
-        if s.launch == "b" and 4 <= s.nbytes.bit_length() - 11 < 9
-        else s
-        for s in samples
-    ]
-    assert not any(one.disagrees for one in agreement.equivalences(burst))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from rccltune.logs.decisions import prove_by_decisions, read_decisions
+from rccltune import plugin
+from rccltune.logs.decisions import NAME, PATTERN, prove_by_decisions, read_decisions
+from rccltune.model.errors import MachineError
 from rccltune.model.measured import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.rules.decision import cost_table
+from rccltune.rules.host import Host
 
-# As the plugin writes them (docs/plugin.md, "Log and trace").
+# As the plugin writes them (docs/plugin.md, "Log").
 LOG = """\
 rccltune: comm=e220a8397b1dcdaf nodes=1 ranks=8 abi=v5 inert: neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set
 rccltune: comm=e220a8397b1dcdaf decision collective=allreduce nbytes=1024 answer=none line=0 host=tree/ll
@@ -78,3 +84,22 @@ def test_channels_come_from_the_librarys_log(channels: frozenset[int], doubt: Do
     asked = Setting.parse("tree/ll/16")
     (found,) = prove_by_decisions([sample(1024, asked)], read_decisions([LOG]), asked, channels)
     assert found.doubt is doubt
+
+
+def test_the_real_plugin_tells_what_its_host_would_take(tmp_path: Path) -> None:
+    """A switch of the library leaves it one cell, or none; another size may have all of them."""
+    try:
+        host = Host(plugin.library())
+    except MachineError as error:
+        pytest.skip(str(error))
+    tree, ring = (Algorithm.TREE, Protocol.LL), (Algorithm.RING, Protocol.SIMPLE)
+    env = {"RCCLTUNE_LOG": f"decisions:{tmp_path / NAME}"}
+    with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env) as communicator:
+        for nbytes, cells in ((1024, {tree}), (2048, {ring}), (4096, set()), (1024, {ring})):
+            communicator.ask(Collective.ALL_REDUCE, nbytes, cost_table(cells))
+    (path,) = tmp_path.glob(PATTERN)
+    assert read_decisions([path.read_text()]) == {
+        (Collective.ALL_REDUCE, 1024): {TREE},
+        (Collective.ALL_REDUCE, 2048): {Setting.parse("ring/simple")},
+        (Collective.ALL_REDUCE, 4096): {None},
+    }

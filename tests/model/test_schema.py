@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rccltune.measure.searching import SearchFile
 from typing_extensions import TypedDict
 
 from rccltune.fit.session import FitFile
 from rccltune.machine.hosts import Answer, Host
-from rccltune.measure.searching import SearchFile
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.links import LinkMap, LinkRates

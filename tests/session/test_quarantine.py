@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Launch, Outcome, Questions, Sample, Schedule, Status
-from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
+from rccltune.model.measured import Launch, Outcome, Sample, Status
+from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Doubt, Placement
 from rccltune.session import samples
 
@@ -23,7 +23,7 @@ def ended(name: str, failure: Failure | None, **changes: object) -> Ended:
         id=name,
         argv=("all_reduce_perf",),
         collectives=(Collective.ALL_REDUCE,),
-        schedule=Schedule(settings=(TREE,)),
+        settings=(TREE,),
         scale=SCALE,
     )
     status = Status.FAILED if failure else Status.OK
@@ -58,12 +58,12 @@ def test_the_second_failure_is_the_settings_own(failures: list[Failure], hopeles
 @pytest.mark.parametrize(
     "changes",
     [
-        {"schedule": Schedule(settings=(Setting.parse("ring/ll"),))},
+        {"settings": (Setting.parse("ring/ll"),)},
         {"collectives": (Collective.BROADCAST,)},
         {"scale": Scale(n_nodes=1, n_ranks=4)},
         {"rank_placement": "one-oam"},
         {"argv": ()},
-        {"schedule": Schedule(settings=(BASELINE,))},
+        {"settings": (BASELINE,)},
     ],
 )
 def test_failures_of_something_else_do_not_count(changes: dict[str, object]) -> None:
@@ -94,61 +94,6 @@ def test_outcomes_of_older_sessions_count() -> None:
     ]
     (found,) = samples.quarantines(pairs)
     assert found.failures == (Failure.HANG, Failure.CRASH)
-
-
-RING = Setting.parse("ring/ll")
-
-
-def walked(name: str, failure: Failure | None = None, **changes: object) -> Ended:
-    """A launch that walks through silence, tree/ll and ring/ll, and how it ended."""
-    schedule = Schedule(
-        settings=(SILENT, SILENT, TREE, RING), questions=Questions(leading=1, per_row=4)
-    )
-    launch, outcome = ended(name, failure, schedule=schedule)
-    return launch, replace(outcome, **changes)
-
-
-def test_a_walk_fails_for_the_setting_that_was_in_force() -> None:
-    """Its failure is the first one, that of the setting alone the second."""
-    first = walked("walk", Failure.HANG, suspect=TREE)
-    (found,) = samples.quarantines([first, ended("alone", Failure.CRASH, attempt=1)])
-    assert (found.setting, found.launches) == (TREE, ("walk", "alone"))
-    assert found.failures == (Failure.HANG, Failure.CRASH)
-
-    assert samples.quarantines([first, ended("alone", None, attempt=1)]) == ()
-    other = ended("other", Failure.HANG, schedule=Schedule(settings=(RING,)))
-    assert samples.quarantines([first, other]) == ()
-    # Whom nobody suspects nobody condemns.
-    assert samples.quarantines([walked("a", Failure.HANG), walked("b", Failure.HANG)]) == ()
-    (found,) = samples.quarantines([walked("a", Failure.MEMORY_FAULT, suspect=RING)])
-    assert found.setting == RING
-
-
-def test_wrong_results_in_a_walk_are_their_own_settings() -> None:
-    """In a walk that ended well, or in one that another setting brought down."""
-    hung = walked("a", Failure.HANG, suspect=RING, wrong=(TREE, SILENT))
-    assert samples.failures(*hung) == {TREE: Failure.WRONG, RING: Failure.HANG}
-    whole = walked("b", wrong=(TREE,))
-    (found,) = samples.quarantines([hung, whole])
-    assert (found.setting, found.failures) == (TREE, (Failure.WRONG, Failure.WRONG))
-    lifted = (whole[0], replace(whole[1], lifted=True))
-    assert samples.quarantines([hung, lifted]) == ()
-
-
-def test_a_walk_goes_on_without_what_is_quarantined() -> None:
-    """Only samples of that setting are doubted, whatever launch they are from."""
-    pairs = [walked("walk", Failure.HANG, suspect=TREE), ended("alone", Failure.HANG, attempt=1)]
-    (found,) = samples.quarantines(pairs)
-    assert not samples.covers(found, pairs[0][0])
-    assert samples.barred([found], pairs[0][0]) == {TREE}
-    assert samples.barred([found], replace(pairs[0][0], rank_placement="one-oam")) == set()
-
-    key = CurveKey(
-        collective=Collective.ALL_REDUCE, setting=TREE, placement=Placement.IN_PLACE, scale=SCALE
-    )
-    tree = Sample(key=key, launch="walk.1", nbytes=8, time_us=1.0)
-    ring = replace(tree, key=replace(key, setting=RING))
-    assert [s.doubt for s in samples.doubted([tree, ring], pairs)] == [Doubt.QUARANTINED, None]
 
 
 def test_samples_of_a_quarantined_setting_are_doubted() -> None:

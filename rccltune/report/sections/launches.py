@@ -142,11 +142,9 @@ def _facts(launch: Launch, outcome: Outcome) -> Iterable[tuple[str, str]]:
         ("exit", _exit(outcome)),
         ("ranks", launch.scale),
         ("variant", launch.variant.name if launch.variant.name != "default" else None),
-        ("round of the search", launch.round or None),
         ("library", outcome.library_version),
         ("origin", outcome.origin),
         ("file, SHA-256", launch.source_sha256),
-        ("at the same time", launch.beside.collective.value if launch.beside else None),
         ("settings", _settings(launch)),
     ]
     return ((name, str(value)) for name, value in known if value)
@@ -159,10 +157,10 @@ def _exit(outcome: Outcome) -> str | None:
 
 
 def _settings(launch: Launch) -> str | None:
-    """The steps of a launch, in their order."""
-    if launch.schedule is None or len(launch.schedule.settings) < 2:
+    """All that a launch measured, in the order in which they were first called."""
+    if len(launch.settings) < 2:
         return None
-    return _cut(" → ".join(str(one) for one in launch.schedule.settings), 600)
+    return _cut(", ".join(map(str, launch.settings)), 600)
 
 
 def excerpt(log: Path) -> tuple[str, ...]:
