@@ -183,6 +183,8 @@ class Declared:
     def plain(self, value: Any) -> Any:  # noqa: ANN401 - whatever YAML takes
         """What a file has for this value."""
         if self.parsed is None:
+            if isinstance(value, bool):
+                return value
             return list(value) if self.is_list else dict(value)
         return (
             [self.parsed.write(one) for one in value] if self.is_list else self.parsed.write(value)

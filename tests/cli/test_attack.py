@@ -41,8 +41,8 @@ BROKEN = [
     ("verdict.json", ("standings", 0, "gain", "ratio"), "Infinity"),
     ("verdict.json", ("standings", 0, "state"), '"splendid"'),
     ("placement.json", ("name",), '"../../x"'),
-    ("runs/1/run.json", ("variant",), '"../../x"'),
-    ("runs/1/run.json", ("purpose",), '"splendid"'),
+    ("runs/1/run.json", ("argv",), '"rm -rf"'),
+    ("runs/1/run.json", ("communicators",), "null"),
 ]
 
 

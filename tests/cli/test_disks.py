@@ -104,13 +104,12 @@ def test_the_wall_clock_is_read_for_records_only(repository: Path) -> None:
                 *("date.today", "datetime.today", "time.localtime", "time.gmtime"),
             }:
                 found.add(f"{path.relative_to(repository)}: {ast.unparse(node)}")
-    # When a launch or a job's run started, and of which day a link map is: for people.
+    # When a launch started, and of which day a link map is: for people.
     assert found == {
         "rccltune/deploy/folder.py: datetime.now",
         "rccltune/measure/launching.py: datetime.now",
         "rccltune/perf/ranks.py: datetime.now",
         "rccltune/links/session.py: datetime.now",
-        "rccltune/job/runs.py: time.time",
     }
 
 

@@ -44,10 +44,9 @@ SAID: dict[str, Any] = {
     "dtype": ["bfloat16"],
     "op": "max",
     "placement": "in",
-    "graph": 2,
     "communicators": 6,
     "timing": "loop",
-    "repeats": 5,
+    "crosscheck": True,
     "budget": "3600s",
     "timeout": "0.5s",
     "env": {"NCCL_NET": "Socket", "A": ""},
@@ -57,7 +56,7 @@ SAID: dict[str, Any] = {
 # the site has them; and what belongs to a command and not to what is measured.
 RESOLVED = {"preset", "workload", "scales", "variant", "variants", "budget", "timeout"}
 # What the rank program alone understands, whose sessions tests/perf looks at.
-RESOLVED |= {"runner", "communicators", "timing"}
+RESOLVED |= {"runner", "communicators", "timing", "crosscheck"}
 
 
 def in_file(name: str) -> str:
@@ -152,8 +151,8 @@ def test_what_names_programs_is_nobody_elses_to_say() -> None:
 
 
 def test_a_default_in_a_help_is_the_default() -> None:
-    """A size reads back; a word and a number are themselves."""
-    for name, text in (("max_bytes", "1G"), ("op", "sum"), ("repeats", "3")):
+    """A word and a number are themselves; ends of the range are those of the runner."""
+    for name, text in (("op", "sum"), ("factor", "2")):
         one = declared()[name]
         assert f"{text}]" in one.help
         assert one.parsed is not None
@@ -187,9 +186,9 @@ def test_what_the_rank_program_alone_understands(said: dict[str, Any], why: str)
 def test_a_file_that_wanted_no_further_environment_is_read() -> None:
     """0.1.0 wrote it into sessions; a mistake below it keeps its line."""
     for key in ("no_environment: true", "no-environment: yes"):
-        assert read_sweep_file(f"{key}\ngraph: 2\n", "s") == {"graph": 2}
-    with pytest.raises(InputFileError, match=r"s:2:1: unknown key 'grph'"):
-        read_sweep_file("no_environment: true\ngrph: 2\n", "s")
+        assert read_sweep_file(f"{key}\nseed: 2\n", "s") == {"seed": 2}
+    with pytest.raises(InputFileError, match=r"s:2:1: unknown key 'sed'"):
+        read_sweep_file("no_environment: true\nsed: 2\n", "s")
 
 
 @pytest.mark.parametrize("key", [key for key, one in KEYS.items() if not one.harmless])
