@@ -185,6 +185,8 @@ class Declared:
         if self.option.is_flag:
             return value
         if self.parsed is None:
+            if isinstance(value, bool):
+                return value
             return list(value) if self.is_list else dict(value)
         return (
             [self.parsed.write(one) for one in value] if self.is_list else self.parsed.write(value)

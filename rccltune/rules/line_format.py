@@ -23,6 +23,8 @@ from rccltune.model.errors import InputFileError, VerificationError
 
 LIMIT: Final = 199
 _WIDTH: Final = 110
+# What verification says stands on one line: the next one takes it away by the mark in front.
+_LONGEST: Final = LIMIT - len("# ")
 _REASON: Final = 120
 _SHOWN: Final = 60
 # The plugin refuses a file with control characters, and programs end lines at the others.
@@ -221,7 +223,7 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
         if change is not None and change.evidence and made[-1:] and _is_doubt(made[-1]):
             made.pop()
         made += kept(line, number) if change is None else _changed(line, number, change)
-    return text_of(framed([*(part for text in header for part in comment(text)), *made]))
+    return text_of(framed([*(part for text in header for part in comment(text, _LONGEST)), *made]))
 
 
 def _is_doubt(line: str) -> bool:
@@ -229,7 +231,7 @@ def _is_doubt(line: str) -> bool:
 
 
 def _changed(line: str, number: int, change: Change) -> list[str]:
-    made = comment(change.evidence)
+    made = comment(change.evidence, _LONGEST)
     if not change.parts:
         made += comment(f"dropped: {grammar.trim(line)}")
     for part in change.parts:

@@ -330,7 +330,7 @@ class _Judge:
         stretch: Indices,
         each: Sequence[Estimate | None],
     ) -> Iterator[Part]:
-        """A stretch of good sizes without the ends that gain next to nothing."""
+        """A range of good sizes without the ends that gain next to nothing."""
 
         def is_idle(i: int) -> bool:
             one = each[i]

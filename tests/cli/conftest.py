@@ -1,34 +1,29 @@
-"""What tests of verbs share: a working directory, and the simulated node's benchmarks."""
+"""What tests of verbs share: a working directory, and sessions that several tests begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
-import kept
+import made
 import pytest
 
 from rccltune import plugin
-from rccltune.measure import site
+from rccltune.cli import run
 from rccltune.model.errors import MachineError
-from rccltune.plan import rounds
 
 
 @pytest.fixture(scope="session")
 def stand_ins() -> None:
-    """Skip where this install was built without the stand-in benchmarks."""
+    """Skip where this install was built without the rank program and the stand-in libraries."""
     try:
-        there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
+        folder = plugin.native_folder()
     except MachineError as error:
         pytest.skip(str(error))
-    if not there:
-        pytest.skip("this install has no stand-in benchmarks")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def kept_sessions(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Where sessions lie that several tests begin with."""
-    kept.folder = tmp_path_factory.mktemp("kept")
+    if not all((folder / name).is_file() for name in ("rccltune-perf", "sim/all_reduce_perf")):
+        pytest.skip("this install has no rank program or no stand-in benchmarks")
 
 
 @pytest.fixture
@@ -38,20 +33,41 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def swept_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of the smallest node on two GPUs, made once by a worker; nobody may change it."""
+    del stand_ins
+    folder = tmp_path_factory.mktemp("swept")
+    node = made.node(folder / "node.yaml")
+    words = ["sweep", *made.words(node), "-o", str(folder / made.SESSION), "-q"]
+    assert run(words) == 0
+    return folder / made.SESSION
+
+
 @pytest.fixture
-def per_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A benchmark that cannot repeat its table: each setting has a launch of its own."""
-    real = site._simulated_letters
-    monkeypatch.setattr(site, "_simulated_letters", lambda *given: real(*given) - frozenset("Ns"))
+def swept(swept_once: Path, here: Path) -> Path:
+    """The same as the session of the working directory."""
+    return shutil.copytree(swept_once, here / made.SESSION)
 
 
-@pytest.fixture(scope="module")
-def whole() -> Iterator[None]:
-    """Every setting at every size, as at a workload's: launches of a search depend on its noise."""
-    real = rounds.parted
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "parted", lambda sweep, *more: real(sweep, *more) or (sweep,))
-        yield
+@pytest.fixture(scope="session")
+def tuned_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same node tuned, and what was said beside the session; nobody may change it."""
+    del stand_ins
+    folder = tmp_path_factory.mktemp("tuned")
+    node = made.node(folder / "node.yaml")
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        code = run(["tune", *made.words(node), "-o", str(folder / made.SESSION)])
+    (folder / "stdout").write_text(out.getvalue(), encoding="utf-8")
+    (folder / "stderr").write_text(err.getvalue(), encoding="utf-8")
+    assert code == 0, err.getvalue()
+    return folder / made.SESSION
+
+
+@pytest.fixture
+def tuned(tuned_once: Path, here: Path) -> Path:
+    """The tuned session as that of the working directory."""
+    return shutil.copytree(tuned_once, here / made.SESSION)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import made
 import pytest
 from wording import lacks
 
@@ -19,9 +20,9 @@ from rccltune.launch.variables import program as launch_program
 from rccltune.rules.provenance import harmless
 from rccltune.session import folders
 
-pytestmark = pytest.mark.usefixtures("stand_ins", "here", "whole")
+pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
-RULES = "allreduce,8192,1048576,ring,ll,-1,1,8,-1,-1\n"
+RULES = "allreduce,8192,1048576,ring,ll,-1,1,2,-1,-1\n"
 Capture = pytest.CaptureFixture[str]
 # Set by the variants in rccltune/data/variants.yaml that name no folder: read off by hand.
 SHIPPED = {
@@ -45,40 +46,26 @@ DANGEROUS = (
 )
 
 
-@pytest.fixture(scope="module")
-def made(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A session of this user's own, on the smallest node."""
-    folder = tmp_path_factory.mktemp("made") / "session"
-    node = repository / "examples/nodes/smallest.yaml"
-    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
-    words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
-    words += ["--setting", "ring/ll", "-q"]
-    assert run(["sweep", "--runner", "rccl-tests", *words, "-o", str(folder)]) == 0
-    return folder
-
-
 @pytest.fixture
-def swept(made: Path, here: Path) -> Path:
-    """It in the working directory, and rules to verify."""
-    assert here == Path.cwd()
-    shutil.copytree(made, SESSION)
+def mailed(swept: Path) -> Path:
+    """A session of this user's own in the working directory, and rules to verify."""
     Path("mine.csv").write_text(RULES, encoding="utf-8")
-    return SESSION
+    return swept
 
 
 def program(folder: Path) -> Path:
     """A benchmark that leaves a mark wherever it is run."""
     folder.mkdir()
     mark = Path("ran").resolve()
-    for name in ("all_reduce_perf", "python"):
+    for name in ("all_reduce_perf", "python", "mpirun"):
         (folder / name).write_text(f"#!/bin/sh\ntouch {mark}\n", encoding="utf-8")
         (folder / name).chmod(0o755)
     return folder.resolve()
 
 
-def changed(swept: Path, *lines: str) -> None:
+def changed(mailed: Path, *lines: str) -> None:
     """The same session, whose sweep.yaml says something else about where to run."""
-    path = swept / "sweep.yaml"
+    path = mailed / "sweep.yaml"
     old = path.read_text(encoding="utf-8").splitlines()
     kept = [line for line in old if not line.startswith(("simulate:", "launcher:"))]
     path.write_text("\n".join([*kept, *lines]) + "\n", encoding="utf-8")
@@ -87,10 +74,10 @@ def changed(swept: Path, *lines: str) -> None:
 VERIFY = ("verify", "--rules", "mine.csv", "-q")
 
 
-def test_a_copied_id_with_another_sweep_runs_nothing(swept: Path, capsys: Capture) -> None:
+def test_a_copied_id_with_another_sweep_runs_nothing(mailed: Path, capsys: Capture) -> None:
     """The id alone is no proof: the note has what the sweep said when we made it."""
     bad = program(Path("bad"))
-    changed(swept, f"rccl_tests: {bad}")
+    changed(mailed, f"rccl_tests: {bad}")
     assert run([*VERIFY]) == 2
     said = capsys.readouterr().err
     assert str(bad) in said
@@ -99,18 +86,18 @@ def test_a_copied_id_with_another_sweep_runs_nothing(swept: Path, capsys: Captur
 
 
 def test_a_session_from_a_mail_runs_nothing(
-    swept: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    mailed: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whoever unpacks it owns every file of it, and has no note of having made it."""
     bad = program(Path("bad"))
-    changed(swept, f"rccl_tests: {bad}", "env: {LD_PRELOAD: /tmp/x.so}")
+    changed(mailed, f"rccl_tests: {bad}", "env: {LD_PRELOAD: /tmp/x.so}")
     with tarfile.open("mail.tar", "w") as tar:
-        tar.add(swept)
-    shutil.rmtree(swept)
+        tar.add(mailed, arcname=SESSION)
+    shutil.rmtree(mailed)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
     with tarfile.open("mail.tar") as tar:
         tar.extractall(filter="data")
-    assert swept.stat().st_uid == os.getuid()
+    assert mailed.stat().st_uid == os.getuid()
     assert run([*VERIFY]) == 2
     said = capsys.readouterr().err
     assert str(bad) in said
@@ -120,84 +107,73 @@ def test_a_session_from_a_mail_runs_nothing(
 
 def goes_on(words: list[str], capsys: Capture) -> bool:
     """Whether it gets as far as the rules, which are for ranks that are not there."""
-    Path("mine.csv").write_text(RULES.replace(",1,8,", ",1,4,"), encoding="utf-8")
-    return run(words) == 2 and "no rule of this file is for 8 ranks" in capsys.readouterr().err
+    Path("mine.csv").write_text(RULES.replace(",1,2,", ",1,4,"), encoding="utf-8")
+    return run(words) == 2 and "no rule of this file is for 2 ranks" in capsys.readouterr().err
 
 
 def test_naming_what_to_use_oneself_needs_no_trust(
-    swept: Path,
+    mailed: Path,
     capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
-    repository: Path,
+    swept_once: Path,
     tmp_path: Path,
 ) -> None:
     """A command line that says where to run leaves nothing of it to the session."""
-    assert swept.is_dir()
+    assert mailed.is_dir()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
-    node = repository / "examples/nodes/smallest.yaml"
     assert not goes_on([*VERIFY], capsys)
-    assert goes_on([*VERIFY, "--simulate", str(node), "--launcher", "none"], capsys)
+    assert goes_on([*VERIFY, "--simulate", str(swept_once.parent / "node.yaml")], capsys)
 
 
 def test_the_node_in_a_session_is_data_for_our_own_benchmark(
-    swept: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    mailed: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whosever it is; a program that its sweep.yaml names beside it is run by nobody."""
     bad = program(Path("bad"))
-    changed(swept, "simulate: node.node")
+    changed(mailed, "simulate: node.node")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
-    assert goes_on([*VERIFY, "--launcher", "none"], capsys)
-    changed(swept, "simulate: node.node", f"rccl_tests: {bad}")
-    assert run([*VERIFY, "--launcher", "none"]) == 2
+    assert goes_on([*VERIFY], capsys)
+    changed(mailed, "simulate: node.node", f"rccl_tests: {bad}")
+    assert run([*VERIFY]) == 2
     assert str(bad) in capsys.readouterr().err
     words = ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M", "--plan"]
-    assert (
-        run(["sweep", "--runner", "rccl-tests", "--mode", "spx-nps1", "--launcher", "none", *words])
-        == 0
-    )
+    assert run(["sweep", "--mode", "spx-nps1", *words]) == 0
     assert lacks(capsys.readouterr().err, "SIMULATED") == []
     assert not Path("ran").exists()
 
 
 def test_ones_own_session_goes_on_elsewhere(
-    swept: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    mailed: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The note is of the session's id: another folder, or another node with this home, has it."""
-    swept.rename("moved")
+    mailed.rename("moved")
     monkeypatch.setenv("HOSTNAME", "another")
     assert goes_on([VERIFY[0], "moved", *VERIFY[1:]], capsys)
 
 
 def test_a_session_stays_ones_own_when_a_copy_of_it_is_swept_again(
-    swept: Path, capsys: Capture, repository: Path
+    mailed: Path, capsys: Capture, swept_once: Path
 ) -> None:
     """Both have one id, and the copy's sweep.yaml says another node from then on."""
-    shutil.copytree(swept, "copy")
-    shutil.copy(repository / "examples/nodes/smallest.yaml", "other.yaml")
-    words = ["--simulate", "other.yaml", "--launcher", "none", "--collective", "all_reduce"]
-    words += ["--mode", "spx-nps1", "--min-bytes", "8K", "--max-bytes", "1M"]
-    assert (
-        run(["sweep", "--runner", "rccl-tests", "-o", "copy", *words, "--setting", "ring/ll", "-q"])
-        == 0
-    )
-    assert Path("copy/sweep.yaml").read_bytes() != (swept / "sweep.yaml").read_bytes()
+    shutil.copytree(mailed, "copy")
+    shutil.copy(swept_once.parent / "node.yaml", "other.yaml")
+    assert run(["sweep", "-o", "copy", *made.words("other.yaml"), "-q"]) == 0
+    assert Path("copy/sweep.yaml").read_bytes() != (mailed / "sweep.yaml").read_bytes()
     assert goes_on([VERIFY[0], "copy", *VERIFY[1:]], capsys)
     assert goes_on([*VERIFY], capsys)
-    changed(swept, "env: {LD_PRELOAD: /tmp/x.so}")
+    changed(mailed, "env: {LD_PRELOAD: /tmp/x.so}")
     assert not goes_on([*VERIFY], capsys)
 
 
 @pytest.mark.parametrize("home", ["/proc/nowhere", "relative", ""])
 def test_without_a_home_a_sweep_works_and_trusts_nobody(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     """No note can be written; that costs the trust and nothing else."""
     monkeypatch.setenv("XDG_STATE_HOME", home)
     monkeypatch.setenv("HOME", "/proc/nowhere")
-    node = repository / "examples/nodes/smallest.yaml"
-    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
-    words += ["--collective", "all_reduce", "--min-bytes", "1M", "--max-bytes", "1M"]
-    assert run(["sweep", "--runner", "rccl-tests", *words, "--setting", "ring/ll", "-q"]) == 0
+    words = made.words(made.node(here / "node.yaml"), "ring/ll")
+    assert run(["sweep", *words, "--communicators", "1", "-q"]) == 0
     assert not folders.is_ours(SESSION)
 
 
@@ -223,18 +199,20 @@ def test_only_harmless_names_are_set_unasked() -> None:
 
 
 @pytest.mark.parametrize("name", DANGEROUS)
-def test_what_a_rule_file_needs_is_not_set_unasked(swept: Path, capsys: Capture, name: str) -> None:
+def test_what_a_rule_file_needs_is_not_set_unasked(
+    mailed: Path, capsys: Capture, name: str
+) -> None:
     """Not for the ranks of a verification; what jobs source is tests/deploy's."""
     Path("mine.csv").write_text(RULES.replace("\n", f"\n#@ needs {name}=x\n", 1), encoding="utf-8")
     assert run([*VERIFY]) == 2
     assert f"--allow-need {name}" in capsys.readouterr().err
 
 
-def test_the_page_tells_nobody_to_set_what_may_load_code(swept: Path) -> None:
+def test_the_page_tells_nobody_to_set_what_may_load_code(mailed: Path) -> None:
     """It says what the rules need, and what that may be, in the place of a line to paste."""
     head = "\n#@ needs LD_PRELOAD=/tmp/x.so\n#@ needs NCCL_MIN_NCHANNELS=32\n"
     text = RULES.replace("\n", head, 1)
-    (swept / "rccl_tuner_gfx942_spx-nps1.csv").write_text(text, encoding="utf-8")
+    (mailed / "rccl_tuner_gfx942_spx-nps1.csv").write_text(text, encoding="utf-8")
     assert run(["report", "-o", "page.html", "-q"]) == 0
     page = Path("page.html").read_text(encoding="utf-8")
     assert "export NCCL_MIN_NCHANNELS=32" in page
@@ -250,13 +228,13 @@ def reading() -> list[list[str]]:
 
 @pytest.mark.parametrize("words", reading(), ids=lambda words: words[0])
 def test_links_and_pipes_in_a_session_are_not_followed(
-    swept: Path, capsys: Capture, words: list[str]
+    mailed: Path, capsys: Capture, words: list[str]
 ) -> None:
     """A link would bring a secret into the page; whoever opens a pipe waits for ever."""
     Path("secret").write_text("the secret\n", encoding="utf-8")
-    launch = next((swept / "launches").iterdir())
+    launch = mailed / "runs" / "1"
     for make in ("link", "folder", "pipe"):
-        path = launch / ("stdout.log" if make != "folder" else "more")
+        path = launch / ("log.txt" if make != "folder" else "more")
         kept = path.read_bytes() if path.exists() else None
         path.unlink(missing_ok=True)
         if make == "pipe":
@@ -271,9 +249,9 @@ def test_links_and_pipes_in_a_session_are_not_followed(
     assert not any("the secret" in p.read_text(errors="replace") for p in Path().glob("*.html"))
 
 
-def test_links_inside_a_session_are_its_own(swept: Path) -> None:
+def test_links_inside_a_session_are_its_own(mailed: Path) -> None:
     """Whoever made them, they lead nowhere else."""
-    (swept / "again.csv").symlink_to("samples.csv")
+    (mailed / "again.csv").symlink_to("samples.csv")
     assert run(["fit", "-q"]) == 0
 
 
@@ -292,10 +270,10 @@ def test_links_inside_a_session_are_its_own(swept: Path) -> None:
     ],
 )
 def test_what_a_header_may_say(
-    swept: Path, capsys: Capture, field: tuple[str, ...], value: object
+    mailed: Path, capsys: Capture, field: tuple[str, ...], value: object
 ) -> None:
     """Exit 7 with the field; nothing is written, in the session or outside."""
-    path = swept / "session.json"
+    path = mailed / "session.json"
     plain = json.loads(path.read_text(encoding="utf-8"))
     inner = plain
     for key in field[:-1]:

@@ -9,29 +9,27 @@ import sys
 from pathlib import Path
 
 import click
+import made
 import pytest
 from trees import write
 
 from rccltune.cli import group, run
 from rccltune.cli.console import fold, table
 
-NODE = ["--mode", "spx-nps1", "--launcher", "none", "--collective", "all_reduce"]
 
-
-@pytest.mark.usefixtures("stand_ins")
 def test_a_default_tune_is_at_most_forty_lines_of_a_hundred_columns(
-    repository: Path, tmp_path: Path
+    swept_once: Path, tmp_path: Path
 ) -> None:
     """Both streams together, as Slurm's log has them; the last lines say what to do now."""
-    node = repository / "examples/nodes/smallest.yaml"
+    words = made.words(swept_once.parent / "node.yaml")
     done = subprocess.run(
-        [sys.executable, "-m", "rccltune", "tune", "--simulate", str(node), *NODE, "-o", "s"],
+        [sys.executable, "-m", "rccltune", "tune", *words, "-o", "s"],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stdout

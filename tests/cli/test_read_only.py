@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import made
 import pytest
-from eight import raw_node, written
 from wording import lacks
 
 from rccltune.cli import run
@@ -24,29 +24,6 @@ pytestmark = pytest.mark.usefixtures("here")
 # From linux/prctl.h and linux/capability.h: what lets root write where it may not.
 _DROP: Final = 24
 _OVERRIDES: Final = (1, 2)
-SWEEP: Final = [
-    *(
-        "sweep",
-        "--simulate",
-        "NODE.YAML",
-        "--mode",
-        "cpx-nps4",
-        "--launcher",
-        "none",
-    ),
-    *(
-        "--collective",
-        "all_reduce",
-        "--min-bytes",
-        "1K",
-        "--max-bytes",
-        "64K",
-        "--communicators",
-        "2",
-    ),
-    *("--setting", "tree/ll", "--setting", "ring/simple"),
-    *("--runner", "rccl-tests"),
-]
 
 
 def _as_anybody() -> None:
@@ -102,12 +79,9 @@ def _lock(folder: Path, *, to_read: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def measured(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small session of eight ranks, from which rules were chosen; nothing else is derived yet."""
-    del stand_ins
-    folder = tmp_path_factory.mktemp("swept") / "s"
-    SWEEP[2] = str(written(raw_node(), folder.parent / "node.yaml"))
-    assert run([*SWEEP, "-o", str(folder)]) == 0
+def measured(swept_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small session from which rules were chosen; nothing else is derived yet."""
+    folder = shutil.copytree(swept_once, tmp_path_factory.mktemp("swept") / "s")
     assert run(["emit-config", str(folder), "-o", str(folder.parent / "rules.csv")]) == 0
     (folder / "fit.json").unlink()
     return folder
@@ -194,15 +168,15 @@ def test_a_read_only_session_gives_what_a_writable_one_gives(
 @pytest.mark.parametrize("readable", ["fitted", "logs only"], indirect=True)
 def test_what_has_to_be_written_there_says_so(readable: Path, tmp_path: Path) -> None:
     """Exit code 7, and the line tells of -o."""
-    logs = readable.glob("launches/*/stdout.log")
-    alone = next(one for one in logs if not one.with_name("schedule").exists())
-    shutil.copy(alone, "other.log")
+    head = "# rccltune: collective=all_reduce nodes=1 ranks=2 mode=spx-nps1 placement=out\n"
+    Path("other.csv").write_text(f"{head}setting,nbytes,time_us\nring/ll,1024,5\n")
+    sweep = made.words("s/node.node", "ring/ll", "tree/ll")
     commands = (
         ["emit-config", "s"],
         ["report", "s"],
         ["plot", "s"],
-        ["import", "other.log", "-o", "s", "--baseline"],
-        [*SWEEP, "-o", "s"],
+        ["import", "other.csv", "-o", "s"],
+        ["sweep", *sweep, "-o", "s"],
     )
     for command, one in zip(commands, run_all(commands, tmp_path), strict=True):
         assert one.code == 7, command

@@ -1,23 +1,21 @@
 """A user's variant in the place of a shipped one, and others that widen: all their variables stay.
 
-On examples/nodes/smallest.yaml ring/ll128 beats the library's ring/ll from 32 KiB on, and only a
+On the smallest node ring/ll128 beats the library's ring/ll from 32 KiB on, and only a
 variant that holds RCCL_LL128_FORCE_ENABLE=1 makes it selectable.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 
+import made
 import pytest
-import yamls
 from wording import lacks
 
 from rccltune.cli import run
+from rccltune.perf import runs
 from rccltune.rules.reader import RuleFile, read_rules
 
-SMALLEST = "examples/nodes/smallest.yaml"
 BOTH = (("NCCL_CUMEM_ENABLE", "1"), ("RCCL_LL128_FORCE_ENABLE", "1"))
 REPLACING = """
 format: 1
@@ -26,14 +24,6 @@ variants:
     replaces: true
     summary: LL128 with memory of its own
     environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_CUMEM_ENABLE: 1}
-"""
-MINE = """
-format: 1
-variants:
-  mine:
-    summary: LL128 with memory of its own, beside the shipped one
-    environment: {RCCL_LL128_FORCE_ENABLE: 1, NCCL_CUMEM_ENABLE: 1}
-    widens: default
 """
 ON_CHANNELS = """
 format: 1
@@ -49,22 +39,12 @@ variants:
 Capture = pytest.CaptureFixture[str]
 
 
-def swept(repository: Path, text: str, *more: str, node: Path | None = None) -> int:
-    """AllReduce from 8 KiB to 1 MiB with two settings."""
+def swept(text: str, *more: str, node: Path | None = None) -> int:
+    """AllReduce with two settings, on the smallest node or another one."""
     Path("own.yaml").write_text(text, encoding="utf-8")
-    node = node or repository / SMALLEST
-    words = ["--simulate", str(node), "--mode", "spx-nps1", "--launcher", "none"]
-    words += ["--collective", "all_reduce", "--min-bytes", "8K", "--max-bytes", "1M"]
-    words += ["--setting", "ring/ll", "--setting", "ring/ll128", "--variants", "own.yaml"]
-    return run(["sweep", "--runner", "rccl-tests", *words, *more, "-q"])
-
-
-def node_with(repository: Path, **changes: object) -> Path:
-    """The smallest node with these keys, beside the session."""
-    raw = yamls.loaded((repository / SMALLEST).read_text(encoding="utf-8"))
-    path = Path("node.yaml")
-    path.write_text(yamls.dumped(raw | changes), encoding="utf-8")
-    return path
+    node = node or made.node(Path("node.yaml"))
+    words = made.words(node, "ring/ll", "ring/ll128")
+    return run(["sweep", *words, "--communicators", "2", "--variants", "own.yaml", *more, "-q"])
 
 
 def rules_and_exports(*more: str) -> tuple[RuleFile, list[str]]:
@@ -77,27 +57,23 @@ def rules_and_exports(*more: str) -> tuple[RuleFile, list[str]]:
     return read_rules(rules.read_bytes()), [x for x in lines if x.startswith("export")]
 
 
-def launched(setting: str) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Variant and variables of the launches that tried a setting."""
-    found = set()
-    for path in Path("rccltune-session/launches").glob("*/launch.json"):
-        made = json.loads(path.read_text(encoding="utf-8"))
-        variant = made.get("variant", {"name": "default"})
-        algorithm, protocol = setting.split("/")
-        for one in made["schedule"]["settings"]:
-            if (one.get("algorithm"), one.get("protocol")) == (algorithm, protocol):
-                assert all(pair in made["environment"] for pair in variant.get("environment", []))
-                pairs = tuple((name, value) for name, value in variant.get("environment", []))
-                found.add((variant["name"], pairs))
+def environments() -> dict[str, set[tuple[str, str]]]:
+    """Variables that rccltune set for the runs of each variant."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for one in runs.read_runs(Path(made.SESSION)):
+        found.setdefault(one.file.variant, set()).update(one.file.added)
     return found
 
 
-@pytest.mark.usefixtures("stand_ins")
-@pytest.mark.parametrize("text", [REPLACING, f"{REPLACING}    widens: default\n"])
-def test_a_replacing_variant_keeps_every_variable(here: Path, repository: Path, text: str) -> None:
+FORCED = ("--variant", "ll128-forced")
+
+
+@pytest.mark.usefixtures("stand_ins", "here")
+def test_a_replacing_variant_keeps_every_variable() -> None:
     """Measured in both, and both are in the rule file and in the exports."""
-    assert swept(repository, text, "--variant", "ll128-forced") == 0
-    assert launched("ring/ll128") == {("ll128-forced", BOTH)}
+    assert swept(REPLACING, *FORCED) == 0
+    assert environments()["ll128-forced"] >= set(BOTH)
+    assert not environments()["default"] & set(BOTH)
     rules, exports = rules_and_exports()
     assert "ring/ll128" in {str(rule.setting) for rule in rules.rules}
     assert rules.needs == BOTH
@@ -107,60 +83,29 @@ def test_a_replacing_variant_keeps_every_variable(here: Path, repository: Path, 
     assert rules_and_exports()[0].needs == BOTH
 
 
-@pytest.mark.usefixtures("stand_ins")
-def test_a_widening_variant_of_ones_own_is_measured_beside_the_shipped_one(
-    here: Path, repository: Path
-) -> None:
-    """It stands beside the default's settings, and its rules carry what they were measured with.
-
-    The node knows one LL128, so that both measure the same; the shipped one's variables are fewer.
-    """
-    assert swept(repository, MINE, "--variant", "mine", "--variant", "ll128-forced") == 0
-    shipped = ("ll128-forced", BOTH[1:])
-    assert launched("ring/ll128") == {shipped, ("mine", BOTH)}
-    rules, _ = rules_and_exports()
-    assert rules.needs in (BOTH, BOTH[1:])
-    [session] = [json.loads(Path("rccltune-session/session.json").read_text(encoding="utf-8"))]
-    kept = {one["name"]: tuple(map(tuple, one["environment"])) for one in session["variants"]}
-    assert kept == {"mine": BOTH}
-
-
-@pytest.mark.usefixtures("stand_ins")
-def test_what_widens_another_variant_has_that_ones_variables_too(
-    here: Path, repository: Path
-) -> None:
+@pytest.mark.usefixtures("stand_ins", "here")
+def test_what_widens_another_variant_has_that_ones_variables_too() -> None:
     """The one that it widens is measured with it, and a rule carries the variables of both."""
-    words = ("--variant", "more-ll128")
-    assert swept(repository, ON_CHANNELS, *words) == 0
-    three = tuple(sorted((*BOTH, ("NCCL_MIN_NCHANNELS", "32"))))
-    assert ("more-ll128", three) in launched("ring/ll128")
-    with Path("rccltune-session/samples.csv").open(encoding="utf-8") as stream:
-        found = {(row["variant"], row["setting"]) for row in csv.DictReader(stream)}
-    assert {("more", "baseline"), ("more", "ring/ll"), ("more-ll128", "ring/ll128")} <= found
+    assert swept(ON_CHANNELS, "--variant", "more-ll128") == 0
+    assert environments()["more-ll128"] >= {*BOTH, ("NCCL_MIN_NCHANNELS", "32")}
+    assert environments()["more"] >= {("NCCL_MIN_NCHANNELS", "32")}
     rules, exports = rules_and_exports("--variant", "more")
     assert {name for name, _ in rules.needs} >= {"NCCL_MIN_NCHANNELS", "RCCL_LL128_FORCE_ENABLE"}
     assert "export NCCL_MIN_NCHANNELS=32" in exports
 
 
-@pytest.mark.usefixtures("stand_ins")
-def test_one_name_is_one_environment_in_a_session(
-    here: Path, repository: Path, capsys: Capture
-) -> None:
+@pytest.mark.usefixtures("stand_ins", "here")
+def test_one_name_is_one_environment_in_a_session(capsys: Capture) -> None:
     """Samples name their variant: another environment of that name is refused, and nothing runs."""
-    named = ("--variant", "ll128-forced")
-    assert swept(repository, REPLACING, *named) == 0
-    n_launches = len(list(Path("rccltune-session/launches").iterdir()))
-    capsys.readouterr()
-    # More of the same goes on; the shipped one under the same name does not.
-    assert swept(repository, REPLACING, *named, "--communicators", "2") == 0
+    assert swept(REPLACING, *FORCED) == 0
+    n_runs = len(runs.numbers(Path(made.SESSION)))
     for text in (
         "format: 1\nvariants: {}\n",
         REPLACING.replace("CUMEM_ENABLE: 1", "CUMEM_ENABLE: 0"),
     ):
-        assert swept(repository, text, *named) == 7
+        assert swept(text, *FORCED) == 7
         assert lacks(capsys.readouterr().err, "ll128-forced' was", "NCCL_CUMEM_ENABLE=1") == []
-    assert len(list(Path("rccltune-session/launches").iterdir())) >= n_launches
-    assert rules_and_exports()[0].needs == BOTH
+    assert len(runs.numbers(Path(made.SESSION))) == n_runs
 
 
 TABLE = """
@@ -200,38 +145,30 @@ def test_an_imported_variant_of_the_catalog_carries_its_variables(here: Path) ->
     assert rules_and_exports("--variant", "channels-32")[0].needs == rules.needs
 
 
-@pytest.mark.usefixtures("stand_ins")
-def test_a_setting_that_needs_what_may_load_code_is_in_no_rule(
-    here: Path, repository: Path, capsys: Capture
-) -> None:
+@pytest.mark.usefixtures("stand_ins", "here")
+def test_a_setting_that_needs_what_may_load_code_is_in_no_rule(capsys: Capture) -> None:
     """It is left out and said, with what to do; the rest of the file is written."""
-    text = REPLACING.replace("NCCL_CUMEM_ENABLE: 1", "NCCL_NET_PLUGIN: /tmp/x.so")
-    quick = {"setting": "ring/ll128", "factor": 0.6, "bytes": [0, 1 << 16]}
-    node = node_with(repository, effects=[quick])
-    words = ["--setting", "ring/simple", "--variant", "ll128-forced"]
-    assert swept(repository, text, *words, node=node) == 0
+    text = REPLACING.replace("NCCL_CUMEM_ENABLE: 1", "NCCL_GRAPH_DUMP_FILE: x")
+    assert swept(text, *FORCED, "--setting", "ring/simple") == 0
     capsys.readouterr()
     assert run(["emit-config"]) == 0
-    said = capsys.readouterr().err
-    assert lacks(said, "NCCL_NET_PLUGIN=/tmp/x.so", "sweep --env NAME=VALUE") == []
     rules, exports = rules_and_exports()
     assert ({str(rule.setting) for rule in rules.rules}, rules.needs) == ({"ring/simple"}, ())
-    assert not any("NCCL_NET_PLUGIN" in line for line in exports)
+    assert not any("NCCL_GRAPH_DUMP_FILE" in line for line in exports)
 
 
-@pytest.mark.usefixtures("stand_ins")
-def test_a_variant_that_needs_what_may_load_code_has_no_rule_file(
-    here: Path, repository: Path, capsys: Capture
-) -> None:
+@pytest.mark.usefixtures("stand_ins", "here")
+def test_a_variant_that_needs_what_may_load_code_has_no_rule_file(capsys: Capture) -> None:
     """The site's is written; asked for by name it is an error that says what to do."""
-    text = "format: 1\nvariants: {mine: {summary: s, environment: {NCCL_NET_PLUGIN: x}}}\n"
-    quick = {"name": "quick", "when": {"env": {"NCCL_NET_PLUGIN": "x"}}}
+    text = "format: 1\nvariants: {mine: {summary: s, environment: {NCCL_GRAPH_DUMP_FILE: x}}}\n"
+    quick = {"name": "quick", "when": {"env": {"NCCL_GRAPH_DUMP_FILE": "x"}}}
     gain = {"variant": "quick", "factor": 0.6}
-    node = node_with(repository, variants=[quick], effects=[gain])
-    assert swept(repository, text, "--variant", "mine", node=node) == 0
+    node = made.node(Path("node.yaml"), variants=[quick], effects=[gain])
+    assert swept(text, "--variant", "mine", node=node) == 0
     capsys.readouterr()
     assert run(["emit-config"]) == 0
-    assert lacks(capsys.readouterr().err, "for mine", "NCCL_NET_PLUGIN=x") == []
+    assert lacks(capsys.readouterr().err, "for mine", "NCCL_GRAPH_DUMP_FILE=x") == []
     assert not Path("rccltune-session/mine").exists()
     assert run(["emit-config", "--variant", "mine"]) == 2
-    assert lacks(capsys.readouterr().err, "NCCL_NET_PLUGIN=x", "sweep --env NAME=VALUE") == []
+    said = capsys.readouterr().err
+    assert lacks(said, "NCCL_GRAPH_DUMP_FILE=x", "sweep --env NAME=VALUE") == []

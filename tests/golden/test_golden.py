@@ -31,9 +31,8 @@ MEASURED = sorted(
 )
 RULES = sorted(p.relative_to(EXAMPLES.parent).as_posix() for p in EXAMPLES.glob("*/rccl_tuner.csv"))
 AFTER = ["fit S --json", "emit-config S --json", "report S -q"]
-NODE = "--simulate examples/nodes/smallest.yaml --mode spx-nps1 --launcher none"
-SWEEP = f"{NODE} --collective all_reduce --min-bytes 64K --max-bytes 1M --factor 4 --seed 7"
-QUICK = "--communicators 2"
+SWEEP = "--simulate examples/nodes/smallest.yaml --mode spx-nps1 --collective all_reduce"
+SIZES = "--min-bytes 64K --max-bytes 1M --factor 4 --seed 7"
 BAD = "collective: [all_reduces]\nmin_bytes: 1Q\nitersss: 3\ncommunicators: 0\n"
 
 
@@ -62,20 +61,11 @@ SCENARIOS: dict[str, list[str]] = {
         "nonsense",
     ],
 }
-SIMULATED: dict[str, list[str]] = {
-    "simulated-plan": [f"sweep --runner rccl-tests {SWEEP} -o S --plan"],
-    "simulated-sweep": [
-        f"sweep --runner rccl-tests {SWEEP} {QUICK} -o S --json",
-        "fit S --json",
-        "emit-config S --json",
-        "explain S/rccl_tuner_gfx942_spx-nps1.csv --json",
-    ],
-    "simulated-tune": [f"tune {SWEEP} -o S --json"],
-    "simulated-said": [
-        f"sweep --runner rccl-tests {SWEEP} {QUICK} -o S",
-        *("fit S", "emit-config S", "plot S --format svg", "report S"),
-    ],
-}
+# What is measured differs from machine to machine, even simulated; what would be, does not.
+PLANS = [
+    f"sweep {SWEEP} {SIZES} -o S --plan",
+    f"tune {SWEEP} {SIZES} -o S --plan",
+]
 
 
 def _tidy(text: str, root: Path) -> str:
@@ -91,21 +81,13 @@ def _tidy(text: str, root: Path) -> str:
 VARIES = (
     (r"\d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d", "DATE to DATE"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?", "DATE"),
-    (r"\S*/_native/sim/", "SIM/"),
-    (r"[^\s=\"']*/_native/", "NATIVE/"),
+    (r"[^\s=]*/_native/(?=librccl-tuner)", "NATIVE/"),
     (r"\b[\d,]+ bytes\)", "N bytes)"),
-    # A hash of the argv, which has the install's path.
-    (r"(?m)^[0-9a-f]{10}(?=[ ,.])", "LAUNCH"),
+    (r"(?m)^[0-9a-f]{10}(?=,)", "LAUNCH"),
     (r'(?<=["/+])[0-9a-f]{10}(?=["/.])', "LAUNCH"),
-    # Whether two launches foresee the same is the machine's, too.
-    (r'"left_s": (null|[\d.]+)', '"left_s": LEFT'),
     (r'"(\w+_s)": [\d.]+', r'"\1": SECONDS'),
-    (r'"seconds": [\d.]+', '"seconds": SECONDS'),
-    (r"\bin [\d.]+ s\b", "in N s"),
     (r"about \d+ s\b", "about N s"),
-    (r"[\d.]+ s left|, [\d.]+ s; ", "N s"),
     (r"[0-9a-f]{64}", "SHA256"),
-    (r"rules-[0-9a-f]{12}", "rules-HASH"),
     (r'"bytes": \d+', '"bytes": N'),
     (r"rccltune \d+\.\d+[\w.+]*", "rccltune VERSION"),
 )
@@ -176,13 +158,12 @@ def test_a_way_without_a_machine_is_as_it_was(name: str, tmp_path: Path) -> None
     _compare(name, _transcript(SCENARIOS[name], tmp_path))
 
 
-@pytest.mark.parametrize("name", SIMULATED)
-def test_a_way_on_the_smallest_node_is_as_it_was(name: str, tmp_path: Path) -> None:
-    """Planned, swept and tuned with a seed."""
+def test_the_plan_of_a_sweep_and_of_a_tune_is_as_it_was(tmp_path: Path) -> None:
+    """Of the smallest node; tests/measure looks at the one of a sweep by rccl-tests."""
     try:
         there = (plugin.native_folder() / "sim" / "all_reduce_perf").is_file()
     except MachineError as error:
         pytest.skip(str(error))
     if not there:
         pytest.skip("this install has no stand-in benchmarks")
-    _compare(name, _transcript(SIMULATED[name], tmp_path))
+    _compare("simulated-plan", _transcript(PLANS, tmp_path))

@@ -151,8 +151,8 @@ def test_what_names_programs_is_nobody_elses_to_say() -> None:
 
 
 def test_a_default_in_a_help_is_the_default() -> None:
-    """A size reads back; a word and a number are themselves."""
-    for name, text in (("op", "sum"),):
+    """A word and a number are themselves; ends of the range are those of the runner."""
+    for name, text in (("op", "sum"), ("factor", "2")):
         one = declared()[name]
         assert f"{text}]" in one.help
         assert one.parsed is not None
@@ -186,9 +186,9 @@ def test_what_the_rank_program_alone_understands(said: dict[str, Any], why: str)
 def test_a_file_that_wanted_no_further_environment_is_read() -> None:
     """0.1.0 wrote it into sessions; a mistake below it keeps its line."""
     for key in ("no_environment: true", "no-environment: yes"):
-        assert read_sweep_file(f"{key}\nnp: 2\n", "s") == {"np": 2}
-    with pytest.raises(InputFileError, match=r"s:2:1: unknown key 'grph'"):
-        read_sweep_file("no_environment: true\ngrph: 2\n", "s")
+        assert read_sweep_file(f"{key}\nseed: 2\n", "s") == {"seed": 2}
+    with pytest.raises(InputFileError, match=r"s:2:1: unknown key 'sed'"):
+        read_sweep_file("no_environment: true\nsed: 2\n", "s")
 
 
 @pytest.mark.parametrize("key", [key for key, one in KEYS.items() if not one.harmless])

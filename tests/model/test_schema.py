@@ -23,14 +23,15 @@ from rccltune.model.measured import Fingerprint, Launch, Outcome
 from rccltune.model.settings import Place, Variant
 from rccltune.model.vocabulary import shown
 from rccltune.npkit.session import Dumped
+from rccltune.perf.runs import EndFile, RunFile
 from rccltune.session.store import HeaderFile
 from rccltune.verify.verdict_store import Refused, VerdictFile
 
 # What each JSON file of a session, and each answer of a host, is read as.
 T = typing.TypeVar("T")
 ROOTS = (
-    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, SearchFile, Place, LinkRates),
-    *(LinkMap, Dumped, Host, Answer),
+    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, Place, LinkRates),
+    *(LinkMap, Dumped, Host, Answer, RunFile, EndFile),
 )
 
 
