@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rccltune.measure.searching import SearchFile
 from typing_extensions import TypedDict
 
 from rccltune.fit.session import FitFile

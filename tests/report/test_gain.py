@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure as Picture
 
-from rccltune.model.chosen import Judgement, Rule, Verdict
+from rccltune.model.chosen import Judgement, Verdict
 from rccltune.model.curves import Curve
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import Collective
@@ -21,7 +21,7 @@ from rccltune.report.figures.scene import PlotInput
 from rccltune.report.renderers.replay import draw_figure
 from rccltune.report.renderers.sheet import house_style
 from rccltune.report.verified import Stood, Verification
-from rccltune.verify.cuts import Cut
+from rccltune.verify.verdict import Cut, Ratio, RuleVerdict, State
 
 SIZES = (8, 16, 32, 64)
 
@@ -58,32 +58,31 @@ def verified(two: PlotInput, *cuts: Cut, is_current: bool = True) -> PlotInput:
     verdicts = tuple(
         verdict(curve, n, ratio) for n, ratio in zip(SIZES, (1.8, 1.6, 1.4, 1.0), strict=True)
     )
-    rule = Rule(
+    rule = RuleVerdict(
         collective=Collective.ALL_REDUCE,
         min_nbytes=0,
         max_nbytes=32,
         setting=Setting.parse("ring/ll"),
         n_nodes=1,
         n_ranks=64,
+        state=State.KEPT,
+        gain=Ratio(ratio=1.6, low=1.4, high=1.8, n=8),
+        n_sizes=3,
     )
     known = Verification(
         path="rccl_tuner.csv",
         name="rccl_tuner.csv",
         needs={},
-        gains=(),
         is_current=is_current,
         simulated=False,
         n_before=1,
         n_after=1,
-        n_launches=9,
-        n_rounds=1,
+        replicate="communicator",
+        n_replicates=8,
+        n_processes=2,
         verdicts=verdicts,
-        own=verdicts,
-        stood=(Stood(rule=rule, certainty=1.0, stands=True, verdicts=verdicts[:3]),),
+        stood=(Stood(verdict=rule, verdicts=verdicts[:3]),),
         cuts=cuts,
-        conditions=("as swept",),
-        hits=3,
-        misses=1,
     )
     return replace(two, verified=(known,))
 
