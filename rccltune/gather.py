@@ -66,7 +66,6 @@ FIELDS = _named(
 _HASHED = {"hosts": "host", "devices": "device"}
 _VARIABLES = ("environment", "added", "needs", "lost_needs")
 _PATHS = ("path", "library", "runtime")
-_FREE_KEYS: tuple[str, ...] = ()
 # Remarks of a rank's file by their first word.
 REMARKS = _named(
     "rccltune-perf simulated library version runtime plugin host rank device free numa failed "
@@ -438,10 +437,9 @@ class _Json:
         if key in _VARIABLES:
             return self.variables(plain)
         if isinstance(plain, dict):
-            free = key in _FREE_KEYS
-            kept = [n for n in plain if (_is_plain(n) if free else n in FIELDS)]
+            kept = [name for name in plain if name in FIELDS]
             self.n_left_out += len(plain) - len(kept)
-            return {name: self.taken(plain[name], "" if free else name) for name in kept}
+            return {name: self.taken(plain[name], name) for name in kept}
         if isinstance(plain, list):
             return [self.taken(one, key) for one in plain]
         return self.text(plain, key) if isinstance(plain, str) else plain
