@@ -54,18 +54,18 @@ FIELDS = _named(
     library library_version runtime argv added started
     exit_code signal duration_s failure line collective setting algorithm protocol channels role
     words lifted
-    path sha256 rules_before rules fallbacks rounds launches conditions hits misses not_selectable
-    bypassed verdicts standings cuts needs lost_needs environment_gains paired ratio low high
-    certainty sizes stands state gain shown min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
+    path sha256 version rules_sha256 rules_before rules fallbacks replicate replicates processes
+    seconds verdicts standings cuts beside is_equal needs lost_needs not_judged_below confirmed
+    ratio low high n n_sizes n_undecided clock loop
+    state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback vendor key scale placement dtype redop graph nbytes baseline_us tuned_us interval
-    control n_launches n_wrong judgement judgements rule before after reason why zones zone
+    n_launches n_wrong judgement judgements rule before after reason why zones zone
     """
 )
 # Hashed where they stand; of these the list is of variables; of these only what is known below.
 _HASHED = {"hosts": "host", "devices": "device"}
 _VARIABLES = ("environment", "added", "needs", "lost_needs")
 _PATHS = ("path", "library", "runtime")
-_FREE_KEYS = ("hits", "not_selectable", "bypassed")
 # Remarks of a rank's file by their first word.
 REMARKS = _named(
     "rccltune-perf simulated library version runtime plugin host rank device free numa failed "
@@ -437,10 +437,9 @@ class _Json:
         if key in _VARIABLES:
             return self.variables(plain)
         if isinstance(plain, dict):
-            free = key in _FREE_KEYS
-            kept = [n for n in plain if (_is_plain(n) if free else n in FIELDS)]
+            kept = [name for name in plain if name in FIELDS]
             self.n_left_out += len(plain) - len(kept)
-            return {name: self.taken(plain[name], "" if free else name) for name in kept}
+            return {name: self.taken(plain[name], name) for name in kept}
         if isinstance(plain, list):
             return [self.taken(one, key) for one in plain]
         return self.text(plain, key) if isinstance(plain, str) else plain
@@ -570,9 +569,9 @@ _OF_A_SESSION = tuple(
         (r"session\.json", _json),
         (r"(?:verdict|choice)[\w-]*\.json", _json),
         (r"samples\.csv", _samples),
-        (r"(?:verification/)?runs/\d+/(?:run|ending)\.json", _json),
-        (r"(?:verification/)?runs/\d+/plan\.txt", _plan),
-        (r"(?:verification/)?runs/\d+/rank-\d+\.csv", _rank),
+        (r"(?:verification/\w+/)?runs/\d+/(?:run|ending)\.json", _json),
+        (r"(?:verification/\w+/)?runs/\d+/plan\.txt", _plan),
+        (r"(?:verification/\w+/)?runs/\d+/rank-\d+\.csv", _rank),
         (rf"(?:[a-z0-9-]+/)?{_RULE_FILE}", _rules),
     )
 )

@@ -187,6 +187,23 @@ static void add_cell(struct lines *lines, int cell, int n_protocols)
     }
 }
 
+/* Writes the cells that can be chosen, `tree/ll,ring/ll`; `-` where there is none. */
+static void add_offered(struct lines *lines, const struct plugin_call *call)
+{
+    int n_cells = call->cells == NULL ? 0 : call->n_algorithms * call->n_protocols;
+    const char *separator = "";
+    for (int i = 0; i < n_cells; i++) {
+        if (call->cells[i] >= 0.0F) {
+            lines_add(lines, "%s", separator);
+            add_cell(lines, i, call->n_protocols);
+            separator = ",";
+        }
+    }
+    if (separator[0] == '\0') {
+        lines_add(lines, "-");
+    }
+}
+
 /* Writes an answer as `tree/ll128`, `tree/ll128/16`, `-1/-1/16`, or `none`. */
 static void add_answer(struct lines *lines, const struct candidate *answer)
 {
@@ -211,6 +228,8 @@ static void log_decision(struct watch *watch, const struct plugin_call *call,
     add_answer(&lines, chosen);
     lines_add(&lines, " line=%u host=", chosen == NULL ? 0 : (unsigned)chosen->line);
     add_cell(&lines, host_cell, call->n_protocols);
+    lines_add(&lines, " offered=");
+    add_offered(&lines, call);
     lines_add(&lines, "\n");
     flush_log(watch, &lines);
 }

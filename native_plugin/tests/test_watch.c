@@ -146,14 +146,14 @@ static void check_decisions(void)
     (void)unsetenv("RCCLTUNE_MODE");
     const char *text = read_file("err.txt");
     CHECK(strstr(text, "mode=cpx-nps4 from=RCCLTUNE_MODE") != NULL);
-    CHECK(strstr(
-              text,
-              "decision collective=allreduce nbytes=100 answer=tree/ll/16 line=5 host=tree/ll\n") !=
-          NULL);
-    CHECK(strstr(text,
-                 "decision collective=broadcast nbytes=100 answer=none line=0 host=tree/ll\n") !=
-          NULL);
+    CHECK(strstr(text, "decision collective=allreduce nbytes=100 answer=tree/ll/16 line=5 "
+                       "host=tree/ll offered=tree/ll,tree/ll128,") != NULL);
+    CHECK(strstr(text, "decision collective=broadcast nbytes=100 answer=none line=0 host=tree/ll "
+                       "offered=tree/ll,") != NULL);
     CHECK(strstr(text, "comm=local") != NULL);
+    CHECK(run(2, 8) == ABI_SUCCESS); /* its hosts show no table, and take three cells alone */
+    CHECK(strstr(read_file("err.txt"), "answer=tree/ll/16 line=5 host=- offered=tree/ll,ring/ll,"
+                                       "ring/simple\n") != NULL);
 }
 
 /* A size is told once; what a table shows beyond the names of today has a number. */
@@ -176,7 +176,7 @@ static void check_decisions_of_a_size_are_told_once(void)
     CHECK(host_finalize(&host) == ABI_SUCCESS);
     const char *text = read_file("log.txt");
     static const char told[] = "decision collective=allreduce nbytes=4096 answer=none line=0 "
-                               "host=algorithm7/protocol3\n";
+                               "host=algorithm7/protocol3 offered=tree/ll,tree/ll128,";
     const char *first = strstr(text, told);
     CHECK(first != NULL && strstr(first + 1, told) == NULL);
     CHECK(strstr(text, "decision collective=allgather nbytes=4096 ") != NULL);

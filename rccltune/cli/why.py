@@ -33,13 +33,12 @@ def why(
 
     FILE is any of: the job's log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL
     (ranks may be mixed, or one file each), the plugin's lines (RCCLTUNE_LOG=summary or
-    decisions), its traces (RCCLTUNE_TRACE), a benchmark's output, the job's rule file. The more of
-    them, the more is answered; what they cannot tell is said, with the variable that makes the job
-    tell it.
+    decisions), a benchmark's output, the job's rule file. The more of them, the more is answered;
+    what they cannot tell is said, with the variable that makes the job tell it.
 
     \b
     Example:
-      rccltune why job.log trace-*.csv rccl_tuner_gfx942_cpx-nps4.csv
+      rccltune why job.log plugin.* rccl_tuner_gfx942_cpx-nps4.csv
 
     Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
     8 the files tell nothing.

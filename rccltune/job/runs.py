@@ -20,8 +20,8 @@ from rccltune.job.measures import Measured
 from rccltune.launch import process
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE
-from rccltune.why import trace
 from rccltune.why.evidence import Evidence
+from rccltune.why.own_lines import OwnLines
 
 _LOG: Final = "plugin-%h-%p.log"
 _RECORD: Final = "record-%h-%p.csv"
@@ -166,7 +166,7 @@ def answers(folder: Path) -> Answers | None:
     if not logs:
         return None
     evidence = Evidence()
-    own = trace.OwnLines(evidence)
+    own = OwnLines(evidence)
     for path in logs:
         try:
             with path.open(encoding="utf-8", errors="replace") as stream:

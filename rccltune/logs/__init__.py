@@ -1,1 +1,1 @@
-"""What programs print, read: benchmarks' tables, the plugin's traces, the library's log."""
+"""What programs print, read: benchmarks' tables, the plugin's and the library's log."""

@@ -25,7 +25,7 @@ NAME: Final = "decisions-%h-%p-%c.log"
 PATTERN: Final = "decisions-*.log"
 _LINE: Final = re.compile(
     r"^rccltune: comm=\w+ decision collective=(\w+) nbytes=(\d{1,19}) answer=\S+ line=\d+"
-    r" host=(\S+)$",
+    r" host=(\S+)(?: offered=\S+)?$",
     re.MULTILINE,
 )
 # Settings that ranks of a launch would take; None among them where no cell can be chosen.

@@ -1,6 +1,6 @@
 """How the plugin reads text, in Python: its lines, blanks, words and numbers, and no others.
 
-What the plugin reads or writes (rule files, schedules, traces, records) is split here as
+What the plugin reads or writes (rule files, records) is split here as
 ``native_plugin/src/text.c`` splits it. Python's own functions take more: ``splitlines`` ends a
 line at U+2028, NEL, VT, FF, FS and a lone CR, text mode makes a line feed of that CR, ``strip`` and
 ``split`` take NBSP for a blank, ``int`` reads ``1_0`` and the digits of every script. With them a

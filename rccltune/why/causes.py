@@ -22,11 +22,6 @@ _SAID: Final = tuple(
             remedies.MEASURE_SCALE,
         ),
         (
-            r"the schedule is for",
-            Kind.SCHEDULE,
-            remedies.NO_SCHEDULE,
-        ),
-        (
             r"requires placement=([\w-]+)",
             Kind.PLACEMENT,
             "if the ranks do lie so, set on every rank: export RCCLTUNE_PLACEMENT={0}",
@@ -55,11 +50,6 @@ _SAID: Final = tuple(
             r"partition mode|arch is not known|requires \S+, and this GPU's arch",
             Kind.MACHINE,
             remedies.MODE,
-        ),
-        (
-            r"refused, line \d+: ",
-            Kind.SCHEDULE,
-            remedies.NO_SCHEDULE,
         ),
         (
             r"refused, \d+ errors",
@@ -113,13 +103,6 @@ def _causes(job: Job, where: Where, known: Known) -> Iterator[Reason]:
     for one in started:
         if one.how == "inert":
             yield _said(one, job, "the plugin is loaded and says nothing", known)
-        if one.how == "schedule":
-            path = f" ({one.path})" if one.path else ""
-            yield Reason(
-                Kind.SCHEDULE,
-                f"RCCLTUNE_SCHEDULE is set{path}, so no rule file is read",
-                remedies.NO_SCHEDULE,
-            )
     if not started and known.file_scales and not known_in_file(where, known):
         yield Reason(
             Kind.OTHER_SCALE,

@@ -172,9 +172,8 @@ def _merge(into: Seen, other: Seen) -> None:
     into.paths |= other.paths
     into.kindred |= other.kindred
     into.called |= other.called
-    into.scheduled |= other.scheduled
     if other.offered is not None:
-        into.offered = other.offered | (into.offered or set())
+        into.offered = other.offered | (into.offered or frozenset())
 
 
 def _drop_torn(job: Job) -> None:

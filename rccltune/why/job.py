@@ -14,9 +14,10 @@ from rccltune.model import grammar
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measured import Stated
 from rccltune.model.vocabulary import Collective, lay
-from rccltune.why import knowledge, ranges, records, remedies, trace
+from rccltune.why import knowledge, ranges, records, remedies
 from rccltune.why.evidence import Evidence
 from rccltune.why.library import LibraryLog
+from rccltune.why.own_lines import MARK, OwnLines
 from rccltune.why.records import Kindred, Verdict, Where
 
 # A row of a benchmark with -A whose columns name a path, which has no protocol.
@@ -31,7 +32,6 @@ _WANTED: Final = (
 )
 _MAX_REPEATED: Final = 65536
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_TRACE: Final = b"#@ format 1\n" + trace.COLUMNS.encode()
 # How many rules a file of ours has, which may be none; the second word was 0.1.0's.
 _COUNT: Final = re.compile(rb"^#@ (?:end|rules) ", re.MULTILINE)
 _RULE_ROW: Final = re.compile(
@@ -44,8 +44,7 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
     """Read a job's files and answer for each communicator, collective and size.
 
     Args:
-        paths: the library's logs, the plugin's logs and traces, in any mixture; and the job's
-            rule file.
+        paths: the library's logs and the plugin's, in any mixture; and the job's rule file.
         collective: of benchmarks' tables that do not name theirs.
 
     Raises:
@@ -62,9 +61,9 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
         )
     known = knowledge.known_of(next(iter(rules), None))
     evidence = Evidence()
-    library, own = LibraryLog(evidence), trace.OwnLines(evidence)
+    library, own = LibraryLog(evidence), OwnLines(evidence)
     for path in (one for one in paths if one not in rules):
-        rows = _read(path, evidence, library, own)
+        rows = _read(path, library, own)
         if rows is not None:
             _read_table(path, rows, evidence, collective)
     job = evidence.finish(library.finish())
@@ -79,7 +78,7 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
 def _nothing(paths: Sequence[Path], job: records.Job) -> TooLittleDataError:
     told = (
         "nothing here tells what a tuner was asked: no line of the library's log of tuners, "
-        "communicators or choices, none of the plugin's, no record of a trace"
+        "communicators or choices, none of the plugin's"
     )
     return TooLittleDataError(
         lay([told, *(f"  {text}" for text in sorted(job.unread))]),
@@ -95,17 +94,10 @@ def _nothing(paths: Sequence[Path], job: records.Job) -> TooLittleDataError:
 Named = dict[int, str]
 
 
-def _read(path: Path, evidence: Evidence, library: LibraryLog, own: trace.OwnLines) -> Named | None:
+def _read(path: Path, library: LibraryLog, own: OwnLines) -> Named | None:
     """Put down what one file says; what a benchmark's table in it names, None without a table."""
     name = str(path)
     with reader.open_log(path) as stream:
-        head = reader.head_of(stream, name)
-        if head.startswith(_TRACE):
-            lines = (line.decode("utf-8", "replace") for line in reader.lines_of(stream, name))
-            next(lines, None)
-            next(lines, None)
-            trace.read_trace(lines, name, evidence)
-            return None
         return _read_log(reader.lines_of(stream, name), name, library, own)
 
 
@@ -121,7 +113,7 @@ def _is_rule_file(path: Path) -> bool:
 
 
 def _read_log(
-    lines: Iterable[bytes], name: str, library: LibraryLog, own: trace.OwnLines
+    lines: Iterable[bytes], name: str, library: LibraryLog, own: OwnLines
 ) -> Named | None:
     known: set[bytes] = set()
     named: Named = {}
@@ -143,9 +135,9 @@ def _read_log(
         text = raw.decode("utf-8", "replace")
         label, body = strip(_ANSI.sub("", text) if "\x1b" in text else text)
         # The library's messages first: what stands before the plugin's mark may be one of them.
-        if trace.MARK in body:
+        if MARK in body:
             own.line(f"{name}:{label}", body)
-            body = body.split(trace.MARK)[0]
+            body = body.split(MARK)[0]
         if body.strip():
             own.finding(body)
             library.line(body.rstrip("\n"))

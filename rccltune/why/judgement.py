@@ -211,20 +211,13 @@ class Judge:
         return reason or (self._unanswered if seen.said else self._unasked)(key, seen)
 
     def _around_any(self, key: Key, seen: Seen) -> Reason | None:
-        """What needs no look at rules: no tuner is asked, or a schedule answers."""
+        """What needs no look at rules: no tuner is asked."""
         if not key[1].is_tunable:
             return Reason(
                 Kind.NOT_TUNABLE, f"{key[1].value} is made of sends and receives in every release"
             )
         if seen.paths:
             return self._bypassed(key, seen, named=seen.paths)
-        steps = any(one.how == "schedule" for one in self._job.started.get(key[0], ()))
-        if seen.scheduled or (steps and seen.said):
-            return Reason(
-                Kind.SCHEDULE,
-                "RCCLTUNE_SCHEDULE is set: its steps answered, and no rule file is read",
-                remedies.NO_SCHEDULE,
-            )
         return None
 
     def _behind(self, key: Key, seen: Seen, said: Said, reason: Reason) -> Reason:

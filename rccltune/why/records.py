@@ -29,7 +29,6 @@ class Kind(Enum):
     PLACEMENT = "other placement"
     MACHINE = "other machine or mode"
     VARIABLE = "a variable is not understood"
-    SCHEDULE = "a schedule is set"
     OFF = "switched off"
     NOT_TUNABLE = "never asks a tuner"
     UNKNOWN = "the files do not tell"
@@ -186,22 +185,20 @@ class Seen:
 
     Attributes:
         said: answers of the tuner, with how often each was written down.
-        offered: cells that could be chosen, by a trace; None where none was given.
+        offered: cells that could be chosen; None where nobody said.
         host: what the library would have chosen by itself.
         ran: settings that ran; one is None where it has no name today.
         paths: ways around the tuner that the log names itself.
         called: the call was made, whether or not a tuner was asked.
-        scheduled: a schedule's step was in force.
         kindred: types and operations of the calls.
     """
 
     said: Counter[Said] = field(default_factory=Counter)
-    offered: set[Setting] | None = None
+    offered: frozenset[Setting] | None = None
     host: set[Setting] = field(default_factory=set)
     ran: Counter[Setting | None] = field(default_factory=Counter)
     paths: set[str] = field(default_factory=set)
     called: bool = False
-    scheduled: bool = False
     kindred: set[Kindred] = field(default_factory=set)
 
 
@@ -209,9 +206,9 @@ class Started(NamedTuple):
     """How the plugin said that it began for a communicator.
 
     Attributes:
-        how: ``rules``, ``inert``, ``schedule`` or ``error``.
+        how: ``rules``, ``inert`` or ``error``.
         text: what else the line said.
-        path: of the rule file or schedule.
+        path: of the rule file.
         sha256: its hash.
         needs: a variable that the file wants and the job lacks.
     """
@@ -280,7 +277,7 @@ class Job:
         loading: what the library says of tuners, with what it names.
         scales: of communicators, by the library's log.
         refused: cells without bandwidth in the library's own model.
-        recorded: scales whose every question is written down, by trace or decisions.
+        recorded: scales whose every question is written down.
         tuning: scales of which the log has lines of choices.
         old_hosts: scales whose library looks for version 2 of the interface.
         has_calls: the log has a line for every call (subsystem COLL).
@@ -290,8 +287,8 @@ class Job:
         channels: by scale, how many its communicators have for collectives.
         hit_rules: by scale, lines and settings of rules that the plugin's summary says were hit.
         findings: mistakes for which the plugin refused a file.
-        unwritten: what the plugin says that it could not write: a trace, a record, a log.
-        n_empty_traces: traces without a record.
+        unwritten: what the plugin says that it could not write: a record, a log.
+        gone: variables that the plugin says it knows no more.
         tables: how many tables of benchmarks were read.
         unread: why others could not be.
         dropped: keys that did not fit.
@@ -317,7 +314,7 @@ class Job:
     hit_rules: dict[Where, Counter[Said]] = field(default_factory=dict)
     findings: Counter[str] = field(default_factory=Counter)
     unwritten: Counter[str] = field(default_factory=Counter)
-    n_empty_traces: int = 0
+    gone: set[str] = field(default_factory=set)
     tables: int = 0
     unread: set[str] = field(default_factory=set)
     dropped: int = 0

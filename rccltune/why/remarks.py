@@ -93,14 +93,12 @@ def _about_files(job: Job, known: Known) -> Iterator[Remark]:
         yield Remark(
             text=f"the plugin says: {what}",
             remedy="name a file that every rank can make, no link and no pipe: export "
-            "RCCLTUNE_TRACE=/path/trace-%h-%p-%c-%n.csv",
+            "RCCLTUNE_RECORD=/path/record.%h",
         )
-    if job.n_empty_traces:
+    for name in sorted(job.gone):
         yield Remark(
-            text=f"{job.n_empty_traces} traces have no record: no call asked a tuner, or the "
-            "communicator was never destroyed, and then none is written",
-            remedy="end the job with destroy_process_group(), or use decisions, which are written "
-            "at once: export RCCLTUNE_LOG=decisions:/path/plugin.%h.%p",
+            text=f"{name} is set, and the plugin knows it no more",
+            remedy=remedies.unset(name),
         )
     if job.dropped:
         yield Remark(text=f"{job.dropped} records of further sizes did not fit and are left out")

@@ -70,14 +70,9 @@ TELL_LIBRARY: Final = (
     "run the job with: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL "
     "NCCL_DEBUG_FILE=/path/nccl.%h.%p"
 )
-TELL_PLUGIN: Final = (
-    "run the job with: export RCCLTUNE_LOG=decisions:/path/plugin.%h.%p RCCLTUNE_TRACE=/path/"
-    "trace-%h-%p-%c-%n.csv"
-)
-TELL_ALL: Final = (
-    f"{TELL_LIBRARY} RCCLTUNE_LOG=decisions:/path/plugin.%h.%p "
-    "RCCLTUNE_TRACE=/path/trace-%h-%p-%c-%n.csv"
-)
+_LOG: Final = "RCCLTUNE_LOG=decisions:/path/plugin.%h.%p"
+TELL_PLUGIN: Final = f"run the job with: export {_LOG}"
+TELL_ALL: Final = f"{TELL_LIBRARY} {_LOG}"
 USE_PLUGIN: Final = 'set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"'
 USE_RULES: Final = "set on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
 MEASURE_SCALE: Final = (
@@ -89,7 +84,6 @@ NAME_FILE: Final = (
 SAME_FILE: Final = (
     "put the same rule file on every host and set: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
 )
-NO_SCHEDULE: Final = "take the schedule away on every rank: unset RCCLTUNE_SCHEDULE"
 MODE: Final = (
     "set the machine's real mode on every rank: export RCCLTUNE_MODE=cpx-nps4 (rccltune detect "
     "shows it)"
@@ -163,7 +157,7 @@ def unmet(job: Job) -> str | None:
 
 
 def is_offered(rule: RuleHere, seen: Seen) -> bool:
-    """Whether a cell could be chosen; without a trace, no answer says that it could not."""
+    """Whether a cell could be chosen; where nobody said, no answer says that it could not."""
     if rule.setting.algorithm is None:
         return True
     if seen.offered is None:

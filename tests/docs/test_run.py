@@ -28,11 +28,11 @@ FURNISHED = (
     f"sed -i '/^# UNPROVEN:/d' {RULES}",
     f"for copy in rules rccl_tuner_gfx942 rccl_tuner_gfx942_cpx-nps4; do cp {RULES} $copy.csv; done",
     "export RCCLTUNE_SIM_NODE=$PWD/rccltune-session/node.node RCCLTUNE_MODE=cpx-nps4",
-    "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL RCCLTUNE_TRACE=trace-%h-%p.csv",
+    "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL RCCLTUNE_LOG=decisions:plugin.%h.%p",
     "export NCCL_TUNER_CONFIG_FILE=$PWD/rules.csv NCCL_TUNER_PLUGIN=$(rccltune plugin --path)",
     'sim=$(dirname "$NCCL_TUNER_PLUGIN")/sim/all_reduce_perf',
     "$sim -b 4K -e 1M -f 4 >job.log",
-    "unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_TRACE NCCL_DEBUG",
+    "unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_LOG NCCL_DEBUG",
     "$sim -b 4K -e 1M -f 4 >default.log",
     "NCCL_ALGO=Tree NCCL_PROTO=LL $sim -b 4K -e 1M -f 4 >tree-ll.log",
 )

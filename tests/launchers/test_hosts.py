@@ -157,9 +157,9 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     assert set(table["n_nodes"]) == {2}
     assert set(table["n_ranks"]) == {4}
     assert set(table["unusable"]) <= {"", "connecting"}
-    # A trace of every rank, in each host's own name.
-    traces = [path.name for path in Path("session/launches").glob("*/trace-*.csv")]
-    assert {name.split("-")[1] for name in traces} == {"hosta", "hostb"}
+    # Decisions of every rank, in each host's own name.
+    logs = [path.name for path in Path("session/launches").glob("*/decisions-*.log")]
+    assert {name.split("-")[1] for name in logs} == {"hosta", "hostb"}
     assert run(["emit-config", "session", "-o", "rules.csv"]) == 0
     rules = [line.split(",") for line in Path("rules.csv").read_text().splitlines()]
     assert {tuple(one[6:8]) for one in rules if one[0] == "allreduce"} == {("2", "4")}
@@ -187,8 +187,8 @@ def test_several_scales_on_the_first_hosts(hosts: TwoHosts, tmp_path: Path) -> N
     assert Path("all/2x4.hosts").read_text() == "hosta slots=2\nhostb slots=2\n"
 
     for name, there in (("1x2", {"hosta"}), ("2x4", {"hosta", "hostb"})):
-        traces = [path.name for path in Path("all", name, "launches").glob("*/trace-*.csv")]
-        assert {trace.split("-")[1] for trace in traces} == there
+        logs = [path.name for path in Path("all", name, "launches").glob("*/decisions-*.log")]
+        assert {log.split("-")[1] for log in logs} == there
     assert run(["emit-config", "all", "-o", "rules.csv"]) == 0
     text = Path("rules.csv").read_text()
     assert "#@ section allreduce nodes=1 ranks=2\n" in text

@@ -77,7 +77,7 @@ def test_a_host_that_says_nothing_is_an_error() -> None:
         ("HSA_NO_SCRATCH_RECLAIM", True),
         ("HIP_FORCE_DEV_KERNARG", True),
         ("ROCR_VISIBLE_DEVICES", True),
-        ("RCCLTUNE_TRACE", True),
+        ("RCCLTUNE_RECORD", True),
         ("RCCLTUNE_RUN_ID", False),
         ("OMPI_COMM_WORLD_RANK", False),
         ("SLURM_PROCID", False),

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from builds import plugin_built
 
 from rccltune.rules.host import Host
-
-
-def _fixtures_of(folder: Path) -> ModuleType:
-    """Another folder's conftest: the simulation is built once, by whoever comes first."""
-    spec = importlib.util.spec_from_file_location("sim_conftest", folder / "conftest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_simulation = _fixtures_of(Path(__file__).parents[1] / "simulate")
-sim = _simulation.sim
-small = _simulation.small
 
 
 @pytest.fixture(scope="session")

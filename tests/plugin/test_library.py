@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -97,25 +96,24 @@ def test_questions_that_make_no_sense(host: Host) -> None:
         communicator.ask(Collective.ALL_REDUCE, 1, TABLE)
 
 
-def test_trace_is_readable_csv(host: Host, tmp_path: Path) -> None:
-    """One record per collective and size: calls, cells, times, the host's choice, ours."""
+def test_decisions_say_what_the_table_held(host: Host, tmp_path: Path) -> None:
+    """One line for each collective and size: the answer, the host's choice, all it offered."""
     rules = tmp_path / "rules.csv"
     rules.write_text("allreduce,0,100,ring,simple,16,-1,-1\n", encoding="ascii")
     env = {
         "NCCL_TUNER_CONFIG_FILE": str(rules),
-        "RCCLTUNE_TRACE": str(tmp_path / "trace-%c.csv"),
+        "RCCLTUNE_LOG": f"decisions:{tmp_path / 'log-%c'}",
     }
     with host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env, comm_id=0xBEEF) as communicator:
         for nbytes in (8, 8, 200):
             communicator.ask(Collective.ALL_REDUCE, nbytes, [[9.5, 4.25, -1.0], [3.0, -1.0, 8.0]])
-    lines = (tmp_path / "trace-000000000000beef.csv").read_text(encoding="ascii").splitlines()
-    assert lines[0] == "#@ format 1"
-    hit, miss = csv.DictReader(lines[1:])
-    assert hit["calls"] == "2"
-    assert hit["selectable"] == "tree/ll tree/ll128 ring/ll ring/simple"
-    assert hit["host_times_us"] == "9.500 4.250 3.000 8.000"
-    assert (hit["host_choice"], hit["answer"], hit["line"]) == ("ring/ll", "ring/simple/16", "1")
-    assert (miss["nbytes"], miss["answer"], miss["setting"]) == ("200", "none", "rules")
+    lines = (tmp_path / "log-000000000000beef").read_text(encoding="ascii").splitlines()
+    offered = "host=ring/ll offered=tree/ll,tree/ll128,ring/ll,ring/simple"
+    assert [line.partition(" decision collective=allreduce ")[2] for line in lines[1:3]] == [
+        f"nbytes=8 answer=ring/simple/16 line=1 {offered}",
+        f"nbytes=200 answer=none line=0 {offered}",
+    ]
+    assert " summary calls=3 " in lines[3]
 
 
 @pytest.mark.parametrize(

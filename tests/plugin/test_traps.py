@@ -13,7 +13,6 @@ from wording import lacks
 from rccltune.rules.host import Host
 
 OUTPUTS = {
-    "trace": ("RCCLTUNE_TRACE", ""),
     "record": ("RCCLTUNE_RECORD", ""),
     "log": ("RCCLTUNE_LOG", "decisions:"),
 }
@@ -54,7 +53,7 @@ def test_a_limit_of_file_sizes_ends_no_job(host: Host, tmp_path: Path, output: s
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("trap", ["pipe", "link", "theirs"])
 def test_a_trap_is_named_and_left_alone(host: Host, tmp_path: Path, output: str, trap: str) -> None:
-    """A trace or a record stops at init; a log goes to stderr."""
+    """A record stops at init; a log goes to stderr."""
     path, victim = tmp_path / "out", tmp_path / "victim"
     victim.write_text("precious\n")
     if trap == "pipe":

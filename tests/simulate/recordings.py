@@ -29,7 +29,7 @@ RELEASE: Final = "2.27.7"
 WITHOUT: Final = {"RCCL_MSCCL_ENABLE": "0"}
 ONCE: Final = ("-n", "1", "-w", "0", "-c", "0")
 POWERS: Final = ("-b", "8", "-e", "1G", "-f", "2")
-# Every setting with every number of channels, asked for by a schedule at these sizes.
+# Every setting with every number of channels, asked for at these sizes.
 SETTINGS: Final = ("tree/ll", "ring/ll", "ring/simple", "tree/ll128", "ring/ll128", "tree/simple")
 CHANNELS: Final = (-1, 1, 4, 8, 16, 32, 64)
 STEPS: Final = ("silent", *(f"{s}/{n}" for s, n in itertools.product(SETTINGS, CHANNELS)))
@@ -152,16 +152,21 @@ def asked(library: Path | None, place: str) -> Choices:
 
 def _walked(library: Path | None, place: Place, collective: str) -> list[RealCall]:
     with tempfile.TemporaryDirectory() as folder:
-        schedule = Path(folder) / "schedule"
-        head = f"#@ format 1\n#@ nodes={place.nodes} ranks={place.ranks} calls=0\n"
-        schedule.write_text(head + "".join(f"{one}\n" for one in STEPS))
         variables = {
-            "RCCLTUNE_SCHEDULE": str(schedule),
-            "NCCL_TUNER_PLUGIN": str(plugin.library()),
+            "NCCL_TUNER_PLUGIN": str(made_tuner(Path(folder), "test_plugin.c", "-DWITH_V4")),
+            "TESTPLUGIN_CYCLE": " ".join(STEPS),
             **({} if library else WITHOUT),
         }
         options = (*ASKED_SIZES, *ONCE, "-N", str(len(STEPS)))
         return run(library, place, collective, options, variables)
+
+
+def made_tuner(folder: Path, source: str, *options: str) -> Path:
+    """A tuner plugin of the simulation's tests, compiled."""
+    native, made = ROOT / "native_plugin", folder / f"{Path(source).stem}.so"
+    command = ("cc", "-shared", "-fPIC", f"-I{native / 'include'}", "-D_GNU_SOURCE", *options)
+    subprocess.run((*command, "-o", str(made), str(native / "sim/tests" / source)), check=True)
+    return made
 
 
 def _passes(rows: Sequence[RealCall]) -> Iterator[list[RealCall]]:
@@ -240,12 +245,8 @@ def questions(library: Path | None, of: str) -> list[str]:
     place, *manner = of.split()
     sizes = POWERS if not manner else ("-b", "1K", "-e", "64M", "-f", "16")
     options = (*sizes, *ONCE, *(word for word in manner if "=" not in word))
-    native = ROOT / "native_plugin"
     with tempfile.TemporaryDirectory() as folder:
-        tuner, path = Path(folder) / "asked.so", Path(folder) / "asked"
-        command = ("cc", "-shared", "-fPIC", f"-I{native / 'include'}", "-D_GNU_SOURCE")
-        source = native / "sim/tests/asked.c"
-        subprocess.run((*command, "-o", str(tuner), str(source)), check=True)
+        tuner, path = made_tuner(Path(folder), "asked.c"), Path(folder) / "asked"
         asking = {"NCCL_TUNER_PLUGIN": str(tuner), "RCCLTUNE_ASKED_FILE": str(path)}
         found: list[str] = []
         for collective in COLLECTIVES:

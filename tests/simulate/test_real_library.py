@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import recordings
 
 from rccltune import plugin
 from rccltune.machine.real_rccl import RealCall, read_calls, real_library
@@ -190,15 +191,14 @@ def test_a_captured_graph_over_two_hosts(start: Start) -> None:
 
 
 def test_a_tuner_is_asked_while_a_graph_is_captured(start: Start, tmp_path: Path) -> None:
-    """Two calls a step, three in a graph: each call of it runs its own step's setting."""
-    schedule = tmp_path / "schedule"
-    schedule.write_text("#@ format 1\n#@ nodes=1 ranks=8 calls=2\ntree/ll\nring/simple\nring/ll\n")
+    """Two calls a setting, three in a graph: each call of it runs what its own question got."""
     ended = start(
         "all_reduce",
         *("-b", "64K", "-e", "64K", "-n", "3", "-w", "0", "-c", "0", "-G", "4"),
         variables={
-            "NCCL_TUNER_PLUGIN": str(plugin.library()),
-            "RCCLTUNE_SCHEDULE": str(schedule),
+            "NCCL_TUNER_PLUGIN": str(recordings.made_tuner(tmp_path, "test_plugin.c", "-DWITH_V4")),
+            "TESTPLUGIN_CYCLE": "tree/ll ring/simple ring/ll",
+            "TESTPLUGIN_CALLS": "2",
         },
     )
     assert ended.code == 0, ended.err
@@ -257,25 +257,21 @@ def test_a_rule_runs_on_every_rank_and_nowhere_else(
     assert rest(ended) == rest(without)
 
 
-def test_tree_simple_runs_where_a_step_forces_it(start: Start, tmp_path: Path) -> None:
-    """On all ranks, though the cell is closed; not where the step is a plain one, nor in a reduce_scatter."""
-    schedule = tmp_path / "schedule"
-    steps = "tree/simple\nforced tree/simple/4\n"
-    schedule.write_text(f"#@ format 1\n#@ nodes=1 ranks=8\n{steps}")
-    for collective, forced in (("all_reduce", "tree/simple"), ("reduce_scatter", "ring/simple")):
-        ended = start(
-            collective,
-            *("-b", "4M", "-e", "8M", "-f", "2", "-n", "1", "-w", "0", "-c", "0", "-s", "2"),
-            variables={
-                "NCCL_TUNER_PLUGIN": str(plugin.library()),
-                "RCCLTUNE_SCHEDULE": str(schedule),
-            },
-        )
-        assert ended.code == 0, ended.err
-        for rank in range(8):
-            ran = [(r.setting, r.channels) for r in ended.ran if r.rank == rank]
-            assert [setting for setting, _ in ran] == ["ring/simple"] * 4 + [forced] * 4
-            assert forced != "tree/simple" or {n for _, n in ran[4:]} == {4}
+def test_tree_simple_runs_where_a_tuner_writes_its_closed_cell(
+    start: Start, tmp_path: Path
+) -> None:
+    """On all ranks, though no other may; ours never does that (docs/inside/real-library.md)."""
+    ended = start(
+        "all_reduce",
+        *("-b", "4M", "-e", "8M", "-f", "2", "-n", "1", "-w", "0", "-c", "0"),
+        variables={
+            "NCCL_TUNER_PLUGIN": str(recordings.made_tuner(tmp_path, "test_plugin.c", "-DWITH_V4")),
+            "TESTPLUGIN_ANSWER": "tree/simple/4",
+            "TESTPLUGIN_CHECK": "0",
+        },
+    )
+    assert ended.code == 0, ended.err
+    assert {(r.rank, r.setting) for r in ended.ran} == {(n, "tree/simple") for n in range(8)}
 
 
 def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -> None:

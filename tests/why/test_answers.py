@@ -76,12 +76,11 @@ def test_tree_simple_needs_a_patched_library(jobs: Jobs) -> None:
 def test_a_version_2_host_is_given_three_settings(jobs: Jobs) -> None:
     """ROCm 6.3 takes an answer unchecked, so LL128 is not given there."""
     node = jobs.node(release={"rccl": "2.21.5", "benchmark": "rt24"})
-    rules, trace = jobs.rules(), jobs.folder / "trace.csv"
-    log = jobs.run(node=node, env=jobs.with_plugin(rules, RCCLTUNE_TRACE=str(trace)))
-    for path in (log, trace):
-        shut = at(ask(path, rules=rules), 256 * KIB)
-        assert shut.kind is Kind.NOT_SELECTABLE
-        assert "version 2" in shut.text
+    rules = jobs.rules()
+    log = jobs.run(node=node, env=jobs.with_plugin(rules))
+    shut = at(ask(log, rules=rules), 256 * KIB)
+    assert shut.kind is Kind.NOT_SELECTABLE
+    assert "version 2" in shut.text
 
 
 def test_what_a_file_needs_is_named(jobs: Jobs) -> None:
@@ -345,14 +344,15 @@ def test_a_variable_that_is_not_understood(jobs: Jobs, name: str, value: str) ->
     assert f"unset {name}" in (found.answers[0].remedy or "")
 
 
-def test_a_schedule(jobs: Jobs, tmp_path: Path) -> None:
-    """Somebody measures: no rule file is read."""
-    schedule = tmp_path / "schedule.txt"
-    schedule.write_text("#@ format 1\n#@ nodes=1 ranks=64 calls=0\nsilent\nring/ll\n")
-    env = jobs.with_plugin(jobs.rules(), RCCLTUNE_SCHEDULE=str(schedule))
+@pytest.mark.parametrize("name", ["RCCLTUNE_SCHEDULE", "RCCLTUNE_TRACE"])
+def test_a_variable_that_the_plugin_knows_no_more(jobs: Jobs, tmp_path: Path, name: str) -> None:
+    """It changes nothing, and is told."""
+    env = jobs.with_plugin(jobs.rules(), **{name: str(tmp_path / "file")})
     found = ask(jobs.run(env=env))
-    assert set(kinds(found)) == {Kind.SCHEDULE}
-    assert "unset RCCLTUNE_SCHEDULE" in (found.answers[0].remedy or "")
+    assert Kind.HIT in kinds(found)
+    (told,) = (one for one in found.remarks if one.text.startswith(name))
+    assert f"unset {name}" in (told.remedy or "")
+    assert not (tmp_path / "file").exists()
 
 
 # --- after the tuner ------------------------------------------------------------------------------
@@ -397,11 +397,11 @@ def test_a_release_that_obeys_on_several_nodes_gives_hits(jobs: Jobs) -> None:
 
 def test_overwriting_that_nobody_saw_is_said_to_be_possible(jobs: Jobs, tmp_path: Path) -> None:
     """Without the library's TUNING lines its release alone speaks."""
-    trace = tmp_path / "trace.csv"
-    env = jobs.with_plugin(jobs.rules(OVERWRITTEN_RULES), RCCLTUNE_TRACE=str(trace))
-    env |= {"NCCL_DEBUG_SUBSYS": "INIT", "RCCLTUNE_LOG": "off"}
+    log = tmp_path / "plugin.log"
+    env = jobs.with_plugin(jobs.rules(OVERWRITTEN_RULES))
+    env |= {"NCCL_DEBUG_SUBSYS": "INIT", "RCCLTUNE_LOG": f"decisions:{log}"}
     node = two_nodes(jobs, "2.27.7", "rt25")
-    found = ask(jobs.run(node=node, arguments="-b 4M -e 16M -f 2", env=env), trace)
+    found = ask(jobs.run(node=node, arguments="-b 4M -e 16M -f 2", env=env), log)
     assert set(kinds(found)) == {Kind.OVERWRITTEN}
     assert "nothing here says what ran" in found.answers[0].text
 
@@ -477,11 +477,11 @@ def test_a_summary_alone(jobs: Jobs, tmp_path: Path) -> None:
     assert lacks(hit.text, "line 3", "tree/ll") == []
 
 
-def test_a_trace_alone(jobs: Jobs, tmp_path: Path) -> None:
+def test_decisions_alone(jobs: Jobs, tmp_path: Path) -> None:
     """The cells that were offered settle what is not selectable."""
-    rules, trace = jobs.rules(), tmp_path / "trace.csv"
-    jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_LOG="off", RCCLTUNE_TRACE=str(trace)))
-    found = ask(trace, rules=rules)
+    rules, log = jobs.rules(), tmp_path / "plugin.log"
+    jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_LOG=f"decisions:{log}"))
+    found = ask(log, rules=rules)
     assert [a.kind for a in found.answers] == [Kind.HIT, Kind.NOT_SELECTABLE, Kind.HOLE]
     assert lacks(found.answers[1].text, "ring/ll", "ring/simple", "tree/ll") == []
 
@@ -527,9 +527,8 @@ def test_a_fallback_is_a_hit_of_its_own_line(jobs: Jobs) -> None:
 
 def test_a_rule_with_conditions_of_its_own(jobs: Jobs) -> None:
     """regBuff=1 asks for registered buffers, which the benchmark's are not."""
-    rules, trace = jobs.rules("allreduce,0,4095,tree,ll,-1,1,64,-1,1\n"), jobs.folder / "trace.csv"
-    log = jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_TRACE=str(trace)))
-    found = at(ask(log, trace, rules=rules), KIB)
+    rules = jobs.rules("allreduce,0,4095,tree,ll,-1,1,64,-1,1\n")
+    found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
     assert found.kind is Kind.HOLE
     assert "regBuff=1" in found.text
 
@@ -556,17 +555,6 @@ def test_errors_that_are_ignored_leave_the_plugin_silent(jobs: Jobs) -> None:
     found = ask(jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_ON_ERROR="ignore")))
     assert set(kinds(found)) == {Kind.REFUSED}
     assert at(found, KIB).kind is Kind.REFUSED
-
-
-def test_a_trace_of_a_communicator_that_was_never_destroyed(jobs: Jobs) -> None:
-    """An empty trace is no proof that nothing was asked."""
-    trace = jobs.folder / "trace.csv"
-    env = jobs.with_plugin(jobs.rules(), RCCLTUNE_LOG="off", RCCLTUNE_TRACE=str(trace))
-    log = jobs.run(env=env)
-    trace.write_text("".join(trace.read_text().splitlines(keepends=True)[:2]))
-    found = ask(log, trace)
-    assert set(kinds(found)) == {Kind.UNKNOWN}
-    assert any("destroy_process_group()" in (one.remedy or "") for one in found.remarks)
 
 
 def test_two_libraries_in_one_job(jobs: Jobs) -> None:
@@ -660,11 +648,14 @@ def test_a_summary_of_mixed_calls_still_names_its_rules(jobs: Jobs) -> None:
 
 def test_a_rule_that_the_jobs_own_file_lacks(jobs: Jobs) -> None:
     """The cell was offered and nothing was answered: the job read another file than this one."""
-    trace = jobs.folder / "trace.csv"
+    log = jobs.folder / "plugin.log"
     used = jobs.rules("allreduce,0,2047,tree,ll,-1,1,64,-1,-1\n", "used.csv")
-    jobs.run(env=jobs.with_plugin(used, RCCLTUNE_LOG="off", RCCLTUNE_TRACE=str(trace)))
+    jobs.run(env=jobs.with_plugin(used, RCCLTUNE_LOG=f"decisions:{log}"))
+    # Without the line that says which file was read.
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(one for one in lines if " sha256=" not in one))
     thought = jobs.rules("allreduce,0,9999999,tree,ll,-1,1,64,-1,-1\n", "thought.csv")
-    found = ask(trace, rules=thought)
+    found = ask(log, rules=thought)
     assert at(found, KIB).kind is Kind.HIT
     assert at(found, MIB).kind is Kind.OTHER_FILE
 

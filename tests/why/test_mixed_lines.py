@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,8 @@ from hypothesis import strategies as st
 from jobs import ask, at, kinds
 from wording import lacks
 
-from rccltune.model.errors import RccltuneError
 from rccltune.why import evidence
 from rccltune.why.records import Kind, Where
-from rccltune.why.trace import COLUMNS
 
 SHA = "5" * 64
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"
@@ -398,28 +395,6 @@ def test_more_sizes_than_fit_are_said(tmp_path: Path, monkeypatch: pytest.Monkey
     found = ask(path)
     assert sum(a.n_sizes for a in found.answers) == 10
     assert any(one.text.startswith("20 records") for one in found.remarks)
-
-
-ROW = "00000000000000ab,5,1,8,0,rules,allreduce,8,4,0,ring/ll tree/ll,1.5 2.5,ring/ll,tree/ll,3\n"
-
-
-@settings(max_examples=150)
-@given(data=st.data())
-def test_a_damaged_trace_is_an_error_and_never_a_bug(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    """Bytes exchanged, lost or put in between: read as far as it goes, or refused with its row."""
-    text = bytearray(f"#@ format 1\n{COLUMNS}\n{ROW * 3}".encode())
-    head = len(f"#@ format 1\n{COLUMNS}\n")
-    for _ in range(data.draw(st.integers(1, 4))):
-        at_byte = data.draw(st.integers(head, len(text) - 1))
-        text[at_byte : at_byte + data.draw(st.integers(0, 3))] = data.draw(
-            st.sampled_from([b"", b",", b"\n", b"x", b"-1", b"#@ dropped", b"99999999999999999999"])
-        )
-    path = tmp_path_factory.mktemp("trace") / "trace.csv"
-    path.write_bytes(bytes(text))
-    with suppress(RccltuneError):
-        ask(path)
 
 
 def test_what_ran_for_some_calls_is_not_called_overwritten(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rccltune.why.evidence import Evidence
+from rccltune.why.own_lines import OwnLines
 from rccltune.why.ranges import verdict
 from rccltune.why.records import Kind, Known, Verdict
-from rccltune.why.trace import OwnLines
 
 # A reason in native_plugin/src: end(load, CONFIG_X, "…" "…", bad_value(…) or snprintf(reason, …).
 _END = re.compile(
@@ -77,29 +77,28 @@ def test_every_reason_has_an_answer(sources: Path) -> None:
 
 
 def test_every_line_of_the_log_is_read(sources: Path) -> None:
-    """What watch.c, plugin.c and record.c begin with "rccltune: " puts something down."""
-    words = "".join(
-        (sources / name).read_text(encoding="utf-8") for name in ("watch.c", "plugin.c", "record.c")
-    )
+    """What the plugin's sources begin with "rccltune: " puts something down."""
+    named = ("watch.c", "plugin.c", "record.c", "settings.c")
+    words = "".join((sources / name).read_text(encoding="utf-8") for name in named)
     begun = sorted(set(re.findall(r"\"rccltune: ([^\"]*)", words)))
     shapes = {
         "comm=%s nodes=%llu ranks=%llu abi=v%u ",
         "comm=%s decision collective=%s nbytes=%llu answer=",
-        "comm=%s step=%u of=%u setting=%s\\n",
         "comm=%s summary calls=%llu hits=%llu misses=%llu not-selectable=%llu ",
-        "comm=%s schedule begun=%u of=%u overrun-calls=%llu\\n",
         "comm=%s rule line=%u setting=%s/%s channels=%d hits=%llu\\n",
         "error: communicator of %llu ranks on %llu nodes: %s\\n%s",
-        "error: comm=%s: the trace could not be written to %s: %s; what was ",
         "error: comm=%s: the record could not be written to %s: %s; calls of ",
         "error: comm=%s: the log goes on here, %s could not be written: %s\\n",
         "error: comm=%s: out of memory, lines of the log are missing\\n",
         "error: comm=%s: %s; the job goes on without it\\n",
+        "%s is set, and this version knows it no more; %s\\n",
         # These two only follow an error, and say nothing of their own.
         "this may concern this rank alone.  It stops here because one ",
         "RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without ",
     }
-    assert set(begun) == shapes, "a new line of the plugin needs a reader in rccltune/why/trace.py"
+    assert set(begun) == shapes, (
+        "a new line of the plugin needs a reader in rccltune/why/own_lines.py"
+    )
 
 
 START = "rccltune: comm=00000000000000ab nodes=1 ranks=8 abi=v5 "
@@ -107,18 +106,17 @@ COMM = "rccltune: comm=00000000000000ab "
 DECISION = COMM + "decision collective=allreduce nbytes=8 "
 LINES = [
     (START + "rules=1 of=2 skipped-rows=0 file=/a b/r.csv sha256=" + "0" * 64, "started"),
-    (START + "schedule=/s.txt steps=3 calls=0 sha256=" + "0" * 64 + " rules=not-read", "started"),
     (DECISION + "answer=-1/-1/4 line=3 host=ring/ll", "seen"),
     (DECISION + "answer=none line=0 host=algorithm7/protocol3", "seen"),
+    (DECISION + "answer=none line=0 host=- offered=-", "seen"),
     (COMM + "summary calls=4 hits=1 misses=1 not-selectable=2 fallbacks=0", "totals"),
     (COMM + "rule line=2 setting=tree/ll channels=4 hits=9", "hit_rules"),
-    (COMM + "step=0 of=3 setting=ring/ll", "started"),
-    (COMM + "schedule begun=3 of=3 overrun-calls=0", "started"),
+    ("rccltune: RCCLTUNE_TRACE is set, and this version knows it no more; see", "gone"),
     (
-        "rccltune: error: comm=0: the trace could not be written to /x: the disk is full; what …",
+        "rccltune: error: comm=0: the record could not be written to /x: the disk is full; what …",
         "unwritten",
     ),
-    ("rccltune: error: comm=00000000000000ab: the trace could not be written to /x", "unwritten"),
+    ("rccltune: error: comm=00000000000000ab: the record could not be written to /x", "unwritten"),
 ]
 
 

@@ -4,6 +4,7 @@
  *
  *   TESTPLUGIN_ANSWER=tree/ll[/channels][,min-max]   the setting it asks for, in a range of sizes
  *   TESTPLUGIN_CYCLE=a/p a/p …     a setting per pass: the next one whenever the size falls
+ *   TESTPLUGIN_CALLS=2             and whenever it answered so many calls
  *   TESTPLUGIN_CHECK=0             writes 0.0 into cells that cannot be chosen, too
  *   TESTPLUGIN_COST=0.5            writes this instead of 0.0
  *   TESTPLUGIN_INIT=fail           init fails; TESTPLUGIN_ASK=fail: every question does
@@ -16,7 +17,7 @@
 #include "tuner_abi.h"
 
 struct context {
-    int abi, n_ranks, n_nodes, step;
+    int abi, n_ranks, n_nodes, step, calls;
     size_t last;
     FILE *log;
 };
@@ -64,7 +65,12 @@ static int wanted(struct context *c, size_t n_bytes, int *algorithm, int *protoc
 {
     const char *text = setting("TESTPLUGIN_ANSWER"), *cycle = setting("TESTPLUGIN_CYCLE");
     if (cycle != NULL) {
-        c->step += n_bytes < c->last;
+        const char *most = setting("TESTPLUGIN_CALLS");
+        if (n_bytes < c->last || (most != NULL && c->calls == atoi(most))) {
+            c->step++;
+            c->calls = 0;
+        }
+        c->calls++;
         c->last = n_bytes;
         text = cycle;
         for (int i = 0; i < c->step && strchr(text, ' ') != NULL; i++)

@@ -1,22 +1,18 @@
-"""The plugin's own lines, and its trace files row by row; docs/plugin.md has the columns.
+"""The plugin's own lines.
 
-Every line that ``native_plugin/src/watch.c`` and ``plugin.c`` write is understood; docs/plugin.md
-has their meaning.
+Every line that ``native_plugin/src/watch.c``, ``plugin.c``, ``record.c`` and ``settings.c`` write
+is understood; docs/plugin.md has their meaning.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from rccltune.logs.library import collective_named
-from rccltune.model import grammar
-from rccltune.model.errors import OutputError
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective
 from rccltune.why.evidence import MAX_WORDS, Evidence, read_setting
 from rccltune.why.records import NOWHERE, Said, Started, Where
 
@@ -26,10 +22,9 @@ _RULES: Final = re.compile(
     r"rules=(\d+) of=(\d+) skipped-rows=(\d+) file=(.*) sha256=([0-9a-f]{64})(.*)"
 )
 _NEEDS: Final = re.compile(r" needs=(\S+) \(not set")
-_SCHEDULE: Final = re.compile(r"schedule=(.*) steps=\d+ calls=\d+ sha256=([0-9a-f]{64}) rules=")
 _DECISION: Final = re.compile(
     r"rccltune: comm=(\w+) decision collective=(\w+) nbytes=(\d{1,20}) answer=(\S+) line=(\d+) "
-    r"host=([\w/-]+)"
+    r"host=([\w/-]+)(?: offered=(\S+))?"
 )
 _SUMMARY: Final = re.compile(
     r"rccltune: comm=(\w+) summary calls=(\d{1,20}) hits=(\d{1,20}) misses=(\d{1,20}) "
@@ -38,11 +33,11 @@ _SUMMARY: Final = re.compile(
 _RULE: Final = re.compile(
     r"rccltune: comm=(\w+) rule line=(\d{1,9}) setting=(\S+) channels=(-?\d+) hits=(\d{1,20})\b"
 )
-_STEP: Final = re.compile(r"rccltune: comm=(\w+) (?:step=\d+ of=\d+ setting=|schedule begun=)")
 _ERROR: Final = re.compile(r"rccltune: error: communicator of (\d+) ranks on (\d+) nodes: (.+)")
 _UNWRITTEN: Final = re.compile(
-    r"rccltune: error: comm=\w+: (\S.*?)\s*$"  # of a trace, a record or a log
+    r"rccltune: error: comm=\w+: (\S.*?)\s*$"  # of a record or a log
 )
+_GONE: Final = re.compile(r"rccltune: (RCCLTUNE_\w+) is set, and this version knows it no more; ")
 # A refused file's mistakes stand on lines of their own below the error.
 FINDING: Final = re.compile(r"^\s*(line \d+: .+ \[[a-z0-9-]+\])\s*$")
 
@@ -95,8 +90,8 @@ class OwnLines:
             self._evidence.start(where, Started("error", match[3].strip()))
         elif (match := _UNWRITTEN.match(text)) is not None:
             self._evidence.job.unwritten[match[1]] += 1
-        elif (match := _STEP.match(text)) is not None:
-            self._evidence.start(self._where(source, match[1]), Started("schedule"))
+        elif (match := _GONE.match(text)) is not None:
+            self._evidence.job.gone.add(match[1])
 
     def _start(self, source: str, match: re.Match[str]) -> None:
         where = Where(int(match[2][:9]), int(match[3][:9]))
@@ -116,8 +111,6 @@ class OwnLines:
                 sha256=rules[5],
                 needs=needs[1] if needs else "",
             )
-        elif (schedule := _SCHEDULE.match(rest)) is not None:
-            started = Started("schedule", path=schedule[1], sha256=schedule[2])
         else:
             return
         self._evidence.start(where, started)
@@ -132,6 +125,9 @@ class OwnLines:
         host = None if match[6] == "-" else read_setting(match[6])
         if host is not None:
             seen.host.add(host)
+        if match[7]:  # which 0.1.0's plugin did not say
+            offered = frozenset() if match[7] == "-" else _cells(match[7])
+            seen.offered = offered | (seen.offered or frozenset())
         self._evidence.job.recorded.add(where)
 
     def _rule(self, source: str, match: re.Match[str]) -> None:
@@ -145,69 +141,13 @@ class OwnLines:
         return next(iter(scales)) if len(scales) == 1 else NOWHERE
 
 
-def answer_of(text: str) -> Setting | None:
-    """What an ``answer`` column says; None for nothing."""
-    return None if text == "none" else read_setting(text)
-
-
-COLUMNS: Final = (
-    "comm,abi,n_nodes,n_ranks,step,setting,collective,nbytes,calls,changed,"
-    "selectable,host_times_us,host_choice,answer,line"
-)
-_N_COLUMNS: Final = COLUMNS.count(",") + 1
-
-
-def read_trace(rows: Iterable[str], where: str, evidence: Evidence) -> None:
-    """Put down what the rows of one trace say.
-
-    Args:
-        rows: the lines below the two of its head.
-        where: the file's name, for messages.
-        evidence: takes it.
-
-    Raises:
-        OutputError: a row is damaged.
-    """
-    found = False
-    for number, line in enumerate(rows, start=3):
-        row = line.rstrip("\r\n").split(",")
-        if line.startswith("#@ dropped"):
-            evidence.job.dropped += 1
-        if line.startswith("#") or line.rstrip("\r\n") == COLUMNS or not line.strip():
-            continue
-        try:
-            _row(row, evidence)
-        except (ValueError, IndexError) as error:
-            if not line.endswith("\n"):
-                break  # cut off while it was written
-            raise OutputError(
-                f"the trace's row cannot be read: {error}", where=f"{where}:{number}"
-            ) from error
-        found = True
-    evidence.job.n_empty_traces += not found
-
-
-def _row(row: list[str], evidence: Evidence) -> None:
-    if len(row) != _N_COLUMNS:
-        raise ValueError(f"{len(row)} fields instead of {_N_COLUMNS}")
-    at = Where(grammar.whole(row[2]), grammar.whole(row[3]))
-    seen = evidence.at(at, Collective.parse(row[6]), grammar.whole(row[7]))
-    if row[1] == "2":
-        evidence.job.old_hosts.add(at)
-    if row[5] not in ("rules", "silent"):
-        seen.scheduled = True
-        evidence.start(at, Started("schedule"))
-    seen.said[Said(answer_of(row[13]), grammar.whole(row[14]))] += grammar.whole(row[8])
-    cells = _cells(row[10])
-    seen.offered = set(cells) | (seen.offered or set())
-    host = None if row[12] == "-" else read_setting(row[12])
-    if host is not None:
-        seen.host.add(host)
-    evidence.job.recorded.add(at)
-
-
 @lru_cache(maxsize=1024)
 def _cells(text: str) -> frozenset[Setting]:
     """Cells with a name; a library may have more."""
-    settings = (read_setting(cell) for cell in grammar.words(text))
+    settings = (read_setting(cell) for cell in text.split(","))
     return frozenset(setting for setting in settings if setting is not None)
+
+
+def answer_of(text: str) -> Setting | None:
+    """What stands behind ``answer=``; None for nothing."""
+    return None if text == "none" else read_setting(text)
