@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from rccltune.analyse.models import fit_all
 from rccltune.fit import points
 from rccltune.fit.beliefs import OwnChoices
 from rccltune.fit.gathered import Gathered, gather, rows
-from rccltune.fit.models import fit_all
 from rccltune.fit.points import find_stalls
 from rccltune.fit.sameness import Compared, Side, compare, noise_of
 from rccltune.logs import library
@@ -271,7 +271,7 @@ def _pooled(one: CurvePoint, other: CurvePoint) -> CurvePoint:
         low_us=min(one.low_us, other.low_us),
         high_us=max(one.high_us, other.high_us),
         n_samples=one.n_samples + other.n_samples,
-        n_launches=len(times),
+        n_communicators=len(times),
         launches=tuple(launch for launch, _ in times),
         launch_times_us=tuple(time for _, time in times),
         n_left_out=one.n_left_out + other.n_left_out,

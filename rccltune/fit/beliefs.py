@@ -14,12 +14,11 @@ from typing import Final
 
 from rccltune.logs import trace
 from rccltune.model import grammar
-from rccltune.model.belief import Belief, Held, by_target, comparable, hold
-from rccltune.model.curves import Curve
+from rccltune.model.belief import Belief
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Status
-from rccltune.model.settings import Role, Setting, Target, View
-from rccltune.model.vocabulary import Placement, format_size
+from rccltune.model.settings import Role, Setting, Target
+from rccltune.model.vocabulary import format_size
 
 Ended = tuple[Launch, Outcome]
 # One shows what the library believes, another one that it always does.
@@ -32,21 +31,6 @@ class Believed:
 
     beliefs: tuple[Belief, ...] = ()
     notices: tuple[Notice, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The predictions of one target against what one view of it measured.
-
-    Attributes:
-        beliefs: by rising size.
-        held: of those sizes at which something was measured.
-    """
-
-    target: Target
-    view: View
-    beliefs: tuple[Belief, ...]
-    held: tuple[Held, ...]
 
 
 def gather_beliefs(folder: Path, launches: Iterable[Ended], samples: Sequence[Sample]) -> Believed:
@@ -207,39 +191,3 @@ def own_choices(beliefs: Iterable[Belief], *, tunerless: bool) -> OwnChoices:
         if own is not None:
             found.setdefault(belief.target, {})[belief.nbytes] = replace(own, channels=None)
     return found
-
-
-def check_beliefs(beliefs: Iterable[Belief], curves: Sequence[Curve]) -> tuple[Checked, ...]:
-    """Hold predictions against what was measured, one view for each target.
-
-    The view is out-of-place where that was measured, then the one with most curves.
-    """
-    found = []
-    for target, mine in by_target(beliefs).items():
-        view = _view(target, curves)
-        if view is None:
-            continue
-        near = comparable(curves, target, view)
-        held = (hold(belief, near) for belief in mine)
-        found.append(
-            Checked(
-                target=target,
-                view=view,
-                beliefs=mine,
-                held=tuple(one for one in held if one.best is not None),
-            )
-        )
-    return tuple(found)
-
-
-def _view(target: Target, curves: Sequence[Curve]) -> View | None:
-    counts: dict[View, int] = {}
-    for curve in curves:
-        if curve.key.target == target:
-            counts[curve.key.view] = counts.get(curve.key.view, 0) + 1
-
-    def worse(view: View) -> tuple[bool, int, bool, str]:
-        in_place = view.placement is Placement.IN_PLACE
-        return in_place, -counts[view], bool(view.graph), str(view)
-
-    return min(counts, key=worse, default=None)

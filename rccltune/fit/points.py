@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, median_low
 
+from rccltune.analyse.models import fit_all
 from rccltune.fit.gathered import Disqualified, Gathered, Row, anchored, gather, rows
-from rccltune.fit.models import fit_all
 from rccltune.model.curves import Curve, CurvePoint
 from rccltune.model.measured import Caution, Notice, Sample, own_name
 from rccltune.model.settings import CurveKey, Role
@@ -252,7 +252,7 @@ def _point(row: Row, out: set[tuple[int, str]]) -> CurvePoint | None:
         low_us=min(spread),
         high_us=max(spread),
         n_samples=len(row.cycles),
-        n_launches=len(kept),
+        n_communicators=len(kept),
         launches=tuple(kept),
         launch_times_us=centres,
         n_left_out=len(row.centres) - len(kept),

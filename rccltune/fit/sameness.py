@@ -22,7 +22,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from rccltune.fit.lines import Array
+from rccltune.analyse.lines import Array
 from rccltune.model.curves import SizeRatio, Stretch, limit_of, upper_quantile
 from rccltune.model.measured import launch_of_pass
 

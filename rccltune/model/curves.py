@@ -49,13 +49,14 @@ class CurvePoint:
     """All samples of one curve at one size.
 
     Attributes:
-        time_us: robust centre over launches and cycles.
-        low_us: lower end of the spread (equal to time_us from one sample).
-        high_us: upper end.
-        n_launches: launches behind it, the only repeats that count as independent.
-        launches: their ids, sorted; empty where a point was made without them.
+        time_us: median over communicators of the medians over the passes of each.
+        low_us: least of these medians (equal to time_us where there is one).
+        high_us: largest of them.
+        n_samples: passes of all of them.
+        n_communicators: the only repeats that count as independent; a log that was imported is one.
+        launches: ids of launches, sorted, for the search over launches alone.
         launch_times_us: centre of each, in the order of ``launches``.
-        n_left_out: launches that stalled here and count in none of the numbers above.
+        n_left_out: communicators that stalled here and count in none of the numbers above.
     """
 
     nbytes: Whole
@@ -63,10 +64,15 @@ class CurvePoint:
     low_us: Positive
     high_us: Positive
     n_samples: Whole = 1
-    n_launches: Whole = 1
+    n_communicators: Whole = 1
     launches: tuple[Word, ...] = ()
     launch_times_us: tuple[Positive, ...] = ()
     n_left_out: Whole = 0
+
+    @property
+    def n_launches(self) -> int:
+        """Independent repeats, in the words of the search over launches."""
+        return self.n_communicators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ clock           loop or graph
 purpose         rough, fine or verify; empty where nobody says
 time_us         µs a call, mean over ranks; NaN where the row has none
 unusable        why the time must not be used; empty where it may
+ran             setting that is known to have run; empty where nothing said so
+wrong           wrong elements over all ranks; NaN where results were not checked
 ==============  ===================================================================
 """
 
@@ -45,9 +47,17 @@ _KEY: Final = (
 
 _NAMES: Final = (
     *("launch", "collective", "setting", "placement", "dtype", "redop", "rank_placement"),
-    *("variant", "doubt", "clock", "graph"),
+    *("variant", "doubt", "clock", "graph", "executed"),
 )
-_NUMBERS: Final = {"n_nodes": "int32", "n_ranks": "int32", "nbytes": "int64", "time_us": "float64"}
+_NUMBERS: Final = {
+    "n_nodes": "int32",
+    "n_ranks": "int32",
+    "nbytes": "int64",
+    "time_us": "float64",
+    "n_wrong": "float64",
+}
+# Beside their columns in samples.csv.
+_NAMED: Final = {"redop": "op", "doubt": "unusable", "executed": "ran", "n_wrong": "wrong"}
 
 
 def load_frame(opened: Session, reporter: Reporter) -> pd.DataFrame:
@@ -70,7 +80,7 @@ def load_frame(opened: Session, reporter: Reporter) -> pd.DataFrame:
             usecols=lambda name: name in {*_NAMES, *_NUMBERS},
             dtype={**dict.fromkeys(_NAMES, "category"), **_NUMBERS},
             keep_default_na=False,
-            na_values={"time_us": [""]},
+            na_values={"time_us": [""], "n_wrong": [""]},
         )
     except (ValueError, UnicodeDecodeError):
         # Read once more, row by row, by what names the row.
@@ -80,7 +90,7 @@ def load_frame(opened: Session, reporter: Reporter) -> pd.DataFrame:
     is_said = read["clock"].astype(str) != ""
     by_key = read["graph"].astype(str).map({"1": "graph"}).fillna("loop")
     read["clock"] = pd.Categorical(read["clock"].astype(str).where(is_said, by_key))
-    read = read.rename(columns={"redop": "op", "doubt": "unusable"}).drop(columns="graph")
+    read = read.rename(columns=_NAMED).drop(columns="graph")
     return _in_communicators(read)
 
 
@@ -110,6 +120,10 @@ def frame(samples: Sequence[Sample]) -> pd.DataFrame:
     made["time_us"] = np.fromiter(times, np.float64, len(samples))
     reasons = ["" if one.doubt is None else one.doubt.value for one in samples]
     made["unusable"] = pd.Categorical(reasons)
+    ran = ["" if one.executed is None else str(one.executed) for one in samples]
+    made["ran"] = pd.Categorical(ran)
+    counted = (np.nan if one.n_wrong is None else one.n_wrong for one in samples)
+    made["wrong"] = np.fromiter(counted, np.float64, len(samples))
     return _in_communicators(made)
 
 

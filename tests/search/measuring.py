@@ -46,7 +46,7 @@ def curve(setting: Setting | str, times: Times, placement: Placement = OUT) -> C
             time_us=median(found),
             low_us=min(found),
             high_us=max(found),
-            n_launches=len(found),
+            n_communicators=len(found),
             launches=tuple(f"{k}" for k in range(len(found))),
             launch_times_us=tuple(found),
         )
