@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from rccltune.fit.session import FitFile
+from rccltune.analyse.fit import FitFile
 from rccltune.machine.hosts import Answer, Host
-from rccltune.measure.searching import SearchFile
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.links import LinkMap, LinkRates
@@ -29,8 +28,8 @@ from rccltune.verify.verdict_store import Refused, VerdictFile
 # What each JSON file of a session, and each answer of a host, is read as.
 T = typing.TypeVar("T")
 ROOTS = (
-    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, SearchFile, Place, LinkRates),
-    *(LinkMap, Dumped, Host, Answer),
+    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, Place, LinkRates, LinkMap),
+    *(Dumped, Host, Answer),
 )
 
 
