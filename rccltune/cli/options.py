@@ -16,8 +16,8 @@ from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
+    from rccltune.analyse.fit import FitDone
     from rccltune.analyse.options import ChoiceOptions
-    from rccltune.fit.session import FitDone
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -35,7 +35,6 @@ TABLES = (
     "curves",
     "crossovers",
     "zones",
-    "predictions",
     "own_choices",
     "rules",
     "verdict",
@@ -84,7 +83,12 @@ def test_curves_and_crossovers_are_the_fits(made: Path) -> None:
     loaded = rccltune.load(made)
     kept = json.loads((made / "fit.json").read_text())
     points = [
-        (curve["key"]["placement"], point["nbytes"], point["time_us"], point.get("n_launches", 1))
+        (
+            curve["key"]["placement"],
+            point["nbytes"],
+            point["time_us"],
+            point.get("n_communicators", 1),
+        )
         for curve in kept["curves"]
         for point in curve["points"]
     ]
@@ -94,12 +98,27 @@ def test_curves_and_crossovers_are_the_fits(made: Path) -> None:
     assert curves["placement"].tolist() == [one[0] for one in points]
     assert curves["nbytes"].tolist() == [one[1] for one in points]
     assert curves["time_us"].tolist() == pytest.approx([one[2] for one in points])
-    assert curves["n_launches"].tolist() == [one[3] for one in points]
+    assert curves["n_communicators"].tolist() == [one[3] for one in points]
     assert (curves["low_us"] <= curves["time_us"]).all()
     assert (curves["time_us"] <= curves["high_us"]).all()
     crossed = loaded.crossovers
     assert crossed["at_nbytes"].tolist() == [one["at_nbytes"] for one in kept["crossovers"]]
     assert set(crossed["evidence"]) <= {"interval", "bracket"}
+
+
+def test_own_choices_are_what_the_library_was_seen_to_run(made: Path) -> None:
+    """As fit.json has them, and as samples.csv does for runs with nothing forced."""
+    choices = rccltune.load(made).own_choices
+    kept = json.loads((made / "fit.json").read_text())["own"]
+    assert choices["nbytes"].tolist() == [one["nbytes"] for one in kept]
+    samples = pd.read_csv(made / "samples.csv")
+    is_good = samples["unusable"].isna()
+    untouched = samples[samples["setting"].isin(("baseline", "idle")) & is_good]
+    seen = untouched.dropna(subset=["ran"]).groupby(["variant", "nbytes"])["ran"]
+    assert len(choices) > 5
+    for row in choices.itertuples():
+        ran = set(seen.get_group((row.variant, row.nbytes)))
+        assert {"/".join(one.split("/")[:2]) for one in ran} == {row.setting}
 
 
 def test_a_rule_file_is_a_table(made: Path, tmp_path: Path) -> None:
@@ -170,7 +189,7 @@ def test_what_is_not_there_is_an_empty_table(tmp_path: Path, repository: Path) -
     loaded = rccltune.load(folder)
     assert not loaded.simulated
     assert (len(loaded.rules), len(loaded.verdict)) == (0, 0)
-    assert (len(loaded.predictions), len(loaded.own_choices)) == (0, 0)
+    assert len(loaded.own_choices) == 0
     assert loaded.rules["max_nbytes"].dtype == "int64"
     assert loaded.verdict["ratio"].dtype == "float64"
     assert loaded.verdict["ratio"].max() is not None
