@@ -158,7 +158,7 @@ _CHOOSING = (
         "--proven",
         group="Choosing",
         is_flag=True,
-        help="Write only rules whose gain repeats prove; else unproven ones too, marked.",
+        help="Leave out rules whose gain repeats do not prove.",
     ),
 )
 
