@@ -126,7 +126,7 @@ def test_own_choices_are_what_the_library_was_seen_to_run(made: Path) -> None:
     is_good = samples["unusable"].isna()
     untouched = samples[samples["setting"].isin(("baseline", "idle")) & is_good]
     seen = untouched.dropna(subset=["ran"]).groupby(["variant", "nbytes"])["ran"]
-    assert len(choices) > 5
+    assert len(choices) > 3
     for row in choices.itertuples():
         ran = set(seen.get_group((row.variant, row.nbytes)))
         assert {"/".join(one.split("/")[:2]) for one in ran} == {row.setting}
@@ -200,7 +200,7 @@ def test_what_is_not_there_is_an_empty_table(tmp_path: Path, repository: Path) -
     loaded = rccltune.load(folder)
     assert not loaded.simulated
     assert (len(loaded.rules), len(loaded.verdicts)) == (0, 0)
-    assert (len(loaded.predictions), len(loaded.own_choices)) == (0, 0)
+    assert len(loaded.own_choices) == 0
     assert loaded.rules["max_nbytes"].dtype == "int64"
     assert loaded.verdicts["ratio"].dtype == "float64"
     assert loaded.verdicts["ratio"].max() is not None
@@ -261,7 +261,7 @@ def test_nothing_is_printed_and_everything_is_logged(
         [rules] = folder.glob("rccl_tuner_*.csv")
         assert api.explain(rules, collective="all_reduce", n_ranks=2).parts
     assert capfd.readouterr() == ("", "")
-    assert "reading the raw logs again" in caplog.text
+    assert "made again from the raw runs and logs" in caplog.text
 
 
 def test_a_sweep_tells_of_its_steps(tmp_path: Path, made: Path) -> None:
