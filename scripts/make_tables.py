@@ -47,7 +47,7 @@ _TO_DO: Final = {
     CommandLineError: "read the hint, or `rccltune COMMAND --help`",
     InputFileError: "correct the lines named",
     MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
-    LaunchError: "the log is in `launches/<id>/`; the same command goes on where it stopped",
+    LaunchError: "read the log that it names; the same command goes on where it stopped",
     OutputError: "[send](how-to-send.md) the line shown and the log",
     SessionError: "another folder (`-o`), or the machine and library that the session is of",
     ReadOnlyError: "write elsewhere with `-o`",
@@ -97,7 +97,7 @@ def commands() -> list[str]:
         *("# Every command", "", MARK, ""),
         "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or",
         "plain bytes. Each option can be set in the environment too: `RCCLTUNE_CLI_<COMMAND>_<OPTION>`",
-        "(`RCCLTUNE_CLI_SWEEP_REPEATS=5`). What a command's [exit codes](exit-codes.md) mean stands in its",
+        "(`RCCLTUNE_CLI_SWEEP_COMMUNICATORS=8`). What a command's [exit codes](exit-codes.md) mean stands in its",
         "`--help`; `--help-all` explains the options that are only named here.",
         "",
         *(
@@ -218,7 +218,7 @@ _STREAMS: Final = (
 _WARNINGS: Final = "Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). Their names in `fit.json`:"
 _DOUBTS: Final = "In the column `unusable` of `samples.csv`:"
 _FAILURES: Final = (
-    "In `outcome.json` and `quarantine.json`; twice in a session is [quarantine](sweep.md):"
+    "In `outcome.json` of a launch; such a setting is [set aside](sweep.md):"
 )
 
 

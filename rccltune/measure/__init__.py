@@ -1,1 +1,1 @@
-"""Measuring a site: options, site, ledger, launches and their samples, round by round."""
+"""Measuring a site: options, launchers, the rank program's sweep, and launches of rccl-tests."""

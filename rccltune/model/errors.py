@@ -81,7 +81,7 @@ class MachineError(RccltuneError):
 
 
 class LaunchError(RccltuneError):
-    """A benchmark failed or ran out of time."""
+    """Ranks or a benchmark failed, or ran out of time."""
 
     exit_code = 5
 

@@ -1,1 +1,1 @@
-"""Rules beside the baseline: what stands, what is cut away, what stays undecided."""
+"""Rules and the library in turns: what stands, what is cut away, what stays undecided."""

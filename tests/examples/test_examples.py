@@ -29,7 +29,7 @@ SIMULATED = [path for path in SWEEPS if path.stem != "many-nodes"]
 CASES = {
     "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
     "cpx-one-oam": {"rank_placement": "one-oam", "variant": ("mscclpp-read",)},
-    "inference-latency": {"graph": 2, "max_bytes": 4 << 20},
+    "inference-latency": {"timing": "graph", "max_bytes": 4 << 20},
     "many-nodes": {"launcher": "srun", "scales": tuple(Scale.parse(s) for s in ("1x8", "2x16", "4x32"))},
     "quick-look": {"budget": 300.0},
     "training-sizes": {"dtype": ("bfloat16",)},
