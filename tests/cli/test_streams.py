@@ -13,30 +13,14 @@ from itertools import cycle
 from pathlib import Path
 from typing import Final
 
+import made
 import pytest
-from eight import raw_node, written
 
 from rccltune.cli import _VERBS, run
 
-pytestmark = pytest.mark.usefixtures("here", "per_setting")
+pytestmark = pytest.mark.usefixtures("here")
 
-NODE: Final = [
-    *("--simulate", "NODE.YAML", "--mode", "cpx-nps4", "--launcher", "none"),
-    *(
-        "--collective",
-        "all_reduce",
-        "--min-bytes",
-        "1K",
-        "--max-bytes",
-        "64K",
-        "--communicators",
-        "1",
-    ),
-    *("--setting", "tree/ll", "--setting", "ring/simple"),
-    *("-o", "s"),
-]
 # What a shell does to the streams, and what the verb ends with where it does its work.
-LONG: Final = pytest.mark.long
 TALK_GONE: Final = {
     "reader of both gone": "2>&1 | head -1; exit ${PIPESTATUS[0]}",
     "reader of both never there": "2>&1 | true; exit ${PIPESTATUS[0]}",
@@ -44,12 +28,6 @@ TALK_GONE: Final = {
     "stderr closed": "2>&-",
     "all closed": "<&- >&- 2>&-",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def node(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The shipped node on eight ranks, one file for all sessions, which keep its place."""
-    NODE[1] = str(written(raw_node(), tmp_path_factory.mktemp("node") / "node.yaml"))
 
 
 def program(arguments: list[str], streams: str = "", where: Path | None = None) -> int:
@@ -67,61 +45,32 @@ def program(arguments: list[str], streams: str = "", where: Path | None = None) 
     return done.returncode
 
 
-def derived(folder: Path) -> dict[str, bytes]:
-    """What a session derives; the exports and the page name its folder."""
-    return {
-        path.name: path.read_bytes()
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.name not in {"session.json", "report.html", "clock"}
-        if path.suffix != ".env"
-    }
-
-
 def holds_talk(folder: Path) -> list[Path]:
     """Files of a session that have what was for stdout or stderr."""
-    said = (b"launches to make", b"Round 1 of ", b"Session: ", b"Next: rccltune", b"To use it now")
+    said = (b"of all ranks to make", b"Session: ", b"Next: rccltune", b"To use it now")
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".html"]
     return [path for path in files if any(one in path.read_bytes() for one in said)]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep and a tune whose streams are read to the end."""
-    del stand_ins
-    folder = tmp_path_factory.mktemp("undisturbed")
-    for verb in ("sweep", "tune"):
-        (folder / verb).mkdir()
-        assert program([verb, "--runner", "rccl-tests", *NODE], where=folder / verb) == 0
-    assert len(derived(folder / "tune" / "s")) > len(derived(folder / "sweep" / "s")) > 2
-    return folder
-
-
-@pytest.mark.parametrize(
-    "streams",
-    [
-        name if name in ("reader of both gone", "stderr full") else pytest.param(name, marks=LONG)
-        for name in TALK_GONE
-    ],
-)
-def test_a_sweep_that_nobody_hears_measures_to_its_end(undisturbed: Path, streams: str) -> None:
-    """Exit code 0, the same samples, and nothing of what was said in any file."""
-    assert program(["sweep", "--runner", "rccl-tests", *NODE], TALK_GONE[streams]) == 0
-    assert derived(Path("s")) == derived(undisturbed / "sweep" / "s")
-    assert holds_talk(Path("s")) == []
-
-
-@pytest.mark.parametrize("streams", ["reader of both gone", pytest.param("all closed", marks=LONG)])
-def test_a_tune_that_nobody_hears_proves_the_same_rules(undisturbed: Path, streams: str) -> None:
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("streams", ["reader of both gone", "all closed"])
+def test_a_tune_that_nobody_hears_proves_its_rules(here: Path, streams: str) -> None:
     """Also through the plugin, which writes to descriptor 2 by itself."""
-    assert program(["tune", *NODE], TALK_GONE[streams]) == 0
-    assert derived(Path("s")) == derived(undisturbed / "tune" / "s")
+    words = made.words(made.node(here / "node.yaml"))
+    assert program(["tune", *words, "-o", "s"], TALK_GONE[streams]) == 0
+    [row] = made.rows(Path("s", made.RULES))
+    assert row[3:5] == ["ring", "simple"]
+    assert Path("s/report.html").exists()
     assert holds_talk(Path("s")) == []
 
 
-def test_a_result_that_could_not_be_written_is_an_error_at_the_end(undisturbed: Path) -> None:
+def test_a_result_that_could_not_be_written_is_an_error_at_the_end(
+    swept: Path, swept_once: Path
+) -> None:
     """Somebody waits for it: exit code 7, when all is measured."""
-    assert program(["sweep", "--runner", "rccl-tests", *NODE, "--json"], ">/dev/full 2>&1") == 7
-    assert derived(Path("s")) == derived(undisturbed / "sweep" / "s")
+    words = made.words(swept_once.parent / "node.yaml", "ring/ll")
+    assert program(["sweep", *words, "--json"], ">/dev/full 2>&1") == 7
+    assert (swept / "samples.csv").exists()
     assert program(["variants"], "1</dev/null") == 7
 
 
@@ -165,8 +114,8 @@ def in_use() -> list[list[str]]:
     return [
         ["detect"],
         ["doctor"],
-        ["sweep", "--runner", "rccl-tests", *NODE, "--plan"],
-        ["tune", *NODE, "--scales", "1x8"],
+        ["sweep", *made.words(made.SMALLEST), "--plan"],
+        ["tune", *made.words(made.SMALLEST), "--scales", "1x8"],
         ["import", "other.csv", "-o", "new"],
         ["fit", "s"],
         ["emit-config", "s", "-o", "-"],
