@@ -615,20 +615,8 @@ def _begin(prepared: ToLaunch, command: str) -> None:
     )
     if (folder / "session.json").exists():
         there = store.open_session(folder)
-<<<<<<< HEAD
         _check_variants(prepared, planned.values())
         known = {one.name for one in there.variants}
-=======
-        known = {one.name: one for one in there.variants}
-        # Also a shipped one, where the session has another environment under its name.
-        for one in (*prepared.sweep.variants, *own):
-            if known.get(one.name, one).environment != one.environment:
-                raise SessionError(
-                    f"variant '{one.name}' was measured with other variables before",
-                    where=str(folder),
-                    hint="measure it into a session of its own with -o DIR.",
-                )
->>>>>>> clitests
         added = tuple(one for one in own if one.name not in known)
         made = replace(there, variants=(*there.variants, *added))
     store.write_header(made)

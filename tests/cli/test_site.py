@@ -226,13 +226,8 @@ def test_a_plan_on_nvidias_gpus_needs_no_number_of_ranks(
     gpus(2)
     monkeypatch.chdir(tmp_path)
     words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none", "--plan"]
-<<<<<<< HEAD
-    assert run([verb, "--runner", "rccl-tests", *words]) == 0
-    assert "all_reduce_perf -b " in capsys.readouterr().out
-=======
     assert run(["sweep", "--runner", "rccl-tests", *words]) == 0
-    assert "all_reduce_perf -b 8" in " ".join(capsys.readouterr().out.split())
->>>>>>> clitests
+    assert "all_reduce_perf -b " in " ".join(capsys.readouterr().out.split())
     assert not (tmp_path / "rccltune-session").exists()
 
 
