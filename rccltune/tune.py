@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.fit.session import FitDone, fit_session
+from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.measure.measuring import Measured, ToMeasure, measure_with_perf
 from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults, schema

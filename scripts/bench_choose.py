@@ -23,7 +23,17 @@ from statistics import fmean
 
 import equal_tables
 import single_runs
-from choosers import amd_rule, linear_rule, regrets, times_of, vendor_rule, zone_rule, zones_of
+from choosers import (
+    amd_rule,
+    curves_of,
+    left_out,
+    linear_rule,
+    regrets,
+    times_of,
+    vendor_rule,
+    zone_rule,
+    zones_of,
+)
 from machine import machine
 from public_sweeps import (
     NULL_COLLECTIVES,
@@ -39,7 +49,6 @@ from public_sweeps import (
 
 from rccltune.analyse import noise
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.fit import points
 from rccltune.model.chosen import Zone
 from rccltune.model.measured import Caution, Sample
 from rccltune.model.settings import BASELINE, Scale, Setting
@@ -69,7 +78,7 @@ def line(part: str, what: str, values: Sequence[float], **more: object) -> Row:
 def bench_seed() -> list[Row]:
     """AMD's table: four zones without regret, three within 10 %, and both rivals on 88 sizes."""
     samples = seed_samples()
-    times = times_of(points.curves(samples).curves)
+    times = times_of(curves_of(samples))
     # Four sizes an octave from the smallest measured one: 88 of them end below the largest.
     grid = [round(32 * 2 ** (step / 4)) for step in range(88)]
     rows: list[Row] = []
@@ -137,11 +146,11 @@ def _held_out(
     sizes = sorted({sample.nbytes for sample in samples})
     kept = sizes[half::2]
     held = [n for n in sizes if n not in kept and kept[0] < n < kept[-1]]
-    truth = times_of(points.curves(samples).curves, placement)
+    truth = times_of(curves_of(samples), placement)
     if not truth:
         return None
     seen = [s for s in samples if s.nbytes in kept]
-    curves = points.curves(seen).curves
+    curves = curves_of(seen)
     ours = [curve for curve in curves if curve.key.placement is placement]
     rules = {
         "rccltune": zone_rule(zones_of(seen)),
@@ -307,9 +316,8 @@ def bench_bursts(data: Path) -> list[Row]:
             [replace(s, key=replace(s.key, setting=role)) for s in run]
             for run in (first, second, clean)
         ]
-        alone = points.curves(arms + runs[1])
         same = _ranges(arms + runs[0] + runs[1]) == _ranges(arms + runs[0] + runs[2])
-        named = [n for n in alone.notices if n.caution is Caution.BURST]
+        named = [n for n in left_out(arms + runs[1]) if n.caution is Caution.BURST]
         rows.append(
             {
                 "part": "bursts",

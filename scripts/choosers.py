@@ -6,11 +6,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from rccltune.analyse import points, unused
 from rccltune.analyse.choosing import choose
+from rccltune.analyse.curves import curves
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.chosen import Zone
 from rccltune.model.curves import Curve, Model, time_at
-from rccltune.model.measured import Sample
+from rccltune.model.measured import Notice, Sample
 from rccltune.model.vocabulary import MAX_NBYTES, Placement
 from rccltune.session.frame import frame
 
@@ -21,11 +23,25 @@ Rule = Callable[[int], str | None]
 AMD_RULES = ((262144, "tree/ll"), (4194304, "tree/ll128"), (1 << 62, "ring/simple"))
 
 
-def times_of(curves: Iterable[Curve], placement: Placement = Placement.OUT_OF_PLACE) -> Times:
+def curves_of(samples: Sequence[Sample]) -> tuple[Curve, ...]:
+    """Curves of samples, whose keys have the variants."""
+    known = {one.key.variant.name: one.key.variant for one in samples}
+    table = points.usable(points.in_environments(frame(samples), known))
+    return curves(points.by_communicator(table), known)
+
+
+def left_out(samples: Sequence[Sample]) -> tuple[Notice, ...]:
+    """What is said of samples that no curve uses."""
+    known = {one.key.variant.name: one.key.variant for one in samples}
+    found = points.in_environments(frame(samples), known)
+    return unused.notices(found, points.by_communicator(points.usable(found)))
+
+
+def times_of(found: Iterable[Curve], placement: Placement = Placement.OUT_OF_PLACE) -> Times:
     """Measured times by setting and size, of one placement."""
     return {
         str(curve.key.setting): {p.nbytes: p.time_us for p in curve.points}
-        for curve in curves
+        for curve in found
         if curve.key.placement is placement and not curve.key.variant.patched
     }
 
@@ -66,11 +82,11 @@ def vendor_rows(times: Times) -> list[tuple[int, str]]:
     return list(zip([*ends, MAX_NBYTES], winners, strict=True))
 
 
-def linear_rule(curves: Sequence[Curve]) -> Rule:
+def linear_rule(found: Sequence[Curve]) -> Rule:
     """The setting whose robust latency + bytes/bandwidth line is the lowest."""
     lines = [
         (str(curve.key.setting), fitted.segments[0])
-        for curve in curves
+        for curve in found
         if (fitted := curve.fit(Model.LINEAR)) is not None
     ]
     return lambda nbytes: min(lines, key=lambda line: line[1].predict(nbytes))[0]

@@ -217,9 +217,7 @@ _STREAMS: Final = (
 )
 _WARNINGS: Final = "Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). Their names in `fit.json`:"
 _DOUBTS: Final = "In the column `unusable` of `samples.csv`:"
-_FAILURES: Final = (
-    "In `outcome.json` of a launch; such a setting is [set aside](sweep.md):"
-)
+_FAILURES: Final = "In `outcome.json` of a launch; such a setting is [set aside](sweep.md):"
 
 
 def _classes() -> list[type[RccltuneError]]:

@@ -10,11 +10,10 @@ from math import exp, log, sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
 
-from choosers import zones_of
+from choosers import curves_of, zones_of
 from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_tests_csv
 
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.fit import points
 from rccltune.model.chosen import Zone
 from rccltune.model.measured import Sample
 from rccltune.model.settings import BASELINE, Scale, Setting, View
@@ -96,7 +95,7 @@ def mi355x(data: Path) -> dict[str, list[Sample]]:
 def times_of(samples: Sequence[Sample]) -> Times:
     """Fitted times by view, size and setting."""
     found: Times = {}
-    for curve in points.curves(samples).curves:
+    for curve in curves_of(samples):
         by_size = found.setdefault(curve.key.view, {})
         for point in curve.points:
             by_size.setdefault(point.nbytes, {})[str(curve.key.setting)] = point.time_us

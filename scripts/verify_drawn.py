@@ -172,13 +172,14 @@ def drawn(
     rows = list(_rows(case, called, every, n, loops=loops, rng=rng))
     table = pd.DataFrame(rows)
     ruled = [any(one.reaches(int(nbytes)) for one in own) for nbytes in table["nbytes"]]
-    return table.assign(
+    made: pd.DataFrame = table.assign(
         collective="all_reduce",
         library_us=10.0,
         rules_us=10.0,
         answer=np.where(ruled, str(SETTING), "none"),
         is_asked=True,
     )
+    return made
 
 
 def _rows(

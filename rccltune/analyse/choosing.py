@@ -85,12 +85,29 @@ def compared(
     known = {**KNOWN_VARIANTS, **variants}
     counted = points.usable(points.in_environments(samples, known))
     table = points.by_communicator(with_baseline(counted, options.baseline))
+    return compared_in(points.grids(table), samples, known, options)
+
+
+def compared_in(
+    found: Iterable[TimeGrid],
+    samples: pd.DataFrame,
+    known: Mapping[str, Variant],
+    options: ChoiceOptions,
+) -> list[Comparison]:
+    """What was measured of each target, from grids of times.
+
+    Args:
+        found: of the targets.
+        samples: all of them, those that are not used too.
+        known: all variants that are known, by name.
+        options: how to choose.
+    """
     wrong, lost = wrong_settings(samples), baseline_left_out(samples)
     return [
         replace(
             Comparison.of(grid, known, wrong, options), baseline_left_out=lost.get(_place(grid))
         )
-        for grid in points.grids(table)
+        for grid in found
     ]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from rccltune.analyse import limits
 from rccltune.analyse.crossovers import NONE
 from rccltune.analyse.deciding import Decided, Wanted, decide
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.points import TimeGrid
+from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.standing import Standing
 from rccltune.model.chosen import NOTHING_SELECTABLE, Zone
 from rccltune.model.settings import (
@@ -77,14 +77,8 @@ class Comparison:
             wrong: what computed wrong results.
             options: how to choose.
         """
-        home = _variant(str(grid.target["environment"]), variants)
-        scale = Scale(n_nodes=int(grid.target["n_nodes"]), n_ranks=int(grid.target["n_ranks"]))
-        target = Target(
-            collective=Collective(grid.target["collective"]),
-            scale=scale,
-            rank_placement=str(grid.target["rank_placement"]) or None,
-            variant=home,
-        )
+        target = target_of([grid.target[name] for name in TARGET], variants)
+        home = target.variant
         barred: list[Barred] = []
         taken: dict[Setting, tuple[int, Variant]] = {}
         # The target's own environment first: where both measured a setting, its times count.
@@ -186,6 +180,22 @@ class Comparison:
 
     def _setting(self, row: int) -> Setting | None:
         return None if row == NONE else Setting.parse(self.standing.names[row])
+
+
+def target_of(named: Sequence[Any], variants: Mapping[str, Variant]) -> Target:
+    """What a rule is for, from the words of a table.
+
+    Args:
+        named: collective, nodes, ranks, placement of ranks, name of the variant.
+        variants: by name, all that are known.
+    """
+    collective, n_nodes, n_ranks, rank_placement, variant = named
+    return Target(
+        collective=Collective(collective),
+        scale=Scale(n_nodes=int(n_nodes), n_ranks=int(n_ranks)),
+        rank_placement=str(rank_placement) or None,
+        variant=_variant(str(variant), variants),
+    )
 
 
 def _variant(name: str, variants: Mapping[str, Variant]) -> Variant:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.analyse.noise import INTERVAL, LEAST, Array, Truths, quiet, t_quantile
+from rccltune.model import defaults
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> Estimate | None:
     return Estimate(mean, float(np.sqrt(total)), df, min(map(len, groups)))
 
 
-def is_equal(one: Estimate, margin: float, level: float = 0.05) -> bool:
+def is_equal(one: Estimate, margin: float, level: float = defaults.LEVEL) -> bool:
     """Whether two one-sided tests show a log ratio within a margin (Schuirmann, 1987)."""
     reach = float(t_quantile(1 - level, one.df)) * one.se
     return abs(one.log) + reach < margin

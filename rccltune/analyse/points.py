@@ -13,6 +13,7 @@ of one setting) and ``nbytes``:
 
 =============  ================================================================================
 communicator   which one, of those that hold one collective and scale
+run            where its raw rows are
 log_us         log of the median time over its passes, in µs
 n_passes       how many there were
 pass_var       variance of ``log_us`` that the passes tell
@@ -46,6 +47,8 @@ BASELINE: Final = "baseline"
 GRAPH: Final = "graph"
 # Times that are compared at a size: of all settings by one clock.
 _AT_A_SIZE: Final = [*TARGET, *VIEW, "variant", "nbytes"]
+# Sizes timed by both clocks from which on each has a curve of its own; a sweep has one, at 4 MiB.
+_MANY_SIZES: Final = 4
 
 
 def in_environments(samples: pd.DataFrame, variants: Mapping[str, Variant]) -> pd.DataFrame:
@@ -71,9 +74,37 @@ def usable(samples: pd.DataFrame) -> pd.DataFrame:
     Args:
         samples: as ``samples.csv`` has them (:mod:`rccltune.session.frame`).
     """
+    return careful(by_clock(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
+
+
+def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
     good = (samples["unusable"] == "") & (samples["time_us"] > 0)
-    good &= samples["purpose"] != VERIFY
-    return careful(by_clock(samples[good], _AT_A_SIZE), _AT_A_SIZE)
+    return good & (samples["purpose"] != VERIFY)
+
+
+def apart_by_clock(samples: pd.DataFrame) -> list[pd.DataFrame]:
+    """The usable samples, those apart by clock whose settings were timed at many sizes by both.
+
+    Of each size one clock counts, so that settings are compared by it. Where somebody timed a whole
+    range both ways, each way has a curve of its own to look at.
+
+    Args:
+        samples: with their environments.
+    """
+    good = samples[_is_good(samples)]
+    is_graph = good["clock"] == GRAPH
+    if is_graph.all() or not is_graph.any():
+        return [usable(good)]
+    at_a_size = good.groupby(_AT_A_SIZE, observed=True, sort=False)
+    n_clocks = is_graph.groupby(at_a_size.ngroup()).transform("nunique")
+    view = good.groupby(_AT_A_SIZE[:-1], observed=True, sort=False).ngroup()
+    n_both = good["nbytes"].where(n_clocks > 1).groupby(view).transform("nunique")
+    is_apart = n_both >= _MANY_SIZES
+    if not is_apart.any():
+        return [usable(good)]
+    rest = good[~is_apart]
+    parts = [usable(good[is_apart & clock]) for clock in (is_graph, ~is_graph)]
+    return [*([usable(rest)] if len(rest) else []), *parts]
 
 
 def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
@@ -88,7 +119,8 @@ def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
     by = [*KEYS, "nbytes", "communicator"]
     grouped = plain.groupby(by, observed=True, sort=True)
     logs = grouped["log_us"].agg(["median", "var", "count"])
-    found = logs.assign(is_graph=grouped["is_graph"].first()).reset_index()
+    shared = grouped[["is_graph", "run"]].first()
+    found = logs.join(shared).reset_index()
     # The variance of a median is pi/2 times that of a mean.
     found["pass_var"] = (np.pi / 2 * found["var"] / found["count"]).fillna(0.0)
     found = found.rename(columns={"median": "log_us", "count": "n_passes"}).drop(columns="var")

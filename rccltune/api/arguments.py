@@ -9,8 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from rccltune.analyse.fit import FitDone
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.fit.session import FitDone
 from rccltune.measure import sweep_file
 from rccltune.model.reporter import Reporter
 from rccltune.rules.choices import baseline_named

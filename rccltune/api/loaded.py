@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.api.arguments import Logging
 from rccltune.api.tables import RULES, frame, rule_rows
-from rccltune.fit import beliefs
-from rccltune.fit.session import FitDone, fit_session
 from rccltune.model.settings import Target, View
 from rccltune.rules.stored import stored_choice
 from rccltune.session import store
@@ -44,7 +43,7 @@ _CURVES: Final = {
     "low_us": "float64",
     "high_us": "float64",
     "n_samples": "int64",
-    "n_launches": "int64",
+    "n_communicators": "int64",
     "n_left_out": "int64",
     "model": "str",
 }
@@ -72,22 +71,10 @@ _ZONES: Final = {
     "n_sizes": "int64",
     "n_communicators": "int64",
 }
-_PREDICTIONS: Final = {
+_OWN_CHOICES: Final = {
     **_TARGET,
     "nbytes": "int64",
     "setting": "str",
-    "predicted_us": "float64",
-}
-_OWN_CHOICES: Final = {
-    **_KEY,
-    "nbytes": "int64",
-    "setting": "str",
-    "time_us": "float64",
-    "predicted_us": "float64",
-    "fastest": "str",
-    "fastest_variant": "str",
-    "fastest_us": "float64",
-    "loss": "float64",
 }
 _VERDICTS: Final = {
     "file": "str",
@@ -172,9 +159,9 @@ class Loaded:
     def curves(self) -> DataFrame:
         """A row for each size of each curve.
 
-        ``setting``, ``nbytes``, ``time_us`` (robust centre over launches), ``low_us``, ``high_us``
-        (its spread), ``n_samples``, ``n_launches``, ``n_left_out`` (launches that stalled),
-        ``model`` (that fits best).
+        ``setting``, ``nbytes``, ``time_us`` (median over communicators), ``low_us``, ``high_us``
+        (least and largest of them), ``n_samples``, ``n_communicators``, ``n_left_out``
+        (communicators that stalled), ``model`` (that predicts best).
         """
         rows = (
             {
@@ -185,7 +172,7 @@ class Loaded:
                 "low_us": point.low_us,
                 "high_us": point.high_us,
                 "n_samples": point.n_samples,
-                "n_launches": point.n_launches,
+                "n_communicators": point.n_communicators,
                 "n_left_out": point.n_left_out,
                 "model": curve.chosen.value,
             }
@@ -250,57 +237,17 @@ class Loaded:
         return frame(rows, _ZONES)
 
     @cached_property
-    def predictions(self) -> DataFrame:
-        """A row for each setting that the library offers by itself, at each size of its table.
-
-        ``nbytes``, ``setting``, ``predicted_us`` (what the library's own model says; missing where
-        it shows no times). Empty where no launch wrote the table down.
-
-        Raises:
-            TooLittleDataError: no usable sample.
-        """
-        rows = (
-            {
-                **_target_row(belief.target),
-                "nbytes": belief.nbytes,
-                "setting": str(setting),
-                "predicted_us": predicted_us,
-            }
-            for belief in self.fitted.beliefs
-            for setting, predicted_us in belief.offered
-        )
-        return frame(rows, _PREDICTIONS)
-
-    @cached_property
     def own_choices(self) -> DataFrame:
-        """A row for each measured size: what the library takes by itself, and the fastest.
+        """A row for each size at which the library was seen to choose by itself.
 
-        ``nbytes``, ``setting`` (what it was seen to run, else the least of its table; missing where
-        neither is known), ``time_us`` (measured; the baseline's where it ran that and nobody asked
-        for it; missing where there is neither),
-        ``predicted_us`` (what the library's model says of it), ``fastest`` (setting measured
-        fastest), ``fastest_variant`` (environment in which), ``fastest_us``, ``loss``
-        (``time_us / fastest_us - 1``, 0.1 is 10 % slower). Out-of-place times where there are some.
-        Empty where no launch wrote the library's table down.
+        ``nbytes``, ``setting`` (what it ran, channels left to it). Empty where nothing said so.
 
         Raises:
             TooLittleDataError: no usable sample.
         """
-        checked = beliefs.check_beliefs(self.fitted.beliefs, self.fitted.curves)
         rows = (
-            {
-                **_key_row(of.target, of.view),
-                "nbytes": one.nbytes,
-                "setting": str(one.choice) if one.choice else None,
-                "time_us": one.choice_us,
-                "predicted_us": one.predicted_us,
-                "fastest": str(one.best),
-                "fastest_variant": one.best_variant.name if one.best_variant else None,
-                "fastest_us": one.best_us,
-                "loss": one.loss,
-            }
-            for of in checked
-            for one in of.held
+            {**_target_row(one.target), "nbytes": one.nbytes, "setting": str(one.setting)}
+            for one in self.fitted.own
         )
         return frame(rows, _OWN_CHOICES)
 

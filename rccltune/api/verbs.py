@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rccltune.analyse.fit import fit_session
 from rccltune.api.arguments import Logging, Place, choosing, path_of, paths_of
 from rccltune.deploy.session import deploy_session
-from rccltune.fit.session import fit_session
 from rccltune.job import trying
 from rccltune.machine import this_machine
 from rccltune.machine.checks.doctor import doctor as machine_doctor
@@ -31,8 +31,8 @@ from rccltune.workload.reader import read_all
 from rccltune.workload.told import Told, told
 
 if TYPE_CHECKING:
+    from rccltune.analyse.fit import FitDone
     from rccltune.deploy.folder import Deployed
-    from rccltune.fit.session import FitDone
     from rccltune.job.answer import Answer
     from rccltune.machine.records import Finding, System
     from rccltune.report.session import Reported

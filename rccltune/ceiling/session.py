@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from rccltune.analyse.fit import FitDone
 from rccltune.ceiling import bounds, transferbench
-from rccltune.fit.session import FitDone
 from rccltune.launch import process, signals, variables
 from rccltune.launch.process import Ending, Job
 from rccltune.machine import software, survey

@@ -45,13 +45,8 @@ def emit_config(
 ) -> None:
     """Choose the setting for each size and write the rules.
 
-    As few rules as stay within the tolerance of the best measured setting at every measured size,
-    with boundaries where curves cross. Where the library's own choice is as good there is no rule.
-    A rule whose gain repeats do not prove is marked UNPROVEN; --proven leaves
-    it out. RCCL, NCCL and the rccltune plugin read the file. A variant that was measured has a
-    file and a .env of its own, in a folder with its name.
-
-    RCCL drops its own table where it is given another: --base puts the vendor's rows behind ours.
+    As few rules as stay within the tolerance of the best at every measured size, and none where
+    the library's own choice is as good. A measured variant has files of its own, in a folder.
 
     \b
     Example:

@@ -14,8 +14,8 @@ from rccltune.model.vocabulary import Laid, format_size, lay
 from rccltune.session.store import CEILING_FILE
 
 if TYPE_CHECKING:
+    from rccltune.analyse.fit import FitDone
     from rccltune.ceiling.session import Bounded, Reached
-    from rccltune.fit.session import FitDone
     from rccltune.model.chosen import Environment
     from rccltune.model.curves import Separation
     from rccltune.model.links import Ceiling, LinkRates

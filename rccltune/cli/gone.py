@@ -96,8 +96,8 @@ _STAYS: Final = (
     "session."
 )
 _LAST_LOOK: Final = (
-    "rccl-tests are looked for on PATH, below ROCm and where the sweep had them; --no-confirm leaves "
-    "them out."
+    "rccl-tests are looked for on PATH, below ROCm and where the sweep had them; --no-confirm "
+    "leaves them out."
 )
 _CHOSEN: Final = "tune measures what it chooses from: say it to rccltune emit-config."
 # Verb -> option, option with a value, or word -> sentence.

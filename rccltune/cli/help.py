@@ -10,7 +10,7 @@ import click
 
 _ALL: Final = "rccltune.help_all"
 # Above one a verb has headings, above the other a short help, too.
-_SHORT, _LONG = 15, 20
+_SHORT, _LONG = 15, 18
 HEADINGS: Final = ("What", "Sizes", "Running", "Choosing", "Output", "Advanced", "Options")
 
 

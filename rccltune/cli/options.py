@@ -16,8 +16,8 @@ from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
+    from rccltune.analyse.fit import FitDone
     from rccltune.analyse.options import ChoiceOptions
-    from rccltune.fit.session import FitDone
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -158,7 +158,7 @@ _CHOOSING = (
         "--proven",
         group="Choosing",
         is_flag=True,
-        help="Write only rules whose gain repeats prove; else unproven ones too, marked.",
+        help="Leave out rules whose gain repeats do not prove.",
     ),
 )
 

@@ -76,26 +76,19 @@ def sweep(
     force: bool,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
-    """Find out which setting of each collective is fast at which size, and keep it in a session.
+    """Measure which setting of a collective is fast at which size, in a session.
 
-    Ranks start by themselves, one a GPU. All settings are checked and timed once, then those that
-    could win, and the library as it is, in several communicators. Results are checked, and a time
-    counts only where the library itself said that it ran what was asked for. The same command
-    resumes a session that was interrupted. A setting that hangs, crashes or gives wrong results is
-    set aside: it is measured no more and chosen nowhere, and all others are measured. Where
-    rccl-tests and an mpirun are found, a few sizes are measured with them too, as a cross-check.
-    With --runner rccl-tests all is: one mpirun of all_reduce_perf and the like for each setting.
-
-    With --scales several scales are swept one after the other, on the first hosts of --hostfile;
-    fit, emit-config and plot take the folder for all its sessions.
+    Settings are checked and timed once, then those that could win in several communicators. One
+    that hangs, crashes or gives wrong results is set aside. Interrupted, the same command goes on.
+    With --runner rccl-tests each setting is one mpirun of all_reduce_perf and the like; otherwise
+    they are a cross-check at a few sizes, where they are found.
 
     \b
     Example:
       rccltune sweep --mode cpx-nps4 --np 64
-      rccltune sweep --mode cpx-nps4 --simulate mi300x --collective all_reduce
 
-    Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 launches
-    failed, 7 the session is of another machine, 130 interrupted.
+    Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 runs failed, 7
+    the session is of another machine, 130 interrupted.
     """
     from rccltune.measure import declaration
     from rccltune.measure.request import merge_request, on_kept_node

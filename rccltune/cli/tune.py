@@ -51,19 +51,15 @@ def tune(
     base: Path | None,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
-    """Find the best settings of this machine, prove them here, and say how to use them.
+    """Find this machine's best settings, prove them here, and say how to use them.
 
-    Sweep, fit, emit-config, verify, plot and report, with the options of sweep and of emit-config.
-    Safe to interrupt: the same command goes on. Where nothing is to be won it says so and leaves
-    no rule. With --base the vendor's rows stand behind the verified ones. Rules that need a
-    variable, as LL128 does on gfx942, are a file of their own: the site's .env names it only where
-    it is proven faster than the site's somewhere, and slower nowhere.
+    Sweep, fit, emit-config, verify, plot and report. Interrupted, the same command goes on. Rules
+    that need a variable, as LL128 does on gfx942, are a file of their own, which the site's .env
+    names where it is proven faster somewhere and slower nowhere.
 
     \b
     Example:
       rccltune tune --mode cpx-nps4
-      rccltune tune --mode cpx-nps4 --simulate mi300x
-      rccltune tune --mode cpx-nps4 --plan
 
     Exit codes: 0 done, also where nothing is to be won, 2 command line, 3 sweep.yaml, 4 the
     machine cannot run it, 5 runs failed, 7 another machine's session, 9 verification failed,

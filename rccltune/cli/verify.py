@@ -107,17 +107,16 @@ def verify(
     In a fixed number of communicators both are called in turns, at four sizes an octave and at
     every end of a rule. A rule stands if its gain is certain and no size in it is slower or wrong.
     What loses is cut out, what is left is judged again on fresh communicators, and what is
-    undecided goes back to the library. The session's own file is replaced by what stands; of
-    another file a copy goes into the session.
+    undecided goes back to the library. What stands replaces the session's own file; of another
+    one a copy goes into the session.
 
     \b
     Example:
-      rccltune verify
       rccltune verify --rules rccl_tuner_gfx942.csv
 
-    Exit codes: 0 all that is left stands, also where that is nothing, 3 the plugin refuses the
-    file, 4 the machine cannot run it, 5 the library fails without rules, 7 no session, 9 wrong
-    results without rules, --keep-losers with a rule that loses.
+    Exit codes: 0 what is left stands, also nothing, 3 the plugin refuses the file, 4 the machine
+    cannot run it, 5 the library fails without rules, 7 no session, 9 wrong results without rules, a
+    loser with --keep-losers.
     """
     from rccltune.measure.instrument import Instrument, find_sides
     from rccltune.measure.rccl_tests import confirming_site

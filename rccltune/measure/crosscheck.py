@@ -337,7 +337,9 @@ def _launched(folder: Path, where: Where, one: Asked, proof: Proof) -> Launched:
 
 def _held(done: Launched, one: Asked, ours: pd.DataFrame, proof: Proof) -> pd.DataFrame:
     """What both programs measured; where another setting ran than was asked for, nothing."""
-    theirs: pd.DataFrame = done.table[done.table["time_us"] > 0]  # type: ignore[index]
+    if done.table is None:
+        raise ValueError("a launch that gave no table is not compared")
+    theirs: pd.DataFrame = done.table[done.table["time_us"] > 0]
     theirs = theirs[~(theirs["n_wrong"] > 0)]
     if one.setting != BASELINE and proof is Proof.DECISIONS:
         said = read_decisions(

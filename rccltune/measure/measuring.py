@@ -386,7 +386,8 @@ def _begin(prepared: ToMeasure, command: str) -> None:
     if (folder / "session.json").exists():
         there = store.open_session(folder)
         known = {one.name: one for one in there.variants}
-        for one in own:
+        # Also a shipped one, where the session has another environment under its name.
+        for one in prepared.sweep.variants:
             if known.get(one.name, one).environment != one.environment:
                 raise SessionError(
                     f"variant '{one.name}' was measured with other variables before",

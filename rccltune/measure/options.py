@@ -47,7 +47,7 @@ class SweepOptions:
         Mode | None,
         MODE,
         Option(
-            "Mode that the GPUs must be in: cpx-nps4, spx-nps1, …, none, or auto (as found).",
+            "Mode the GPUs must be in: cpx-nps4, none, auto …",
             "What",
             is_usual=True,
         ),

@@ -1,24 +1,20 @@
-"""What fitting makes of samples: curves, crossovers, comparisons; and time between sizes.
+"""What fitting makes of samples: curves and crossovers; and time between sizes.
 
 Collectives cost microseconds at 4 KiB and seconds at 8 GiB, and what matters is relative error;
 in log-log a constant time, a time proportional to bytes and any power in between are all straight
 lines. Nothing here reaches outside the measured range.
-
-Times differ by 1-4 % from launch to launch; now and then one is half as long again because it hit
-something. Everyone who judges repeats leaves the same ones out and asks the same distribution.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from math import exp, log
 from typing import Final
 
-from rccltune.model.schema import Number, Positive, Whole, Word
+from rccltune.model.schema import Number, Positive, Whole
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
 
@@ -49,13 +45,12 @@ class CurvePoint:
     """All samples of one curve at one size.
 
     Attributes:
-        time_us: robust centre over launches and cycles.
-        low_us: lower end of the spread (equal to time_us from one sample).
-        high_us: upper end.
-        n_launches: launches behind it, the only repeats that count as independent.
-        launches: their ids, sorted; empty where a point was made without them.
-        launch_times_us: centre of each, in the order of ``launches``.
-        n_left_out: launches that stalled here and count in none of the numbers above.
+        time_us: median over communicators of the medians over the passes of each.
+        low_us: least of these medians (equal to time_us where there is one).
+        high_us: largest of them.
+        n_samples: passes of all of them.
+        n_communicators: the only repeats that count as independent; a log that was imported is one.
+        n_left_out: communicators that stalled here and count in none of the numbers above.
     """
 
     nbytes: Whole
@@ -63,9 +58,7 @@ class CurvePoint:
     low_us: Positive
     high_us: Positive
     n_samples: Whole = 1
-    n_launches: Whole = 1
-    launches: tuple[Word, ...] = ()
-    launch_times_us: tuple[Positive, ...] = ()
+    n_communicators: Whole = 1
     n_left_out: Whole = 0
 
 
@@ -175,81 +168,8 @@ class Separation:
     blog_per_step_us: Number | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeRatio:
-    """Time of the one over time of the other at one size."""
-
-    nbytes: Whole
-    ratio: Number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Neighbouring sizes at which two ways of measuring differ beyond noise, the same way round.
-
-    Attributes:
-        sizes: by rising size, at least one.
-        ratio: median over them; above 1 the first way was the slower.
-    """
-
-    sizes: tuple[SizeRatio, ...]
-    ratio: Number
-
-    @property
-    def min_nbytes(self) -> int:
-        """Smallest size of the range."""
-        return self.sizes[0].nbytes
-
-    @property
-    def max_nbytes(self) -> int:
-        """Largest size of the range."""
-        return self.sizes[-1].nbytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """Our plugin answering nothing beside the baseline.
-
-    Attributes:
-        n_sizes: measured both ways, at least one.
-        median_ratio: time of idle over time of baseline.
-        stretches: where they differ beyond noise and by more than matters; none where they agree.
-    """
-
-    target: Target
-    view: View
-    n_sizes: Whole
-    median_ratio: Number
-    stretches: tuple[Stretch, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equivalence:
-    """A setting measured in combined launches beside the same setting in launches of its own.
-
-    Attributes:
-        n_sizes: measured both ways, at least one.
-        median_ratio: time in combined launches over time in separate launches.
-        worst: the size at which the ratio is farthest from 1, noise included.
-        disagrees: beyond noise, and by more than matters.
-        stretches: where they do.
-    """
-
-    key: CurveKey
-    n_sizes: Whole
-    median_ratio: Number
-    worst: SizeRatio
-    disagrees: bool
-    stretches: tuple[Stretch, ...] = ()
-
-
 # What lies between two measured sizes further apart than this factor is not known.
 GAP: Final = 4
-
-
-def is_gap(low: int, high: int) -> bool:
-    """Whether two neighbouring measured sizes are too far apart to know what lies between."""
-    return high > GAP * low
 
 
 def time_at(sizes: Sequence[float], times: Sequence[float], nbytes: float) -> float | None:
@@ -271,47 +191,3 @@ def time_at(sizes: Sequence[float], times: Sequence[float], nbytes: float) -> fl
     low, high = sizes[right - 1], sizes[right]
     share = log(nbytes / low) / log(high / low)
     return exp((1 - share) * log(times[right - 1]) + share * log(times[right]))
-
-
-def crossing(low: float, high: float, below: float, above: float) -> float | None:
-    """The size between ``low`` and ``high`` at which a log-ratio of two times becomes zero.
-
-    Args:
-        low: a size in bytes.
-        high: a larger one.
-        below: log(time of one / time of the other) at ``low``.
-        above: the same at ``high``.
-
-    Returns:
-        None where the ratio has the same sign at both ends (or is zero at both).
-    """
-    if below == above or below * above > 0:
-        return None
-    share = below / (below - above)
-    return exp((1 - share) * log(low) + share * log(high))
-
-
-# A repeat this far above the middle one, in logs, hit something that is no everyday noise.
-SLOW: Final = log(1.2)
-# Below this size in bytes launches of one setting differ by tens of percent, whichever setting
-# (two H200 and two H100, NCCL 2.28.9): only what ran in the same launch can be compared.
-LAUNCHES_DIFFER: Final = 512 << 10
-
-
-def limit_of(logs: Iterable[float]) -> float:
-    """The largest logarithm of a time that still counts among these; at least one."""
-    ordered = sorted(logs)
-    return ordered[(len(ordered) - 1) // 2] + SLOW
-
-
-@cache
-def upper_quantile(freedom: float, level: float) -> float:
-    """The value that Student's t exceeds with this chance.
-
-    Args:
-        freedom: degrees of freedom, above 0.
-        level: between 0 and 1.
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - level))

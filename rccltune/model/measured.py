@@ -273,10 +273,8 @@ class Caution(Enum):
     LAUNCH_FAILED = "launch-failed"
     QUARANTINED = "quarantined"
     SILENCE_DIFFERS = "silence-differs"
-    METHODS_DISAGREE = "methods-disagree"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
-    BELIEFS_DIFFER = "beliefs-differ"
     FORCED_BY_SWITCHES = "forced-by-switches"
     PROTOCOL_OVERWRITTEN = "protocol-overwritten"
     LIBRARIES_DIFFER = "libraries-differ"
@@ -313,10 +311,8 @@ _MEANING: Final = {
     Caution.LAUNCH_FAILED: "a launch failed; others go on",
     Caution.QUARANTINED: "a setting failed twice and is measured no more",
     Caution.SILENCE_DIFFERS: "the plugin, loaded and idle, makes the library slower or faster",
-    Caution.METHODS_DISAGREE: "one launch for all settings and separate launches differ",
     Caution.DERIVED_TIME: "times were worked out from bandwidths, with their few digits",
     Caution.ASSUMED: "the file does not say it, and something was assumed",
-    Caution.BELIEFS_DIFFER: "the library predicted differently twice, or its trace is unreadable",
     Caution.FORCED_BY_SWITCHES: "the library measured has no tuner and cannot use the rules",
     Caution.LIBRARIES_DIFFER: "samples of one variant were measured with two library versions",
     Caution.PROTOCOL_OVERWRITTEN: "on several nodes the library sets the protocol after the tuner",
@@ -335,7 +331,6 @@ _REMARK: Final = {
     ),
     Caution.LINGERED: ("launcher ended after its ranks", "launchers ended after their ranks"),
     Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",
-    Caution.BELIEFS_DIFFER: "the library's predictions differ between calls",
 }
 
 

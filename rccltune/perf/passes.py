@@ -301,10 +301,10 @@ def expected_s(left: Mapping[int, Sequence[Step]], n_ranks: int) -> float:
     """
     if not left:
         return 0.0
-    seconds = _START_S + _EACH_RANK_S * n_ranks + _COMMUNICATOR_S * len(left)
+    seconds = _START_S + (_EACH_RANK_S + _COMMUNICATOR_EACH_S * len(left)) * n_ranks
     for steps in left.values():
         for step in steps:
-            call_us = _LEAST_CALL_US + step.call.nbytes / _BYTES_A_US
+            call_us = _LEAST_CALL_US + _EACH_RANK_US * n_ranks + step.call.nbytes / _BYTES_A_US
             effort = step.effort
             timed = min(max(effort.least_us, effort.least_calls * call_us), effort.most_us)
             seconds += 1e-6 * (1.5 * timed if step.kind == plan.MEASURE else 10 * call_us)
@@ -312,10 +312,12 @@ def expected_s(left: Mapping[int, Sequence[Step]], n_ranks: int) -> float:
     return seconds
 
 
-# Of two GPUs of NVIDIA's: a start, a communicator, a step's barriers, and calls of 100 GB/s.
+# Of NVIDIA's GPUs: a start, a communicator (0.1 s of two ranks, seconds of 64), a step's barriers,
+# and calls of 100 GB/s; AMD's small calls of 64 ranks take 60 µs (article on CPX, 2026).
 _START_S: Final = 1.0
 _EACH_RANK_S: Final = 0.05
-_COMMUNICATOR_S: Final = 0.5
+_COMMUNICATOR_EACH_S: Final = 0.05
 _STEP_S: Final = 0.001
-_LEAST_CALL_US: Final = 10.0
+_LEAST_CALL_US: Final = 8.0
+_EACH_RANK_US: Final = 0.8
 _BYTES_A_US: Final = 100_000.0

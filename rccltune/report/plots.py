@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rccltune.analyse.fit import FitDone, fit_session
+from rccltune.analyse.library import idle_notices
 from rccltune.ceiling.session import Bounded, bounded
-from rccltune.fit.session import FitDone, fit_session
 from rccltune.model.chosen import Environment
 from rccltune.model.curves import Curve
 from rccltune.model.measured import Launch, Outcome, Status
@@ -67,7 +68,7 @@ def plot_session(
         launches=launches,
         verified=tuple(verifications(folder, rule_files(folder))),
     )
-    for notice in done.agreements.notices:
+    for notice in idle_notices(done.idle):
         reporter.detail(f"{notice.message} ({notice.where})")
     for one in done.quarantined:
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")
@@ -105,7 +106,6 @@ def plot_input(
         baseline=choice.named_baseline if choice else None,
         left_out=choice.left_out if choice else (),
         quarantined=done.quarantined,
-        beliefs=done.beliefs,
         ceilings=tuple(one.ceiling for one in limits.reached) if limits else (),
         source=_source(launches),
         machine=_machine(done),

@@ -105,21 +105,19 @@ class Bounds:
         targets: whose figures are drawn.
         points: of one figure.
         launches: with an excerpt, of the sweep and of the verification each.
-        beliefs: rows of them for each target.
     """
 
     targets: int
     points: int
     launches: int
-    beliefs: int
 
 
 # The first that keeps the page below its limit.
 _BOUNDS: Final = (
-    Bounds(targets=12, points=420, launches=150, beliefs=400),
-    Bounds(targets=8, points=240, launches=60, beliefs=200),
-    Bounds(targets=5, points=160, launches=30, beliefs=100),
-    Bounds(targets=2, points=100, launches=10, beliefs=50),
+    Bounds(targets=12, points=420, launches=150),
+    Bounds(targets=8, points=240, launches=60),
+    Bounds(targets=5, points=160, launches=30),
+    Bounds(targets=2, points=100, launches=10),
 )
 
 
@@ -201,10 +199,8 @@ def _page(found: Found, bounds: Bounds) -> Page:
             found,
             most_targets=bounds.targets,
             most_points=bounds.points,
-            most_rows=bounds.beliefs,
         ),
         machine.machine_section(found),
-        findings.belief_section(found),
         findings.undecided_section(found),
         usage.repeat_section(found),
         # Last, since on paper it is most of the sheets.

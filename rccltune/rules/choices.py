@@ -8,9 +8,10 @@ from dataclasses import replace
 import pandas as pd
 
 from rccltune.analyse.choosing import Choice, choose
+from rccltune.analyse.fit import FitDone
+from rccltune.analyse.library import Bypass
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.variants import held_against_site
-from rccltune.fit.session import Bypass, FitDone
 from rccltune.model.chosen import NOT_MEASURED, Environment, Zone, is_not_beaten
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measured import Caution

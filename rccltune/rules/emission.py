@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune import plugin
-from rccltune.fit.session import FitDone, fit_session
+from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.machine import overrides
 from rccltune.model.chosen import Environment, LeftOut, Zone
 from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError

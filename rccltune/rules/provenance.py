@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import __version__
-from rccltune.fit.session import FitDone
+from rccltune.analyse.fit import FitDone
 from rccltune.machine import overrides, real_rccl
 from rccltune.model import grammar
 from rccltune.model.chosen import Environment

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune.fit.session import FitDone, fit_session
+from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.model.chosen import Rule, Zone
 from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from rccltune.analyse.choosing import Choice, choose_together
+from rccltune.analyse.fit import FitDone
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.fit.session import FitDone
 from rccltune.model import schema
 from rccltune.model.chosen import Environment, LeftOut, RuleCount, Zone
 from rccltune.model.measured import Fingerprint, Notice

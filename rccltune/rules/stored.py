@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse.choosing import Choice
+from rccltune.analyse.fit import FitDone
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.fit.session import FitDone
 from rccltune.model import schema
 from rccltune.model.chosen import Environment, LeftOut, Zone
 from rccltune.model.measured import Notice

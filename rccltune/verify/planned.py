@@ -15,7 +15,10 @@ _SETTING = Setting.parse("ring/simple")
 
 
 def expected_s(prepared: ToMeasure) -> float:
-    """Seconds that it takes where one rule is for all sizes of each collective."""
+    """Seconds that it takes at most: a rule for all sizes of each collective, narrowed once.
+
+    A file of each environment is verified.
+    """
     wanted, scale = prepared.measuring.wanted, prepared.instrument.site.scale
     sizes = []
     for collective, swept in wanted.sizes.items():
@@ -39,6 +42,7 @@ def expected_s(prepared: ToMeasure) -> float:
     if scale.n_ranks >= defaults.MANY_RANKS:
         n = defaults.FEWER_VERIFY_COMMUNICATORS
     units = pairs.units(calls, n)
-    return sum(
+    once_s = sum(
         passes.expected_s(dict(enumerate(one.communicators)), scale.n_ranks) for one in units
     )
+    return 2 * once_s * len(wanted.variants)

@@ -9,11 +9,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from rccltune.analyse import noise
+from rccltune.analyse import noise, points, unused
 from rccltune.analyse.choosing import Choice, choose
+from rccltune.analyse.curves import curves
 from rccltune.analyse.noise import Array, Sizes, Times
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TimeGrid
+from rccltune.model.curves import Curve
 from rccltune.model.measured import Sample
 from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
@@ -22,6 +24,7 @@ from rccltune.session.frame import frame
 Table = Mapping[str, Sequence[float]]
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]
+FitCurves = Callable[[Sequence[Sample]], tuple[Curve, ...]]
 
 
 def make_samples(
@@ -150,6 +153,21 @@ def make_samples_fixture() -> MakeSamples:
 def choose_from_fixture() -> ChooseFrom:
     """Likewise."""
     return choose_from
+
+
+def fit_curves(samples: Sequence[Sample]) -> tuple[Curve, ...]:
+    """Curves of samples, whose keys have the variants."""
+    found = frame(samples)
+    known = {one.key.variant.name: one.key.variant for one in samples}
+    counted = points.usable(points.in_environments(found, known))
+    table = points.by_communicator(counted)
+    return curves(table, known, unused.wrong_counts(found))
+
+
+@pytest.fixture(name="fit_curves", scope="session")
+def fit_curves_fixture() -> FitCurves:
+    """Likewise."""
+    return fit_curves
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import yamls
 
 import rccltune
 from rccltune import api, plugin
@@ -30,36 +32,44 @@ from rccltune.model.errors import (
 )
 from rccltune.model.reporter import Reporter
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 TABLES = (
     "samples",
     "curves",
     "crossovers",
     "zones",
-    "predictions",
     "own_choices",
     "rules",
-    "verdict",
+    "verdicts",
 )
 VERBS = sorted(set(api.__all__) - {"Loaded", "load"})
 
 
+# Two settings at five sizes, where ring/simple is faster than the library's ring/ll.
+WISH: dict[str, Any] = {
+    "mode": "spx-nps1",
+    "collective": ["all_reduce"],
+    "min_bytes": "64K",
+    "max_bytes": "1M",
+    "setting": ["ring/ll", "ring/simple"],
+}
+
+
+def small(path: Path) -> Path:
+    """The smallest node on two GPUs."""
+    raw = yamls.loaded((REPOSITORY / "examples/nodes/smallest.yaml").read_text(encoding="utf-8"))
+    raw["scale"]["ranks"] = 2
+    path.write_text(yamls.dumped(raw), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session that was swept, chosen from and verified through these functions."""
-    if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
-        pytest.skip("this install has no stand-in benchmarks")
+    if not (plugin.native_folder() / "rccltune-perf").is_file():
+        pytest.skip("this install has no rank program")
     folder = tmp_path_factory.mktemp("api") / "session"
-    done = api.sweep(
-        folder,
-        mode="spx-nps1",
-        simulate=repository / "examples/nodes/smallest.yaml",
-        collective=["all_reduce"],
-        min_bytes="1K",
-        max_bytes="256K",
-        launcher="none",
-        runner="rccl-tests",
-        communicators=2,
-    )
+    done = api.sweep(folder, **WISH, simulate=small(folder.parent / "node.yaml"))
     assert done.n_samples > 0
     emitted = api.emit_config(folder)
     assert emitted.path is not None
@@ -84,7 +94,12 @@ def test_curves_and_crossovers_are_the_fits(made: Path) -> None:
     loaded = rccltune.load(made)
     kept = json.loads((made / "fit.json").read_text())
     points = [
-        (curve["key"]["placement"], point["nbytes"], point["time_us"], point.get("n_launches", 1))
+        (
+            curve["key"]["placement"],
+            point["nbytes"],
+            point["time_us"],
+            point.get("n_communicators", 1),
+        )
         for curve in kept["curves"]
         for point in curve["points"]
     ]
@@ -94,12 +109,27 @@ def test_curves_and_crossovers_are_the_fits(made: Path) -> None:
     assert curves["placement"].tolist() == [one[0] for one in points]
     assert curves["nbytes"].tolist() == [one[1] for one in points]
     assert curves["time_us"].tolist() == pytest.approx([one[2] for one in points])
-    assert curves["n_launches"].tolist() == [one[3] for one in points]
+    assert curves["n_communicators"].tolist() == [one[3] for one in points]
     assert (curves["low_us"] <= curves["time_us"]).all()
     assert (curves["time_us"] <= curves["high_us"]).all()
     crossed = loaded.crossovers
     assert crossed["at_nbytes"].tolist() == [one["at_nbytes"] for one in kept["crossovers"]]
     assert set(crossed["evidence"]) <= {"interval", "bracket"}
+
+
+def test_own_choices_are_what_the_library_was_seen_to_run(made: Path) -> None:
+    """As fit.json has them, and as samples.csv does for runs with nothing forced."""
+    choices = rccltune.load(made).own_choices
+    kept = json.loads((made / "fit.json").read_text())["own"]
+    assert choices["nbytes"].tolist() == [one["nbytes"] for one in kept]
+    samples = pd.read_csv(made / "samples.csv")
+    is_good = samples["unusable"].isna()
+    untouched = samples[samples["setting"].isin(("baseline", "idle")) & is_good]
+    seen = untouched.dropna(subset=["ran"]).groupby(["variant", "nbytes"])["ran"]
+    assert len(choices) > 3
+    for row in choices.itertuples():
+        ran = set(seen.get_group((row.variant, row.nbytes)))
+        assert {"/".join(one.split("/")[:2]) for one in ran} == {row.setting}
 
 
 def test_a_rule_file_is_a_table(made: Path, tmp_path: Path) -> None:
@@ -154,10 +184,10 @@ def test_rules_of_both_pairs(made: Path, tmp_path: Path) -> None:
     assert sizes[0] == sizes[1] > 0
 
 
-def test_verdict_is_the_verification(made: Path) -> None:
+def test_verdicts_are_the_verification(made: Path) -> None:
     """Each size of verdict.json."""
     kept = json.loads((made / "verdict.json").read_text())["verdicts"]
-    verdict = rccltune.load(made).verdict
+    verdict = rccltune.load(made).verdicts
     assert len(verdict) == len(kept) > 0
     for name in ("nbytes", "ratio", "low", "high", "judgement", "baseline_us", "tuned_us"):
         assert verdict[name].tolist() == [one[name] for one in kept]
@@ -169,11 +199,11 @@ def test_what_is_not_there_is_an_empty_table(tmp_path: Path, repository: Path) -
     api.import_logs(folder, [repository / "examples/h200x4-nccl-2.28.9/sweep.csv"])
     loaded = rccltune.load(folder)
     assert not loaded.simulated
-    assert (len(loaded.rules), len(loaded.verdict)) == (0, 0)
-    assert (len(loaded.predictions), len(loaded.own_choices)) == (0, 0)
+    assert (len(loaded.rules), len(loaded.verdicts)) == (0, 0)
+    assert len(loaded.own_choices) == 0
     assert loaded.rules["max_nbytes"].dtype == "int64"
-    assert loaded.verdict["ratio"].dtype == "float64"
-    assert loaded.verdict["ratio"].max() is not None
+    assert loaded.verdicts["ratio"].dtype == "float64"
+    assert loaded.verdicts["ratio"].max() is not None
 
 
 def test_every_column_is_documented(made: Path, repository: Path) -> None:
@@ -229,54 +259,40 @@ def test_nothing_is_printed_and_everything_is_logged(
         assert all(path.suffix == ".png" for path in api.plot(folder, tmp_path / "figures"))
         assert api.report(folder, tmp_path / "page.html").path.exists()
         [rules] = folder.glob("rccl_tuner_*.csv")
-        assert api.explain(rules, collective="all_reduce", n_ranks=8).parts
+        assert api.explain(rules, collective="all_reduce", n_ranks=2).parts
     assert capfd.readouterr() == ("", "")
-    assert "reading the raw logs again" in caplog.text
+    assert "made again from the raw runs and logs" in caplog.text
 
 
-def test_a_sweep_tells_of_its_launches(tmp_path: Path, made: Path, repository: Path) -> None:
+def test_a_sweep_tells_of_its_steps(tmp_path: Path, made: Path) -> None:
     """Whoever wants to know gives a reporter; a session that is there has nothing left to do."""
 
     class Counting(Reporter):
-        n_launches = 0
+        n_steps = 0
 
         def progress(self, step: object) -> None:
-            self.n_launches += step is not None
+            self.n_steps += step is not None
 
+    folder = tmp_path / "session"
+    shutil.copytree(made, folder)
+    node = made.parent / "node.yaml"
     told = Counting()
-    api.sweep(
-        tmp_path / "session",
-        mode="spx-nps1",
-        simulate=repository / "examples/nodes/smallest.yaml",
-        collective="all_reduce",
-        min_bytes=1024,
-        max_bytes=4096,
-        setting=["ring/ll"],
-        runner="rccl-tests",
-        communicators=1,
-        reporter=told,
-    )
-    assert told.n_launches > 0
-    assert set(rccltune.load(tmp_path / "session").samples["nbytes"]) == {1024, 2048, 4096}
+    api.sweep(folder, **WISH, simulate=node, reporter=told)
+    assert told.n_steps == 0
+    api.sweep(folder, **{**WISH, "setting": ["tree/ll"]}, simulate=node, reporter=told)
+    assert told.n_steps > 0
+    assert "tree/ll" in set(rccltune.load(folder).samples["setting"])
 
 
 def test_tune_goes_on_with_what_is_there(
-    made: Path, tmp_path: Path, repository: Path, capfd: pytest.CaptureFixture[str]
+    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole way in a session that was swept: no launch of its sweep again, rules, page; deployed."""
+    """The whole way in a session that was swept: no run of its sweep again, rules, page; deployed."""
     folder = tmp_path / "session"
     shutil.copytree(made, folder)
-    done = api.tune(
-        folder,
-        force=True,
-        mode="spx-nps1",
-        simulate=repository / "examples/nodes/smallest.yaml",
-        collective=["all_reduce"],
-        min_bytes="1K",
-        max_bytes="256K",
-        launcher="none",
-        communicators=2,
-    )
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/rank-*.csv")}
+    done = api.tune(folder, **WISH, simulate=made.parent / "node.yaml")
+    assert {path: path.stat().st_mtime_ns for path in before} == before
     assert done.simulated
     assert done.verified
     assert done.report.path.exists()

@@ -151,10 +151,9 @@ def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path
     node = made.node(tmp_path / "faulty.yaml", faults=[fault])
     assert run(["verify", str(copied), "--simulate", str(node), "-q"]) == 9
     tree = reported(copied)
-    assert lacks(claim(tree), "WRONG", "RESULTS") == []
+    assert "wrong results without rules" in claim(tree)
     [said] = [one for one in marks(tree) if one.startswith("NOT PROVEN")]
-    assert lacks(said, "The verification") == []
-    assert lacks(said, "its rules") == []
+    assert "Do not use its rules" in said
     assert lacks(text_of(part(tree, "use")), "not confirm") == []
     assert run(["emit-config", str(copied), "--force", "--tolerance", "20", "-q"]) == 0
     assert not [one for one in marks(reported(copied)) if one.startswith("NOT PROVEN")]
@@ -184,7 +183,7 @@ def test_where_nothing_is_to_be_won(copied: Path) -> None:
     for name in ("verdict.json", *(p.name for p in copied.glob("rccl_tuner_*"))):
         (copied / name).unlink()
     shutil.rmtree(copied / "verification")
-    tree = chosen(copied, "--min-gain", "99")
+    tree = chosen(copied, "--min-gain", "99999")
     assert "Nothing is to be won here" in claim(tree)
     assert "nothing to use" in text_of(part(tree, "use"))
 

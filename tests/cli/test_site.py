@@ -178,7 +178,6 @@ def test_a_rank_for_every_gpu_that_the_site_leaves(
 
 
 @no_amd_gpu
-@pytest.mark.parametrize("verb", ["sweep", "tune"])
 @pytest.mark.parametrize(
     ("n_gpus", "listed", "said", "code"),
     [
@@ -194,7 +193,6 @@ def test_where_the_number_of_ranks_is_not_known_nothing_is_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    verb: str,
     n_gpus: int,
     listed: str | None,
     said: str,
@@ -211,27 +209,25 @@ def test_where_the_number_of_ranks_is_not_known_nothing_is_made(
     monkeypatch.chdir(empty)
 
     words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none"]
-    assert run([verb, "--runner", "rccl-tests", *words]) == code
+    assert run(["sweep", "--runner", "rccl-tests", *words]) == code
     assert said in capsys.readouterr().err
     assert list(empty.iterdir()) == []
 
 
 @no_amd_gpu
-@pytest.mark.parametrize("verb", ["sweep", "tune"])
 def test_a_plan_on_nvidias_gpus_needs_no_number_of_ranks(
     bench: Path,
     gpus: Callable[[int], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    verb: str,
 ) -> None:
     """The command as a user types it on a machine with two GPUs."""
     gpus(2)
     monkeypatch.chdir(tmp_path)
     words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none", "--plan"]
-    assert run([verb, "--runner", "rccl-tests", *words]) == 0
-    assert "all_reduce_perf -b " in capsys.readouterr().out
+    assert run(["sweep", "--runner", "rccl-tests", *words]) == 0
+    assert "all_reduce_perf -b " in " ".join(capsys.readouterr().out.split())
     assert not (tmp_path / "rccltune-session").exists()
 
 

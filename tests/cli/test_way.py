@@ -276,7 +276,7 @@ def test_a_bug_keeps_its_traceback_in_a_file(
     run(["import", EXAMPLE])
     monkeypatch.setenv("TMPDIR", str(here))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("rccltune.fit.points.curves", lambda *_: 1 / 0)
+    monkeypatch.setattr("rccltune.analyse.fit.curves", lambda *_: 1 / 0)
     capsys.readouterr()
 
     assert run(["fit"]) == 1

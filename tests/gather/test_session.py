@@ -18,7 +18,7 @@ from rccltune.model import chosen, measured, settings
 from rccltune.perf.runs import EndFile, RunFile
 from rccltune.session.frame import COLUMNS
 from rccltune.session.store import HeaderFile
-from rccltune.verify import verdict_store
+from rccltune.verify import verdict
 
 KEY = b"the user's own"
 SECRETS = ("node17", "ada", "project-x", "hush", "example.org", "10.1.2.3")
@@ -175,12 +175,8 @@ def test_links_pipes_and_broken_files_are_left_out(session: Path, tmp_path: Path
 def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None:
     """Whoever adds one to a file of a session decides here whether it is sent."""
     on_purpose = {"command"}
-    records = (HeaderFile, RunFile, EndFile, verdict_store.VerdictFile, verdict_store.StandingFile)
-    records += (
-        verdict_store.FactorFile,
-        verdict_store.ConditionFile,
-        verdict_store.EnvironmentGainFile,
-    )
+    records = (HeaderFile, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
+    records += (verdict.Ratio, verdict.Cut, verdict.Beside)
     records += (measured.Fingerprint, settings.Setting, settings.Mode, settings.Scale, chosen.Rule)
     fields = {one.name for record in records for one in dataclasses.fields(record)}
     assert fields - FIELDS == on_purpose

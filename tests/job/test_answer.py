@@ -34,7 +34,7 @@ def answer(
         for arm, values in zip(Arm, (as_is, rules, bad or []), strict=True)
         for pair, value in enumerate(values, 1)
     ]
-    return Answer(folder=Path("x"), runs=tuple(runs), planned=len(rules), **more)  # type: ignore[arg-type]
+    return Answer(folder=Path("x"), runs=tuple(runs), planned=len(rules), **more)  # type: ignore[arg-type] - by name
 
 
 def test_the_interval_is_student_s_of_the_logs_of_pairs() -> None:

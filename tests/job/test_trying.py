@@ -36,13 +36,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def played(**more: object) -> Played:
     """Runs as TIMES says."""
-    return Played(value=lambda arm, _: TIMES[arm], **more)  # type: ignore[arg-type]
+    return Played(value=lambda arm, _: TIMES[arm], **more)  # type: ignore[arg-type] - by name
 
 
 def tried(start: Played, **more: object) -> Answer:
     """Answer of such a job."""
     given = {"command": ("train",), "rules": Path("rules.csv"), "measure": "took ([0-9.]+)"}
-    return try_job(Request(**given | more), reporter=Reporter(), start=start)  # type: ignore[arg-type]
+    return try_job(Request(**given | more), reporter=Reporter(), start=start)  # type: ignore[arg-type] - by name
 
 
 def test_runs_are_in_turns_behind_one_that_is_not_counted() -> None:
@@ -113,12 +113,12 @@ def test_a_budget_ends_runs_that_take_longer_than_the_first() -> None:
     """Planned by 1 s a run, of which each takes 5: three pairs, and no fourth."""
 
     class Slower(Played):
-        def __call__(self, *given: object) -> object:  # type: ignore[override]
+        def __call__(self, *given: object) -> object:  # type: ignore[override] - whatever it is given
             self.seconds = 5.0 if self.arms else 1.0
-            return super().__call__(*given)  # type: ignore[arg-type]
+            return super().__call__(*given)  # type: ignore[arg-type] - likewise
 
     start = Slower(value=lambda arm, _: TIMES[arm])
-    found = tried(start, budget_s=20.0)  # type: ignore[arg-type]
+    found = tried(start, budget_s=20.0)  # type: ignore[arg-type] - likewise
     assert found.planned == 9
     assert start.arms.count("rules") == 3
     assert "The budget was over before all 9 pairs were made" in found.lines

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from rccltune.fit.session import FitFile
+from rccltune.analyse.fit import FitFile
 from rccltune.machine.hosts import Answer, Host
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError

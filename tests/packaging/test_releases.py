@@ -140,7 +140,6 @@ SENTENCES = {
     "machine/mode.py": 1,
     "simulate/modelled.py": 1,
     "variants/records.py": 1,
-    "verify/looks.py": 1,
 }
 SAID = re.compile(r"\b2\.(?:1[5-9]|2\d|3\d)(?:\.\d+)?\b|ROCm \d")
 

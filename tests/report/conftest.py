@@ -67,7 +67,7 @@ class Curves:
                 low_us=time * (1 - spread),
                 high_us=time * (1 + spread),
                 n_samples=3 if spread else 1,
-                n_launches=3 if spread else 1,
+                n_communicators=3 if spread else 1,
             )
             for nbytes, time in sorted(times.items())
         )

@@ -13,8 +13,8 @@ import pytest
 
 import rccltune
 from rccltune import api
+from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
-from rccltune.fit.session import fit_session
 from rccltune.model.chosen import Judgement, Verdict
 from rccltune.model.errors import RccltuneError
 from rccltune.model.reporter import Reporter

@@ -28,7 +28,7 @@ from rccltune.report.figures.gain import gained
 from rccltune.report.figures.lines import bandwidth_data, channel_data, speedup_data
 from rccltune.report.figures.pictures import figures_of
 from rccltune.report.figures.scene import PlotInput, Scene
-from rccltune.report.figures.table import belief_data, table_data
+from rccltune.report.figures.table import table_data
 from rccltune.report.renderers.links import draw_link_map
 from rccltune.report.renderers.replay import draw_figure
 from rccltune.report.renderers.sheet import house_style
@@ -85,7 +85,6 @@ def _metadata(kind: str, title: str, origin: str) -> dict[str, str | None]:
 
 _NO_BASELINE: Final = "speed-up: no baseline was measured beside other settings (see --baseline)"
 _NO_BANDWIDTH: Final = "bandwidth: one rank sends nothing over any link"
-_NO_TIMES: Final = "predicted: no time that the library predicts is known here"
 # From this many targets on, starting processes costs less than it saves.
 _WORTH_PROCESSES: Final = 3
 _NO_CHANNELS: Final = "channels: no setting was measured with several numbers of channels"
@@ -187,8 +186,6 @@ def omissions(figures_input: PlotInput) -> tuple[str, ...]:
             left_out.append(f"{scene.stem}: {_NO_BASELINE}")
         if bandwidth_data(scene) is None:
             left_out.append(f"{scene.stem}: {_NO_BANDWIDTH}")
-        if figures_input.beliefs and belief_data(scene) is None:
-            left_out.append(f"{scene.stem}: {_NO_TIMES}")
         if not channel_data(scene):
             left_out.append(f"{scene.stem}: {_NO_CHANNELS}")
     return tuple(left_out)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model.belief import AS_GOOD
 from rccltune.model.chosen import Environment, VariantGain, Zone
 from rccltune.model.curves import Curve, CurvePoint
+from rccltune.model.defaults import TOLERANCE
 from rccltune.model.links import Ceiling
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import busbw, busbw_factor, format_size
@@ -232,8 +232,8 @@ class ChannelLine:
 
     @property
     def fewest(self) -> int:
-        """The fewest channels whose time is within ``AS_GOOD`` of the least."""
-        most_us = self.best_us * (1 + AS_GOOD)
+        """The fewest channels whose time is within the tolerance of the least."""
+        most_us = self.best_us * (1 + TOLERANCE)
         return min(n for n, (time_us, _) in self.fastest.items() if time_us <= most_us)
 
 

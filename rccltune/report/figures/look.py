@@ -249,8 +249,8 @@ class Band:
 
 
 def repeated(point: CurvePoint) -> bool:
-    """Whether an interval stands behind the point: cycles of one launch are no repeats."""
-    return point.n_launches != 1 and point.low_us < point.high_us
+    """Whether an interval stands behind the point: passes of one communicator are no repeats."""
+    return point.n_communicators != 1 and point.low_us < point.high_us
 
 
 def model_paths(curve: Curve, model: Model) -> tuple[Polyline, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rccltune.model.belief import AS_GOOD
+from rccltune.model.defaults import TOLERANCE
 from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report.figures import axes, gain, times
 from rccltune.report.figures.axes import Frame, figure
@@ -33,7 +33,6 @@ def figures_of(scene: Scene, frame: Frame) -> tuple[Figure, ...]:
         _bandwidth(scene, frame),
         times.times(scene, frame),
         times.residuals(scene, frame),
-        times.belief(scene, frame),
         _variants(scene, frame),
         _channels(scene, frame),
     )
@@ -245,7 +244,7 @@ def _channels(scene: Scene, frame: Frame) -> Figure | None:
         title="what more channels buy",
         words="The fastest setting with so many channels, over the fastest of all at that size; 1 "
         "is the best. Each channel takes compute units from other kernels. Circled: the fewest "
-        f"within {100 * AS_GOOD:.0f} % of the best.",
+        f"within {100 * TOLERANCE:.0f} % of the best.",
         x=Axis(
             label="channels",
             low=counts[0] / 1.1,

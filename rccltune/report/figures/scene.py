@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rccltune.model.belief import Belief
 from rccltune.model.chosen import Environment, LeftOut, Zone
 from rccltune.model.curves import Crossover, Curve
 from rccltune.model.failure import Quarantine
@@ -23,7 +22,6 @@ class PlotInput:
             counts, or None for the site's own.
         left_out: settings that no rule of a target can choose, with the reasons.
         quarantined: settings that are not measured because their launches fail.
-        beliefs: what the library would have done by itself, where that is known.
         environments: variants that were measured beside the baseline.
         ceilings: what the slowest link lets a collective reach, at most one for each target.
         source: where the numbers come from, as a reader would cite it.
@@ -40,7 +38,6 @@ class PlotInput:
     baseline: Setting | str | None = None
     left_out: tuple[LeftOut, ...] = ()
     quarantined: tuple[Quarantine, ...] = ()
-    beliefs: tuple[Belief, ...] = ()
     environments: tuple[Environment, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     source: str = ""

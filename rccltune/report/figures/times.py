@@ -1,27 +1,21 @@
-"""Times of one target: measured, fitted, predicted; and the figure of them."""
+"""Times of one target, measured and fitted; and the figure of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from rccltune.model.belief import AS_GOOD
 from rccltune.model.chosen import Zone
 from rccltune.model.curves import Crossover, Curve, Model, time_at
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report.figures import axes
 from rccltune.report.figures.axes import Frame, figure
-from rccltune.report.figures.look import Band as PlotBand
 from rccltune.report.figures.look import Polyline, model_paths
 from rccltune.report.figures.scene import Scene, Series
-from rccltune.report.figures.table import BeliefData, belief_data
-from rccltune.report.records import Axis, Band, Figure, Line, Point
-
-# Predictions further than this from everything measured would press it into a strip.
-_NEAR: Final = 4.0
+from rccltune.report.records import Figure, Line, Point
 
 
 def times(scene: Scene, frame: Frame) -> Figure:
@@ -146,128 +140,6 @@ def residuals(scene: Scene, frame: Frame) -> Figure | None:
         more=axes.left_out(scene.sizes, shown),
         level=(0.0, ""),
     )
-
-
-def belief(scene: Scene, frame: Frame) -> Figure | None:
-    """Measured beside predicted times, None where no prediction is known."""
-    data = belief_data(scene)
-    if data is None or not data.lines:
-        return None
-    sizes = sorted({round(x) for line in data.lines for x, _ in (*line.measured, *line.predicted)})
-    shown = axes.shown_sizes(sizes, len(data.lines), frame.most_points)
-    wanted = set(shown)
-    x = axes.sizes_axis(sizes)
-    lines: list[Line] = []
-    columns: list[Mapping[int, str]] = []
-    header = ["message size"]
-    for line in data.lines:
-        ink, label = axes.ink_of(line.series.setting), line.series.label
-        predicted = {round(at): us for at, us in line.predicted}
-        if line.predicted:
-            lines.append(
-                axes.thin(f"{label}, predicted", ink, line.predicted, dashes=(4.0, 3.0), key=label)
-            )
-        points = (
-            Point(
-                x=at,
-                y=us,
-                words=f"{format_size(round(at))}: measured {format_time(us)}"
-                + (
-                    f", predicted {format_time(predicted[round(at)])}"
-                    if round(at) in predicted
-                    else ""
-                ),
-            )
-            for at, us in line.measured
-            if round(at) in wanted
-        )
-        lines.append(axes.line_of(line.series, points))
-        columns += [
-            {round(at): format_time(us) for at, us in line.measured},
-            {at: format_time(us) for at, us in predicted.items()},
-        ]
-        header += [f"{label}, measured", f"{label}, predicted"]
-    lines += _beaten(data)
-    return figure(
-        frame,
-        "predictions",
-        title="measured, and what the library predicts by itself",
-        words=_belief_words(data),
-        x=x,
-        y=axes.times_axis(_reach(data)),
-        lines=lines,
-        rows=axes.value_rows(shown, columns),
-        header=tuple(header),
-        more=axes.left_out(sizes, shown),
-        bands=tuple(
-            (name, _bands(found, x))
-            for name, found in (
-                ("its table", data.table),
-                ("its choice", data.chosen),
-                ("fastest", data.fastest),
-            )
-            if found
-        ),
-    )
-
-
-def _reach(data: BeliefData) -> list[float]:
-    """Everything measured, and of what is predicted as much as is near to it."""
-    measured = [us for line in data.lines for _, us in line.measured]
-    low, high = min(measured) / _NEAR, max(measured) * _NEAR
-    predicted = (us for line in data.lines for _, us in line.predicted)
-    return measured + [min(max(us, low), high) for us in predicted]
-
-
-def _beaten(data: BeliefData) -> list[Line]:
-    """The library's own choice, where another is faster."""
-    points = tuple(
-        Point(
-            x=one.nbytes,
-            y=one.choice_us,
-            words=f"{format_size(one.nbytes)}: {one.choice} takes {100 * (one.loss or 0.0):.0f} % "
-            f"longer than {one.best}",
-        )
-        for one in data.beaten
-        if one.choice_us is not None
-    )
-    name = "its choice, where another is faster"
-    line = Line(name=name, points=points, ink="bad", marker="ring", joined=False, labelled=False)
-    return [line] if points else []
-
-
-def _belief_words(data: BeliefData) -> str:
-    known = [one for one in data.held if one.loss is not None]
-    beaten = [one for one in known if one.is_beaten]
-    said = "Markers are measured; thin dashes are what the library's own model predicts."
-    if not known:
-        return said
-    if not beaten:
-        return f"{said} At no size is its own choice beaten by more than {100 * AS_GOOD:.0f} %."
-    worst = max(beaten, key=lambda one: one.loss or 0.0)
-    return (
-        f"{said} Circled: its own choice is beaten by more than {100 * AS_GOOD:.0f} %, at "
-        f"{len(beaten)} of {len(known)} sizes; most at {format_size(worst.nbytes)}, where "
-        f"{worst.choice} takes {100 * (worst.loss or 0.0):.0f} % longer than {worst.best}."
-    )
-
-
-def _bands(found: Sequence[PlotBand], axis: Axis) -> tuple[Band, ...]:
-    """Ranges of one algorithm and protocol; the model knows nothing of channels."""
-    made: list[Band] = []
-    for band in found:
-        low, high = max(band.low, axis.low), min(band.high, axis.high)
-        if low >= high:
-            continue
-        setting = replace(band.setting, channels=None) if band.setting else None
-        name = str(setting) if setting else band.labels[0]
-        if made and made[-1].name == name:
-            made[-1] = replace(made[-1], high=high)
-            continue
-        made.append(
-            Band(low=low, high=high, name=name, ink=axes.ink_of(setting) if setting else None)
-        )
-    return tuple(made)
 
 
 MAX_CROSSINGS: Final = 8

@@ -1,116 +1,23 @@
-"""What is about one target: its figures, the library's prediction, what stays undecided."""
+"""What is about one target: its figures, its curves, what stays undecided."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from rccltune.fit.beliefs import Checked, check_beliefs
-from rccltune.model.belief import AS_GOOD
 from rccltune.model.curves import Curve
 from rccltune.model.measured import Notice
 from rccltune.model.settings import Target
-from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report.figures.axes import frame_of
 from rccltune.report.figures.cast import scenes
 from rccltune.report.figures.gain import gained
 from rccltune.report.figures.pictures import figures_of
 from rccltune.report.figures.scene import Scene
 from rccltune.report.records import Block, Column, Items, Part, Plot, Section, Table, Words
-from rccltune.report.sections.found import DASH, Found, count, percent, where_of
+from rccltune.report.sections.found import DASH, Found, count, percent
 
 _MOST_CURVES = 120
 _MOST_NOTICES = 60
-
-
-def belief_section(found: Found) -> Section | None:
-    """Where the library's own choice is beaten, None where its predictions are not known."""
-    checked = [
-        one
-        for one in check_beliefs(found.done.beliefs, found.done.curves)
-        if any(held.loss is not None for held in one.held)
-    ]
-    if not checked:
-        return None
-    lead = (
-        "What the library would have chosen, from its own cost table as a tuner is shown it "
-        "(traces of the launches), held against the times measured here at the same sizes. Each "
-        "collective's part has it size by size."
-    )
-    return Section(
-        name="predictions",
-        title="Measured against the library's own predictions",
-        parts=(Part(title="", blocks=(Words(text=lead), _overview(checked))),),
-    )
-
-
-def _overview(checked: Sequence[Checked]) -> Table:
-    """A row for each target and environment."""
-    return Table(
-        caption=f"Where the library's own choice is beaten by more than {percent(AS_GOOD, 0)}",
-        columns=(
-            Column(name="collective"),
-            Column(name="ranks"),
-            Column(name="environment"),
-            Column(name="beaten at", numeric=True),
-            Column(name="of sizes", numeric=True),
-            Column(name="its choice takes longer by at most", numeric=True),
-            Column(name="at", numeric=True),
-        ),
-        rows=tuple(_summary(one) for one in checked),
-        source="From fit.json; sizes at which its choice and another setting were measured.",
-    )
-
-
-def _summary(one: Checked) -> tuple[str, ...]:
-    target = one.target
-    known = [held for held in one.held if held.loss is not None]
-    worst = max(known, key=lambda held: held.loss or 0.0)
-    return (
-        target.collective.value,
-        where_of(target.scale, target.rank_placement),
-        target.variant.name,
-        str(sum(held.is_beaten for held in known)),
-        str(len(known)),
-        percent(worst.loss),
-        format_size(worst.nbytes) if worst.is_beaten else DASH,
-    )
-
-
-def belief_table(one: Checked, most: int) -> Table:
-    """So many sizes of a target: the library's own choice beside the best measured."""
-    target = one.target
-    return Table(
-        caption=f"{target.collective.value}, {where_of(target.scale, target.rank_placement)}, "
-        f"{target.variant.name}: size by size",
-        columns=(
-            Column(name="message size", numeric=True),
-            Column(name="its choice"),
-            Column(name="it predicts", numeric=True),
-            Column(name="measured", numeric=True),
-            Column(name="best measured"),
-            Column(name="measured", numeric=True),
-            Column(name="its choice takes longer by", numeric=True),
-        ),
-        rows=tuple(
-            (
-                format_size(held.nbytes),
-                str(held.choice) if held.choice else DASH,
-                _time(held.predicted_us),
-                _time(held.choice_us),
-                str(held.best) if held.best else DASH,
-                _time(held.best_us),
-                percent(held.loss),
-            )
-            for held in one.held[:most]
-        ),
-        source=f"From fit.json, {one.view}; predictions from the traces of the launches.",
-        folded=True,
-    )
-
-
-def _time(time_us: float | None) -> str:
-    return DASH if time_us is None else format_time(time_us)
 
 
 def curve_table(curves: Sequence[Curve]) -> Table:
@@ -202,15 +109,13 @@ def gain_plot(found: Found, most_points: int) -> tuple[Plot, ...]:
     return () if figure is None else (Plot(figure=figure),)
 
 
-def targets_section(
-    found: Found, *, most_targets: int, most_points: int, most_rows: int
-) -> Section:
+def targets_section(found: Found, *, most_targets: int, most_points: int) -> Section:
     """A part for each of so many targets, folded where there are several; others are named."""
     seen = scenes(found.drawn)
     shown = sorted(seen, key=lambda scene: not _has_rules(scene))[:most_targets]
     shown.sort(key=seen.index)
     parts = [
-        _part(found, scene, number, most_points, most_rows, folded=len(shown) > 1)
+        _part(found, scene, number, most_points, folded=len(shown) > 1)
         for number, scene in enumerate(shown, start=1)
     ]
     others = [scene.about for scene in seen if scene not in shown]
@@ -224,16 +129,9 @@ def _has_rules(scene: Scene) -> bool:
     return any(zone.setting is not None for zone in scene.zones)
 
 
-def _part(
-    found: Found, scene: Scene, number: int, most_points: int, most_rows: int, *, folded: bool
-) -> Part:
+def _part(found: Found, scene: Scene, number: int, most_points: int, *, folded: bool) -> Part:
     frame = frame_of(scene, f"figure-{number}", most_points)
     blocks: list[Block] = [Plot(figure=figure) for figure in figures_of(scene, frame)]
-    blocks += [
-        belief_table(one, most_rows)
-        for one in check_beliefs(found.done.beliefs, found.done.curves)
-        if _is_of(scene, one.target) and any(held.loss is not None for held in one.held)
-    ]
     blocks.append(curve_table([c for c in found.done.curves if _is_of(scene, c.key.target)]))
     n_rules = sum(zone.setting is not None for zone in scene.zones)
     n_figures = sum(isinstance(block, Plot) for block in blocks)

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.ceiling.session import Bounded, bounded
-from rccltune.fit.session import FitDone, fit_session
 from rccltune.model import grammar
 from rccltune.model.chosen import Environment, Rule, Verdict
 from rccltune.model.measured import Launch, Outcome, Status

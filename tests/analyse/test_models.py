@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares, lsq_linear
 
-from rccltune.fit import models, points
-from rccltune.fit.lines import (
+from rccltune.analyse.lines import (
     MIN_POINTS,
     ROBUST_SCALE,
     Sums,
@@ -20,41 +19,32 @@ from rccltune.fit.lines import (
     robust_line,
     solve,
 )
-from rccltune.fit.models import fit_all
-from rccltune.model.curves import Curve, Model
-from rccltune.model.measured import Sample
-from rccltune.model.settings import CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Collective, Placement
+from rccltune.analyse.models import Fitted, fit_all
+from rccltune.model.curves import Fit, Model
 
 SIZES = tuple(2**n for n in range(10, 28))
 times_strategy = st.lists(st.floats(1, 1e4), min_size=2, max_size=9)
 
 
-def curve_of(times: list[float], sizes: tuple[int, ...] = SIZES) -> Curve:
-    """One launch of one setting."""
-    key = CurveKey(
-        collective=Collective.BROADCAST,
-        setting=Setting.parse("ring/ll"),
-        placement=Placement.OUT_OF_PLACE,
-        scale=Scale(n_nodes=1, n_ranks=8),
-    )
-    return points.curves(
-        [
-            Sample(key=key, launch="a", nbytes=n, time_us=t)
-            for n, t in zip(sizes, times, strict=True)
-        ]
-    ).curves[0]
+def fitted(times: list[float], sizes: tuple[int, ...] = SIZES) -> Fitted:
+    """Fits of one curve."""
+    return fit_all([(sizes, tuple(times))])[0]
+
+
+def fit_of(found: Fitted, model: Model) -> Fit | None:
+    """The fit of one model, None where there is none."""
+    return next((one for one in found.fits if one.model is model), None)
 
 
 def test_a_straight_line_is_recovered_exactly_and_chosen() -> None:
     """20 µs and 50 GB/s in, 20 µs and 50 GB/s out; no richer model is worth having."""
-    curve = curve_of([20 + n / 50_000 for n in SIZES])
-    linear = curve.fit(Model.LINEAR)
+    curve = fitted([20 + n / 50_000 for n in SIZES])
+    linear = fit_of(curve, Model.LINEAR)
     assert linear is not None
     assert linear.segments[0].latency_us == pytest.approx(20)
     assert linear.segments[0].us_per_byte == pytest.approx(1 / 50_000)
     assert max(map(abs, linear.residuals)) < 1e-9
-    assert (curve.chosen, curve.fit(Model.SEGMENTED)) == (Model.LINEAR, None)
+    assert (curve.chosen, fit_of(curve, Model.SEGMENTED)) == (Model.LINEAR, None)
 
 
 @given(times_strategy)
@@ -94,7 +84,7 @@ def test_one_outlier_hardly_moves_the_robust_line() -> None:
     """A size at three times its time moves latency and bandwidth by less than 3 %."""
     times = [20 + n / 50_000 for n in SIZES]
     times[5] *= 3
-    linear = curve_of(times).fit(Model.LINEAR)
+    linear = fit_of(fitted(times), Model.LINEAR)
     assert linear is not None
     assert linear.segments[0].latency_us == pytest.approx(20, rel=0.03)
     assert linear.segments[0].us_per_byte == pytest.approx(1 / 50_000, rel=0.03)
@@ -103,9 +93,9 @@ def test_one_outlier_hardly_moves_the_robust_line() -> None:
 def test_a_step_is_found_where_it_is() -> None:
     """Two plateaus and a slope: the segmented model predicts what a line cannot."""
     times = [90.0 if n < 2**17 else 170.0 if n < 2**22 else 100 + n / 5e4 for n in SIZES]
-    curve = curve_of(times)
-    segmented = curve.fit(Model.SEGMENTED)
-    linear = curve.fit(Model.LINEAR)
+    curve = fitted(times)
+    segmented = fit_of(curve, Model.SEGMENTED)
+    linear = fit_of(curve, Model.LINEAR)
     assert curve.chosen is Model.SEGMENTED
     assert segmented is not None
     assert linear is not None
@@ -117,7 +107,7 @@ def test_a_step_is_found_where_it_is() -> None:
 def test_segments_cover_the_measured_range_without_gap_or_overlap() -> None:
     """Every whole size between the ends has exactly one piece."""
     times = [90.0 if n < 2**17 else 170.0 if n < 2**22 else 100 + n / 5e4 for n in SIZES]
-    segmented = curve_of(times).fit(Model.SEGMENTED)
+    segmented = fit_of(fitted(times), Model.SEGMENTED)
     assert segmented is not None
     pieces = segmented.segments
     assert (pieces[0].min_nbytes, pieces[-1].max_nbytes) == (SIZES[0], SIZES[-1])
@@ -156,11 +146,11 @@ def test_the_split_into_pieces_is_the_best_of_all(times: list[float]) -> None:
 def test_held_out_error_is_that_of_fitting_without_the_size() -> None:
     """For log-log it is a closed form: the geometric mean of the neighbours on a ×2 grid."""
     times = [10.0, 11.0, 14.0, 30.0, 33.0, 60.0]
-    curve = curve_of(times, SIZES[:6])
+    curve = fitted(times, SIZES[:6])
     expected = [
         abs((times[i - 1] * times[i + 1]) ** 0.5 / times[i] - 1) for i in range(1, len(times) - 1)
     ]
-    loglog = curve.fit(Model.LOGLOG)
+    loglog = fit_of(curve, Model.LOGLOG)
     assert loglog is not None
     assert loglog.held_out_error == pytest.approx(sum(expected) / len(expected))
     assert loglog.held_out_worst == pytest.approx(max(expected))
@@ -173,7 +163,7 @@ def test_held_out_errors_of_pieces_are_made_anew_for_each_size() -> None:
         (90.0 if n < 2**17 else 170.0 + n / 5e4) * float(np.exp(generator.normal(0, 0.03)))
         for n in SIZES
     ]
-    segmented = curve_of(times).fit(Model.SEGMENTED)
+    segmented = fit_of(fitted(times), Model.SEGMENTED)
     assert segmented is not None
     n_pieces = len(segmented.segments)
     errors = []
@@ -193,7 +183,7 @@ def test_the_chosen_model_has_the_least_held_out_error() -> None:
     """Up to the twentieth that a simpler model is allowed."""
     generator = np.random.default_rng(5)
     for _ in range(20):
-        curve = curve_of([float(10 + 40 * generator.random() + n / 1e5) for n in SIZES])
+        curve = fitted([float(10 + 40 * generator.random() + n / 1e5) for n in SIZES])
         errors = {f.model: f.held_out_error or 0.0 for f in curve.fits}
         assert errors[curve.chosen] <= min(errors.values()) / 0.95
 
@@ -213,16 +203,6 @@ def test_fitting_together_equals_fitting_alone(curves: list[list[float]]) -> Non
 def test_very_many_sizes_are_fitted_without_pieces() -> None:
     """A sweep by step has thousands of sizes; the measured points are dense enough then."""
     sizes = tuple(1024 * n for n in range(1, 1200))
-    curve = curve_of([20 + n / 5e4 + (n > 600_000) * 30 for n in sizes], sizes)
-    assert curve.fit(Model.SEGMENTED) is None
+    curve = fitted([20 + n / 5e4 + (n > 600_000) * 30 for n in sizes], sizes)
+    assert fit_of(curve, Model.SEGMENTED) is None
     assert curve.chosen is Model.LOGLOG
-
-
-def test_prediction_follows_the_chosen_model_and_the_measured_points() -> None:
-    """Log-log passes through every point; times() is predict() for many sizes."""
-    times = [10.0, 11.0, 14.0, 30.0, 33.0, 60.0]
-    curve = curve_of(times, SIZES[:6])
-    assert models.times(curve, SIZES[:6], Model.LOGLOG) == pytest.approx(times)
-    assert models.predict(curve, 2**10 * 2**0.5, Model.LOGLOG) == pytest.approx((10 * 11) ** 0.5)
-    segment = curve.fits[0].segments[0]
-    assert models.predict(curve, 5000, Model.LINEAR) == pytest.approx(segment.predict(5000))

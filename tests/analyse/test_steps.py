@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from rccltune.fit import models, points
-from rccltune.model.curves import Separation
+from rccltune.analyse.steps import blog_steps, rccl_steps, separate
+from rccltune.model.curves import Curve, Separation
 from rccltune.model.measured import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
@@ -34,42 +34,44 @@ def test_steps_are_those_of_rccls_model(
     collective: Collective, algorithm: Algorithm, scale: Scale, steps: int | None
 ) -> None:
     """Inside a node the tree is a chain and takes as many steps as the ring."""
-    assert models.rccl_steps(collective, algorithm, scale) == steps
+    assert rccl_steps(collective, algorithm, scale) == steps
 
 
 def test_the_articles_counts_are_127_and_12() -> None:
     """AMD's article on CPX: 2n-1 for the ring, 2 log2 n for the tree, all_reduce only."""
-    assert models.blog_steps(Collective.ALL_REDUCE, Algorithm.RING, CPX) == 127
-    assert models.blog_steps(Collective.ALL_REDUCE, Algorithm.TREE, CPX) == 12
-    assert models.blog_steps(Collective.ALL_GATHER, Algorithm.RING, CPX) is None
+    assert blog_steps(Collective.ALL_REDUCE, Algorithm.RING, CPX) == 127
+    assert blog_steps(Collective.ALL_REDUCE, Algorithm.TREE, CPX) == 12
+    assert blog_steps(Collective.ALL_GATHER, Algorithm.RING, CPX) is None
 
 
-def separated(scales: Sequence[tuple[int, int, str]], setting: str) -> tuple[Separation, ...]:
+FitCurves = Callable[[Sequence[Sample]], tuple[Curve, ...]]
+
+
+def separated(
+    fit_curves: FitCurves, scales: Sequence[tuple[int, int, str]]
+) -> tuple[Separation, ...]:
     """Latency 12 µs + 0.9 µs a step at each (nodes, ranks, placement), 20 GB/s."""
     made = []
     for n_nodes, n_ranks, where in scales:
         scale = Scale(n_nodes=n_nodes, n_ranks=n_ranks)
         key = CurveKey(
             collective=Collective.ALL_REDUCE,
-            setting=Setting.parse(setting),
+            setting=Setting.parse("ring/ll"),
             placement=Placement.OUT_OF_PLACE,
             scale=scale,
             rank_placement=where,
         )
-        steps = (
-            models.rccl_steps(key.collective, key.setting.algorithm or Algorithm.RING, scale) or 0
-        )
+        steps = rccl_steps(key.collective, key.setting.algorithm or Algorithm.RING, scale) or 0
         made += [
             Sample(key=key, launch="a", nbytes=2**n, time_us=12 + 0.9 * steps + 2**n / 2e4)
             for n in range(5, 24)
         ]
-    return models.separate(points.curves(made).curves)
+    return separate(fit_curves(made))
 
 
-def test_two_scales_of_one_link_class_separate_base_and_step() -> None:
+def test_two_scales_of_one_link_class_separate_base_and_step(fit_curves: FitCurves) -> None:
     """12 µs and 0.9 µs a hop come back out; both counts stand beside each other."""
-    found = separated([(1, 16, "node"), (1, 64, "node"), (1, 32, "node")], "ring/ll")
-    (separation,) = found
+    (separation,) = separated(fit_curves, [(1, 16, "node"), (1, 64, "node"), (1, 32, "node")])
     assert separation.base_us == pytest.approx(12, rel=1e-3)
     assert separation.per_step_us == pytest.approx(0.9, rel=1e-3)
     assert separation.steps == (30, 62, 126)
@@ -84,6 +86,8 @@ def test_two_scales_of_one_link_class_separate_base_and_step() -> None:
         [(1, 8, "node"), (2, 16, "node")],
     ],
 )
-def test_other_scales_are_never_mixed(scales: list[tuple[int, int, str]]) -> None:
+def test_other_scales_are_never_mixed(
+    fit_curves: FitCurves, scales: list[tuple[int, int, str]]
+) -> None:
     """One scale, another link or another number of nodes separates nothing."""
-    assert separated(scales, "ring/ll") == ()
+    assert separated(fit_curves, scales) == ()

@@ -1,0 +1,212 @@
+"""A session's fit, kept in fit.json: curves, and all that is found beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from rccltune.analyse import library, points, unused
+from rccltune.analyse.changes import crossovers
+from rccltune.analyse.choosing import compared_in
+from rccltune.analyse.curves import curves
+from rccltune.analyse.library import Bypass, IdleCompared, OwnChoice
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.steps import separate
+from rccltune.model import schema
+from rccltune.model.chosen import WrongShare
+from rccltune.model.curves import Crossover, Curve, Separation
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.failure import Quarantine
+from rccltune.model.measured import Notice
+from rccltune.model.reporter import Reporter
+from rccltune.model.schema import Line, Whole
+from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Setting, Target, base_variant
+from rccltune.session import files, store
+from rccltune.session.samples import load_frame, set_aside
+from rccltune.session.samples import notices as session_notices
+from rccltune.session.store import Session
+
+FIT_FILE: Final = "fit.json"
+_VERSION: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitFile:
+    """What fit.json says; each field as :class:`FitDone` has it.
+
+    Attributes:
+        version: of this record: with another one it is made again.
+    """
+
+    version: Whole
+    samples_sha256: Line
+    simulated: bool
+    curves: tuple[Curve, ...]
+    crossovers: tuple[Crossover, ...]
+    separations: tuple[Separation, ...]
+    notices: tuple[Notice, ...]
+    bypasses: tuple[Bypass, ...]
+    quarantined: tuple[Quarantine, ...]
+    idle: tuple[IdleCompared, ...]
+    own: tuple[OwnChoice, ...] = ()
+    wrong: tuple[WrongShare, ...] = ()
+    runner: Line | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDone:
+    """What fit found.
+
+    Attributes:
+        samples_sha256: of the samples.csv that it was made from.
+        quarantined: settings that are not measured because their launches fail.
+        idle: the plugin, answering nothing, beside the baseline.
+        own: what the library was seen to run by itself.
+        wrong: what lossy variants got wrong.
+    """
+
+    session: Session
+    samples_sha256: str
+    curves: tuple[Curve, ...]
+    crossovers: tuple[Crossover, ...]
+    separations: tuple[Separation, ...]
+    notices: tuple[Notice, ...]
+    bypasses: tuple[Bypass, ...] = ()
+    quarantined: tuple[Quarantine, ...] = ()
+    idle: tuple[IdleCompared, ...] = ()
+    own: tuple[OwnChoice, ...] = ()
+    wrong: tuple[WrongShare, ...] = ()
+
+    @property
+    def own_choices(self) -> Mapping[Target, Mapping[int, Setting]]:
+        """What the library was seen to run by itself, by target and size in bytes."""
+        found: dict[Target, dict[int, Setting]] = {}
+        for one in self.own:
+            found.setdefault(one.target, {})[one.nbytes] = one.setting
+        return found
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether a variant was measured that rules could be for, beside the default one."""
+        variants = (c.key.variant for c in self.curves if not c.key.variant.patched)
+        return any(base_variant(one).name != DEFAULT_VARIANT.name for one in variants)
+
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """What weakens the fit, and what is missing from it."""
+        missing = session_notices(self.quarantined)
+        return (*self.notices, *library.idle_notices(self.idle), *missing)
+
+    @property
+    def file(self) -> FitFile:
+        """For fit.json and --json."""
+        return FitFile(
+            version=_VERSION,
+            samples_sha256=self.samples_sha256,
+            simulated=self.session.simulated,
+            runner=self.session.fingerprint.runner,
+            curves=self.curves,
+            crossovers=self.crossovers,
+            separations=self.separations,
+            notices=self.notices,
+            bypasses=self.bypasses,
+            quarantined=self.quarantined,
+            idle=self.idle,
+            own=self.own,
+            wrong=self.wrong,
+        )
+
+
+def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> FitDone:
+    """Fit every curve of a session, or read fit.json where it is current.
+
+    A session that may only be read is fitted all the same; nothing is kept then.
+
+    Args:
+        folder: the session.
+        reporter: told what is worth telling.
+        again: fit even if fit.json is current.
+
+    Raises:
+        SessionError: no session, or one that cannot be read.
+        TooLittleDataError: no good sample.
+    """
+    opened = store.open_session(folder)
+    if not again and store.has_current_samples(opened):
+        kept = _read(opened, store.samples_sha256(opened))
+        if kept is not None:
+            return kept
+    derived = files.Derived(folder, reporter)
+    table = load_frame(opened, reporter, derived)
+    opened = store.open_session(folder)
+    # Of a session that may only be read they are kept nowhere.
+    is_kept = store.has_current_samples(opened)
+    digest = store.samples_sha256(opened) if is_kept else store.samples_sha256(opened, table)
+    done = _fitted(opened, table, digest)
+    derived.keep(
+        FIT_FILE, lambda: store.write_derived(folder, FIT_FILE, schema.to_plain(done.file))
+    )
+    return done
+
+
+def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitDone:
+    known = {**KNOWN_VARIANTS, **{one.name: one for one in opened.variants}}
+    samples = points.in_environments(samples, known)
+    clocks = points.apart_by_clock(samples)
+    parts = [points.by_communicator(part) for part in clocks]
+    is_apart = len(parts) > 1
+    table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
+    wrong = unused.wrong_counts(samples)
+    made = tuple(curve for part in parts for curve in curves(part, known, wrong))
+    if not made:
+        raise TooLittleDataError(
+            f"none of the {len(samples)} samples can be used",
+            where=str(opened.path / store.SAMPLES),
+            hint="its column 'unusable' says why for each of them.",
+        )
+    grids = list(points.grids(table))
+    options = ChoiceOptions(arch=opened.fingerprint.arch_or_vendor)
+    found = compared_in(grids, samples, known, options)
+    return FitDone(
+        session=opened,
+        samples_sha256=digest,
+        curves=made,
+        crossovers=tuple(one for each in found for one in crossovers(each)),
+        separations=separate(made),
+        notices=unused.notices(samples, table),
+        bypasses=library.bypasses(samples),
+        quarantined=set_aside(opened),
+        idle=library.idle_compared(grids, known),
+        own=library.own_choices(samples, known),
+        wrong=unused.wrong_shares(samples, known),
+    )
+
+
+def _read(opened: Session, digest: str) -> FitDone | None:
+    # Of other samples, or of a version that kept less, it is made again.
+    read = store.read_derived(
+        opened.path,
+        FIT_FILE,
+        FitFile,
+        serves=lambda said: (said.get("samples_sha256"), said.get("version")) == (digest, _VERSION),
+    )
+    if read is None:
+        return None
+    return FitDone(
+        session=opened,
+        samples_sha256=digest,
+        curves=read.curves,
+        crossovers=read.crossovers,
+        separations=read.separations,
+        notices=read.notices,
+        bypasses=read.bypasses,
+        # Not from the file: a failed launch changes no sample, and so no file.
+        quarantined=set_aside(opened),
+        idle=read.idle,
+        own=read.own,
+        wrong=read.wrong,
+    )

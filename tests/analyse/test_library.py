@@ -1,0 +1,167 @@
+"""What the library does by itself: what it takes, where it asks nobody, what our plugin changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from rccltune.analyse import points
+from rccltune.analyse.library import (
+    Bypass,
+    Change,
+    IdleCompared,
+    bypasses,
+    idle_compared,
+    idle_notices,
+    idle_text,
+    own_choices,
+)
+from rccltune.analyse.points import TARGET
+from rccltune.model.measured import Sample
+from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, SILENT, CurveKey, Scale, Setting
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.session.frame import frame
+
+KIB, MIB = 1024, 1 << 20
+SIZES = tuple(KIB << n for n in range(16))
+KEY = CurveKey(
+    collective=Collective.ALL_REDUCE,
+    setting=BASELINE,
+    placement=Placement.OUT_OF_PLACE,
+    scale=Scale(n_nodes=1, n_ranks=8),
+)
+Effect = Callable[[int], float]
+
+
+def measured(
+    effect: Effect, *, spread: float = 0.002, n: int = 4, seed: int = 1, clock: str = "graph"
+) -> list[Sample]:
+    """Baseline and idle in so many communicators each, idle by so much slower at each size."""
+    rng = np.random.default_rng(seed)
+    return [
+        Sample(
+            key=replace(KEY, setting=setting, placement=placement),
+            launch=f"run-{1 + (setting is SILENT)}:{k}",
+            nbytes=nbytes,
+            time_us=(20 + nbytes / 1e4)
+            * (effect(nbytes) if setting is SILENT else 1)
+            * float(np.exp(rng.normal(0, spread))),
+            clock=clock,
+        )
+        for setting in (BASELINE, SILENT)
+        for placement in Placement
+        for k in range(n)
+        for nbytes in SIZES
+    ]
+
+
+def held(samples: Sequence[Sample]) -> IdleCompared:
+    """What is said of the only target."""
+    found = points.usable(points.in_environments(frame(samples), KNOWN_VARIANTS))
+    (one,) = idle_compared(points.grids(points.by_communicator(found)), KNOWN_VARIANTS)
+    return one
+
+
+def test_a_plugin_that_changes_nothing_is_shown_to() -> None:
+    """Replayed graphs in four communicators: equal within 2 %, and nothing is said."""
+    one = held(measured(lambda _: 1.0))
+    assert (one.n_sizes, one.unknown, one.changes) == (len(SIZES), (), ())
+    assert idle_notices([one]) == ()
+    assert idle_text([one]) == ""
+
+
+def test_a_plugin_that_replaces_a_tuner_is_told_with_its_sizes() -> None:
+    """13 % slower from 16 KiB to 256 KiB, where the library had a table of its own."""
+    one = held(measured(lambda n: 1.13 if 16 * KIB <= n <= 256 * KIB else 1.0))
+    (change,) = one.changes
+    assert (change.min_nbytes, change.max_nbytes) == (16 * KIB, 256 * KIB)
+    assert change.ratio == pytest.approx(1.13, rel=0.01)
+    (notice,) = idle_notices([one])
+    assert "13 % slower from 16 KiB to 256 KiB" in notice.message
+    assert notice.where == "all_reduce, 8 ranks on 1 node"
+
+
+def test_what_noise_hides_is_said_to_be_unknown() -> None:
+    """Loops at small sizes differ by tens of percent: neither equal nor different is claimed."""
+    one = held(measured(lambda _: 1.0, spread=0.15, clock="loop", n=2))
+    assert set(one.unknown) >= {n for n in SIZES if n <= 64 * KIB}
+    assert one.changes == ()
+    said = idle_text([one])
+    assert "not known within 2 % for all_reduce on 8 ranks on 1 node" in said
+    assert f"{len(one.unknown)} of {len(SIZES)} sizes" in said
+
+
+def drawn(drawing: ModuleType, seed: int, idle: float) -> IdleCompared:
+    """A grid of baseline and idle as noisy as the floor says, idle so many times as slow."""
+    like = drawing.Drawn(n=4, paired=False, views=2, settings=1, stalls=0.0)
+    made = drawing.draw(like, np.random.default_rng(seed))
+    made.times.log_us[:, 1] += np.log(idle)
+    grid = replace(
+        made,
+        target=dict(zip(TARGET, ("all_reduce", 1, 8, "node", "default"), strict=True)),
+        candidates=[("baseline", "default"), ("idle", "default")],
+    )
+    (one,) = idle_compared([grid], KNOWN_VARIANTS)
+    return one
+
+
+def test_equal_sessions_hardly_ever_raise_an_alarm(drawing: ModuleType) -> None:
+    """200 sessions without a difference: one in a hundred at most is said to have one."""
+    assert sum(bool(drawn(drawing, seed, 1.0).changes) for seed in range(200)) <= 2
+
+
+def test_a_difference_beyond_the_margin_is_rarely_called_equal(drawing: ModuleType) -> None:
+    """Idle 3 % slower everywhere: a twentieth of sizes at most passes for equal."""
+    n_equal = n_sizes = 0
+    for one in (drawn(drawing, seed, 1.03) for seed in range(100)):
+        n_equal += one.n_sizes - len(one.unknown) - sum(map(_n_sizes, one.changes))
+        n_sizes += one.n_sizes
+    assert n_equal <= 0.05 * n_sizes
+
+
+def _n_sizes(change: Change) -> int:
+    return (change.max_nbytes // change.min_nbytes).bit_length()
+
+
+def test_nothing_is_compared_where_one_of_the_two_is_missing() -> None:
+    """Logs of others have no idle plugin: that is no news."""
+    only = [one for one in measured(lambda _: 1.0) if one.key.setting == BASELINE]
+    found = points.usable(points.in_environments(frame(only), KNOWN_VARIANTS))
+    table = points.by_communicator(found)
+    assert idle_compared(points.grids(table), KNOWN_VARIANTS) == ()
+
+
+def test_what_the_library_ran_by_itself_is_known_where_all_that_was_seen_agrees() -> None:
+    """Channels are the library's own; a size at which two settings were seen is left out."""
+    tree, ring = Setting.parse("tree/ll/8"), Setting.parse("ring/simple/16")
+    seen = [(KIB, tree), (KIB, replace(tree, channels=4)), (4 * KIB, tree), (4 * KIB, ring)]
+    samples = [
+        Sample(key=KEY, launch=f"run-1:{i}", nbytes=n, time_us=9.0, executed=ran)
+        for i, (n, ran) in enumerate([*seen, (16 * KIB, None)])
+    ]
+    forced = replace(KEY, setting=ring)
+    samples.append(Sample(key=forced, launch="a", nbytes=MIB, time_us=9.0, executed=ring))
+    (one,) = own_choices(frame(samples), KNOWN_VARIANTS)
+    assert (one.nbytes, str(one.setting)) == (KIB, "tree/ll")
+    assert one.target == KEY.target
+
+
+def test_sizes_that_ask_no_tuner_are_one_range_for_each_collective() -> None:
+    """From the smallest to the largest size seen."""
+    samples = [
+        Sample(key=KEY, launch="a", nbytes=n, time_us=9.0, doubt=Doubt.BYPASSED)
+        for n in (4 * KIB, KIB, 64 * KIB)
+    ]
+    found = bypasses(points.in_environments(frame(samples), KNOWN_VARIANTS))
+    assert found == (
+        Bypass(
+            collective=Collective.ALL_REDUCE,
+            scale=KEY.scale,
+            min_nbytes=KIB,
+            max_nbytes=64 * KIB,
+        ),
+    )
