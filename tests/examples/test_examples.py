@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.logs import reader
 from rccltune.measure.sweep_file import read_sweep_file
+from rccltune.model.defaults import COMMUNICATORS
 from rccltune.model.measured import Stated
 from rccltune.model.settings import Scale, Vendor
 from rccltune.simulate import sources
@@ -25,6 +27,8 @@ SWEEPS = sorted((EXAMPLES / "sweeps").glob("*.yaml"))
 NODES = sorted((EXAMPLES / "nodes").glob("*.yaml"))
 # Hosts are not simulated.
 SIMULATED = [path for path in SWEEPS if path.stem != "many-nodes"]
+# rccl-tests step through a range.
+SINGLE_SIZES = "training-sizes"
 # What each says that no other does; docs/examples.md promises these cases.
 CASES = {
     "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
@@ -69,6 +73,27 @@ def test_a_sweep_file_says_what_it_is_for(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SIMULATED, ids=lambda path: path.stem)
 def test_a_sweep_file_is_planned(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a simulated node, in as many communicators as it says, and nothing is begun."""
+    monkeypatch.chdir(tmp_path)
+    values = read_sweep_file(path.read_text(encoding="utf-8"), path.name)
+    mode = "cpx-nps4" if "cpx" in path.stem else "spx-nps1"
+    assert (
+        run(["sweep", "-c", str(path), "--simulate", "mi300x", "--mode", mode, "--plan", "--json"])
+        == 0
+    )
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    fine = [one for one in runs if one["purpose"] == "fine"]
+    assert {one["communicators"] for one in fine} == {values.get("communicators", COMMUNICATORS)}
+    assert all(one["steps"] for one in runs)
+    assert not (tmp_path / "rccltune-session").exists()
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in SIMULATED if p.stem != SINGLE_SIZES], ids=lambda path: path.stem
+)
+def test_a_sweep_file_is_planned_with_rccl_tests(
     path: Path,
     stand_ins: None,
     tmp_path: Path,
@@ -84,13 +109,10 @@ def test_a_sweep_file_is_planned(
     assert run(["sweep", "--runner", "rccl-tests", "-c", str(path), *site, "--plan"]) == 0
 
     planned = [line for line in capsys.readouterr().out.splitlines() if "_perf -b " in line]
-    wanted = [c.value for c in values.get("collective", ())]
-    wanted = wanted or [c.value for c, _ in values["sizes"]]
-    assert {re.sub(r".*/(\w+)_perf -b .*", r"\1", line) for line in planned} == set(wanted)
+    wanted = {c.value for c in values["collective"]}
+    assert {re.sub(r".*/(\w+)_perf -b .*", r"\1", line) for line in planned} == wanted
     largest = max(int(size) for line in planned for size in re.findall(r" -e (\d+)", line))
-    assert largest == values.get(
-        "max_bytes", max((n for _, n in values.get("sizes", ())), default=0)
-    )
+    assert largest == values["max_bytes"]
     assert not (tmp_path / "rccltune-session").exists()
 
 
