@@ -227,7 +227,7 @@ def test_a_plan_on_nvidias_gpus_needs_no_number_of_ranks(
     monkeypatch.chdir(tmp_path)
     words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none", "--plan"]
     assert run(["sweep", "--runner", "rccl-tests", *words]) == 0
-    assert "all_reduce_perf -b 8" in " ".join(capsys.readouterr().out.split())
+    assert "all_reduce_perf" in capsys.readouterr().out
     assert not (tmp_path / "rccltune-session").exists()
 
 
