@@ -12,7 +12,7 @@ from rccltune.analyse import noise
 from rccltune.analyse.comparison import target_of
 from rccltune.analyse.points import KEYS
 from rccltune.model.chosen import WrongShare
-from rccltune.model.measured import Caution, Notice, own_name
+from rccltune.model.measured import Caution, Notice
 from rccltune.model.settings import Target, Variant
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt, format_size
 from rccltune.perf.samples import IDLE
@@ -79,7 +79,7 @@ def _stalled(
         if is_alone
         else "nothing to do where it stalled once; if it stalls in every sweep, look for other "
         "jobs on the node.",
-        where=own_name(run),
+        where=run,
         count=len(rows),
     )
 

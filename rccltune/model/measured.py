@@ -22,26 +22,8 @@ from rccltune.model.settings import (
 from rccltune.model.times import is_usable
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement
 
-# Behind a launch's id: a pass of several (fit alone), and a run of several in one imported file.
-PASSES: Final = "."
+# Behind a launch's id: a run of several in one imported file.
 RUNS: Final = ":"
-# Before the name of a pass that is told as one of another launch.
-_TOLD: Final = "+"
-
-
-def launch_of_pass(name: str) -> str:
-    """The launch that a pass of a combined one belongs to; runs of a file are their own."""
-    return name.partition(PASSES)[0]
-
-
-def told_in(launch: str, name: str) -> str:
-    """The name of a pass whose times are told as those of a pass of another launch."""
-    return f"{launch}{PASSES}{_TOLD}{name}"
-
-
-def own_name(name: str) -> str:
-    """The pass that was measured, whichever launch it is told in."""
-    return name.rpartition(_TOLD)[2]
 
 
 def folder_of(name: str) -> str:
@@ -124,7 +106,7 @@ class Sweep:
 
     Attributes:
         named_variants: the variants as a user typed them.
-        counts: channel counts that a search tries on the settings that survive.
+        counts: channel counts that the settings are measured with, too.
         wanted: the only sizes to measure, rising, for each collective; empty where the range
             from ``min_nbytes`` to ``max_nbytes`` says them.
     """

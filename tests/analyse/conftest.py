@@ -43,7 +43,7 @@ def make_samples(
     """Samples of settings by name, on sizes from 1 KiB upward by ×2; 0 is not measured.
 
     Each setting has launches of its own, as imported logs have; those that are paired share
-    communicators of a run.
+    communicators of a run, whose number their name is.
     """
     return [
         Sample(
@@ -55,7 +55,7 @@ def make_samples(
                 dtype=dtype,
                 variant=variant,
             ),
-            launch=f"run-1:{launch}" if paired else f"{name}-{launch}",
+            launch=f"run-1:{int(launch, 36)}" if paired else f"{name}-{launch}",
             nbytes=sizes[index] if sizes else 1024 << index,
             time_us=float(time),
             clock=clock,

@@ -20,6 +20,7 @@ MIB = 1024 * KIB
 def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - columns of samples.csv
     """One sample, as a table of a session has it."""
     plain = {
+        "run": "run-1",
         "process": 0,
         "communicator": 0,
         "collective": "all_reduce",

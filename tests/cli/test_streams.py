@@ -161,6 +161,7 @@ def prepared(
         os.chdir(before)
 
 
+@pytest.mark.timeout(300)
 def test_every_verb_ends_with_what_it_earned(
     prepared: tuple[Path, dict[tuple[str, ...], int]],
 ) -> None:
