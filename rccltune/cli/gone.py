@@ -184,12 +184,15 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "verify": {
         "--extrapolate": _NO_FURTHER,
-        "--runner": "verify measures with rccl-tests alone: leave --runner out.",
+        "--runner": "verify measures as the session was measured: leave --runner out.",
+        "--repeats": "--communicators N says in how many communicators both are compared.",
+        "--graph": "--timing graph compares replayed graphs, --timing loop single calls.",
+        "--beside": "nothing runs beside it: rccltune job tries rules in the job itself.",
         "--python": _TORCH,
         "--backend": _TORCH,
         "--clear": KEYS["clear"].said,
         "--trust-session": "nothing that somebody else's session names is run: say yourself what "
-        "to use (--rccl-tests DIR, --librccl FILE, --env ...).",
+        "to use (--simulate NODE, --librccl FILE, --env ...).",
         "--min-gain": "say it to emit-config: rules are made with it, and verify holds them to 2 "
         "percent.",
         "-o": _STAYS,
