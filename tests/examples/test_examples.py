@@ -150,7 +150,7 @@ def test_what_goes_wrong_is_named_and_left_out(
     """Exit code 5, both settings with their reason, rules for the rest."""
     del stand_ins
     monkeypatch.chdir(tmp_path)
-    assert sweep("what-goes-wrong", "--timeout", "3s") == 5
+    assert sweep("what-goes-wrong", "--variant", "ll128-forced", "--timeout", "3s") == 5
     said = capsys.readouterr().err
     assert lacks(said, "ring/ll128", "tree/ll") == []
     doubts = pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)["unusable"]
