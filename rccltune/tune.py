@@ -21,9 +21,10 @@ from rccltune.rules.emission import choose_rules, keep_choices
 from rccltune.rules.sheets import EmitRequest, Emitted
 from rccltune.session.files import write_atomically
 from rccltune.verify.environment import is_better
+from rccltune.verify.outcome import Verified, VerifyRequest
 from rccltune.verify.rewriting import exports_without
 from rccltune.verify.verdict_store import CANDIDATES
-from rccltune.verify.verifying import Verified, VerifyRequest, verify_rules
+from rccltune.verify.verifying import verify_rules
 
 if TYPE_CHECKING:
     from rccltune.analyse.options import ChoiceOptions

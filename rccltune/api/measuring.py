@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
-from rccltune.measure import crosscheck, declaration, launched, measuring
+from rccltune.measure import crosscheck, declaration, launched, measuring, to_launch
 from rccltune.measure.instrument import Instrument, find_sides
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import in_mode
@@ -15,14 +15,14 @@ from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.session import folders
-from rccltune.verify import verifying
+from rccltune.verify import outcome, verifying
 
 if TYPE_CHECKING:
     from rccltune.measure.launched import LaunchedSweep
     from rccltune.measure.measuring import Measured
     from rccltune.measure.request import Request
     from rccltune.tune import Tuned
-    from rccltune.verify.verifying import Verified
+    from rccltune.verify.outcome import Verified
 
 
 def sweep(
@@ -62,7 +62,7 @@ def sweep(
         return done
     request = _of_one_scale(request, place)
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
-        prepared = launched.prepare_launches(request, place)
+        prepared = to_launch.prepare_launches(request, place)
         return launched.measure_by_launches(
             prepared, reporter=telling, command=command, force=force
         )
@@ -104,7 +104,7 @@ def verify(
     where = find_sides(measured, place)
     own = verifying.rule_file_of(place, where.site if isinstance(where, Instrument) else where)
     chosen = path_of(rule_file) or own
-    request = verifying.VerifyRequest(
+    request = outcome.VerifyRequest(
         folder=place,
         rules=chosen,
         output=place / f"verified-{chosen.name}" if rule_file else own,

@@ -95,10 +95,6 @@ _STAYS: Final = (
     "what stands replaces the session's own file; of --rules FILE it is verified-FILE in the "
     "session."
 )
-_LAST_LOOK: Final = (
-    "rccl-tests are looked for on PATH, below ROCm and where the sweep had them; --no-confirm "
-    "leaves them out."
-)
 _CHOSEN: Final = "tune measures what it chooses from: say it to rccltune emit-config."
 # Verb -> option, option with a value, or word -> sentence.
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -188,17 +184,15 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "verify": {
         "--extrapolate": _NO_FURTHER,
-        "--runner": "verify measures as the session was swept: leave --runner out.",
-        "--repeats": "--communicators N says in how many communicators rules and library are "
-        "compared; in a session of rccl-tests in how many pairs of launches.",
-        "--graph": KEYS["graph"].said,
-        "--beside": "nothing runs beside what is compared: rccltune job asks your own job.",
-        "--rccl-tests": _LAST_LOOK,
+        "--runner": "verify measures as the session was measured: leave --runner out.",
+        "--repeats": "--communicators N says in how many communicators both are compared.",
+        "--graph": "--timing graph compares replayed graphs, --timing loop single calls.",
+        "--beside": "nothing runs beside it: rccltune job tries rules in the job itself.",
         "--python": _TORCH,
         "--backend": _TORCH,
         "--clear": KEYS["clear"].said,
         "--trust-session": "nothing that somebody else's session names is run: say yourself what "
-        "to use (--rccl-tests DIR, --librccl FILE, --env ...).",
+        "to use (--simulate NODE, --librccl FILE, --env ...).",
         "--min-gain": "say it to emit-config: rules are made with it, and verify holds them to 2 "
         "percent.",
         "-o": _STAYS,

@@ -12,13 +12,6 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
 
 
-# A log gets a line when so long nothing was said, then after twice that, up to the most.
-_FIRST_S: Final = 30.0
-_MOST_S: Final = 600.0
-# Two launches foresee the same where what the second says is so near to what the first said.
-_AGREES: Final = 1.25
-
-
 class ToConsole(Reporter):
     """What is said goes to the command line; how far something is, each kind shows its own way.
 

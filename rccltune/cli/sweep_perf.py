@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rccltune.measure.crosscheck import Crosschecked
     from rccltune.measure.crosscheck import Progress as Checks
     from rccltune.measure.launched import Progress as Launches
-    from rccltune.measure.launched import ToLaunch
     from rccltune.measure.measuring import Measured, ToMeasure
     from rccltune.measure.request import Request
+    from rccltune.measure.to_launch import ToLaunch
     from rccltune.perf.sweep import Progress
 
     Step: TypeAlias = Progress | Launches | Checks

@@ -18,18 +18,19 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure.launched import LaunchedSweep, Progress, ToLaunch
+    from rccltune.measure.launched import LaunchedSweep, Progress
     from rccltune.measure.request import Request
+    from rccltune.measure.to_launch import ToLaunch
 
 
 def prepare(console: Console, request: Request, output: Path, scale: Scale | None) -> ToLaunch:
     """What would be measured; ``scale`` is what was asked for with --scales."""
-    from rccltune.measure import launched
+    from rccltune.measure import to_launch
     from rccltune.measure.scales import check_scale
     from rccltune.session.store import NODE_FILE
 
     console.say(f"Session: {output}")
-    prepared = launched.prepare_launches(request, output)
+    prepared = to_launch.prepare_launches(request, output)
     site = prepared.where.site
     if site.node is not None:
         is_kept = request.site.simulate == str(output / NODE_FILE)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rccltune.measure.measuring import ToMeasure
     from rccltune.rules.sheets import Emitted
     from rccltune.tune import Tuned
-    from rccltune.verify.verifying import Verified
+    from rccltune.verify.outcome import Verified
 
 
 _SHOWN = 4

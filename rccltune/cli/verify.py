@@ -26,8 +26,8 @@ from rccltune.model.vocabulary import (
 )
 
 if TYPE_CHECKING:
+    from rccltune.verify.outcome import Verified
     from rccltune.verify.verdict import RuleVerdict, VerdictFile
-    from rccltune.verify.verifying import Verified
 
 _SHOWN = 12
 
@@ -123,7 +123,8 @@ def verify(
     from rccltune.measure.request import session_request
     from rccltune.model.schema import to_plain
     from rccltune.session.store import open_session
-    from rccltune.verify.verifying import VerifyRequest, rule_file_of, verify_rules
+    from rccltune.verify.outcome import VerifyRequest
+    from rccltune.verify.verifying import rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     open_session(session)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rccltune.verify.beside import slower
+from rccltune.verify.outcome import Verified
 from rccltune.verify.verdict import RuleVerdict
-from rccltune.verify.verifying import Verified
 
 
 def is_better(ours: Verified, site: Verified | None) -> bool:

@@ -28,8 +28,8 @@ from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, Paired, is_equal, more_often
 from rccltune.model.chosen import Judgement, Rule
 from rccltune.model.vocabulary import Collective, format_size, format_span
-from rccltune.perf.plan import GRAPH, LOOP
 from rccltune.verify.pairs import answering
+from rccltune.verify.sizes import SLIGHT, Size, Table, judgement
 from rccltune.verify.verdict import Ratio, State
 
 if TYPE_CHECKING:
@@ -40,11 +40,6 @@ LEVEL: Final = 0.05
 # Likewise of harm by the loop, and of harm where no rule is.
 _LOOP_LEVEL: Final = 0.01
 _FREE_LEVEL: Final = 0.001
-# A smaller loss is nobody's harm, however certain; a larger one is left out, certain or not.
-_SLIGHT: Final = log1p(-0.005)
-_LOOKS: Final = log1p(-0.03)
-# "Not slower" is said where a loss of so much is excluded.
-_NOT_SLOWER: Final = log1p(-0.02)
 # Chance by which more stalls than without rules are luck.
 _STALLS: Final = 0.001
 # The idle plugin is the library where they are shown to differ by less.
@@ -52,20 +47,6 @@ _EQUAL: Final = log1p(0.01)
 
 Beside: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
 Indices: TypeAlias = npt.NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """What was found at one size, in one placement, by one clock."""
-
-    collective: Collective
-    placement: str
-    nbytes: int
-    clock: str
-    library_us: float
-    rules_us: float
-    ratio: Ratio
-    judgement: Judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +110,7 @@ def judge(
         keeps_ends: judge rules as they are: nothing is cut off.
         n_rules: that share the level; None for the rules that are judged.
     """
-    tables = {
-        Collective(name): _Collective(own) for name, own in pairs.groupby("collective", sort=False)
-    }
+    tables = {Collective(name): Table(own) for name, own in pairs.groupby("collective", sort=False)}
     own = [one for one in rules if not one.vendor and not one.fallback]
     judging = _Judge(
         rules=rules,
@@ -144,76 +123,6 @@ def judge(
     parts = [part for rule in own for part in judging.parts(rule, tables.get(rule.collective))]
     sizes = [size for name, one in tables.items() for size in one.sizes(name, wrong or {})]
     return Judged(parts=tuple(parts), sizes=tuple(sizes), harmed=tuple(_harmed(rules, tables)))
-
-
-class _Collective:
-    """Pairs of one collective by the clock that counts: [replicate, placement, size]."""
-
-    def __init__(self, pairs: pd.DataFrame) -> None:
-        self.pairs = pairs
-        has_graph = pairs[pairs["clock"] == GRAPH]["nbytes"].unique()
-        loops_beside = (pairs["clock"] == LOOP) & pairs["nbytes"].isin(has_graph)
-        self.main = pairs[~loops_beside]
-        self.paired = _paired(self.main)
-        loop = pairs[loops_beside]
-        self.loop = _paired(loop) if len(loop) else None
-        by_size = self.main.groupby("nbytes")
-        self.nbytes = self.paired[0].nbytes
-        self.answers = by_size["answer"].first().reindex(self.nbytes).to_numpy()
-        self.is_asked = by_size["is_asked"].all().reindex(self.nbytes).to_numpy()
-        self.clock = by_size["clock"].first().reindex(self.nbytes).to_numpy()
-        self.stalls = by_size[["stalls_library", "n_library", "stalls_rules", "n_rules"]].sum()
-        self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
-
-    def sizes(
-        self, collective: Collective, wrong: Mapping[Collective, frozenset[int]]
-    ) -> Iterator[Size]:
-        """What was found at each size."""
-        for found in filter(None, (self.paired, self.loop)):
-            paired, views = found
-            rows = self.main if found is self.paired else self.pairs[self.pairs["clock"] == LOOP]
-            times = rows.groupby(["placement", "nbytes"])[["library_us", "rules_us"]].median()
-            for at, nbytes in enumerate(paired.nbytes):
-                for view, placement in enumerate(views):
-                    one = paired.at(at, view)
-                    if one is None:
-                        continue
-                    library_us, rules_us = times.loc[(placement, nbytes)]
-                    bad = int(nbytes) in wrong.get(collective, frozenset())
-                    yield Size(
-                        collective=collective,
-                        placement=placement,
-                        nbytes=int(nbytes),
-                        clock=str(self.clock[at]) if found is self.paired else LOOP,
-                        library_us=float(library_us),
-                        rules_us=float(rules_us),
-                        ratio=Ratio.of(one),
-                        judgement=Judgement.WRONG if bad else judgement(one),
-                    )
-
-
-def _paired(rows: pd.DataFrame) -> tuple[Paired, list[str]]:
-    sizes = np.array(sorted(rows["nbytes"].unique()), dtype=np.int64)
-    views = sorted(rows["placement"].unique())
-    replicates = list(dict.fromkeys(rows["replicate"]))
-    log = np.full((len(replicates), len(views), len(sizes)), np.nan)
-    at = (
-        rows["replicate"].map({name: i for i, name in enumerate(replicates)}),
-        rows["placement"].map({name: i for i, name in enumerate(views)}),
-        np.searchsorted(sizes, rows["nbytes"]),
-    )
-    log[at[0].to_numpy(), at[1].to_numpy(), at[2]] = rows["gain"].to_numpy()
-    return Paired(sizes, log), views
-
-
-def judgement(one: Estimate) -> Judgement:
-    """What the estimate of a size says."""
-    low, high = one.low(), one.high()
-    if (high < 0 and one.log < _SLIGHT) or (one.log < _LOOKS and one.log + one.se < 0):
-        return Judgement.WORSE
-    if low > 0:
-        return Judgement.BETTER
-    return Judgement.SAME if low > _NOT_SLOWER else Judgement.UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +141,7 @@ class _Judge:
         """Of a rule's interval: all rules share the chance of a mistake."""
         return 1 - LEVEL / self.n_rules
 
-    def parts(self, rule: Rule, table: _Collective | None) -> Iterator[Part]:
+    def parts(self, rule: Rule, table: Table | None) -> Iterator[Part]:
         """What is left of a rule, and what goes."""
         if table is None:
             yield self._gone(rule, State.UNDECIDED, "nothing of it was timed")
@@ -259,7 +168,7 @@ class _Judge:
             return
         yield from self._stretches(rule, table, inside)
 
-    def _inside(self, rule: Rule, table: _Collective) -> Indices:
+    def _inside(self, rule: Rule, table: Table) -> Indices:
         """Sizes that the rule answers."""
         return np.array(
             [
@@ -285,7 +194,7 @@ class _Judge:
             is_whole=True,
         )
 
-    def _stalls(self, table: _Collective, inside: Truths) -> str:
+    def _stalls(self, table: Table, inside: Truths) -> str:
         """Why a rule goes whose timings stall more often than without it; else empty."""
         own = table.stalls[inside]
         hits, n = int(own["stalls_rules"].sum()), int(own["n_rules"].sum())
@@ -298,7 +207,7 @@ class _Judge:
             return ""
         return f"{hits} of {n} timings stalled, {others} of {n_others} without it"
 
-    def _stretches(self, rule: Rule, table: _Collective, inside: Truths) -> Iterator[Part]:
+    def _stretches(self, rule: Rule, table: Table, inside: Truths) -> Iterator[Part]:
         """Neighbouring sizes of a rule that are all good, and those that are slower."""
         paired = table.paired[0]
         at = np.flatnonzero(inside)
@@ -325,7 +234,7 @@ class _Judge:
     def _trimmed(
         self,
         rule: Rule,
-        table: _Collective,
+        table: Table,
         at: Indices,
         stretch: Indices,
         each: Sequence[Estimate | None],
@@ -362,7 +271,7 @@ class _Judge:
     def _judged(
         self,
         rule: Rule,
-        table: _Collective,
+        table: Table,
         own: Indices,
         *,
         is_whole: bool,
@@ -390,19 +299,19 @@ class _Judge:
 
     def _state(self, one: Estimate, loop: Estimate | None) -> tuple[State, str]:
         if one.low(self.level) > 0 and one.log >= self.least:
-            if loop is not None and loop.log < _SLIGHT:
+            if loop is not None and loop.log < SLIGHT:
                 level = 1 - 2 * _LOOP_LEVEL / self.n_rules
                 if loop.high(level) < 0:
                     said = Ratio.of(loop, level)
                     return State.SLOWER, f"{said} launched one by one"
             return State.KEPT, ""
-        if one.high(self.level) < 0 and one.log < _SLIGHT:
+        if one.high(self.level) < 0 and one.log < SLIGHT:
             return State.SLOWER, "slower"
         if one.high(self.level) < self.least:
             return State.NO_GAIN, "no gain"
         return State.UNDECIDED, "undecided"
 
-    def _loop(self, table: _Collective, low: int, high: int) -> Estimate | None:
+    def _loop(self, table: Table, low: int, high: int) -> Estimate | None:
         """The same launched one by one, of the placement that gains least."""
         if table.loop is None:
             return None
@@ -413,7 +322,7 @@ class _Judge:
     def _part(
         self,
         rule: Rule,
-        table: _Collective,
+        table: Table,
         own: Indices,
         state: State,
         *,
@@ -447,7 +356,7 @@ class _Judge:
 
 
 def _harmed(
-    rules: Sequence[Rule], tables: Mapping[Collective, _Collective]
+    rules: Sequence[Rule], tables: Mapping[Collective, Table]
 ) -> Iterator[tuple[Collective, int, int, Ratio]]:
     """Octaves in which the sizes without a rule of ours are slower with certainty."""
     windows: list[tuple[Collective, int, int, Estimate]] = []
@@ -462,7 +371,7 @@ def _harmed(
             windows += [(collective, int(own[0]), int(own[-1]), one) for one in paired.over(chosen)]
     level = 1 - 2 * _FREE_LEVEL / max(1, len(windows))
     for collective, low, high, one in windows:
-        if one.log < _SLIGHT and one.high(level) < 0:
+        if one.log < SLIGHT and one.high(level) < 0:
             yield collective, low, high, Ratio.of(one, level)
 
 

@@ -11,10 +11,11 @@ from rccltune.model import grammar
 from rccltune.model.chosen import NOT_MEASURED, Rule
 from rccltune.model.errors import InputFileError
 from rccltune.model.measured import Sweep
-from rccltune.model.settings import LL128_FORCED
+from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import Protocol
+from rccltune.rules.documents import left_over
 from rccltune.rules.line_format import Change, rewritten
-from rccltune.rules.reader import read_rules
+from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.verify.judge import Part
 from rccltune.verify.verdict import Cut, State
@@ -53,6 +54,24 @@ def read_text(path: Path) -> str:
         ) from error
     kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
+
+
+def ours(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
+    """Rules of this scale, fallbacks too; a vendor's behind them are what the site has anyway."""
+    return tuple(one for one in of_scale(file, scale) if not one.vendor)
+
+
+def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
+    """Rules that answer at this scale, in the file's order, fallbacks marked."""
+    found: list[Rule] = []
+    for one in file.rules:
+        if one.n_nodes in (None, scale.n_nodes) and one.n_ranks in (None, scale.n_ranks):
+            before = [
+                rule for rule in found if rule.collective is one.collective and not rule.vendor
+            ]
+            taken = not left_over((one.min_nbytes, one.max_nbytes), before)
+            found.append(replace(one, fallback=taken and not one.vendor))
+    return tuple(found)
 
 
 def within(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import exp, log
 
 import pytest
@@ -133,16 +134,17 @@ def test_without_a_baseline_nothing_is_proven(
     assert reasons(choice) == [BASELINE_UNKNOWN]
 
 
-def test_passes_of_one_launch_are_no_repeats(
+def test_passes_of_one_communicator_are_no_repeats(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
-    """Six passes that agree do not say what the next launch does; three launches do."""
+    """Six passes that agree do not say what the next communicator does; six of those do."""
     table = {"baseline": [100.0] * 4, "ring/ll": [80.0] * 4}
-    for mark, is_proven in ((".", False), ("-", True)):
-        launches = [f"w{mark}{n}" for n in range(6)]
-        samples = make_samples(table, launches=launches, paired=True, sizes=LARGE)
+    one = make_samples(table, launches="0", paired=True, sizes=LARGE)
+    passes = [replace(sample, cycle=number) for number in range(6) for sample in one]
+    repeats = make_samples(table, launches="012345", paired=True, sizes=LARGE)
+    for samples, n_communicators in ((passes, 1), (repeats, 6)):
         (zone,) = rules(choose_from(samples))
-        assert (zone.is_proven, zone.n_communicators) == (is_proven, 6 if is_proven else 1)
+        assert (zone.is_proven, zone.n_communicators) == (n_communicators > 1, n_communicators)
 
 
 def test_what_a_launch_gives_to_both_sides_is_no_gain(

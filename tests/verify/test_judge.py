@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,9 +74,9 @@ def drawn(
     return pd.DataFrame(rows)
 
 
-def judged(pairs: pd.DataFrame, rules: list[Rule], **more: object) -> Judged:
+def judged(pairs: pd.DataFrame, rules: list[Rule], **more: Any) -> Judged:  # noqa: ANN401 - as judge has them
     """The judgement at the usual least gain of 2 %."""
-    return judge(pairs, rules, min_gain=0.02, **more)  # type: ignore[arg-type]
+    return judge(pairs, rules, min_gain=0.02, **more)
 
 
 WIDE = rule(64 * KIB, 1 * MIB)

@@ -1,0 +1,282 @@
+"""A sweep by rccl-tests before it starts: its launches, and what of them the session has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.launch import variables
+from rccltune.measure import launching, turns, variants
+from rccltune.measure.instrument import same_machine, same_runner
+from rccltune.measure.rccl_tests import Where
+from rccltune.measure.request import Request, site_keys
+from rccltune.measure.site import Site, find_site
+from rccltune.measure.turns import LeftOut
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, MachineError
+from rccltune.model.failure import Quarantine
+from rccltune.model.measured import Launch, Outcome, Sweep
+from rccltune.model.ranges import Range
+from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Role
+from rccltune.model.vocabulary import Doubt
+from rccltune.perf import plan
+from rccltune.session import place, store
+from rccltune.session.launches import setting_of
+from rccltune.session.samples import (
+    Ended,
+    covers,
+    is_good,
+    quarantines,
+)
+from rccltune.session.store import NODE_FILE
+
+if TYPE_CHECKING:
+    pass
+
+GRAPH: Final = "graph"
+# Failures of the library as it is after which nothing else is tried; and of settings, one after the
+# other, after which it is asked whether the machine still works.
+_MOST_FAILURES: Final = 2
+# Why times are no setting's own.
+_NOT_ITS_OWN: Final = (Doubt.BYPASSED, Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.UNPROVEN)
+# A GPU's second memory fault says more about the GPU than about the setting.
+_MEMORY_FAULTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToLaunch:
+    """A sweep by rccl-tests that could start now.
+
+    Attributes:
+        launches: all of the plan, in their order.
+        left_out: settings that are not measured here, each with the reason.
+        refused: variants that are not.
+        ended: launches that the session has.
+        cleared: variables of the site that no rank sees where a setting is forced.
+        passed: variables of the site that every rank sees.
+        filled: what hidden files set in every rank, as (file, name, value).
+        remarks: what a user should know before it starts.
+    """
+
+    folder: Path
+    sweep: Sweep
+    where: Where
+    launches: tuple[Launch, ...]
+    left_out: tuple[LeftOut, ...]
+    refused: tuple[str, ...]
+    timeout_s: float | None
+    budget_s: float | None
+    cleared: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...]
+    filled: tuple[tuple[str, str, str], ...]
+    remarks: tuple[str, ...]
+    keys: Mapping[str, Any]
+    ended: list[Ended] = field(default_factory=list)
+
+    @property
+    def left(self) -> tuple[Launch, ...]:
+        """Launches still to be made."""
+        return tuple(one for one in self.launches if self.is_left(one))
+
+    @property
+    def aside(self) -> tuple[Quarantine, ...]:
+        """Settings that are measured no more."""
+        return quarantines(self.ended)
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that the session's launches took."""
+        return sum(outcome.duration_s or 0.0 for _, outcome in self.ended)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """How the session's launches ended."""
+        return [outcome for _, outcome in self.ended]
+
+    def expected_s(self, launches: Sequence[Launch]) -> float:
+        """Seconds that launches roughly take."""
+        return turns.expected_s(launches, self.sweep, self.where.site, self.outcomes)
+
+    def made(self, planned: Launch) -> list[Ended]:
+        """Every attempt at a planned launch."""
+        return [pair for pair in self.ended if _planned(pair[0]) == planned.id]
+
+    def is_left(self, planned: Launch) -> bool:
+        """Whether a planned launch is still to be made."""
+        made = self.made(planned)
+        return not any(map(is_good, made)) and not any(covers(one, planned) for one in self.aside)
+
+    def next_attempt(self, planned: Launch) -> Launch:
+        """The launch to make; failed attempts keep their folders."""
+        attempt = max((one.attempt for one, _ in self.made(planned)), default=-1) + 1
+        following = replace(planned, attempt=attempt)
+        return replace(following, id=store.launch_id(following))
+
+    def shell_lines(self) -> dict[str, tuple[str, int]]:
+        """What is still to be started, as for a shell: what it measures, and how often."""
+        found: dict[str, tuple[str, int]] = {}
+        for one in self.left:
+            own = self.folder.resolve() / launching.FOLDER / "ID"
+            line = launching.shell_line(one, self.where, own)
+            what, n = found.get(line, (what_of(one), 0))
+            found[line] = (what, n + 1)
+        return found
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "runner": defaults.RUNNER,
+            "launches": [
+                {
+                    "id": one.id,
+                    "collective": one.collectives[0].value,
+                    "setting": str(setting_of(one)),
+                    "variant": one.variant.name,
+                    "argv": list(one.argv),
+                    "environment": dict(one.environment),
+                }
+                for one in self.left
+            ],
+            "left_out": list(map(str, self.left_out)),
+            "refused": list(self.refused),
+            "cleared": dict(self.cleared),
+            "passed": dict(self.passed),
+            "hidden": [list(item) for item in self.filled],
+            "estimate_s": round(self.expected_s(self.left), 1),
+            "simulated": self.where.site.node is not None,
+        }
+
+
+def _planned(one: Launch) -> str:
+    """The planned launch that a launch is an attempt at."""
+    return store.launch_id(replace(one, attempt=0))
+
+
+def prepare_launches(request: Request, folder: Path) -> ToLaunch:
+    """Find out what is there, what was asked for, and what of it the session already has.
+
+    Nothing is started or written.
+
+    Args:
+        request: all of it.
+        folder: the session.
+
+    Raises:
+        CommandLineError: what was said does not fit together.
+        InputFileError: mistakes in the user's file of variants, all at once.
+        MachineError: no benchmark or no launcher.
+        SessionError: the session is of another machine, or of another runner.
+    """
+    site = find_site(request.site)
+    if request.sweep.wanted or request.workload is not None:
+        raise CommandLineError(
+            "rccl-tests step through a range of sizes, and call no single ones",
+            hint="leave --runner out for the sizes of a workload, or say a range.",
+        )
+    for setting in request.sweep.settings:
+        if setting.role is not Role.FORCED:
+            raise CommandLineError(
+                f"'{setting}' cannot be forced: a setting names an algorithm and a protocol",
+                hint="write ring/ll128 or ring/ll128/16; the baseline is measured anyway.",
+            )
+    same_runner(folder, is_perf=False)
+    same_machine(folder, site)
+    place.same_place(folder, site.seating)
+    found, refused = variants.with_variants(request, site)
+    named = tuple(
+        one
+        for one in found.variants
+        if one.name != LL128_FORCED.name or one.name in request.variants
+    )
+    mode = site.fingerprint.mode
+    if not request.named_sizes and mode is not None and mode.compute == "CPX":
+        found = replace(found, max_nbytes=defaults.PERF_MAX_NBYTES_CPX)
+    sweep, uncallable = _callable(
+        replace(found, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,))
+    )
+    seen = variables.environment(
+        os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
+    )
+    proof, remark = turns.proof_of(site, seen.variables)
+    planned = turns.turns_of(
+        sweep,
+        site,
+        proof,
+        repeats=request.communicators,
+        graph=request.timing == GRAPH,
+        tells=not any(name.startswith("NCCL_DEBUG") for name in seen.variables),
+    )
+    filled = tuple(
+        (str(one.path), name, value)
+        for one in site.hidden
+        for name, value in one.fills(seen.variables)
+    )
+    return ToLaunch(
+        folder=folder,
+        sweep=sweep,
+        where=Where(site=site, node=None if site.node is None else folder / NODE_FILE),
+        launches=planned.launches,
+        left_out=planned.left_out,
+        refused=refused,
+        timeout_s=request.timeout_s,
+        budget_s=request.budget_s,
+        cleared=seen.cleared,
+        passed=seen.passed,
+        filled=filled,
+        remarks=(*site.remarks, *uncallable, *([remark] if remark else [])),
+        keys={
+            **site_keys(request.site, folder),
+            "communicators": request.communicators,
+            "timing": request.timing,
+        },
+        ended=list(store.read_launches(folder)),
+    )
+
+
+def _callable(sweep: Sweep) -> tuple[Sweep, list[str]]:
+    """The sweep of collectives that can be called with some size, and what else there was.
+
+    Raises:
+        CommandLineError: nothing is left.
+    """
+    every = Range(
+        min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=sweep.factor
+    ).sizes
+    n_ranks = sweep.scales[0].n_ranks
+    empty = [one for one in sweep.collectives if not plan.sizes_for(every, one, n_ranks)]
+    if len(empty) == len(sweep.collectives):
+        raise CommandLineError(
+            f"nothing of what was asked for can be called by {n_ranks} ranks",
+            hint="ask for larger sizes (--max-bytes).",
+        )
+    kept = tuple(one for one in sweep.collectives if one not in empty)
+    said = [
+        f"Not measured: {one.value}: no size is large enough for {n_ranks} ranks" for one in empty
+    ]
+    return replace(sweep, collectives=kept), said
+
+
+def refuse_hidden_choices(filled: Sequence[tuple[str, str, str]], site: Site) -> None:
+    """Stop where a file chooses for every launch, which the environment cannot take back.
+
+    Raises:
+        MachineError: one does.
+    """
+    choosing = [item for item in filled if variables.chooses(item[1], site.cleared)]
+    if choosing:
+        path = choosing[0][0]
+        said = "; ".join(f"{where} sets {name}={value}" for where, name, value in choosing)
+        raise MachineError(
+            f"a configuration file chooses for every launch, the baseline's too: {said}",
+            where=path,
+            hint=f"mv {path} {path}.off while measuring.",
+        )
+
+
+def what_of(one: Launch) -> str:
+    """``all_reduce ring/ll in ll128-forced``: what a launch measures."""
+    said = f"{one.collectives[0].value} {setting_of(one)}"
+    return said if one.variant == DEFAULT_VARIANT else f"{said} in {one.variant.name}"

@@ -1,0 +1,269 @@
+"""How a verification ended: its records, and what the rule file says of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rccltune.machine.real_rccl import unchecked
+from rccltune.measure.site import Site, SiteRequest
+from rccltune.model import defaults
+from rccltune.model.chosen import RuleCount, Verdict
+from rccltune.model.measured import Sweep
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
+from rccltune.model.vocabulary import Placement
+from rccltune.perf import plan
+from rccltune.rules.documents import counted
+from rccltune.rules.reader import read_rules
+from rccltune.verify import rewriting
+from rccltune.verify.beside import not_judged_below
+from rccltune.verify.judge import Judged, Part
+from rccltune.verify.rewriting import ours
+from rccltune.verify.sides import Sides
+from rccltune.verify.verdict import Cut, RuleVerdict, State, VerdictFile, replicates_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """What verify was asked for.
+
+    Attributes:
+        folder: the session.
+        rules: the file to verify.
+        output: where what stays goes.
+        min_gain: what a rule must gain, 0.02 for 2 %.
+        n_communicators: None for the usual number.
+        keep_losers: leave the file as it is, whatever loses.
+        needs_stay: the file is for what its rules need: without it nothing of it is kept.
+        dtype: type to verify with; None for the sweep's.
+        timing: ``auto``, ``graph`` or ``loop``.
+        timeout_s: after which a launch is ended, in a session of rccl-tests.
+        confirms: where rccl-tests are looked for, which have the last word; None leaves them out.
+        allowed: variables beyond the harmless ones that ranks may be given for the rules.
+    """
+
+    folder: Path
+    rules: Path
+    output: Path
+    min_gain: float = defaults.MIN_GAIN
+    n_communicators: int | None = None
+    keep_losers: bool = False
+    needs_stay: bool = False
+    dtype: str | None = None
+    timing: str = defaults.TIMING
+    timeout_s: float | None = None
+    confirms: SiteRequest | None = None
+    allowed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """How a verification ended.
+
+    Attributes:
+        text: the file as it stands.
+        file: for verdict.json and --json.
+        before: rules that the file had for this scale.
+        after: rules that it has now.
+        unneeded: variables that the file asked for and no rule needs any more.
+        harmed: sizes without a rule of ours that are slower; with ``keep_losers`` alone.
+    """
+
+    path: Path | None
+    text: str
+    file: VerdictFile
+    before: RuleCount
+    after: RuleCount
+    unneeded: tuple[str, ...] = ()
+    harmed: tuple[str, ...] = ()
+
+    @property
+    def standings(self) -> tuple[RuleVerdict, ...]:
+        """Every rule of ours."""
+        return self.file.standings
+
+    @property
+    def losers(self) -> tuple[RuleVerdict, ...]:
+        """Rules that do not stand as they are."""
+        return tuple(one for one in self.standings if not one.is_kept)
+
+    @property
+    def lost_exports(self) -> dict[str, str]:
+        """Variables that nobody should export any more, and why; without rules all of them."""
+        unused = () if self.after.rules else rewriting.USE
+        return dict.fromkeys((*self.unneeded, *unused), "is not exported: no rule needs it")
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """A verification under way.
+
+    Attributes:
+        n_replicates, n_processes, seconds: of all that was called so far.
+    """
+
+    request: VerifyRequest
+    sweep: Sweep
+    sides: Sides
+    reporter: Reporter
+    n_replicates: int = 0
+    n_processes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def site(self) -> Site:
+        """Where."""
+        return self.sides.site
+
+    @property
+    def scale(self) -> Scale:
+        """Of the communicator."""
+        return self.sides.site.scale
+
+
+def made_of(
+    course: Course,
+    text: str,
+    *,
+    parts: Sequence[Part],
+    judged: Judged,
+    cuts: Sequence[Cut],
+    before: RuleCount,
+    harmed: tuple[str, ...],
+) -> Verified:
+    """All that was found, as one record."""
+    request, site, sides = course.request, course.site, course.sides
+    standings = tuple(_standing(one, text, course.scale) for one in parts)
+    unneeded: tuple[str, ...] = ()
+    if not request.keep_losers:
+        text = _with_evidence(course, text, standings)
+        text, unneeded = rewriting.without_unneeded(
+            text, course.sweep, is_worth_it=request.needs_stay
+        )
+    after = read_rules(text.encode())
+    beside = sides.octaves()
+    is_site = sides.variant == DEFAULT_VARIANT
+    count = counted(ours(after, course.scale))
+    file = VerdictFile(
+        path=None if request.keep_losers else str(request.output),
+        simulated=site.node is not None,
+        runner=site.fingerprint.runner,
+        scale=course.scale,
+        rules_before=before.rules,
+        rules=count.rules,
+        fallbacks=count.fallbacks,
+        replicate=sides.replicate,
+        replicates=course.n_replicates,
+        processes=course.n_processes,
+        seconds=round(course.seconds, 1),
+        rules_sha256=hashlib.sha256(request.rules.read_bytes()).hexdigest(),
+        verdicts=tuple(_verdicts(course, judged)),
+        standings=standings,
+        cuts=tuple(dict.fromkeys(cuts)),
+        beside=tuple(one for one in beside if not (is_site and one.is_equal)),
+        needs=dict(after.needs),
+        lost_needs=unneeded,
+        not_judged_below=None if is_site else not_judged_below(beside),
+    )
+    return Verified(
+        path=None if request.keep_losers else request.output,
+        text=text,
+        file=file,
+        before=before,
+        after=count,
+        unneeded=unneeded,
+        harmed=harmed,
+    )
+
+
+def _standing(part: Part, text: str, scale: Scale) -> RuleVerdict:
+    """A part as a rule: of the file as it is now where it is kept."""
+    rule = part.rule
+    if part.state is State.KEPT:
+        now = (
+            one
+            for one in ours(read_rules(text.encode()), scale)
+            if one.collective is rule.collective
+            and not one.fallback
+            and one.reaches(part.low)
+            and one.setting == rule.setting
+        )
+        rule = next(now, rule)
+    else:
+        rule = replace(rule, min_nbytes=part.low, max_nbytes=part.high)
+    return RuleVerdict(
+        **{name: getattr(rule, name) for name in rule.__dataclass_fields__},
+        state=part.state,
+        gain=part.gain,
+        loop=part.loop,
+        n_sizes=part.n_sizes,
+        n_undecided=part.n_undecided,
+        clock=part.clock,
+        reason=part.reason,
+    )
+
+
+def _verdicts(course: Course, judged: Judged) -> list[Verdict]:
+    sides = course.sides
+    return [
+        Verdict(
+            target=Target(
+                collective=one.collective,
+                scale=course.scale,
+                rank_placement=course.site.seating.place.name,
+                variant=sides.variant,
+            ),
+            view=View(
+                dtype=sides.dtype,
+                redop=sides.op if one.collective.reduces else "none",
+                placement=Placement(one.placement),
+                graph=one.clock == plan.GRAPH,
+            ),
+            nbytes=one.nbytes,
+            baseline_us=round(one.library_us, 3),
+            tuned_us=round(one.rules_us, 3),
+            ratio=one.ratio.ratio,
+            low=one.ratio.low,
+            high=one.ratio.high,
+            n_wrong=None,
+            judgement=one.judgement,
+            replicates=one.ratio.n,
+        )
+        for one in judged.sizes
+    ]
+
+
+def _with_evidence(course: Course, text: str, standings: Sequence[RuleVerdict]) -> str:
+    """The file with what its rules rest on."""
+    on = "on this machine"
+    if course.site.node is not None:
+        on = f"SIMULATED, no hardware{unchecked(course.site.fingerprint.runner)}"
+    how = (
+        f"with and without the rules in turns, {on}, {course.scale}, "
+        f"{replicates_of(course.sides.replicate, course.n_replicates, course.n_processes)}"
+    )
+    evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}
+    return rewriting.with_evidence(text, evidence, [how])
+
+
+def evidence_of(one: RuleVerdict) -> str:
+    """``1.20x (1.18 to 1.22) by graph over 12 sizes; launched one by one 1.01x (0.97 to 1.05)``."""
+    by = f" by {one.clock}" if one.clock else ""
+    said = f"{one.gain}{by} over {one.n_sizes} sizes"
+    if one.loop is not None:
+        said += f"; {loop_words(one)}"
+    if one.n_undecided:
+        said += f"; undecided at {one.n_undecided}"
+    return said
+
+
+def loop_words(one: RuleVerdict) -> str:
+    """What the loop says of a rule that graphs prove."""
+    if one.loop is None:
+        return ""
+    if one.is_loop_noisy:
+        return "launched one by one: too noisy to say"
+    return f"launched one by one {one.loop}"

@@ -1,0 +1,110 @@
+"""Called sizes of one collective: pairs as arrays, and what is said of each size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import log1p
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rccltune.analyse.paired import Estimate, Paired
+from rccltune.model.chosen import Judgement
+from rccltune.model.vocabulary import Collective
+from rccltune.perf.plan import GRAPH, LOOP
+from rccltune.verify.verdict import Ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A smaller loss is nobody's harm, however certain; a larger one is left out, certain or not.
+SLIGHT: Final = log1p(-0.005)
+_LOOKS: Final = log1p(-0.03)
+# "Not slower" is said where a loss of so much is excluded.
+_NOT_SLOWER: Final = log1p(-0.02)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What was found at one size, in one placement, by one clock."""
+
+    collective: Collective
+    placement: str
+    nbytes: int
+    clock: str
+    library_us: float
+    rules_us: float
+    ratio: Ratio
+    judgement: Judgement
+
+
+class Table:
+    """Pairs of one collective by the clock that counts: [replicate, placement, size]."""
+
+    def __init__(self, pairs: pd.DataFrame) -> None:
+        """Arrange them."""
+        self.pairs = pairs
+        has_graph = pairs[pairs["clock"] == GRAPH]["nbytes"].unique()
+        loops_beside = (pairs["clock"] == LOOP) & pairs["nbytes"].isin(has_graph)
+        self.main = pairs[~loops_beside]
+        self.paired = _paired(self.main)
+        loop = pairs[loops_beside]
+        self.loop = _paired(loop) if len(loop) else None
+        by_size = self.main.groupby("nbytes")
+        self.nbytes = self.paired[0].nbytes
+        self.answers = by_size["answer"].first().reindex(self.nbytes).to_numpy()
+        self.is_asked = by_size["is_asked"].all().reindex(self.nbytes).to_numpy()
+        self.clock = by_size["clock"].first().reindex(self.nbytes).to_numpy()
+        self.stalls = by_size[["stalls_library", "n_library", "stalls_rules", "n_rules"]].sum()
+        self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
+
+    def sizes(
+        self, collective: Collective, wrong: Mapping[Collective, frozenset[int]]
+    ) -> Iterator[Size]:
+        """What was found at each size."""
+        for found in filter(None, (self.paired, self.loop)):
+            paired, views = found
+            rows = self.main if found is self.paired else self.pairs[self.pairs["clock"] == LOOP]
+            times = rows.groupby(["placement", "nbytes"])[["library_us", "rules_us"]].median()
+            for at, nbytes in enumerate(paired.nbytes):
+                for view, placement in enumerate(views):
+                    one = paired.at(at, view)
+                    if one is None:
+                        continue
+                    library_us, rules_us = times.loc[(placement, nbytes)]
+                    bad = int(nbytes) in wrong.get(collective, frozenset())
+                    yield Size(
+                        collective=collective,
+                        placement=placement,
+                        nbytes=int(nbytes),
+                        clock=str(self.clock[at]) if found is self.paired else LOOP,
+                        library_us=float(library_us),
+                        rules_us=float(rules_us),
+                        ratio=Ratio.of(one),
+                        judgement=Judgement.WRONG if bad else judgement(one),
+                    )
+
+
+def _paired(rows: pd.DataFrame) -> tuple[Paired, list[str]]:
+    sizes = np.array(sorted(rows["nbytes"].unique()), dtype=np.int64)
+    views = sorted(rows["placement"].unique())
+    replicates = list(dict.fromkeys(rows["replicate"]))
+    log = np.full((len(replicates), len(views), len(sizes)), np.nan)
+    at = (
+        rows["replicate"].map({name: i for i, name in enumerate(replicates)}),
+        rows["placement"].map({name: i for i, name in enumerate(views)}),
+        np.searchsorted(sizes, rows["nbytes"]),
+    )
+    log[at[0].to_numpy(), at[1].to_numpy(), at[2]] = rows["gain"].to_numpy()
+    return Paired(sizes, log), views
+
+
+def judgement(one: Estimate) -> Judgement:
+    """What the estimate of a size says."""
+    low, high = one.low(), one.high()
+    if (high < 0 and one.log < SLIGHT) or (one.log < _LOOKS and one.log + one.se < 0):
+        return Judgement.WORSE
+    if low > 0:
+        return Judgement.BETTER
+    return Judgement.SAME if low > _NOT_SLOWER else Judgement.UNDECIDED
