@@ -92,7 +92,8 @@ def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
         setting = BASELINE if arm == 0 else Setting.parse(f"ring/simple/{arm}")
         mood = noise.gauss(0, 1)
         moods = [noise.gauss(0, kind.mood) if kind.mood else 0.0 for _ in range(kind.passes)]
-        of = f"{launch}" if kind.walks else f"{arm}-{launch}"
+        # Settings that share a communicator are in one run of the rank program.
+        of = f"run-{launch + 1}:0" if kind.walks else f"{arm}-{launch}"
         for number, power in product(range(kind.passes), range(kind.sizes)):
             nbytes = KIB << power
             shared = mood * (kind.small if nbytes < SMALL else kind.large)
@@ -100,9 +101,8 @@ def _samples(kind: Kind, noise: random.Random) -> Iterator[Sample]:
             for placement in list(Placement)[: kind.views]:
                 stalls = STALLED if noise.random() < STALLS else 1.0
                 time_us = (20 + nbytes / 1e4) * stalls * exp(shared + noise.gauss(0, kind.row))
-                name = of + (f".{number + 1}" if kind.passes > 1 else "")
                 key = key_of(setting, placement=placement)
-                yield Sample(key=key, launch=name, nbytes=nbytes, time_us=time_us)
+                yield Sample(key=key, launch=of, cycle=number, nbytes=nbytes, time_us=time_us)
 
 
 def false_rules(kind: Kind, seed: int) -> tuple[bool, bool]:

@@ -21,7 +21,7 @@ import gc, importlib, json, os, sys
 for name in (
     "scipy.stats", "pandas", "matplotlib.backends.backend_agg", "rccltune.cli.console",
     *("rccltune." + room for room in (
-        "fit", "analyse", "rules", "session", "measure", "machine", "simulate", "verify",
+        "analyse", "rules", "session", "measure", "machine", "simulate", "verify",
         "report", "tune", "why", "deploy", "api",
     )),
 ):

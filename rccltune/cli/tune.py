@@ -65,6 +65,7 @@ def tune(
     machine cannot run it, 5 runs failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
+    from rccltune.measure.declaration import PERF
     from rccltune.measure.measuring import prepare_measuring
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
@@ -75,6 +76,12 @@ def tune(
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
     # Its sizes are measured, and weigh by its calls.
     choosing = replace(choosing, workload=request.workload)
+    if request.site.runner != PERF:
+        raise CommandLineError(
+            "tune measures with rccltune-perf, and rccl-tests have the last word",
+            hint="rccltune sweep --runner rccl-tests, then emit-config and verify, are the way of "
+            "rccl-tests alone.",
+        )
     if request.scales:
         raise CommandLineError(
             "tune is for one scale, where it proves its rules",

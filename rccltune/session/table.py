@@ -92,7 +92,9 @@ def read(path: Path, variants: Collection[str], n_rows: int | None = None) -> pd
     """
     import pandas as pd
 
-    told: dict[str, Any] = {name: KINDS.get(name, "category") for name in COLUMNS}
+    told: dict[str, Any] = {
+        name: KINDS.get(name, "category") for name in COLUMNS if name not in _NAMES
+    }
     empty = {name: [""] for name in KINDS if name in _OPTIONAL or name == "time_us"}
     # Before its third version pandas reads some numbers a digit off unless it is told not to.
     exact: dict[str, Any] = {}
@@ -102,6 +104,8 @@ def read(path: Path, variants: Collection[str], n_rows: int | None = None) -> pd
         found = pd.read_csv(
             path,
             dtype=told,
+            # A category would take names of digits alone for numbers, and lose their zeros.
+            converters=dict.fromkeys(_NAMES, str),
             keep_default_na=False,
             na_values=empty,
             skip_blank_lines=False,
@@ -112,12 +116,17 @@ def read(path: Path, variants: Collection[str], n_rows: int | None = None) -> pd
     except (ValueError, TypeError, OverflowError) as error:
         # pandas names no row, or not as people count them.
         raise _first_mistake(path, variants, str(error)) from None
+    for name in _NAMES:
+        found[name] = found[name].astype("category")
     why = _why_odd(found, variants)
     if why is not None:
         raise _first_mistake(path, variants, why)
     if n_rows is not None and len(found) != n_rows:
         raise unreadable(str(path), f"it has {len(found)} rows, and {n_rows} were written")
     return arranged(found)
+
+
+_NAMES: Final = ("run", "process")
 
 
 def unreadable(where: str, why: str) -> SessionError:

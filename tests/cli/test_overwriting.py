@@ -62,7 +62,7 @@ def sweep(folder: Path, rccl: str, benchmark: str, nodes: int = 2) -> int:
 def doubts(setting: str) -> set[str]:
     """Of a setting's half-rows, the first pass left out."""
     table = pd.read_csv("session/samples.csv", keep_default_na=False)
-    return set(table[table["setting"] == setting]["doubt"]) - {"connecting"}
+    return set(table[table["setting"] == setting]["unusable"]) - {"connecting"}
 
 
 @pytest.mark.parametrize(

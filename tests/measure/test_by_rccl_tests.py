@@ -178,9 +178,9 @@ def test_a_time_counts_where_the_setting_ran(node: Node) -> None:
     """Our plugin, answering nothing, saw what each library would take at each size."""
     assert sweep(node(), "--variant", "ll128-forced") == 0
     table = samples()
-    assert set(table["doubt"]) == {""}
+    assert set(table["unusable"]) == {""}
     forced = table[~table["setting"].isin(["baseline", "silent"])]
-    assert (forced["executed"] == forced["setting"]).all()
+    assert (forced["ran"] == forced["setting"]).all()
     # Six sizes, both placements; ring and tree with three protocols, four of them twice.
     assert set(forced.groupby(["variant", "setting"]).size()) == {12}
     assert len(forced) == 12 * (3 + 5 + 1)
@@ -191,7 +191,7 @@ def test_a_time_counts_where_the_setting_ran(node: Node) -> None:
 def test_what_the_library_does_not_offer_is_not_used(node: Node) -> None:
     """NCCL_PROTO=LL128 without its variable: RCCL takes another protocol and says nothing."""
     assert sweep(node(), "--setting", "ring/ll128", "--setting", "ring/ll") == 0
-    doubts = samples().groupby("setting")["doubt"].agg(set).to_dict()
+    doubts = samples().groupby("setting")["unusable"].agg(set).to_dict()
     assert doubts == {
         **{name: {""} for name in ("baseline", "silent", "ring/ll")},
         "ring/ll128": {"ineligible"},
@@ -204,7 +204,7 @@ def test_what_asks_no_tuner_is_not_used(node: Node) -> None:
     assert sweep(node(), *words, "--setting", "ring/simple") == 0
     table = samples()
     forced = table[(table["collective"] == "all_gather") & (table["setting"] == "ring/simple")]
-    by_size = forced.groupby("nbytes")["doubt"].agg(set).to_dict()
+    by_size = forced.groupby("nbytes")["unusable"].agg(set).to_dict()
     assert by_size == {
         **{n << 20: {"bypassed"} for n in (1, 2, 4)},
         **{n << 20: {""} for n in (8, 16)},
@@ -220,7 +220,7 @@ def test_a_path_that_nccl_algo_switches_off_is_seen_without_it(node: Node) -> No
     assert run(["sweep", "--runner", "rccl-tests", *where, *words, *more]) == 0
     table = samples()
     forced = table[table["setting"] == "ring/simple"]
-    by_size = forced.groupby("nbytes")["doubt"].agg(set).to_dict()
+    by_size = forced.groupby("nbytes")["unusable"].agg(set).to_dict()
     assert by_size == {4 << 20: {"bypassed"}, 8 << 20: {"bypassed"}, 16 << 20: {""}}
 
 
@@ -229,8 +229,8 @@ def test_channels_are_seen_in_the_librarys_log(node: Node) -> None:
     assert sweep(node(), "--setting", "ring/ll/8") == 0
     forced = samples()
     forced = forced[forced["setting"] == "ring/ll/8"]
-    assert set(forced["executed"]) == {"ring/ll/8"}
-    assert set(forced["doubt"]) == {""}
+    assert set(forced["ran"]) == {"ring/ll/8"}
+    assert set(forced["unusable"]) == {""}
 
 
 @pytest.mark.parametrize("rccl", ["2.20.5", "2.21.5", "2.22.3", "2.27.7"])
@@ -240,8 +240,8 @@ def test_every_library_says_somewhere_what_it_ran(node: Node, rccl: str) -> None
     assert sweep(node(release=release), "--setting", "ring/ll") == 0
     forced = samples()
     forced = forced[forced["setting"] == "ring/ll"]
-    assert set(forced["doubt"]) == {""}
-    assert set(forced["executed"]) == {"ring/ll"}
+    assert set(forced["unusable"]) == {""}
+    assert set(forced["ran"]) == {"ring/ll"}
 
 
 def test_the_site_as_it_is_keeps_what_chooses(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,4 +35,4 @@ def test_a_sweep_is_a_function(ground: Ground) -> None:
     assert done.n_samples > 0
     assert told.n > 0
     samples = rccltune.load(Path("s")).samples
-    assert samples["launch"].str.startswith("run-").all()
+    assert samples["run"].astype(str).str.startswith("run-").all()

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from perf_sweeps import Ground, is_program
 
@@ -20,10 +21,15 @@ SETTINGS = ("--setting", "ring/ll", "--setting", "ring/simple", "--setting", "tr
 LONG = ("--min-bytes", "16", "--max-bytes", "512M", "--factor", "2", *SETTINGS)
 
 
+def communicators(samples: pd.DataFrame) -> int:
+    """How many are in a table."""
+    return len(samples[["run", "communicator"]].drop_duplicates())
+
+
 def others_are_whole(ground: Ground, *settings: str) -> None:
     """Every other setting has its times at every size, in every communicator."""
-    usable = ground.samples().query("usable")
-    for name in (*settings, "baseline", "silent"):
+    usable = ground.samples().query("unusable == ''")
+    for name in (*settings, "baseline", "idle"):
         own = usable[usable["setting"] == name]
         assert own["nbytes"].nunique() == 5, name
         assert set(own["placement"]) == {"in", "out"}
@@ -56,7 +62,7 @@ def test_a_setting_that_fails_is_set_aside(
     others_are_whole(ground, "ring/ll", "ring/simple")
     samples = ground.samples()
     mine = samples[samples["setting"] == "tree/ll"]
-    assert not mine["usable"].any()
+    assert (mine["unusable"] != "").all()
 
     n = len(ground.endings())
     assert ground.sweep(*SETTINGS, "--timeout", "1.5s") == 5
@@ -113,9 +119,9 @@ def test_a_time_of_something_else_is_no_settings_own(
     assert said in capsys.readouterr().out
     samples = ground.samples()
     mine = samples[samples["setting"] == "ring/simple"]
-    assert set(mine["doubt"]) == {doubt}
-    usable = samples[samples["usable"]]
-    assert {"baseline", "silent"} <= set(usable["setting"])
+    assert set(mine["unusable"]) == {doubt}
+    usable = samples[samples["unusable"] == ""]
+    assert {"baseline", "idle"} <= set(usable["setting"])
 
 
 def test_a_path_that_asks_nobody_loses_its_rows(
@@ -140,8 +146,8 @@ def test_a_path_that_asks_nobody_loses_its_rows(
     assert "4 KiB to 32 KiB: the library asked no tuner" in capsys.readouterr().out
     samples = ground.samples()
     forced = samples[samples["setting"] == "ring/ll"]
-    assert set(forced.query("nbytes <= 65536")["doubt"]) == {"bypassed"}
-    assert set(forced.query("nbytes > 65536")["doubt"]) == {""}
+    assert set(forced.query("nbytes <= 65536")["unusable"]) == {"bypassed"}
+    assert set(forced.query("nbytes > 65536")["unusable"]) == {""}
 
 
 def test_ranks_that_are_answered_differently_are_an_error(
@@ -253,8 +259,8 @@ def test_rccltune_is_killed_and_goes_on_from_the_next_row(ground: Ground, whom: 
     rough = ground.table().query("purpose == 'rough' and step != 'communicator'")
     assert not rough.duplicated(["step", "setting", "placement", "nbytes", "clock"]).any()
     assert rough["run"].nunique() == 2
-    usable = ground.samples().query("usable")
-    assert usable.query("setting == 'baseline'")["launch"].nunique() == 4
+    usable = ground.samples().query("unusable == ''")
+    assert communicators(usable.query("setting == 'baseline'")) == 4
 
 
 @pytest.mark.parametrize("whom", ["rank", "starter"])
@@ -272,8 +278,8 @@ def test_a_rank_that_is_killed_takes_its_setting_along_and_nothing_else(
     assert first["failure"] in ("killed", "crash")
     # Idle may have been under way, which is tried once more.
     assert code == (5 if first.get("setting") else 0)
-    usable = ground.samples().query("usable")
-    assert usable.query("setting == 'baseline'")["launch"].nunique() == 4
+    usable = ground.samples().query("unusable == ''")
+    assert communicators(usable.query("setting == 'baseline'")) == 4
     assert usable["setting"].nunique() >= 4
 
 

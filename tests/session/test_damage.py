@@ -21,7 +21,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.rules.stored import stored_choice
 from rccltune.session import samples, store
-from rccltune.verify.verdict_store import VerdictFile
+from rccltune.verify.verdict import Cut, Ratio, RuleVerdict, State, VerdictFile
 
 _GONE: Final = object()
 _VALUES: Final[tuple[object, ...]] = (
@@ -95,8 +95,7 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         ratio=1.2,
         low=1.1,
         high=1.3,
-        control=1.0,
-        launches=8,
+        replicates=8,
         n_wrong=0,
         judgement=Judgement.BETTER,
     )
@@ -106,15 +105,25 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         rules_before=1,
         rules=1,
         fallbacks=0,
-        rounds=1,
-        launches=8,
-        conditions=(),
+        scale=key.target.scale,
+        replicates=8,
+        processes=2,
+        seconds=1.5,
+        rules_sha256="0" * 64,
         verdicts=(verdict,),
-        standings=(),
-        cuts=(),
+        standings=(
+            RuleVerdict(
+                collective=key.collective,
+                min_nbytes=1024,
+                max_nbytes=4096,
+                setting=key.setting,
+                state=State.KEPT,
+                gain=Ratio(ratio=1.2, low=1.1, high=1.3, n=8),
+            ),
+        ),
+        cuts=(Cut(collective=key.collective, min_nbytes=1, max_nbytes=2, reason="slower"),),
         needs={},
         lost_needs=(),
-        sha256=(),
     )
     store.write_derived(home / "imported", "verdict.json", to_plain(kept))
     node = repository / "examples/nodes/smallest.yaml"
