@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yamls
+from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
@@ -60,9 +61,9 @@ def sweep(folder: Path, rccl: str, benchmark: str, nodes: int = 2) -> int:
 
 
 def doubts(setting: str) -> set[str]:
-    """Of a setting's half-rows, the first pass left out."""
+    """Of a setting's half-rows."""
     table = pd.read_csv("session/samples.csv", keep_default_na=False)
-    return set(table[table["setting"] == setting]["unusable"]) - {"connecting"}
+    return set(table[table["setting"] == setting]["unusable"])
 
 
 @pytest.mark.parametrize(
@@ -96,13 +97,25 @@ def test_which_releases_do(library: str | None, n_nodes: int | None, expected: b
 )
 def test_what_is_not_certain_is_said_so(library: str, verb: str) -> None:
     """ROCm 7.2 carries 7.1's number."""
-    said = overrides.overwrite_remark(library, Scale(n_nodes=2, n_ranks=16), {"A"})
+    said = overrides.overwrite_remark(library, Scale(n_nodes=2, n_ranks=16))
     assert said is not None
     assert f"{library} {verb} the protocol" in said
 
 
+@pytest.mark.parametrize("release", ["2.26.6", "2.27.7"])
+def test_a_forced_protocol_runs_all_the_same(
+    node: Path, capsys: pytest.CaptureFixture[str], release: str
+) -> None:
+    """rcclUpdateCollectiveProtocol is off under NCCL_PROTO; what rules are worth there is said."""
+    sweep(node, release, "rtnew")
+    said = capsys.readouterr().err
+    assert lacks(said, "all_reduce", "all_gather", "reduce_scatter", "NCCL_PROTO") == []
+    assert doubts("ring/ll") == {""}
+    assert doubts("ring/simple") == {""}
+
+
 @pytest.mark.parametrize(("release", "nodes"), [("2.28.3", 2), ("2.26.6", 1)])
-def test_elsewhere_nothing_is_said(
+def test_elsewhere_all_is_as_the_plugin_says(
     node: Path, capsys: pytest.CaptureFixture[str], release: str, nodes: int
 ) -> None:
     """Newer releases, and one node."""

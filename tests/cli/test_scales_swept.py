@@ -79,7 +79,8 @@ def sweep(node: Path, *more: str) -> int:
 def scales_of(folder: Path) -> set[tuple[int, int]]:
     """Nodes and ranks of what a session holds."""
     found = store.stored_samples(store.open_session(folder))
-    return {(s.key.scale.n_nodes, s.key.scale.n_ranks) for s in found}
+    assert found is not None
+    return set(zip(found["n_nodes"], found["n_ranks"], strict=True))
 
 
 def test_each_scale_has_its_session_and_its_rules(

@@ -184,7 +184,7 @@ def test_a_hanging_setting_is_ended_under_every_launcher(
     flavour = real(name).flavour
 
     assert sweep(path, flavour, "--setting", "tree/ll", "--timeout", "8") == 5
-    assert set(samples(flavour)["setting"]) == {"baseline", "silent"}
+    assert set(samples(flavour)["setting"]) == {"baseline", "idle"}
     assert left_running(tmp_path / flavour) == []
 
 

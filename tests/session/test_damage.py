@@ -50,7 +50,7 @@ def _made(folder: Path) -> None:
 
 def _fitted(folder: Path) -> None:
     loaded = rccltune.load(folder)
-    for name in ("curves", "crossovers", "predictions", "own_choices"):
+    for name in ("curves", "crossovers", "own_choices"):
         getattr(loaded, name)
 
 
@@ -71,7 +71,7 @@ _READERS: Final[dict[str, Callable[[Path], object]]] = {
     "rank-0.csv": _made,
     "fit.json": _fitted,
     "choice.json": stored_choice,
-    "verdict.json": lambda folder: rccltune.load(folder).verdict,
+    "verdict.json": lambda folder: rccltune.load(folder).verdicts,
     "rccl_tuner.csv": lambda folder: rccltune.load(folder).rules,
 }
 

@@ -136,8 +136,6 @@ def test_a_sweep_of_a_cut_workload_says_it(
         run(
             [
                 "sweep",
-                "--runner",
-                "rccl-tests",
                 *options,
                 "--workload",
                 str(path),
