@@ -145,6 +145,7 @@ class Communicators:
         table = measuring.table()
         return Called(
             pairs=pairs.ratios(table),
+            checked=_checked(table),
             wrong=_wrong(table, folder),
             failed={
                 one.collective: f"{', '.join(f.words for f in one.failures)} with the rules"
@@ -216,6 +217,13 @@ def _quiet_from(table: pd.DataFrame) -> int | None:
             break
         found = int(nbytes)
     return found
+
+
+def _checked(table: pd.DataFrame) -> dict[Collective, frozenset[int]]:
+    """Sizes whose results were compared, with the rules."""
+    own = table[(table["step"] == plan.CHECK) & (table["checked"] > 0)]
+    sizes = own[own["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()
+    return {Collective(name): frozenset(map(int, found)) for name, found in sizes.items()}
 
 
 def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]:

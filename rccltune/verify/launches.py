@@ -117,6 +117,7 @@ class Launches:
         tables = [table for one in turns for table in one.tables]
         return Called(
             pairs=_pairs(pd.concat(tables), GRAPH if self.graph else LOOP),
+            checked={one.collective: frozenset(one.checked) for one in turns if one.checked},
             wrong={one.collective: frozenset(one.wrong) for one in turns if one.wrong},
             failed={one.collective: one.failed for one in turns if one.failed},
             n_replicates=n,
@@ -184,6 +185,7 @@ class _Turns:
 
     collective: Collective
     tables: list[pd.DataFrame] = field(default_factory=list)
+    checked: set[int] = field(default_factory=set)
     wrong: set[int] = field(default_factory=set)
     failed: str = ""
     seconds: float = 0.0
@@ -205,6 +207,8 @@ class _Turns:
         if one.table is None:
             self.failed = f"{one.words} with the rules"
             return
+        if is_ruled:
+            self.checked |= set(map(int, one.table[one.table["n_wrong"].notna()]["nbytes"]))
         self.tables.append(
             one.table.assign(
                 collective=self.collective.value,

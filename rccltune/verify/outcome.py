@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
-from rccltune.model.chosen import RuleCount, Verdict
+from rccltune.model.chosen import Judgement, RuleCount, Verdict
 from rccltune.model.measured import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
-from rccltune.model.vocabulary import Placement
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan
 from rccltune.rules.documents import counted
 from rccltune.rules.reader import read_rules
@@ -23,6 +23,7 @@ from rccltune.verify.beside import not_judged_below
 from rccltune.verify.judge import Judged, Part
 from rccltune.verify.rewriting import ours
 from rccltune.verify.sides import Sides
+from rccltune.verify.sizes import Size
 from rccltune.verify.verdict import Cut, RuleVerdict, State, VerdictFile, replicates_of
 
 
@@ -103,6 +104,7 @@ class Course:
 
     Attributes:
         n_replicates, n_processes, seconds: of all that was called so far.
+        checked: sizes whose results were compared, with the rules.
     """
 
     request: VerifyRequest
@@ -112,6 +114,7 @@ class Course:
     n_replicates: int = 0
     n_processes: int = 0
     seconds: float = 0.0
+    checked: dict[Collective, frozenset[int]] = field(default_factory=dict)
 
     @property
     def site(self) -> Site:
@@ -206,6 +209,11 @@ def _standing(part: Part, text: str, scale: Scale) -> RuleVerdict:
     )
 
 
+def _is_right(course: Course, one: Size) -> bool:
+    is_checked = one.nbytes in course.checked.get(one.collective, frozenset())
+    return is_checked and one.judgement is not Judgement.WRONG
+
+
 def _verdicts(course: Course, judged: Judged) -> list[Verdict]:
     sides = course.sides
     return [
@@ -228,7 +236,7 @@ def _verdicts(course: Course, judged: Judged) -> list[Verdict]:
             ratio=one.ratio.ratio,
             low=one.ratio.low,
             high=one.ratio.high,
-            n_wrong=None,
+            n_wrong=0 if _is_right(course, one) else None,
             judgement=one.judgement,
             replicates=one.ratio.n,
         )

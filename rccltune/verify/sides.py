@@ -30,13 +30,15 @@ class Called:
 
     Attributes:
         pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
-        wrong: sizes whose results were wrong with the rules.
+        checked: sizes whose results were compared, with the rules.
+        wrong: those of them that were wrong.
         failed: why nothing is known of a collective's rules, where they hung or crashed.
         n_replicates, n_processes: in which both were called.
         seconds: that it took in all.
     """
 
     pairs: pd.DataFrame
+    checked: Mapping[Collective, frozenset[int]]
     wrong: Mapping[Collective, frozenset[int]]
     failed: Mapping[Collective, str]
     n_replicates: int

@@ -246,6 +246,7 @@ def _looked(
     course.n_replicates += called.n_replicates
     course.n_processes += called.n_processes
     course.seconds += called.seconds
+    course.checked |= called.checked
     found = judge(
         called.pairs,
         rules,

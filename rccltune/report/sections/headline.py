@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from statistics import median
 
 from rccltune.model.chosen import Judgement, Rule, Verdict, Zone
 from rccltune.model.measured import Caution
@@ -102,7 +101,7 @@ def _verified(known: Verification) -> Headline:
         claim=claims[0] if len(claims) == 1 else _overall(standing),
         points=(*(claims if len(claims) > 1 else ()), how, _judged(known), *_unasked(known, n)),
         tiles=(
-            (_times(_verdicts(standing)), "median over the rules' sizes", "verdict.json"),
+            (_gained(standing).partition(" (")[0] + "×", "the rules' gain", "verdict.json"),
             (_most(_verdicts(standing)), "at its best size", "verdict.json"),
             (
                 str(n),
@@ -135,8 +134,13 @@ def _verdicts(standing: Sequence[Stood]) -> list[Verdict]:
     return [verdict for one in standing for verdict in one.verdicts]
 
 
-def _times(found: Sequence[Verdict]) -> str:
-    return f"{median(v.ratio for v in found):.2f}×"
+def _gained(standing: Sequence[Stood]) -> str:
+    """``1.18 (1.17 to 1.19)`` of one rule, ``1.04 to 1.18`` of several."""
+    gains = [one.verdict.gain for one in standing if one.verdict.gain is not None]
+    if len(gains) == 1:
+        return f"{gains[0].ratio:.2f} ({gains[0].low:.2f} to {gains[0].high:.2f})"
+    ratios = [one.ratio for one in gains]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
 def _most(found: Sequence[Verdict]) -> str:
@@ -145,12 +149,11 @@ def _most(found: Sequence[Verdict]) -> str:
 
 
 def _claim(collective: Collective, mine: Sequence[Stood]) -> str:
-    found = _verdicts(mine)
-    values = [v.ratio for v in found]
+    n_sizes = sum(one.verdict.n_sizes for one in mine)
     return (
-        f"{collective.value} is {median(values):.2f} {_VERIFIED} in the median "
-        f"({min(values):.2f} to {max(values):.2f}), between {_reach([s.rule for s in mine])}, at "
-        f"{count(len({v.nbytes for v in found}), 'size')}, with {count(len(mine), 'rule')}."
+        f"{collective.value} is {_gained(mine)} {_VERIFIED}, between "
+        f"{_reach([s.rule for s in mine])}, at {count(n_sizes, 'size')}, with "
+        f"{count(len(mine), 'rule')}."
     )
 
 
@@ -160,13 +163,8 @@ def _reach(rules: Sequence[Rule]) -> str:
 
 
 def _overall(standing: Sequence[Stood]) -> str:
-    found = _verdicts(standing)
     names = ", ".join(one.value for one in _by_collective(standing))
-    values = [v.ratio for v in found]
-    return (
-        f"{names}: {median(values):.2f} {_VERIFIED} in the median ({min(values):.2f} to "
-        f"{max(values):.2f}) where rules hold."
-    )
+    return f"{names}: {_gained(standing)} {_VERIFIED} where rules hold."
 
 
 def _judged(known: Verification) -> str:
