@@ -13,54 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.machine import overrides, real_rccl, software
 from rccltune.model.errors import MachineError, reason_of
-from rccltune.model.measured import Sweep
-from rccltune.model.ranges import Range
-from rccltune.model.vocabulary import DTYPE_BYTES, Collective
+from rccltune.model.vocabulary import Collective
 from rccltune.session import files
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site
-
-_SHARE_NBYTES: Final = 16
-# How far from its own size a call may be measured.  A time grows with its size, and less than in
-# proportion, so it is off by no more than that: as much as --tolerance gives away.  No more is
-# given to small sizes: of 288 pairs up to 2 KiB apart in five public logs (MI355X, GH200 and
-# others) times differ by 5 % in the median, and by a third and more for a tenth.
-NEAR: Final = 0.02
-
-
-def grain_of(sweep: Sweep, collective: Collective, n_ranks: int) -> int:
-    """Bytes between the sizes that a benchmark can call with.
-
-    Where each rank has a share of the message it is whole elements of every share, and those are
-    rounded down to 16 bytes, or to 4 elements in releases of 2024 (rccl-tests src/all_gather.cu,
-    reduce_scatter.cu).
-    """
-    unit = DTYPE_BYTES.get(sweep.dtypes[0], 4)
-    return n_ranks * max(_SHARE_NBYTES, 4 * unit) if collective.is_shared else unit
-
-
-def called_sizes(sweep: Sweep, collective: Collective, n_ranks: int) -> tuple[int, ...]:
-    """Sizes of the sweep as the benchmark's table shows them, rising, each once.
-
-    A size that is rounded down to nothing is not among them: nothing is called there.
-    """
-    unit = grain_of(sweep, collective, n_ranks)
-    asked = Range(
-        min_nbytes=sweep.min_nbytes,
-        max_nbytes=sweep.max_nbytes,
-        factor=sweep.factor,
-        step_nbytes=sweep.step_nbytes,
-    ).sizes
-    shown = dict.fromkeys(nbytes // unit * unit for nbytes in asked)
-    return tuple(nbytes for nbytes in shown if nbytes)
-
-
-def nearest_of(sweep: Sweep, collective: Collective, n_ranks: int, nbytes: int) -> int | None:
-    """The nearest size that can be called with; None where none is near (NEAR)."""
-    unit = grain_of(sweep, collective, n_ranks)
-    found = max(1, round(nbytes / unit)) * unit
-    return found if abs(found - nbytes) <= NEAR * nbytes else None
 
 
 def over_real(site: Site, library: Path, one_process: bool) -> Site:

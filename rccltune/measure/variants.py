@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.machine import software
-from rccltune.measure.benchmarks import called_sizes, grain_of, nearest_of
 from rccltune.measure.request import Request
 from rccltune.measure.site import Site
 from rccltune.model.errors import CommandLineError, MachineError
@@ -139,59 +138,6 @@ def _listed(part: Part) -> str:
     sizes = ", ".join(format_size(nbytes) for nbytes in part.sizes[:_SHOWN])
     more = len(part.sizes) - _SHOWN
     return sizes + (f" and {more} sizes more" if more > 0 else "")
-
-
-def callable_only(sweep: Sweep, scale: Scale) -> tuple[Sweep, tuple[str, ...]]:
-    """The sweep without collectives and sizes that the benchmark rounds down to nothing.
-
-    Args:
-        sweep: over a range, or over sizes of which each is known.
-        scale: of the site.
-
-    Returns:
-        The sweep, and what is not measured and why, in words.
-
-    Raises:
-        CommandLineError: nothing is left.
-    """
-    said: list[str] = []
-    wanted: dict[Collective, tuple[int, ...]] = {}
-    for collective, sizes in sweep.wanted:
-        near = {n: nearest_of(sweep, collective, scale.n_ranks, n) for n in sizes}
-        wanted[collective] = tuple(sorted({at for at in near.values() if at is not None}))
-        lost = Part(sizes=tuple(n for n, at in near.items() if at is None))
-        if lost.sizes:
-            said.append(_uncallable(sweep, collective, scale, f" at {_listed(lost)}"))
-    empty = [one for one in sweep.collectives if not _has_sizes(sweep, wanted, one, scale)]
-    said += [_uncallable(sweep, one, scale, "") for one in empty if not sweep.wanted]
-    if len(empty) == len(sweep.collectives):
-        none = "nothing of what was asked for can be called with:"
-        raise CommandLineError(
-            lay([none, *(f"  {line}" for line in said)]),
-            hint="ask for larger sizes (--max-bytes).",
-        )
-    made = replace(
-        sweep,
-        collectives=tuple(one for one in sweep.collectives if one not in empty),
-        wanted=tuple((one, sizes) for one, sizes in wanted.items() if sizes),
-    )
-    return made, tuple(said)
-
-
-def _has_sizes(
-    sweep: Sweep, wanted: dict[Collective, tuple[int, ...]], collective: Collective, scale: Scale
-) -> bool:
-    if sweep.wanted:
-        return bool(wanted.get(collective))
-    return bool(called_sizes(sweep, collective, scale.n_ranks))
-
-
-def _uncallable(sweep: Sweep, collective: Collective, scale: Scale, at: str) -> str:
-    step = format_size(grain_of(sweep, collective, scale.n_ranks))
-    return (
-        f"Not measured: {collective.value}{at}: the benchmark can call it with multiples of {step} "
-        f"at {scale.n_ranks} ranks, and none is near"
-    )
 
 
 _GRAPH = "-G"

@@ -31,8 +31,6 @@ RANK_PLACEMENT: Final = "node"
 PLACEMENT: Final = "both"
 # Launches of everything that is compared.
 REPEATS: Final = 3
-# What a launch costs beside its collectives, before one was made.
-START_S: Final = 10.0
 # Where it runs; sweep measures by the rank program unless told otherwise.
 RUNNER: Final = "rccl-tests"
 SWEEP_RUNNER: Final = "perf"

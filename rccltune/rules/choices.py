@@ -14,12 +14,10 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.variants import held_against_site
 from rccltune.model.chosen import NOT_MEASURED, Environment, Zone, is_not_beaten
 from rccltune.model.errors import CommandLineError, TooLittleDataError
-from rccltune.model.measured import Caution
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default
 from rccltune.model.vocabulary import MAX_NBYTES, format_size
 from rccltune.session.samples import load_frame
-from rccltune.session.store import SEARCH_FILE
 
 
 def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
@@ -50,14 +48,9 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
         )
     except TooLittleDataError as error:
         raise _under_a_path(error, done.bypasses) from error
-    # A search measures no setting everywhere, on purpose.
-    searched = (done.session.path / SEARCH_FILE).exists()
     return replace(
         chosen,
         zones=explained(chosen.zones, done.bypasses),
-        notices=tuple(
-            n for n in chosen.notices if not (searched and n.caution is Caution.MISSING_VIEW)
-        ),
     )
 
 

@@ -158,7 +158,7 @@ def samples_of(
 
 
 def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended]) -> list[Sample]:
-    """The same samples; those at sizes where nobody asks a tuner by itself carry a flag.
+    """Mark samples at sizes where the library by itself asks no tuner.
 
     NCCL_ALGO makes the library leave paths that go around every tuner (DDA, say): the time of a
     setting forced so is true, and no rule would ever be asked for it.

@@ -441,7 +441,6 @@ def _json(plain: object) -> str:
     return json_text(plain, indent=1) + "\n"
 
 
-SEARCH_FILE: Final = "search.json"
 # What rccl-tests say beside the rank program.
 CROSSCHECK_FILE: Final = "crosscheck.csv"
 # The simulated node of a session, as its benchmarks read it.

@@ -106,7 +106,7 @@ class Communicators:
         return self._idle.between(collective, low, high)
 
     def octaves(self) -> tuple[Beside, ...]:
-        """The same by octaves of the swept sizes."""
+        """What the two differ by in each octave of the swept sizes."""
         return tuple(self._idle.octaves(self.swept))
 
     @cached_property

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, Paired, is_equal, more_often
 from rccltune.model.chosen import Judgement, Rule
-from rccltune.model.vocabulary import Collective, format_size, format_span
+from rccltune.model.vocabulary import Collective, format_size
 from rccltune.verify.pairs import answering
 from rccltune.verify.sizes import SLIGHT, Size, Table, judgement
 from rccltune.verify.verdict import Ratio, State
@@ -312,7 +312,7 @@ class _Judge:
         return State.UNDECIDED, "undecided"
 
     def _loop(self, table: Table, low: int, high: int) -> Estimate | None:
-        """The same launched one by one, of the placement that gains least."""
+        """Ratio of the loop at a few sizes, of the placement that gains least."""
         if table.loop is None:
             return None
         paired, _ = table.loop
@@ -373,8 +373,3 @@ def _harmed(
     for collective, low, high, one in windows:
         if one.log < SLIGHT and one.high(level) < 0:
             yield collective, low, high, Ratio.of(one, level)
-
-
-def span_of(part: Part) -> str:
-    """``all_reduce 4 MiB to 8 MiB``."""
-    return f"{part.rule.collective.value} {format_span(part.low, part.high)}"

@@ -99,7 +99,7 @@ class Verified:
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class Verifying:
     """A verification under way.
 
     Attributes:
@@ -128,7 +128,7 @@ class Course:
 
 
 def made_of(
-    course: Course,
+    verifying: Verifying,
     text: str,
     *,
     parts: Sequence[Part],
@@ -138,32 +138,32 @@ def made_of(
     harmed: tuple[str, ...],
 ) -> Verified:
     """All that was found, as one record."""
-    request, site, sides = course.request, course.site, course.sides
-    standings = tuple(_standing(one, text, course.scale) for one in parts)
+    request, site, sides = verifying.request, verifying.site, verifying.sides
+    standings = tuple(_standing(one, text, verifying.scale) for one in parts)
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
-        text = _with_evidence(course, text, standings)
+        text = _with_evidence(verifying, text, standings)
         text, unneeded = rewriting.without_unneeded(
-            text, course.sweep, is_worth_it=request.needs_stay
+            text, verifying.sweep, is_worth_it=request.needs_stay
         )
     after = read_rules(text.encode())
     beside = sides.octaves()
     is_site = sides.variant == DEFAULT_VARIANT
-    count = counted(ours(after, course.scale))
+    count = counted(ours(after, verifying.scale))
     file = VerdictFile(
         path=None if request.keep_losers else str(request.output),
         simulated=site.node is not None,
         runner=site.fingerprint.runner,
-        scale=course.scale,
+        scale=verifying.scale,
         rules_before=before.rules,
         rules=count.rules,
         fallbacks=count.fallbacks,
         replicate=sides.replicate,
-        replicates=course.n_replicates,
-        processes=course.n_processes,
-        seconds=round(course.seconds, 1),
+        replicates=verifying.n_replicates,
+        processes=verifying.n_processes,
+        seconds=round(verifying.seconds, 1),
         rules_sha256=hashlib.sha256(request.rules.read_bytes()).hexdigest(),
-        verdicts=tuple(_verdicts(course, judged)),
+        verdicts=tuple(_verdicts(verifying, judged)),
         standings=standings,
         cuts=tuple(dict.fromkeys(cuts)),
         beside=tuple(one for one in beside if not (is_site and one.is_equal)),
@@ -209,19 +209,19 @@ def _standing(part: Part, text: str, scale: Scale) -> RuleVerdict:
     )
 
 
-def _is_right(course: Course, one: Size) -> bool:
-    is_checked = one.nbytes in course.checked.get(one.collective, frozenset())
+def _is_right(verifying: Verifying, one: Size) -> bool:
+    is_checked = one.nbytes in verifying.checked.get(one.collective, frozenset())
     return is_checked and one.judgement is not Judgement.WRONG
 
 
-def _verdicts(course: Course, judged: Judged) -> list[Verdict]:
-    sides = course.sides
+def _verdicts(verifying: Verifying, judged: Judged) -> list[Verdict]:
+    sides = verifying.sides
     return [
         Verdict(
             target=Target(
                 collective=one.collective,
-                scale=course.scale,
-                rank_placement=course.site.seating.place.name,
+                scale=verifying.scale,
+                rank_placement=verifying.site.seating.place.name,
                 variant=sides.variant,
             ),
             view=View(
@@ -236,7 +236,7 @@ def _verdicts(course: Course, judged: Judged) -> list[Verdict]:
             ratio=one.ratio.ratio,
             low=one.ratio.low,
             high=one.ratio.high,
-            n_wrong=0 if _is_right(course, one) else None,
+            n_wrong=0 if _is_right(verifying, one) else None,
             judgement=one.judgement,
             replicates=one.ratio.n,
         )
@@ -244,14 +244,14 @@ def _verdicts(course: Course, judged: Judged) -> list[Verdict]:
     ]
 
 
-def _with_evidence(course: Course, text: str, standings: Sequence[RuleVerdict]) -> str:
+def _with_evidence(verifying: Verifying, text: str, standings: Sequence[RuleVerdict]) -> str:
     """The file with what its rules rest on."""
     on = "on this machine"
-    if course.site.node is not None:
-        on = f"SIMULATED, no hardware{unchecked(course.site.fingerprint.runner)}"
+    if verifying.site.node is not None:
+        on = f"SIMULATED, no hardware{unchecked(verifying.site.fingerprint.runner)}"
     how = (
-        f"with and without the rules in turns, {on}, {course.scale}, "
-        f"{replicates_of(course.sides.replicate, course.n_replicates, course.n_processes)}"
+        f"with and without the rules in turns, {on}, {verifying.scale}, "
+        f"{replicates_of(verifying.sides.replicate, verifying.n_replicates, verifying.n_processes)}"
     )
     evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}
     return rewriting.with_evidence(text, evidence, [how])

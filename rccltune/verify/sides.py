@@ -86,7 +86,7 @@ class Sides(Protocol):
         """log(the site as it is / the library's side) between two sizes; None where unknown."""
 
     def octaves(self) -> tuple[Beside, ...]:
-        """The same by octaves of the swept sizes."""
+        """What the two differ by in each octave of the swept sizes."""
 
 
 def folder_of(text: str, session: Path) -> tuple[Path, Path]:

@@ -36,7 +36,7 @@ from rccltune.verify import rewriting, verdict_store
 from rccltune.verify.communicators import Communicators
 from rccltune.verify.judge import Judged, Part, judge
 from rccltune.verify.launches import Launches
-from rccltune.verify.outcome import Course, Verified, VerifyRequest, made_of
+from rccltune.verify.outcome import Verified, Verifying, VerifyRequest, made_of
 from rccltune.verify.rewriting import of_scale, ours
 from rccltune.verify.sides import Sides
 from rccltune.verify.verdict import Cut, State
@@ -73,7 +73,7 @@ def verify_rules(
     text = rewriting.read_text(request.rules)
     file = accepted(text.encode(), request.rules)
     sides = _sides(request, sweep, where, _variant_of(file, sweep), reporter)
-    course = Course(request=request, sweep=sweep, sides=sides, reporter=reporter)
+    verifying = Verifying(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     before = counted(ours(file, scale))
@@ -98,7 +98,7 @@ def verify_rules(
     ):
         end_leftovers(own, reporter)
         same_hosts(site, own, reporter=reporter, rules=request.rules)
-        made = _settled(course, text, beyond, before)
+        made = _settled(verifying, text, beyond, before)
     if made.path is not None:
         files.write_atomically(made.path, made.text)
         exports = made.path.with_suffix(".env")
@@ -206,11 +206,13 @@ def _variant_of(file: RuleFile, sweep: Sweep) -> Variant:
     return next(own, Variant(name="needs-of-the-rules", environment=needs))
 
 
-def _settled(course: Course, text: str, beyond: tuple[Cut, ...], before: RuleCount) -> Verified:
+def _settled(
+    verifying: Verifying, text: str, beyond: tuple[Cut, ...], before: RuleCount
+) -> Verified:
     """Call, judge, narrow; and once more what was narrowed."""
-    request = course.request
-    rules = of_scale(read_rules(text.encode()), course.scale)
-    judged = _looked(course, text, rules)
+    request = verifying.request
+    rules = of_scale(read_rules(text.encode()), verifying.scale)
+    judged = _looked(verifying, text, rules)
     harmed = tuple(
         f"{name.value} {format_span(low, high)} {ratio}" for name, low, high, ratio in judged.harmed
     )
@@ -223,10 +225,10 @@ def _settled(course: Course, text: str, beyond: tuple[Cut, ...], before: RuleCou
     parts, cuts = list(judged.parts), list(beyond)
     if not request.keep_losers:
         first = rewriting.narrowed(text, [one for one in rules if not one.vendor], parts)
-        text, parts, more = _confirmed(course, first.text, parts)
+        text, parts, more = _confirmed(verifying, first.text, parts)
         cuts += [*first.cuts, *more]
     return made_of(
-        course, text, parts=parts, judged=judged, cuts=cuts, before=before, harmed=harmed
+        verifying, text, parts=parts, judged=judged, cuts=cuts, before=before, harmed=harmed
     )
 
 
@@ -234,7 +236,7 @@ _SHOWN: Final = 3
 
 
 def _looked(
-    course: Course,
+    verifying: Verifying,
     text: str,
     rules: Sequence[Rule],
     *,
@@ -242,18 +244,18 @@ def _looked(
     n_rules: int | None = None,
 ) -> Judged:
     """What both sides say of a file, in replicates of its own."""
-    called = course.sides.call(text, rules, again=again)
-    course.n_replicates += called.n_replicates
-    course.n_processes += called.n_processes
-    course.seconds += called.seconds
-    course.checked |= called.checked
+    called = verifying.sides.call(text, rules, again=again)
+    verifying.n_replicates += called.n_replicates
+    verifying.n_processes += called.n_processes
+    verifying.seconds += called.seconds
+    verifying.checked |= called.checked
     found = judge(
         called.pairs,
         rules,
-        min_gain=course.request.min_gain,
+        min_gain=verifying.request.min_gain,
         wrong=called.wrong,
-        beside=course.sides.beside,
-        keeps_ends=course.request.keep_losers,
+        beside=verifying.sides.beside,
+        keeps_ends=verifying.request.keep_losers,
         n_rules=n_rules,
     )
     failed = called.failed
@@ -266,13 +268,15 @@ def _looked(
     return replace(found, parts=parts)
 
 
-def _confirmed(course: Course, text: str, parts: list[Part]) -> tuple[str, list[Part], list[Cut]]:
+def _confirmed(
+    verifying: Verifying, text: str, parts: list[Part]
+) -> tuple[str, list[Part], list[Cut]]:
     """What was narrowed, judged in fresh replicates; it stays as it is, or goes."""
     cut = [one for one in parts if one.state is State.KEPT and not one.is_whole]
     if not cut:
         return text, parts, []
     spans = {(one.rule.collective, one.low) for one in cut}
-    rules = of_scale(read_rules(text.encode()), course.scale)
+    rules = of_scale(read_rules(text.encode()), verifying.scale)
     again = [
         one
         for one in rules
@@ -280,12 +284,12 @@ def _confirmed(course: Course, text: str, parts: list[Part]) -> tuple[str, list[
         and not one.vendor
         and any(name is one.collective and one.reaches(low) for name, low in spans)
     ]
-    course.reporter.say(
+    verifying.reporter.say(
         f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh "
-        f"{course.sides.replicate}{'es' if course.sides.replicate.endswith('h') else 's'}"
+        f"{verifying.sides.replicate}{'es' if verifying.sides.replicate.endswith('h') else 's'}"
     )
     n_rules = sum(not one.vendor and not one.fallback for one in rules)
-    looked = _looked(course, text, again, again=True, n_rules=n_rules)
+    looked = _looked(verifying, text, again, again=True, n_rules=n_rules)
     whole = [one for one in looked.parts if one.is_whole]
     found = [
         _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
