@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.analyse.fit import FitDone, fit_session
-from rccltune.measure.measuring import Measured, ToMeasure, measure_with_perf
+from rccltune.measure.measuring import ToMeasure, measure_with_perf
 from rccltune.measure.site import SiteRequest
+from rccltune.measure.swept import Swept
 from rccltune.model import defaults, schema
 from rccltune.model.errors import HarmError, VerificationError
 from rccltune.model.measured import Notice
@@ -47,7 +48,7 @@ class Tuned:
     """
 
     folder: Path
-    swept: Measured
+    swept: Swept
     emitted: Emitted
     verified: tuple[Verified, ...]
     named: tuple[Path, ...]

@@ -18,9 +18,8 @@ from rccltune.session import folders
 from rccltune.verify import outcome, verifying
 
 if TYPE_CHECKING:
-    from rccltune.measure.launched import LaunchedSweep
-    from rccltune.measure.measuring import Measured
     from rccltune.measure.request import Request
+    from rccltune.measure.swept import Swept
     from rccltune.tune import Tuned
     from rccltune.verify.outcome import Verified
 
@@ -32,7 +31,7 @@ def sweep(
     force: bool = False,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> LaunchedSweep | Measured:
+) -> Swept:
     """Measure on this machine, or on a simulated node, and keep it in a session.
 
     The rank program measures, unless ``runner`` names rccl-tests.

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from rccltune.measure.crosscheck import Crosschecked
     from rccltune.measure.crosscheck import Progress as Checks
     from rccltune.measure.launched import Progress as Launches
-    from rccltune.measure.measuring import Measured, ToMeasure
+    from rccltune.measure.measuring import ToMeasure
     from rccltune.measure.request import Request
+    from rccltune.measure.swept import Swept
     from rccltune.measure.to_launch import ToLaunch
     from rccltune.perf.sweep import Progress
 
@@ -132,7 +133,7 @@ def run(console: Console, request: Request, prepared: ToMeasure, *, force: bool)
     stop_if_aside(done, "Go on without them: rccltune fit.")
 
 
-def stop_if_aside(done: Measured, hint: str) -> None:
+def stop_if_aside(done: Swept, hint: str) -> None:
     """End with an error where settings failed.
 
     Raises:
@@ -152,8 +153,8 @@ def _starts(n: int) -> str:
     return f"{n} start{'s' * (n != 1)}"
 
 
-def _text(done: Measured, found: Crosschecked | None, verbosity: int) -> Laid:
-    took = f"{_starts(done.n_runs)} in {done.seconds:.1f} s"
+def _text(done: Swept, found: Crosschecked | None, verbosity: int) -> Laid:
+    took = f"{_starts(done.n_starts)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
         lines.append(f"tuner that the library uses by itself here: {done.tuner}")

@@ -18,8 +18,9 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.measure.launched import LaunchedSweep, Progress
+    from rccltune.measure.launched import Progress
     from rccltune.measure.request import Request
+    from rccltune.measure.swept import Swept
     from rccltune.measure.to_launch import ToLaunch
 
 
@@ -192,8 +193,8 @@ def _launches(n: int) -> str:
     return f"{n} launch{'es' * (n != 1)}"
 
 
-def _text(done: LaunchedSweep, verbosity: int) -> Laid:
-    took = f"{_launches(done.n_launches)} in {done.seconds:.1f} s"
+def _text(done: Swept, verbosity: int) -> Laid:
+    took = f"{_launches(done.n_starts)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
         lines.append(f"tuner that the library uses by itself here: {done.tuner}")

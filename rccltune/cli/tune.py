@@ -22,6 +22,7 @@ from rccltune.model import defaults
 from rccltune.model.chosen import NOT_MEASURED
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, format_span, lay
+from rccltune.perf.plan import LOOP
 
 if TYPE_CHECKING:
     from rccltune.measure.measuring import ToMeasure
@@ -217,7 +218,9 @@ def _rules(one: Verified) -> list[str]:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             said = f"  {rule.collective.value} {span}: {rule.setting}, {rule.gain}"
             if rule.loop is not None:
-                said += f" in a graph, launched one by one {loop_of(rule)}"
+                # Above 4 MiB the loop is the clock.
+                up_to = " up to 4 MiB" if LOOP in rule.clock else ""
+                said += f" in a graph{up_to}, launched one by one {loop_of(rule)}"
             found.append(said)
     return found
 

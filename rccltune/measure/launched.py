@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune import __version__
 from rccltune.launch import signals
@@ -19,10 +19,11 @@ from rccltune.measure import launching, sweep_file
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.launching import Ran
+from rccltune.measure.swept import Swept
 from rccltune.measure.to_launch import ToLaunch, refuse_hidden_choices, what_of
-from rccltune.model import defaults, schema
+from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, SessionError
-from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.failure import Failure
 from rccltune.model.measured import Launch
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Variant
@@ -68,48 +69,9 @@ class Progress:
     left_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchedSweep:
-    """How a sweep by rccl-tests ended.
-
-    Attributes:
-        n_launches: of the plan, those that ended well.
-        aside: settings that are measured no more, each with the reason.
-        remarks: times that are no setting's own, and why.
-        is_over: the budget ended it.
-        tuner: which one the library uses by itself on this site.
-    """
-
-    session: Session
-    n_launches: int
-    n_samples: int
-    aside: tuple[Quarantine, ...]
-    remarks: tuple[str, ...]
-    is_over: bool
-    seconds: float
-    library: str
-    tuner: str | None
-
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        return {
-            "session": str(self.session.path),
-            "runner": defaults.RUNNER,
-            "simulated": self.session.simulated,
-            "library": self.library,
-            "tuner_of_baseline": self.tuner,
-            "launches": self.n_launches,
-            "samples": self.n_samples,
-            "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.aside],
-            "remarks": list(self.remarks),
-            "budget_spent": self.is_over,
-            "seconds": round(self.seconds, 1),
-        }
-
-
 def measure_by_launches(
     prepared: ToLaunch, *, reporter: Reporter, command: str, force: bool = False
-) -> LaunchedSweep:
+) -> Swept:
     """Make the launches that are left, and the session's samples of all that is there.
 
     Args:
@@ -149,9 +111,10 @@ def measure_by_launches(
         raise LaunchError("no launch gave a time", where=str(folder / launching.FOLDER))
     good = [pair for pair in prepared.ended if is_good(pair)]
     versions = [outcome.library_version for _, outcome in good if outcome.library_version]
-    return LaunchedSweep(
+    return Swept(
         session=opened,
-        n_launches=len(good),
+        runner=defaults.RUNNER,
+        n_starts=len(good),
         n_samples=n_samples,
         aside=prepared.aside,
         remarks=tuple(_unattributed(samples)),

@@ -25,9 +25,9 @@ from rccltune.measure.instrument import (
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site
-from rccltune.model import defaults, schema
+from rccltune.measure.swept import Swept
+from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
-from rccltune.model.failure import Quarantine
 from rccltune.model.measured import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
@@ -263,52 +263,9 @@ def _wanted(request: Request, sweep: Sweep, instrument: Instrument) -> Wanted:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """How a sweep by the rank program ended.
-
-    Attributes:
-        aside: settings that are measured no more, each with the reason.
-        not_offered: settings that the library lets be chosen nowhere, in words.
-        remarks: what else of the times should be known.
-        tuner: which one the library uses by itself on this site, as its log says: ``none``,
-            ``plugin NAME``, ``built-in table FILE``; None where no log of the baseline is there.
-        is_over: the budget ended it.
-        seconds: of all runs of the session.
-    """
-
-    session: Session
-    n_runs: int
-    n_samples: int
-    aside: tuple[Quarantine, ...]
-    not_offered: tuple[str, ...]
-    remarks: tuple[str, ...]
-    is_over: bool
-    seconds: float
-    library: str
-    tuner: str | None
-
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        return {
-            "session": str(self.session.path),
-            "runner": PERF,
-            "simulated": self.session.simulated,
-            "library": self.library,
-            "tuner_of_baseline": self.tuner,
-            "runs": self.n_runs,
-            "samples": self.n_samples,
-            "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.aside],
-            "not_offered": list(self.not_offered),
-            "remarks": list(self.remarks),
-            "budget_spent": self.is_over,
-            "seconds": round(self.seconds, 1),
-        }
-
-
 def measure_with_perf(
     prepared: ToMeasure, *, reporter: Reporter, command: str, force: bool
-) -> Measured:
+) -> Swept:
     """Measure what is left, and make the session's samples of all that is there.
 
     Args:
@@ -350,9 +307,10 @@ def measure_with_perf(
     if not n_samples:
         raise LaunchError("no run gave a time", where=str(folder / runs.FOLDER))
     table = measuring.table()
-    return Measured(
+    return Swept(
         session=opened,
-        n_runs=len(measuring.runs),
+        runner=PERF,
+        n_starts=len(measuring.runs),
         n_samples=n_samples,
         aside=measuring.aside(),
         not_offered=tuple(_not_offered(prepared, table)),
