@@ -246,6 +246,8 @@ def _pairs(table: pd.DataFrame, clock: str) -> pd.DataFrame:
     answers = good[good["who"] == str(RULES)].groupby(cell)["answer"].first()
     made["answer"] = answers.reindex(made.index).fillna("")
     made["is_asked"] = made["answer"] != ""
+    # One side runs without our plugin.
+    made["is_alike"] = False
     for name in ("stalls_library", "stalls_rules"):
         made[name] = 0
     for name in ("n_library", "n_rules"):

@@ -55,6 +55,8 @@ class Table:
         self.nbytes = self.paired[0].nbytes
         self.answers = by_size["answer"].first().reindex(self.nbytes).to_numpy()
         self.is_asked = by_size["is_asked"].all().reindex(self.nbytes).to_numpy()
+        alike = by_size["is_alike"].all()
+        self.alike = frozenset(int(nbytes) for nbytes in alike[alike].index)
         self.clock = by_size["clock"].first().reindex(self.nbytes).to_numpy()
         self.stalls = by_size[["stalls_library", "n_library", "stalls_rules", "n_rules"]].sum()
         self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
@@ -73,7 +75,12 @@ class Table:
                     if one is None:
                         continue
                     library_us, rules_us = times.loc[(placement, nbytes)]
-                    bad = int(nbytes) in wrong.get(collective, frozenset())
+                    said = judgement(one)
+                    if int(nbytes) in wrong.get(collective, frozenset()):
+                        said = Judgement.WRONG
+                    elif int(nbytes) in self.alike:
+                        # What the same calls differ by is noise.
+                        said = Judgement.SAME
                     yield Size(
                         collective=collective,
                         placement=placement,
@@ -82,7 +89,7 @@ class Table:
                         library_us=float(library_us),
                         rules_us=float(rules_us),
                         ratio=Ratio.of(one),
-                        judgement=Judgement.WRONG if bad else judgement(one),
+                        judgement=said,
                     )
 
 

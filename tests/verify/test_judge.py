@@ -69,6 +69,7 @@ def drawn(
                         "n_rules": 2,
                         "answer": answers(nbytes) if ruled else "none",
                         "is_asked": True,
+                        "is_alike": not ruled,
                     }
                 )
     return pd.DataFrame(rows)
@@ -213,6 +214,14 @@ def test_sizes_are_judged_one_by_one() -> None:
     assert {one.judgement for one in sure} <= {Judgement.SAME, Judgement.BETTER}
     unsure = judged(drawn(lambda _: 1.0, rules=[WIDE], noise=0.1), [WIDE]).sizes
     assert Judgement.UNDECIDED in {one.judgement for one in unsure}
+
+
+def test_where_both_sides_make_the_same_calls_nothing_is_slower() -> None:
+    """Sizes that no rule answers: what they differ by is noise, however large."""
+    sizes = judged(drawn(lambda _: 1.1, rules=[WIDE], noise=0.05), [WIDE]).sizes
+    outside = [one for one in sizes if not WIDE.reaches(one.nbytes)]
+    assert outside
+    assert {one.judgement for one in outside} == {Judgement.SAME}
 
 
 def test_a_vendors_row_that_slows_sizes_is_harm() -> None:

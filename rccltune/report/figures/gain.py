@@ -88,7 +88,7 @@ def gained(scenes: Sequence[Scene], most_points: int) -> Figure | None:
 
 
 def _proven(scene: Scene) -> tuple[Point, ...]:
-    """The worst verdict at each size, of rules as they are now; 1 where a rule was taken away."""
+    """The worst verdict at each size, of rules as they are now; 1 where no rule is."""
     worst: dict[int, Verdict] = {}
     gone: dict[int, str] = {}
     for known in scene.given.verified:
@@ -96,11 +96,21 @@ def _proven(scene: Scene) -> tuple[Point, ...]:
             if _is_of(one, scene):
                 held = worst.setdefault(one.nbytes, one)
                 worst[one.nbytes] = min(held, one, key=_ratio)
+                if one.judgement is Judgement.SAME and not _is_ruled(known, scene, one.nbytes):
+                    gone.setdefault(one.nbytes, "")
                 for reason in _taken(known, scene, one.nbytes):
-                    gone[one.nbytes] = reason
+                    gone[one.nbytes] = f", {reason}"
     return tuple(
-        _untouched(nbytes, f"no rule, {gone[nbytes]}") if nbytes in gone else _point(worst[nbytes])
+        _untouched(nbytes, f"no rule{gone[nbytes]}") if nbytes in gone else _point(worst[nbytes])
         for nbytes in sorted(worst)
+    )
+
+
+def _is_ruled(known: Verification, scene: Scene, nbytes: int) -> bool:
+    """Whether a rule that stands is for a size."""
+    return any(
+        one.stands and one.rule.collective is scene.collective and one.rule.reaches(nbytes)
+        for one in known.stood
     )
 
 
@@ -176,13 +186,13 @@ def _verified(
     columns = [{v.nbytes: _said(v) for v in mine if v.view == view} for view in views]
     file = known.name or "a file that was left as it was"
     needs = " ".join(f"{name}={value}" for name, value in known.needs.items())
-    inside = f", in an environment with {needs}" if needs else ""
+    inside = f" In an environment with {needs}." if needs else ""
     old = "" if known.is_current else " It was of other rules than the session's file has now."
     made = figure(
         frame,
         kind,
-        title=f"verified, with the rules against the library's own choice{inside}",
-        words=f"Above 1 is faster with the rules. {_TURNS}, in {known.how_often}.{old}",
+        title="verified, with the rules against the library's own choice",
+        words=f"Above 1 is faster with the rules. {_TURNS}, in {known.how_often}.{inside}{old}",
         x=x,
         y=axes.ratios_axis(
             [value for v in drawn for value in (v.ratio, v.low, v.high)],
