@@ -242,7 +242,8 @@ def beside_lines(done: Verified) -> list[str]:
             else []
         )
         if file.not_judged_below:
-            lines.append(f"{names}: not judged below {format_size(file.not_judged_below)}")
+            below = format_size(file.not_judged_below)
+            lines.append(f"{names} alone: at some sizes below {below} not known within 3 %")
         return lines
     return [
         f"the plugin by itself, {one}: taken off the gains there"
