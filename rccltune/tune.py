@@ -173,7 +173,6 @@ def _emitted(
         folders=(prepared.folder,),
         options=options,
         base=base,
-        ll128_apart=True,
     )
     emitted = choose_rules(request, reporter=reporter)
     # Figures and the page read it.

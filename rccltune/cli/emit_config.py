@@ -116,6 +116,9 @@ def _text(done: Emitted) -> Laid:
         parts += [rows, "", f"{done.count} in {done.path}"]
         if done.base is not None:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
+    if done.needs:
+        needs = " ".join(f"{name}={value}" for name, value in done.needs)
+        parts.append(f"They need {needs} in the job's environment")
     if not done.is_kept:
         parts += environment_lines(done.environments)
     if done.environment_path is not None:
