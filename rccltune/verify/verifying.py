@@ -8,6 +8,7 @@ judged again on as many fresh communicators, and then stays or goes: it always e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -91,22 +92,30 @@ def verify_rules(
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
     own = request.folder / FOLDER
+
+    def recording() -> AbstractContextManager[None]:
+        if request.keep_losers:
+            # What was verified before, and what was refused, stay as they are.
+            return nullcontext()
+        return verdict_store.kept(request.folder, name, request.rules)
+
     with (
-        verdict_store.kept(request.folder, name, request.rules),
+        recording(),
         files.writing(own, reporter),
         signals.interruptible(),
     ):
         end_leftovers(own, reporter)
         same_hosts(site, own, reporter=reporter, rules=request.rules)
         made = _settled(verifying, text, beyond, before)
-    if made.path is not None:
-        files.write_atomically(made.path, made.text)
-        exports = made.path.with_suffix(".env")
-        if exports.exists() and made.lost_exports:
-            left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
-            files.write_atomically(exports, left)
+    if made.path is None:
+        return made
+    files.write_atomically(made.path, made.text)
+    exports = made.path.with_suffix(".env")
+    if exports.exists() and made.lost_exports:
+        left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
+        files.write_atomically(exports, left)
     store.write_derived(request.folder, name, schema.to_plain(made.file))
-    with verdict_store.kept(request.folder, name, request.rules):
+    with recording():
         sentence = _last_word(request, made, reporter)
     if sentence:
         made = replace(made, file=replace(made.file, confirmed=sentence))
