@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, common, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
+from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, named
 from rccltune.cli.verify import no_hardware
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, lay
@@ -68,11 +68,12 @@ def explain(
             console.result(schema.to_plain(_plain(found)), "")
         else:
             console.result(None, _text(found))
-        path = shlex.quote(str(rules))
+        home = rules.parent if (rules.parent / "session.json").exists() else DEFAULT_SESSION
+        verify = f"verify --rules {shlex.quote(str(rules))}"
         console.say(
-            "Next: rccltune deploy DIR hands the rules to jobs."
+            f"Next: {named('deploy DIR', home)} hands the rules to jobs."
             if is_verified(rules)
-            else f"Next: rccltune verify --rules {path} shows on the machine whether they win."
+            else f"Next: {named(verify, home)} shows on the machine whether they win."
         )
         return
     one, other = compare(rules, diff, question)

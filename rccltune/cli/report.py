@@ -12,6 +12,7 @@ from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
     FOLDER,
+    named,
     session_argument,
 )
 from rccltune.model import defaults
@@ -69,7 +70,7 @@ def report(
     plain = [one.as_plain() for one in done]
     text = lay(_text(one) for one in done)
     console.result(plain[0] if len(plain) == 1 else plain, text)
-    console.say("Next: rccltune deploy DIR hands verified rules to the jobs of a site.")
+    console.say(f"Next: {named('deploy DIR', session)} hands verified rules to the jobs of a site.")
 
 
 def _text(done: Reported) -> Laid:
@@ -116,7 +117,8 @@ def plot(
     from rccltune.report import plots
     from rccltune.session.folders import sessions_in
 
-    folders = sessions_in(sessions or (DEFAULT_SESSION,))
+    given = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     paths: list[Path] = []
     for folder in folders:
@@ -131,4 +133,5 @@ def plot(
             bounds=lambda found: console.say(lay(ceiling_lines(found))),
         )
     console.result([str(path) for path in paths], lay(map(str, paths)))
-    console.say("Next: rccltune report makes one page of them, to mail.")
+    reports = "; ".join(named("report", one) for one in given)
+    console.say(f"Next: {reports} makes one page of them, to mail.")
