@@ -219,7 +219,8 @@ def session_request(
                 f"this session was not made by you, or its sweep.yaml was changed since; it would "
                 f"have this machine use {_listed(orders)}",
                 where=str(path),
-                hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …).",
+                hint=f"take {', '.join(orders)} out of your copy of that file, and what is found "
+                "here is used; or say what to use, where this verb has the option.",
             )
     said = _read(path)
     return _merged((said if as_measured else _by_benchmark(said)) | given(options), defaults.RUNNER)

@@ -88,6 +88,16 @@ def test_a_rule_that_wins_nowhere_goes_and_the_file_says_why(
 
 
 @pytest.mark.usefixtures("swept")
+def test_another_nodes_session_is_told_without_an_option_that_verify_lacks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It has no -o: its session is its argument."""
+    rules_file((64 * KIB, 128 * KIB, "ring,simple"))
+    assert verify("--simulate", "mi300x-spx-nps1") == 7
+    assert lacks(capsys.readouterr().err, "name another session, as -o SESSION of sweep") == []
+
+
+@pytest.mark.usefixtures("swept")
 def test_losers_are_kept_on_request_and_the_exit_code_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
