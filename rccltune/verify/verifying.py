@@ -231,7 +231,7 @@ def _settled(
             where=str(request.rules),
             hint="leave them out (emit-config without --base).",
         )
-    parts, cuts = list(judged.parts), list(beyond)
+    parts, cuts = list(judged.parts), [*rewriting.cut_before(text, verifying.scale), *beyond]
     if not request.keep_losers:
         first = rewriting.narrowed(text, [one for one in rules if not one.vendor], parts)
         text, parts, more = _confirmed(verifying, first.text, parts)
