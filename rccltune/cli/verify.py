@@ -286,7 +286,6 @@ def undecided_line(done: Verified) -> str:
     if not kept:
         return "no rule is left, so nothing is changed"
     open_: dict[Collective, set[int]] = {}
-    sizes: set[tuple[Collective, int]] = set()
     by_graph = {(one.target.collective, one.nbytes) for one in done.file.verdicts if one.view.graph}
     for one in done.file.verdicts:
         size = (one.target.collective, one.nbytes)
@@ -294,14 +293,13 @@ def undecided_line(done: Verified) -> str:
         # The loop stands beside graphs, and judges nothing there.
         if not is_ruled or (size in by_graph and not one.view.graph):
             continue
-        sizes.add(size)
         if one.judgement is Judgement.UNDECIDED:
             open_.setdefault(size[0], set()).add(size[1])
-    said = f"none of {len(sizes)} sizes with a rule is slower"
-    n_open = sum(map(len, open_.values()))
+    # The rules' own lines add up to these.
+    said = f"none of {sum(one.n_sizes for one in kept)} sizes with a rule is slower"
+    n_open = sum(one.n_undecided for one in kept)
     if not n_open:
         return said
-    where = "; ".join(
-        f"{name.value} {format_span(min(found), max(found))}" for name, found in open_.items()
-    )
-    return f"{said}; at {n_open} a loss of 2 % is not excluded: {where}"
+    spans = (f"{name.value} {format_span(min(n), max(n))}" for name, n in open_.items())
+    where = f": {'; '.join(spans)}" * bool(open_)
+    return f"{said}; at {n_open} a loss of 2 % is not excluded{where}"

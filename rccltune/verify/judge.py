@@ -337,7 +337,9 @@ class _Judge:
         paired = table.paired[0]
         undecided = sum(
             one is None or judgement(one) is Judgement.UNDECIDED
-            for one in (self._worst(paired, int(i)) for i in own)
+            for one in (
+                self._worst(paired, int(i)) for i in own if int(table.nbytes[i]) not in table.alike
+            )
         )
         clocks = dict.fromkeys(str(table.clock[i]) for i in own)
         inside = self._inside(rule, table)

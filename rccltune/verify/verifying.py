@@ -40,6 +40,7 @@ from rccltune.verify.launches import Launches
 from rccltune.verify.outcome import Verified, Verifying, VerifyRequest, made_of
 from rccltune.verify.rewriting import of_scale, ours
 from rccltune.verify.sides import Sides
+from rccltune.verify.sizes import Size
 from rccltune.verify.verdict import Cut, State
 from rccltune.verify.verdict_store import FOLDER
 
@@ -231,14 +232,12 @@ def _settled(
             where=str(request.rules),
             hint="leave them out (emit-config without --base).",
         )
-    parts, cuts = list(judged.parts), [*rewriting.cut_before(text, verifying.scale), *beyond]
+    cuts = [*rewriting.cut_before(text, verifying.scale), *beyond]
     if not request.keep_losers:
-        first = rewriting.narrowed(text, [one for one in rules if not one.vendor], parts)
-        text, parts, more = _confirmed(verifying, first.text, parts)
+        first = rewriting.narrowed(text, [one for one in rules if not one.vendor], judged.parts)
+        text, judged, more = _confirmed(verifying, first.text, judged)
         cuts += [*first.cuts, *more]
-    return made_of(
-        verifying, text, parts=parts, judged=judged, cuts=cuts, before=before, harmed=harmed
-    )
+    return made_of(verifying, text, judged=judged, cuts=cuts, before=before, harmed=harmed)
 
 
 _SHOWN: Final = 3
@@ -278,12 +277,15 @@ def _looked(
 
 
 def _confirmed(
-    verifying: Verifying, text: str, parts: list[Part]
-) -> tuple[str, list[Part], list[Cut]]:
-    """What was narrowed, judged in fresh replicates; it stays as it is, or goes."""
-    cut = [one for one in parts if one.state is State.KEPT and not one.is_whole]
+    verifying: Verifying, text: str, judged: Judged
+) -> tuple[str, Judged, tuple[Cut, ...]]:
+    """What was narrowed, judged in fresh replicates; it stays as it is, or goes.
+
+    What is said of its sizes is what those replicates say.
+    """
+    cut = [one for one in judged.parts if one.state is State.KEPT and not one.is_whole]
     if not cut:
-        return text, parts, []
+        return text, judged, ()
     spans = {(one.rule.collective, one.low) for one in cut}
     rules = of_scale(read_rules(text.encode()), verifying.scale)
     again = [
@@ -304,7 +306,22 @@ def _confirmed(
         _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
     ]
     made = rewriting.narrowed(text, [one for one in rules if not one.vendor], found)
-    return made.text, [*(one for one in parts if one not in cut), *found], list(made.cuts)
+
+    def is_again(size: Size) -> bool:
+        return any(one.collective is size.collective and one.reaches(size.nbytes) for one in again)
+
+    return (
+        made.text,
+        replace(
+            judged,
+            parts=(*(one for one in judged.parts if one not in cut), *found),
+            sizes=(
+                *(one for one in judged.sizes if not is_again(one)),
+                *(one for one in looked.sizes if is_again(one)),
+            ),
+        ),
+        made.cuts,
+    )
 
 
 def _merged(parts: Sequence[Part]) -> list[Part]:

@@ -55,6 +55,8 @@ def test_rules_that_win_stay_and_every_number_is_the_same_everywhere(
         assert one["n_sizes"] > 0
     assert f"{verdict['replicates']} communicators of {verdict['processes']} starts" in said
     assert verdict["processes"] >= 2
+    # What is counted in a rule's line and below them is the same sizes.
+    assert f"none of {sum(one['n_sizes'] for one in kept)} sizes with a rule is slower" in said
     # Every size is in a rule or in a stated hole.
     assert run(["explain", str(rules_of(swept))]) == 0
 
