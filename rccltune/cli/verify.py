@@ -73,7 +73,7 @@ _SHOWN = 12
     is_flag=True,
     group="Choosing",
     usual=True,
-    help="Change no file, verdict.json neither; exit with 9 where a rule loses.",
+    help="Change no file; exit with 9 where a rule loses.",
 )
 @grouped(
     "--no-confirm",
