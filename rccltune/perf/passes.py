@@ -295,8 +295,8 @@ def sizes_between(rough: pd.DataFrame, wanted: Wanted) -> dict[Collective, tuple
     """Sizes in bytes between those of the first pass at which a rule may begin or end.
 
     Four an octave where the library changes its own choice, and from sizes at which a setting is
-    surely faster than the library to the next at which none is. A gap of more than a factor of four
-    is a hole, whatever lies at its ends.
+    surely faster than the library to the next at which none is. Gaps of more than a factor of four
+    stay as they are: no rule reaches over them.
 
     Args:
         rough: timings of the first pass.

@@ -115,7 +115,7 @@ def within(
 def cut_before(text: str, scale: Scale) -> tuple[Cut, ...]:
     """What earlier verifications left to the library, as the file says it.
 
-    A hole of a file without sections may be any collective's, and is none here.
+    Ranges of a file without sections may be of any collective, and are left out.
 
     Args:
         text: of the file.

@@ -380,8 +380,9 @@ def test_the_zones_that_were_verified_on_two_h200_are_made_again(here: Path) -> 
     kept = read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
     assert [(str(r.setting)) for r in made] == ["ring/ll", "ring/ll128"]
     assert [(str(r.setting)) for r in kept] == ["ring/ll", "ring/ll128/32", "ring/ll128"]
-    ends = [made[0].min_nbytes, made[-1].max_nbytes]
-    assert ends == pytest.approx([kept[0].min_nbytes, kept[-1].max_nbytes], rel=0.01)
+    # It begins on a measured size now; these are a sixth apart.
+    assert 1 <= made[0].min_nbytes / kept[0].min_nbytes <= 7 / 6
+    assert made[-1].max_nbytes == pytest.approx(kept[-1].max_nbytes, rel=0.01)
     assert kept[0].max_nbytes <= made[0].max_nbytes <= kept[1].max_nbytes
 
 
