@@ -201,7 +201,8 @@ def main() -> int:
     """Every node, every seed."""
     options = read_options()
     if options.part == "drawn":
-        cases = [one for one in verify_drawn.CASES if one.name.startswith(options.case)]
+        named = options.cases or [one.name for one in verify_drawn.CASES]
+        cases = [one for one in verify_drawn.CASES if one.name in named]
         return drawn(cases, options.draws, options.numbers, options.jobs)
     verifies = not options.unverified
     wish = Wish(
@@ -238,7 +239,8 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("part", choices=("drawn", "traps"))
     parser.add_argument("--draws", type=int, default=200, help="files of each case and number")
-    parser.add_argument("--case", default="", metavar="WORDS", help="cases whose names begin so")
+    known = [one.name for one in verify_drawn.CASES]
+    parser.add_argument("--cases", nargs="+", choices=known, metavar="WORDS", help="by name")
     parser.add_argument("--numbers", type=int, nargs="+", default=[4, 8, 16], metavar="N")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
