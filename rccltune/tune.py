@@ -15,8 +15,8 @@ from rccltune.model import defaults, schema
 from rccltune.model.errors import HarmError, VerificationError
 from rccltune.model.measured import Notice
 from rccltune.model.reporter import Reporter
-from rccltune.report.plots import plot_session
 from rccltune.report.page import Reported, report_session
+from rccltune.report.plots import plot_session
 from rccltune.rules.base import vendor
 from rccltune.rules.emission import choose_rules, keep_choices
 from rccltune.rules.sheets import EmitRequest, Emitted

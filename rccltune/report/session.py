@@ -12,7 +12,7 @@ from typing import Final
 from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.ceiling.session import Bounded, bounded
 from rccltune.model import grammar
-from rccltune.model.chosen import Rule, Zone
+from rccltune.model.chosen import Rule, Zone, waiting
 from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
@@ -211,8 +211,7 @@ def _rules_of(
     seen = tuple(zones) if "/" not in name else ()
     stood = {same(one): one for one in (current.stood if current else ())}
     rules = []
-    for number, rule in enumerate(file.rules):
-        waits = rule.fallback or any(_covers(one, rule) for one in file.rules[:number])
+    for rule, waits in zip(file.rules, waiting(file.rules), strict=True):
         verdict = None if waits else stood.get(same(rule))
         zone = _behind(rule, seen) if waits else next((z for z in seen if is_of(rule, z)), None)
         rules.append(
@@ -263,8 +262,9 @@ def _gain(zone: Zone | None) -> Ratio | None:
     """A zone's gain as a ratio of times."""
     if zone is None or zone.gain is None:
         return None
-    low, mean, high = (round(1 + g, 4) for g in (zone.gain.low, zone.gain.mean, zone.gain.high))
-    return Ratio(ratio=mean, low=low, high=high, n=zone.n_communicators)
+    gain = zone.gain
+    # Rounded where it is printed, and only there.
+    return Ratio(ratio=1 + gain.mean, low=1 + gain.low, high=1 + gain.high, n=zone.n_communicators)
 
 
 def is_of(rule: Rule, zone: Zone) -> bool:
@@ -275,16 +275,6 @@ def is_of(rule: Rule, zone: Zone) -> bool:
         == (target.collective, target.scale.n_nodes, target.scale.n_ranks, zone.setting)
         and zone.min_nbytes <= rule.min_nbytes
         and rule.max_nbytes <= zone.max_nbytes
-    )
-
-
-def _covers(one: Rule, other: Rule) -> bool:
-    """Whether a rule is for all calls of another one, which so waits behind it."""
-    mine = (one.collective, one.n_nodes, one.n_ranks)
-    return (
-        mine == (other.collective, other.n_nodes, other.n_ranks)
-        and one.min_nbytes <= other.min_nbytes
-        and other.max_nbytes <= one.max_nbytes
     )
 
 
