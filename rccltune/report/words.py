@@ -145,6 +145,8 @@ def _range(rules: Sequence[Delivered]) -> str:
 def proof(one: Delivered, file: RulesOf) -> str:
     """What a rule's gain rests on."""
     verdict, zone = one.verdict, one.zone
+    if one.rule.vendor:
+        return "of the library's own table"
     if one.fallback:
         return "waits for hosts that cannot choose the rule above it"
     if verdict is not None and file.verification is not None:
