@@ -135,6 +135,7 @@ def plot(
     directory: Place | None = None,
     *,
     formats: Sequence[str] = defaults.FIGURES,
+    figures: Sequence[str] = (),
     force: bool = False,
 ) -> tuple[Path, ...]:
     """Draw what was measured, fitted and chosen; the files.
@@ -143,6 +144,8 @@ def plot(
         folder: the session.
         directory: of the figures; None is ``plots`` in the session.
         formats: ``png``, ``svg``, ``pdf``.
+        figures: names of those to draw; empty for ``gain``, ``speedup``, ``time``, ``bandwidth``
+            and ``table``.
         force: replace figures that are there.
 
     Raises:
@@ -155,6 +158,7 @@ def plot(
         reporter=Logging(),
         directory=path_of(directory),
         formats=formats,
+        names=figures,
         overwrite=force,
     )
 

@@ -82,7 +82,7 @@ def channels(tables: Tables) -> Figure | None:
 
 
 def predictions(tables: Tables) -> Figure | None:
-    """The setting that the library took by itself, among the times of all at that size."""
+    """What the library predicts to be the fastest: the setting that it takes by itself, ringed."""
     names = [panel for panel in tables.panels if panel in set(tables.own["panel"])]
     if not names:
         return None

@@ -223,19 +223,12 @@ def bandwidth(tables: Tables) -> Figure | None:
         mine = tables.of(panel)
         _lines(axes, mine.points, "busbw", mine.rules)
         style.sizes_axis(axes, mine.points["nbytes"])
-        axes.set_ylim(0, 1.08 * max(mine.points["busbw"].max(), *mine.ceilings["busbw"], 0.0))
+        axes.set_ylim(0, 1.1 * max(mine.points["busbw"].max(), *mine.ceilings["busbw"], 0.0))
         axes.set_ylabel("bus bandwidth in GB/s")
-        for value in mine.ceilings["busbw"]:
-            axes.axhline(value, color=style.GREY, linestyle="--")
-            axes.annotate(
-                f"ceiling by the slowest link: {value:.4g} GB/s",
-                (0.01, value),
-                xycoords=("axes fraction", "data"),
-                xytext=(0, -2),
-                textcoords="offset points",
-                va="top",
-                size=8.0,
-            )
+        for ceiling in rows(mine.ceilings):
+            axes.axhline(ceiling.busbw, color=style.GREY, linestyle="--")
+            place = axes.get_yaxis_transform()
+            axes.text(0.01, ceiling.busbw, ceiling.words, va="bottom", size=7.0, transform=place)
         _finish(axes, panel, mine.points, "busbw", tables)
     return figure
 

@@ -16,7 +16,8 @@ rules      a row for each rule that a job gets: ``min_nbytes``, ``max_nbytes`` (
            ``setting``, ``algorithm``, ``variant``, ``gain``, ``low``, ``high``, ``is_verified``
 verdicts   a row for each size and placement of a verification: ``nbytes``, ``placement``
            (``in``, ``out``), ``ratio``, ``low``, ``high``
-ceilings   the bus bandwidth that the slowest link allows: ``busbw``
+ceilings   the bus bandwidth that the slowest link allows: ``busbw``, ``words`` (how it is made
+           up, and what of it was reached)
 own        a row for each size at which the library was seen to choose: ``nbytes``, ``setting``
 variants   a row for each size of an environment against the site: ``variant``, ``nbytes``,
            ``gain`` (0.2 is 20 % faster)
@@ -44,7 +45,7 @@ from rccltune.model.settings import (
     View,
     base_variant,
 )
-from rccltune.model.vocabulary import Placement, busbw, busbw_factor
+from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
 from rccltune.report.session import RulesOf, Shown, is_for, target_words
 
 _SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels", "variant")
@@ -57,7 +58,7 @@ _COLUMNS: Final = {
     "residuals": (*_SETTING, "nbytes", "residual"),
     "rules": (*_SETTING, "min_nbytes", "max_nbytes", "gain", "low", "high", "is_verified"),
     "verdicts": ("panel", "nbytes", "placement", "ratio", "low", "high"),
-    "ceilings": ("panel", "busbw"),
+    "ceilings": ("panel", "busbw", "words"),
     "own": ("panel", "nbytes", "setting"),
     "variants": ("panel", "variant", "nbytes", "gain"),
 }
@@ -303,7 +304,13 @@ def _ceilings(shown: Shown) -> Iterator[dict[str, Any]]:
             variant=DEFAULT_VARIANT,
         )
         if busbw_factor(ceiling.collective, ceiling.scale.n_ranks) > 0:
-            yield {"panel": target_words(target), "busbw": ceiling.gb_per_s}
+            words = (
+                f"ceiling {ceiling.gb_per_s:.4g} GB/s = {ceiling.n_links} × "
+                f"{ceiling.slowest.gb_per_s:.4g} ({ceiling.slowest}), "
+                f"reached {one.fraction:.2f} at {format_size(one.nbytes)}"
+            )
+            panel = target_words(target)
+            yield {"panel": panel, "busbw": ceiling.gb_per_s, "words": words}
 
 
 def _variants(shown: Shown) -> Iterator[dict[str, Any]]:

@@ -32,12 +32,10 @@ def times(gain: Ratio | None) -> str:
 def marks(shown: Shown) -> Iterator[tuple[str, str]]:
     """What a reader must know before anything else: a word and its sentence."""
     if shown.simulated:
-        runner = shown.done.session.fingerprint.runner
-        made = f"{runner} chose, and a" if runner else "A"
-        yield (
-            "SIMULATED",
-            f"{made} node file gave the times: nothing here was measured on hardware.",
-        )
+        said = "A node file gave the times: nothing here was measured on hardware."
+        real = shown.done.session.fingerprint.runner
+        chose = f" What ran is the choice of {real}; no result was checked." if real else ""
+        yield "SIMULATED", said + chose
     if shown.refused:
         yield "NOT PROVEN", "The verification of these rules failed: do not use them."
     elif _is_cut_short(shown):
@@ -151,17 +149,19 @@ def proof(one: Delivered, file: RulesOf) -> str:
         return "waits for hosts that cannot choose the rule above it"
     if verdict is not None and file.verification is not None:
         found = [
-            v.replicates
+            v
             for v in file.verification.verdicts
             if verdict.reaches(v.nbytes) and verdict.collective is v.target.collective
         ]
-        least, most = min(found, default=0), max(found, default=0)
+        least = min((v.replicates for v in found), default=0)
+        most = max((v.replicates for v in found), default=0)
+        is_checked = any(v.n_wrong is not None for v in found)
         each = f"{least} to {most}" if least != most else str(most)
         said = f"verified at {count(verdict.n_sizes, 'size')}, {each} {_repeat(file)}s each"
         if verdict.loop is not None:
             loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.ratio:.2f}×"
             said += f"; launched one by one {loop}"
-        return said
+        return said + ("; results not checked" if not is_checked else "")
     if zone is None:
         return "not verified, and not of the stored choice"
     if zone.proof is Proof.NO_BASELINE:
