@@ -137,7 +137,7 @@ def _shown(folder: Path, reporter: Reporter) -> Reported:
         folder,
         reporter=reporter,
         directory=where,
-        formats=defaults.FIGURES,
+        formats=defaults.FIGURE_FORMAT,
         overwrite=True,
     )
     return report_session(folder, reporter=reporter, overwrite=True)

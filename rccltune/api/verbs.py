@@ -134,7 +134,7 @@ def plot(
     folder: Place,
     directory: Place | None = None,
     *,
-    formats: Sequence[str] = defaults.FIGURES,
+    formats: Sequence[str] = defaults.FIGURE_FORMAT,
     figures: Sequence[str] = (),
     force: bool = False,
 ) -> tuple[Path, ...]:

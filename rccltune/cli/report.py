@@ -16,7 +16,7 @@ from rccltune.cli.options import (
 )
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import FIGURE_FORMATS, FIGURES, MORE_FIGURES, Laid, lay
+from rccltune.model.vocabulary import FIGURE_FORMATS, Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.report.page import Reported
@@ -86,14 +86,14 @@ def _text(done: Reported) -> Laid:
     "formats",
     type=click.Choice(FIGURE_FORMATS),
     multiple=True,
-    default=defaults.FIGURES,
+    default=defaults.FIGURE_FORMAT,
     show_default=True,
     help="Format of the figures (repeatable).",
 )
 @click.option(
     "--figure",
     "names",
-    type=click.Choice((*FIGURES, *MORE_FIGURES)),
+    type=click.Choice((*defaults.FIGURES, *defaults.MORE_FIGURES)),
     multiple=True,
     help="Draw this figure alone (repeatable). [default: the first five]",
 )

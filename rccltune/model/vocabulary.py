@@ -319,9 +319,6 @@ DTYPE_BYTES: Final = {
     "fp8_e5m2": 1,
 }
 FIGURE_FORMATS: Final = ("png", "svg", "pdf")
-# Drawn by default, and when they are named.
-FIGURES: Final = ("gain", "speedup", "time", "bandwidth", "table")
-MORE_FIGURES: Final = ("residuals", "channels", "predictions", "variants")
 REDOPS: Final = ("sum", "prod", "max", "min", "avg", "mulsum", "none")
 # What a fit on an AMD GPU of gfx94x/gfx950 can never be given by a rule on one node: RCCL 2.28.3
 # src/graph/tuning.cc:660 leaves Tree+Simple out where all GPUs of the topology take part.

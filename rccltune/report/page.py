@@ -34,6 +34,7 @@ from rccltune.report.session import (
 )
 from rccltune.report.tables import Tables, tables_of
 from rccltune.session import files
+from rccltune.session.place import PLACE_FILE
 from rccltune.session.store import CEILING_FILE
 
 REPORT_FILE: Final = "report.html"
@@ -346,6 +347,7 @@ def _facts(shown: Shown) -> Iterator[tuple[str, str, str]]:
         ("mode", fingerprint.mode, "session.json"),
         ("hosts", _some(fingerprint.hosts), "session.json"),
         ("devices", _some(fingerprint.devices), "session.json"),
+        ("placement of ranks", shown.placement, PLACE_FILE),
         ("binding", fingerprint.binding, "session.json"),
         ("measured through", fingerprint.runner, "session.json"),
         ("library", shown.libraries, "runs"),

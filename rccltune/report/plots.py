@@ -12,10 +12,11 @@ from xml.etree import ElementTree as ET
 from matplotlib.figure import Figure
 
 from rccltune.ceiling.session import Bounded
+from rccltune.model.defaults import FIGURES, MORE_FIGURES
 from rccltune.model.errors import CommandLineError
 from rccltune.model.links import LinkMap
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import FIGURE_FORMATS, FIGURES, MORE_FIGURES
+from rccltune.model.vocabulary import FIGURE_FORMATS
 from rccltune.report import by_name, figures, links, style
 from rccltune.report.session import read_session
 from rccltune.report.tables import Tables, tables_of

@@ -23,6 +23,7 @@ from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import content_of
 from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.session import store
+from rccltune.session.place import stored_place
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import (
     FOLDER,
@@ -98,6 +99,7 @@ class Shown:
         refused: verifications that ended with an error, of rule files as they are now.
         trials: starts of verifications, ended or not.
         is_interrupted: the sweep did not come to its end.
+        placement: where the ranks were: ``node``, ``one-oam``; None where nothing says it.
         devices: ``2 × NVIDIA H200`` as a benchmark's own heading has them, None without one.
     """
 
@@ -110,6 +112,7 @@ class Shown:
     refused: tuple[Refused, ...]
     trials: int
     is_interrupted: bool
+    placement: str | None
     devices: str | None
 
     @property
@@ -170,6 +173,7 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
     files = {name: read_rules(content_of(path)) for name, path in read.items()}
     verified = tuple(verifications(folder, files))
     zones = zones_in(choice.zones, choice.environments) if choice else ()
+    place = stored_place(folder)
     used = {name_of(path, folder) for path in used_rule_paths(folder)}
     made = [
         _rules_of(name, read[name], file, zones, verified, is_used=name in used)
@@ -187,6 +191,7 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
         refused=refusals(folder),
         trials=sum(1 for _ in folder.glob(f"{FOLDER}/*/runs/*/run.json")),
         is_interrupted=_is_interrupted(folder),
+        placement=place.name if place else None,
         devices=_devices(folder, launches),
     )
 

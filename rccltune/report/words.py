@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
-from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, Proof, is_not_beaten
+from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, Proof, Zone, is_not_beaten
 from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.session import Delivered, RulesOf, Shown
 from rccltune.report.tables import baseline_words
-from rccltune.verify.verdict import Ratio
+from rccltune.report.verified import Verification
+from rccltune.verify.verdict import Ratio, RuleVerdict
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"
@@ -126,10 +127,9 @@ def _gains(rules: Iterable[Delivered], baseline: str) -> str:
     [(name, mine)] = by_name.items()
     low = min(one.rule.min_nbytes for one in mine)
     high = max(one.rule.max_nbytes for one in mine)
-    return (
-        f"{name} is {_range(mine)} as fast with the rules as with {baseline}, from "
-        f"{format_span(low, high)}"
-    )
+    span = format_span(low, high)
+    at = f"from {span}" if " to " in span or " and " in span else f"at {span}"
+    return f"{name} is {_range(mine)} as fast with the rules as with {baseline}, {at}"
 
 
 def _range(rules: Sequence[Delivered]) -> str:
@@ -142,39 +142,43 @@ def _range(rules: Sequence[Delivered]) -> str:
 
 def proof(one: Delivered, file: RulesOf) -> str:
     """What a rule's gain rests on."""
-    verdict, zone = one.verdict, one.zone
     if one.rule.vendor:
         return "of the library's own table"
     if one.fallback:
         return "waits for hosts that cannot choose the rule above it"
-    if verdict is not None and file.verification is not None:
-        found = [
-            v
-            for v in file.verification.verdicts
-            if verdict.reaches(v.nbytes) and verdict.collective is v.target.collective
-        ]
-        least = min((v.replicates for v in found), default=0)
-        most = max((v.replicates for v in found), default=0)
-        is_checked = any(v.n_wrong is not None for v in found)
-        each = f"{least} to {most}" if least != most else str(most)
-        said = f"verified at {count(verdict.n_sizes, 'size')}, {each} {_repeat(file)}s each"
-        if verdict.loop is not None:
-            loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.ratio:.2f}×"
-            said += f"; launched one by one {loop}"
-        return said + ("; results not checked" if not is_checked else "")
+    if one.verdict is not None and file.verification is not None:
+        return _verified(one.verdict, file.verification)
+    return f"{_seen(one.zone)}; not verified"
+
+
+def _verified(verdict: RuleVerdict, verification: Verification) -> str:
+    """``verified at 17 sizes, 2 to 4 communicators each; launched one by one 1.44×``."""
+    found = [
+        one
+        for one in verification.verdicts
+        if verdict.reaches(one.nbytes) and verdict.collective is one.target.collective
+    ]
+    least = min((one.replicates for one in found), default=0)
+    most = max((one.replicates for one in found), default=0)
+    repeated = count(most, verification.file.replicate)
+    each = repeated if least == most else f"{least} to {repeated}"
+    said = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"
+    if verdict.loop is not None:
+        loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.ratio:.2f}×"
+        said += f"; launched one by one {loop}"
+    is_checked = any(one.n_wrong is not None for one in found)
+    return said if is_checked else f"{said}; results not checked"
+
+
+def _seen(zone: Zone | None) -> str:
+    """What the sweep saw of a rule."""
     if zone is None:
-        return "not verified, and not of the stored choice"
+        return "not of the stored choice"
     if zone.proof is Proof.NO_BASELINE:
-        return "no baseline, not verified"
-    n = count(zone.n_sizes, "size")
-    if zone.is_proven:
-        repeated = count(zone.n_communicators, "communicator")
-        return f"in the sweep at {n}, {repeated}; not verified"
-    return f"in the sweep at {n}, {zone.why_unproven}; not verified"
-
-
-def _repeat(file: RulesOf) -> str:
-    return file.verification.file.replicate if file.verification else ""
+        return "no baseline"
+    repeated = count(zone.n_communicators, "communicator")
+    how = repeated if zone.is_proven else zone.why_unproven
+    return f"in the sweep at {count(zone.n_sizes, 'size')}, {how}"
 
 
 def use(shown: Shown) -> Iterator[str]:

@@ -368,7 +368,8 @@ ROWS = st.lists(
 
 
 @pytest.mark.long
-@settings(max_examples=40)
+@pytest.mark.timeout(600)
+@settings(max_examples=20)
 @given(ROWS, st.sampled_from([None, "silent", "ring/ll"]))
 def test_whatever_was_measured_makes_a_page(
     rows: list[tuple[str, int, float, str, str, int]], baseline: str | None

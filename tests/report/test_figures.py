@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from rccltune.model.defaults import FIGURES, MORE_FIGURES
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import FIGURES, MORE_FIGURES, Algorithm, Protocol
+from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.report import by_name, figures, style
 from rccltune.report.plots import inline_svg
 from rccltune.report.tables import Tables
@@ -97,7 +99,7 @@ def test_a_fitted_line_meets_its_points(tables: Callable[[str], Tables], session
         assert figure is not None
         [axes] = figure.axes
         lines = [line for line in axes.lines if line.get_transform() == axes.transData]
-        groups: list[tuple[object, list[object]]] = []
+        groups: list[tuple[Line2D, list[Line2D]]] = []
         for line in lines:
             if line.get_linestyle() == "None":
                 groups.append((line, []))
@@ -105,9 +107,9 @@ def test_a_fitted_line_meets_its_points(tables: Callable[[str], Tables], session
                 groups[-1][1].append(line)
         for points, fits in groups:
             assert fits
-            x = np.concatenate([fit.get_xdata() for fit in fits])  # type: ignore[attr-defined] # a line
-            y = np.concatenate([fit.get_ydata() for fit in fits])  # type: ignore[attr-defined]
-            for nbytes, time_us in zip(*points.get_data(), strict=True):  # type: ignore[attr-defined]
+            x = np.concatenate([fit.get_xdata() for fit in fits])
+            y = np.concatenate([fit.get_ydata() for fit in fits])
+            for nbytes, time_us in zip(*points.get_data(), strict=True):
                 near = y[np.isclose(x, nbytes, rtol=1e-6)]
                 if len(near):
                     assert np.abs(near / time_us - 1).min() <= 0.2501

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rccltune.model.defaults import FIGURES
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import FIGURE_FORMATS, FIGURES
+from rccltune.model.vocabulary import FIGURE_FORMATS
 from rccltune.report import plots
 
 
@@ -133,4 +134,4 @@ def test_a_figure_that_cannot_be_written_leaves_no_part(
     (tmp_path / "bandwidth.png").mkdir()
     with pytest.raises(SessionError):
         drawn(sessions("holes"), tmp_path, force=True)
-    assert not [path for path in tmp_path.iterdir() if path.suffix not in (".png",)]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".png"}
