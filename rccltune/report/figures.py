@@ -31,7 +31,7 @@ _ABOVE: Final = 23.0
 # Entries of the gain's legend.
 _OUT: Final = "out-of-place"
 _IN: Final = "in-place"
-_TRIED: Final = "tried, no rule in the file"
+_TRIED: Final = "no rule"
 _FAMILY: Final = ["algorithm", "protocol", "variant"]
 
 
@@ -161,9 +161,8 @@ def speedup(tables: Tables) -> Figure | None:
         mine = mine.assign(ratio=(mine["base_us"] / mine["time_us"]).clip(lower=_SLOWEST))
         _lines(axes, mine, "ratio", tables.of(panel).rules)
         style.sizes_axis(axes, mine["nbytes"])
-        style.ratio_axis(axes, mine["ratio"].min(), mine["ratio"].max(), "baseline's time / time")
-        if (mine["ratio"] <= _SLOWEST).any():
-            axes.set_ylabel(f"baseline's time / time ({_SLOWEST}×: or slower)")
+        low, high = mine["ratio"].min(), mine["ratio"].max()
+        style.ratio_axis(axes, low, high, "baseline's time / time", least=_SLOWEST)
         _finish(axes, panel, mine, "ratio", tables)
     return figure
 

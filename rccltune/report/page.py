@@ -51,7 +51,7 @@ _MOST_ROWS: Final = 60
 _MOST_PANELS: Final = 6
 _MOST_FACTS: Final = 8
 _MOST_LINES: Final = 60
-# Width and height in inches of the panels of a page, where one and where several are side by side.
+# Width and height in inches of a page's panels, and of gains where several are side by side.
 _LARGE: Final = (5.2, 3.2)
 _SMALL: Final = (4.2, 2.7)
 _TITLES: Final = {
@@ -245,7 +245,7 @@ def _drawn(
     name: str, draw: Callable[[Tables], Figure | None], tables: Tables, panels: Sequence[str]
 ) -> Iterator[tuple[str, str, Markup]]:
     """Panel, title and picture of one kind of figure."""
-    size = _LARGE if len(panels) == 1 else _SMALL
+    size = _SMALL if name == "gain" and len(panels) > 1 else _LARGE
     with style.applied():
         for number, panel in enumerate(panels[:_MOST_PANELS]):
             figure = draw(tables.of(panel, size))

@@ -88,6 +88,8 @@ _LEFT: Final = 0.74
 # Names beside lines stand at least so far apart, in points, and a letter has about this width.
 _LINE: Final = 10.5
 _LETTER: Final = 4.9
+# Room that a marker and the gap behind its name take in a legend.
+_ENTRY: Final = 40.0
 # Room that the label of a size takes below an axis.
 _SIZE_LABEL: Final = 42.0
 # As many lines as have room for their names beside them.
@@ -229,8 +231,22 @@ def log_axis(axes: Axes, label: str, words: Callable[[float], str]) -> None:
     axes.set_ylabel(label)
 
 
-def ratio_axis(axes: Axes, low: float, high: float, label: str) -> None:
-    """A logarithmic axis of ratios with 1 in it; equal steps where it is short."""
+def ratio_axis(
+    axes: Axes, low: float, high: float, label: str, *, least: float | None = None
+) -> None:
+    """A logarithmic axis of ratios with 1 in it; equal steps where it is short.
+
+    Args:
+        axes: to set.
+        low: of what is drawn.
+        high: of what is drawn.
+        label: of the axis.
+        least: what is lower is drawn here, and the tick says so.
+    """
+
+    def words(value: float, _: object) -> str:
+        return f"≤ {value:.3g}×" if value == least else f"{value:.3g}×"
+
     low, high = min(low, 1.0) / 1.06, max(high, 1.0) * 1.06
     axes.set_yscale("log")
     axes.set_ylim(low, high)
@@ -242,7 +258,7 @@ def ratio_axis(axes: Axes, low: float, high: float, label: str) -> None:
     while len(ticks) > 9:
         ticks = [one for n, one in enumerate(ticks) if n % 2 == ticks.index(1) % 2]
     axes.yaxis.set_major_locator(FixedLocator(ticks))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}×"))
+    axes.yaxis.set_major_formatter(FuncFormatter(words))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylabel(label)
     axes.axhline(1.0, color=GREY, linewidth=1.0, zorder=1)
@@ -327,4 +343,5 @@ def legend_below(figure: Figure) -> None:
 
 def _across(inches: float, names: Sequence[str]) -> int:
     """Entries of a legend that have room beside each other."""
-    return max(1, int(72 * inches / (_LETTER * max(map(len, names)) + 46)))
+    room, wide = 72 * inches, [_LETTER * len(name) + _ENTRY for name in names]
+    return len(names) if sum(wide) <= room else max(1, int(room / max(wide)))

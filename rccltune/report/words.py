@@ -85,7 +85,8 @@ def _swept(shown: Shown, rules: Sequence[Delivered]) -> str:
         names = ", ".join(dict.fromkeys(one.rule.collective.value for one in rules))
         why = "no baseline was measured" if not _has_baseline(shown) else "no baseline is left"
         return f"{names}: fastest settings found; what they gain is unknown, since {why}."
-    return f"{_gains(gained, baseline)}, as the sweep saw it; not verified."
+    seen = "the imported times have it" if shown.is_imported else "the sweep saw it"
+    return f"{_gains(gained, baseline)}, as {seen}; not verified."
 
 
 def _no_rule(shown: Shown) -> str:
@@ -166,7 +167,7 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     if verdict.loop is not None:
         loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.ratio:.2f}×"
         said += f"; launched one by one {loop}"
-    is_checked = any(one.n_wrong is not None for one in found)
+    is_checked = any(one.n_wrong is not None for one in verification.file.verdicts)
     return said if is_checked else f"{said}; results not checked"
 
 
@@ -178,7 +179,7 @@ def _seen(zone: Zone | None) -> str:
         return "no baseline"
     repeated = count(zone.n_communicators, "communicator")
     how = repeated if zone.is_proven else zone.why_unproven
-    return f"in the sweep at {count(zone.n_sizes, 'size')}, {how}"
+    return f"measured at {count(zone.n_sizes, 'size')}, {how}"
 
 
 def use(shown: Shown) -> Iterator[str]:
