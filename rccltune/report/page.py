@@ -16,11 +16,11 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from rccltune import __version__
-from rccltune.model.chosen import Judgement
+from rccltune.model.chosen import Judgement, Verdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measured import Outcome
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import Collective, format_last, format_size, format_span
+from rccltune.model.vocabulary import Collective, Placement, format_last, format_size, format_span
 from rccltune.report import figures, style, words
 from rccltune.report.plots import inline_svg
 from rccltune.report.session import (
@@ -305,18 +305,23 @@ def _left_to_the_library(shown: Shown) -> Iterator[tuple[str, ...]]:
 
 
 def _sizes(shown: Shown) -> Iterator[tuple[str, ...]]:
-    """What the verification found at each size that is a whole power of two."""
+    """What the verification found at each size that is a power of two, by placement."""
+    found: dict[tuple[str, int], dict[Placement, Verdict]] = {}
     for file in shown.used:
         for one in file.verification.verdicts if file.verification else ():
             if one.nbytes & (one.nbytes - 1) == 0:
-                yield (
-                    one.target.collective.value,
-                    format_size(one.nbytes),
-                    f"{one.view.placement.value}-of-place".replace("in-of-place", "in-place"),
-                    f"{one.ratio:.2f}× ({one.low:.2f} to {one.high:.2f})",
-                    _JUDGED[one.judgement],
-                    str(one.replicates),
-                )
+                place = (one.target.collective.value, one.nbytes)
+                found.setdefault(place, {})[one.view.placement] = one
+    for (name, nbytes), by_placement in found.items():
+        worst = min(by_placement.values(), key=lambda one: one.ratio)
+        ratios = (by_placement.get(one) for one in (Placement.OUT_OF_PLACE, Placement.IN_PLACE))
+        yield (
+            name,
+            format_size(nbytes),
+            *(f"{v.ratio:.2f}× ({v.low:.2f} to {v.high:.2f})" if v else words.DASH for v in ratios),
+            _JUDGED[worst.judgement],
+            str(worst.replicates),
+        )
 
 
 def _never_chosen(shown: Shown) -> Iterator[tuple[str, str, str]]:

@@ -36,12 +36,15 @@ def text_of(element: Element) -> str:
     return "".join(_texts(element))
 
 
-def _texts(element: Element) -> Iterator[str]:
+def _texts(element: Element, *, without_numbers: bool = False) -> Iterator[str]:
     if is_called(element, "svg") or is_called(element, "style"):
+        return
+    is_number = element.tag == "td" and (element.text or "")[:1].isdigit()
+    if is_number and without_numbers:
         return
     yield element.text or ""
     for inner in element:
-        yield from _texts(inner)
+        yield from _texts(inner, without_numbers=without_numbers)
         yield inner.tail or ""
 
 
@@ -51,9 +54,9 @@ def is_called(element: Element, tag: str) -> bool:
 
 
 def words_of(tree: Element) -> int:
-    """Words of a page: numbers and pictures aside."""
+    """Words of a page: pictures aside, and cells of tables that are numbers with their units."""
     [body] = tree.iter("body")
-    spaced = " ".join(_texts(body))
+    spaced = " ".join(_texts(body, without_numbers=True))
     return sum(bool(re.search("[^\\W\\d_]", word)) for word in spaced.split())
 
 
