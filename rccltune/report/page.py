@@ -186,11 +186,11 @@ def context(shown: Shown) -> dict[str, Any]:
         "marks": list(words.marks(shown)),
         "claim": f"SIMULATED: {claim}" if shown.simulated else claim,
         "first": _gain_figures(tables),
-        "rules": [_rules(one, several=several) for one in shown.used if one.rules],
+        "rules": [_rules(one, shown, several=several) for one in shown.used if one.rules],
         "old": list(words.old_rules(shown)),
         "use": list(words.use(shown)),
         "following": words.following(shown),
-        "others": [_rules(one, several=several) for one in shown.files if not one.is_used],
+        "others": [_rules(one, shown, several=several) for one in shown.files if not one.is_used],
         "left": _most(_left_to_the_library(shown)),
         "sizes": _most(_sizes(shown), 120),
         "not_chosen": _most(_never_chosen(shown)),
@@ -255,15 +255,14 @@ def _drawn(
                 yield panel, title, Markup(svg)  # noqa: S704 - every text in it is escaped
 
 
-def _rules(file: RulesOf, *, several: bool) -> dict[str, Any]:
-    exports = file.path.with_suffix(".env") if file.path else None
+def _rules(file: RulesOf, shown: Shown, *, several: bool) -> dict[str, Any]:
     return {
         "name": file.name or "rules that no file has yet",
         "needs": file.needs,
         "several": several,
         "rows": [_row(one, file) for one in file.rules[:_MOST_ROWS]],
         "more": max(0, len(file.rules) - _MOST_ROWS),
-        "source": f"source {exports.resolve()}" if exports and exports.exists() else "",
+        "source": words.source(file, shown),
     }
 
 
@@ -397,7 +396,9 @@ def _files_of(shown: Shown) -> Iterator[tuple[str, str]]:
     for one in shown.files:
         if one.path is not None:
             yield one.name, "rules; .env beside it is what a shell sources"
-    yield from ((name, what) for name, what in known if (folder / name).exists())
+    # What is derived is there, or is made again by whoever may write.
+    derived = ("samples.csv", "fit.json")
+    yield from (one for one in known if one[0] in derived or (folder / one[0]).exists())
 
 
 def _lines(file: RulesOf) -> str:

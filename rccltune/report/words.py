@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
@@ -183,11 +184,21 @@ def _seen(zone: Zone | None) -> str:
 
 
 def use(shown: Shown) -> Iterator[str]:
-    """The line of a shell that uses each file."""
+    """The line of a shell that uses each file, from the folder that the session lies in."""
     for one in shown.used:
-        exports = one.path.with_suffix(".env") if one.path else None
-        if exports is not None and exports.exists() and (one.rules or one.needs):
-            yield f"source {shlex.quote(str(exports.resolve()))}"
+        line = source(one, shown)
+        if line and (one.rules or one.needs):
+            yield line
+
+
+def source(file: RulesOf, shown: Shown) -> str:
+    """``source rccltune-session/rccl_tuner_gfx942.env``; empty where there are no exports."""
+    exports = file.path.with_suffix(".env") if file.path else None
+    if exports is None or not exports.exists():
+        return ""
+    # A page is mailed: where the session lies on this machine is nobody's business.
+    path = Path(shown.done.session.path.resolve().name, Path(file.name).with_suffix(".env"))
+    return f"source {shlex.quote(str(path))}"
 
 
 def following(shown: Shown) -> str:

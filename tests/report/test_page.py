@@ -194,6 +194,7 @@ def test_the_style_is_a_few_kilobytes() -> None:
 
 def test_a_setting_is_printed_as_everywhere(shown: Callable[[str], Shown]) -> None:
     """``tree/ll128``, with its channels where it has some."""
-    for file in shown("channels").used:
-        for one in page._rules(file, several=False)["rows"]:
-            assert str(Setting.parse(one["setting"])) == one["setting"]
+    one = shown("channels")
+    for file in one.used:
+        for row in page._rules(file, one, several=False)["rows"]:
+            assert str(Setting.parse(row["setting"])) == row["setting"]
