@@ -245,7 +245,7 @@ def ratio_axis(
     """
 
     def words(value: float, _: object) -> str:
-        return f"≤ {value:.3g}×" if value == least else f"{value:.3g}×"
+        return f"≤{value:.3g}×" if value == least else f"{value:.3g}×"
 
     low, high = min(low, 1.0) / 1.06, max(high, 1.0) * 1.06
     axes.set_yscale("log")
@@ -260,7 +260,7 @@ def ratio_axis(
     axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.yaxis.set_major_formatter(FuncFormatter(words))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylabel(label)
+    axes.set_ylabel(label, labelpad=2)
     axes.axhline(1.0, color=GREY, linewidth=1.0, zorder=1)
 
 

@@ -198,7 +198,7 @@ def test_what_is_far_slower_stands_at_the_lower_edge(tables: Callable[[str], Tab
     assert figure is not None
     [axes] = figure.axes
     assert min(min(line.get_ydata()) for line in axes.lines) == 0.25
-    assert axes.get_yticklabels()[0].get_text() == "≤ 0.25×"
+    assert axes.get_yticklabels()[0].get_text() == "≤0.25×"
 
 
 def test_the_ceiling_is_a_named_level_inside_the_panel(
