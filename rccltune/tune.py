@@ -24,7 +24,7 @@ from rccltune.session.files import write_atomically
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitDone
     from rccltune.analyse.options import ChoiceOptions
-    from rccltune.report.session import Reported
+    from rccltune.report.page import Reported
     from rccltune.rules.sheets import Emitted
     from rccltune.verify.outcome import Verified, VerifyRequest
 
@@ -35,7 +35,7 @@ _AFTER_THE_SWEEP: Final = (
     "rccltune.rules.emission",
     "rccltune.verify.verifying",
     "rccltune.report.plots",
-    "rccltune.report.session",
+    "rccltune.report.page",
 )
 
 
@@ -146,15 +146,15 @@ def _import_what_follows() -> None:
 
 def _shown(folder: Path, reporter: Reporter) -> Reported:
     """Figures, and the page."""
+    from rccltune.report.page import report_session
     from rccltune.report.plots import plot_session
-    from rccltune.report.session import report_session
 
     where = folder / _FIGURES
     plot_session(
         folder,
         reporter=reporter,
         directory=where,
-        formats=defaults.FIGURES,
+        formats=defaults.FIGURE_FORMAT,
         overwrite=True,
     )
     return report_session(folder, reporter=reporter, overwrite=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.api.arguments import Place
+from rccltune.model.chosen import waiting
 from rccltune.model.vocabulary import Collective
 from rccltune.rules import reader, refusals
 
@@ -45,7 +46,7 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """Rules in file order, then gaps; the column ``file`` says the name."""
     hint = "correct these lines, or let rccltune emit-config write the file again."
     read = refusals.accepted(refusals.content_of(path), path, hint)
-    for rule in read.rules:
+    for rule, waits in zip(read.rules, waiting(read.rules), strict=True):
         yield {
             "file": name,
             "line": rule.line,
@@ -55,7 +56,7 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
             "min_nbytes": rule.min_nbytes,
             "max_nbytes": rule.max_nbytes,
             "setting": str(rule.setting),
-            "fallback": rule.fallback,
+            "fallback": waits and not rule.vendor,
             "vendor": rule.vendor,
         }
     for hole in read.holes:

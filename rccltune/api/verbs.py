@@ -22,7 +22,7 @@ from rccltune.model.measured import Stated
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 from rccltune.report import plots
-from rccltune.report.session import report_session
+from rccltune.report.page import report_session
 from rccltune.rules import emission, explanation, sheets
 from rccltune.session import imports
 from rccltune.session.folders import sessions_in
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rccltune.deploy.folder import Deployed
     from rccltune.job.answer import Answer
     from rccltune.machine.records import Finding, System
-    from rccltune.report.session import Reported
+    from rccltune.report.page import Reported
     from rccltune.rules.explanation import Explanation
     from rccltune.rules.sheets import Emitted
     from rccltune.session.imports import Imported
@@ -136,7 +136,8 @@ def plot(
     folder: Place,
     directory: Place | None = None,
     *,
-    formats: Sequence[str] = defaults.FIGURES,
+    formats: Sequence[str] = defaults.FIGURE_FORMAT,
+    figures: Sequence[str] = (),
     force: bool = False,
 ) -> tuple[Path, ...]:
     """Draw what was measured, fitted and chosen; the files.
@@ -145,6 +146,8 @@ def plot(
         folder: the session.
         directory: of the figures; None is ``plots`` in the session.
         formats: ``png``, ``svg``, ``pdf``.
+        figures: names of those to draw; empty for ``gain``, ``speedup``, ``time``, ``bandwidth``
+            and ``table``.
         force: replace figures that are there.
 
     Raises:
@@ -157,6 +160,7 @@ def plot(
         reporter=Logging(),
         directory=path_of(directory),
         formats=formats,
+        names=figures,
         overwrite=force,
     )
 

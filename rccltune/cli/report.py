@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import FIGURE_FORMATS, Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.report.session import Reported
+    from rccltune.report.page import Reported
 
 
 @verb("report")
@@ -39,10 +40,9 @@ def report(
 ) -> None:
     """Write one page that says what was won, where, and how it was proven.
 
-    One HTML file under 2 MB that loads nothing: headline, machine, figures whose values can be
-    read off by pointer and keyboard, rules with their evidence, what the library predicted, what is
-    undecided, every launch with an excerpt of its log, how to use the rules and how to repeat it.
-    A simulated session says so on top and on every figure. A folder of several scales gets a page
+    One HTML file that loads nothing and runs no script. First what was tuned and where, what it
+    gains, the rules with what proves them, and the line that uses them; folded below what is left
+    to the library, all settings, machine, method and files. A folder of several scales gets a page
     in each of its sessions.
 
     \b
@@ -52,7 +52,7 @@ def report(
 
     Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 no usable sample.
     """
-    from rccltune.report.session import report_session
+    from rccltune.report.page import report_session
     from rccltune.session.folders import sessions_in
 
     folders = sessions_in((session,))
@@ -70,7 +70,15 @@ def report(
     plain = [one.as_plain() for one in done]
     text = lay(_text(one) for one in done)
     console.result(plain[0] if len(plain) == 1 else plain, text)
-    console.say(f"Next: {named('deploy DIR', session)} hands verified rules to the jobs of a site.")
+    for folder, one in zip(folders, done, strict=True):
+        console.say(f"Next: {_of_session(one.following, folder)}")
+
+
+def _of_session(words: str, folder: Path) -> str:
+    """The same words with the session in their commands, where it is not the one meant unnamed."""
+    return re.sub(
+        r"rccltune (emit-config|verify|deploy DIR)", lambda found: named(found[1], folder), words
+    )
 
 
 def _text(done: Reported) -> Laid:
@@ -87,9 +95,16 @@ def _text(done: Reported) -> Laid:
     "formats",
     type=click.Choice(FIGURE_FORMATS),
     multiple=True,
-    default=defaults.FIGURES,
+    default=defaults.FIGURE_FORMAT,
     show_default=True,
     help="Format of the figures (repeatable).",
+)
+@click.option(
+    "--figure",
+    "names",
+    type=click.Choice((*defaults.FIGURES, *defaults.MORE_FIGURES)),
+    multiple=True,
+    help="Draw this figure alone (repeatable). [default: the first five]",
 )
 @click.option("--force", is_flag=True, help="Replace figures in the folder of -o.")
 @common
@@ -99,17 +114,19 @@ def plot(
     sessions: tuple[Path, ...],
     output: Path | None,
     formats: tuple[str, ...],
+    names: tuple[str, ...],
     force: bool,
 ) -> None:
     """Draw what was measured, fitted and chosen.
 
-    Speed-up over baseline, bus bandwidth, time with fitted curves and zones, time against
-    channels, measured against what the library predicted, and a table of all settings, for each
-    collective and scale.
+    What the rules gain, speed-up over the baseline, time with its fit, bus bandwidth, and a table
+    of all settings, a panel for each collective and scale. By name: how far fits are off, what
+    channels buy, what the library takes by itself, environments beside the site.
 
     \b
     Example:
       rccltune plot --format svg
+      rccltune plot --figure channels
 
     Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 7 no session, 8 no usable
     sample.
@@ -129,6 +146,7 @@ def plot(
             reporter=console,
             directory=own,
             formats=formats,
+            names=names,
             overwrite=force,
             bounds=lambda found: console.say(lay(ceiling_lines(found))),
         )

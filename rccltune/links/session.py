@@ -137,13 +137,12 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     Raises:
         SessionError: the disk refuses.
     """
-    from rccltune.report.figures.files import LINK_FORMATS
-    from rccltune.report.figures.files import draw_links as report_draw_links
+    from rccltune.report import plots
 
-    there = tuple(folder / f"plots/links.{kind}" for kind in LINK_FORMATS)
+    there = tuple(folder / f"plots/links.{kind}" for kind in plots.LINK_FORMATS)
     if not anew and all(path.exists() for path in there):
         return there
-    return report_draw_links(done, folder / "plots")
+    return plots.draw_links(done, folder / "plots")
 
 
 def links_as_plain(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -212,6 +213,23 @@ class Rule:
             and self.num_pipe_ops in (None, num_pipe_ops)
             and self.reg_buff in (None, reg_buff)
         )
+
+
+def waiting(rules: Iterable[Rule]) -> tuple[bool, ...]:
+    """Whether each rule of a file waits behind an earlier one that is for all of its calls."""
+    before: dict[object, list[Rule]] = {}
+    found = []
+    for rule in rules:
+        mine = before.setdefault((rule.collective, rule.n_nodes, rule.n_ranks), [])
+        found.append(
+            rule.fallback
+            or any(
+                one.min_nbytes <= rule.min_nbytes and rule.max_nbytes <= one.max_nbytes
+                for one in mine
+            )
+        )
+        mine.append(rule)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,4 +40,7 @@ MIN_GAIN: Final = 0.02
 # Chance of a false answer that all questions of one kind share.
 LEVEL: Final = 0.05
 # Formats of the figures.
-FIGURES: Final = ("png",)
+FIGURE_FORMAT: Final = ("png",)
+# Drawn by default, and when they are named.
+FIGURES: Final = ("gain", "speedup", "time", "bandwidth", "table")
+MORE_FIGURES: Final = ("residuals", "channels", "predictions", "variants")

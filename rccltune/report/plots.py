@@ -1,31 +1,47 @@
-"""A session to figures."""
+"""Figures of a session as files, and as the SVG that its page embeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final
+from xml.etree import ElementTree as ET
 
-from rccltune.analyse.fit import FitDone, fit_session
-from rccltune.analyse.library import idle_notices
-from rccltune.ceiling.session import Bounded, bounded
-from rccltune.model.chosen import Environment
-from rccltune.model.curves import Curve
-from rccltune.model.measured import Launch, Outcome, Status
+from matplotlib.figure import Figure
+
+from rccltune.ceiling.session import Bounded
+from rccltune.model.defaults import FIGURES, MORE_FIGURES
+from rccltune.model.errors import CommandLineError
+from rccltune.model.links import LinkMap
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, Variant, base_variant
-from rccltune.report.figures import files, scene
-from rccltune.report.verified import Verification, rule_files, verifications
-from rccltune.rules.choices import zones_in
-from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
-from rccltune.session import store
-from rccltune.session.files import disk_errors
+from rccltune.model.vocabulary import FIGURE_FORMATS
+from rccltune.report import by_name, figures, links, style
+from rccltune.report.session import read_session
+from rccltune.report.tables import Tables, tables_of
+from rccltune.session.files import disk_errors, write_atomically
 
-if TYPE_CHECKING:
-    pass
-
-
-Ended = tuple[Launch, Outcome]
+_DRAWN: Final[Mapping[str, Callable[[Tables], Figure | None]]] = {
+    **{name: getattr(figures, name) for name in FIGURES},
+    **{name: getattr(by_name, name) for name in MORE_FIGURES},
+}
+_WHY_NOT: Final = {
+    "gain": "there is no rule whose gain is known",
+    "speedup": "no baseline was measured beside other settings (see --baseline)",
+    "bandwidth": "one rank sends nothing over any link",
+    "channels": "no setting was measured with several numbers of channels",
+    "predictions": "nothing said which settings the library takes by itself",
+    "residuals": "every curve joins its points",
+    "variants": "no other environment was measured",
+}
+# Of a link map, which a page and a reader of the folder look at.
+LINK_FORMATS: Final = ("svg", "png")
+# Twice as fast as the default level, and a tenth larger.
+_COMPRESSION: Final = 3
+_SVG: Final = "{http://www.w3.org/2000/svg}"
+_LINK: Final = "{http://www.w3.org/1999/xlink}href"
+_DIGITS: Final = re.compile(r"(\d+\.\d)\d+")
 
 
 def plot_session(
@@ -34,124 +50,157 @@ def plot_session(
     reporter: Reporter,
     directory: Path | None,
     formats: Sequence[str],
+    names: Sequence[str] = (),
     overwrite: bool,
     bounds: Callable[[Bounded], None] = lambda _found: None,
 ) -> tuple[Path, ...]:
-    """Draw every figure that the session has data for.
+    """Draw the figures that a session has data for; all or none is written.
 
     Args:
         folder: the session.
         reporter: told what is worth telling.
         directory: of the figures, None for the session's own.
         formats: of the files.
+        names: of the figures; empty for the five that everybody wants.
         overwrite: replace figures that are there; the session's own always are.
         bounds: told what the session's rates of links say, where it has any.
 
     Raises:
-        CommandLineError: a figure is there and may not be overwritten.
+        CommandLineError: an unknown name or format, or a figure is there and may not be
+            overwritten.
         TooLittleDataError: no good sample.
     """
-    done = fit_session(folder, reporter=reporter)
-    choice = stored_choice(folder)
-    if choice is None:
+    _check(formats, FIGURE_FORMATS, "figure can be drawn as")
+    _check(names, tuple(_DRAWN), "figure is called")
+    shown = read_session(folder, reporter=reporter)
+    if shown.choice is None:
         reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
-    elif choice.samples_sha256 != done.samples_sha256:
-        reporter.say(f"rules are drawn {OLD_CHOICE}")
-    limits = bounded(done)
-    if limits is not None:
-        bounds(limits)
-    launches = store.read_made(done.session)
-    wanted = plot_input(
-        done,
-        choice,
-        limits=limits,
-        launches=launches,
-        verified=tuple(verifications(folder, rule_files(folder))),
-    )
-    for notice in idle_notices(done.idle):
-        reporter.detail(f"{notice.message} ({notice.where})")
-    for one in done.quarantined:
+    for one in shown.done.quarantined:
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")
-    for sentence in files.omissions(wanted):
-        reporter.detail(sentence)
+    if shown.limits is not None:
+        bounds(shown.limits)
     where = directory or folder / "plots"
+    tables = tables_of(shown)
+    made: dict[Path, bytes] = {}
+    with style.applied():
+        for name in names or FIGURES:
+            figure = _DRAWN[name](tables)
+            if figure is None:
+                said = f"{name} is not drawn: {_WHY_NOT[name]}"
+                (reporter.say if names else reporter.detail)(said)
+                continue
+            for kind in formats:
+                made[where / f"{name}.{kind}"] = encoded(
+                    figure, kind, name, simulated=shown.simulated
+                )
+    if directory is not None and not overwrite:
+        _check_free(made)
     with disk_errors(where):
-        overwrite = overwrite or directory is None
-        return files.draw_figures(wanted, where, formats=formats, overwrite=overwrite)
+        for path, content in made.items():
+            write_atomically(path, content)
+    return tuple(made)
 
 
-def plot_input(
-    done: FitDone,
-    choice: StoredChoice | None,
-    *,
-    limits: Bounded | None,
-    launches: Sequence[Ended],
-    verified: Sequence[Verification],
-) -> scene.PlotInput:
-    """What the figures of a session are drawn from.
+def draw_links(link_map: LinkMap, directory: Path) -> tuple[Path, ...]:
+    """Draw a link map as ``links.svg`` and ``links.png``, in place of older ones; the files.
+
+    Raises:
+        SessionError: the disk refuses.
+    """
+    paths = []
+    with style.applied():
+        figure = links.link_map(link_map)
+        for kind in LINK_FORMATS:
+            paths.append(directory / f"links.{kind}")
+            content = encoded(figure, kind, "links", simulated=link_map.simulated)
+            write_atomically(paths[-1], content)
+    return tuple(paths)
+
+
+def encoded(figure: Figure, kind: str, title: str, *, simulated: bool) -> bytes:
+    """A figure's bytes: the same for the same figure, with its origin in the metadata."""
+    origin = "simulated" if simulated else "measured"
+    said: dict[str, str | None] = {"Title": title}
+    said |= {"Subject": origin, "CreationDate": None} if kind == "pdf" else {"Description": origin}
+    said |= {"Date": None} if kind == "svg" else {}
+    extra: dict[str, Any] = {}
+    if kind == "png":
+        extra = {"pil_kwargs": {"compress_level": _COMPRESSION}}
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind, metadata=said, **extra)
+    return buffer.getvalue()
+
+
+def inline_svg(figure: Figure, name: str, title: str) -> str:
+    """A figure as an element of a page.
+
+    Ids are the page's own, styles become attributes (the page allows no others), and ink and paper
+    are the page's, whatever its colours are.
 
     Args:
-        done: what fit found.
-        choice: None where nothing was chosen yet.
-        limits: what the session's rates of links say, None where it has none.
-        launches: of the session.
-        verified: what verifications say of the session's rule files.
+        figure: to draw.
+        name: begins every id.
+        title: for who cannot see it.
     """
-    environments = choice.environments if choice else ()
-    return scene.PlotInput(
-        curves=_of_one(done.curves, environments),
-        crossovers=tuple(c for c in done.crossovers if _is_drawn(c.target.variant, environments)),
-        zones=zones_in(choice.zones, environments) if choice else (),
-        environments=environments,
-        baseline=choice.named_baseline if choice else None,
-        left_out=choice.left_out if choice else (),
-        quarantined=done.quarantined,
-        ceilings=tuple(one.ceiling for one in limits.reached) if limits else (),
-        source=_source(launches),
-        machine=_machine(done),
-        simulated=done.session.simulated,
-        published=bool(_origins(launches)),
-        imported=any(outcome.status is Status.IMPORTED for _, outcome in launches),
-        verified=tuple(verified),
-    )
+    figure.patch.set_visible(False)
+    buffer = BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    root = ET.fromstring(buffer.getvalue())  # noqa: S314 - made in the line above
+    for unwanted in (f"{_SVG}metadata",):
+        for one in root.findall(unwanted):
+            root.remove(one)
+    for parent in root.iter(f"{_SVG}defs"):
+        for one in parent.findall(f"{_SVG}style"):
+            parent.remove(one)
+    for one in root.iter():
+        _restyle(one, name)
+    box = root.attrib["viewBox"]
+    root.attrib.clear()
+    root.attrib |= {"viewBox": box, "role": "img", "aria-label": title}
+    ET.register_namespace("", _SVG.strip("{}"))
+    ET.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    return ET.tostring(root, encoding="unicode")
 
 
-def _of_one(curves: Sequence[Curve], environments: Sequence[Environment]) -> tuple[Curve, ...]:
-    """Curves of the environment that is chosen, and of the baseline.
-
-    All variants at once would be a picture with fifty lines; what they gain has a figure of its
-    own.
-    """
-    return tuple(
-        curve
-        for curve in curves
-        if _is_drawn(curve.key.variant, environments)
-        or (curve.key.setting == BASELINE and curve.key.variant.name == DEFAULT_VARIANT.name)
-    )
-
-
-def _is_drawn(variant: Variant, environments: Sequence[Environment]) -> bool:
-    """Whether a variant is the chosen one, or none that is judged as an environment."""
-    base = base_variant(variant).name
-    chosen = next((e.variant.name for e in environments if e.chosen and not e.variant.path), None)
-    others = {one.variant.name for one in environments}
-    return base == chosen if chosen is not None else base not in others
-
-
-def _origins(launches: Sequence[Ended]) -> list[str]:
-    return sorted({outcome.origin for _, outcome in launches if outcome.origin})
-
-
-def _source(launches: Sequence[Ended]) -> str:
-    names = sorted({launch.source for launch, _ in launches if launch.source})
-    listed = _origins(launches) or names
-    return listed[0] if len(listed) == 1 else f"{len(listed)} files" if listed else "rccltune sweep"
+def _restyle(one: ET.Element, name: str) -> None:
+    """Change one element of an SVG into one that a page may hold."""
+    for pair in one.attrib.pop("style", "").split(";"):
+        key, _, value = pair.partition(":")
+        if key.strip() == "font":
+            size = re.search(r"([\d.]+)px", value)
+            one.attrib["font-size"] = size[1] if size else "8"
+            one.attrib |= {"font-weight": "bold"} if "bold" in value else {}
+        elif key.strip():
+            one.attrib[key.strip()] = value.strip()
+    is_group = one.tag == f"{_SVG}g"
+    if "id" in one.attrib and is_group:
+        del one.attrib["id"]
+    for key, value in one.attrib.items():
+        text = value.replace(style.INK, "currentColor").replace(style.PAPER, "var(--paper)")
+        if key == "id":
+            text = f"{name}-{value}"
+        elif key == _LINK:
+            text = f"#{name}-{value[1:]}"
+        elif "url(#" in value:
+            text = value.replace("url(#", f"url(#{name}-")
+        elif key in ("d", "x", "y", "transform"):
+            text = _DIGITS.sub(r"\1", text)
+        one.attrib[key] = text
 
 
-def _machine(done: FitDone) -> str:
-    fingerprint = done.session.fingerprint
-    mode = fingerprint.mode
-    parts = [fingerprint.product, str(mode) if mode and mode.compute else None]
-    if fingerprint.runner:
-        parts.append(fingerprint.runner if fingerprint.simulated else "through PyTorch")
-    return ", ".join(part for part in parts if part)
+def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise CommandLineError(
+            f"No {what} {', '.join(unknown)}.", hint=f"Choose from {', '.join(known)}."
+        )
+
+
+def _check_free(paths: Iterable[Path]) -> None:
+    taken = [path for path in paths if path.exists()]
+    if taken:
+        raise CommandLineError(
+            f"{len(taken)} of the figures exist already: {', '.join(p.name for p in taken)}.",
+            where=str(taken[0].parent),
+            hint="Give --force to overwrite them, or -o for another folder.",
+        )

@@ -1,218 +1,353 @@
-"""A session to one page that can be mailed, escaped wherever the template fills in."""
+"""All that a session says to its page and its figures, read once; nothing is decided here."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from dataclasses import dataclass, replace
-from functools import cache
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup, escape
-
-from rccltune.model.errors import CommandLineError
+from rccltune.analyse.fit import FitDone, fit_session
+from rccltune.ceiling.session import Bounded, bounded
+from rccltune.model import grammar
+from rccltune.model.chosen import Rule, Zone, waiting
+from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
-from rccltune.report.drawing import draw, number, svg_marker, svg_path
-from rccltune.report.records import Page
-from rccltune.report.sections import findings, headline, launches, machine, rules, usage
-from rccltune.report.sections.found import Found, gather
-from rccltune.session import files
-
-if TYPE_CHECKING:
-    pass
-
-
-# What a mail attachment may weigh.
-LIMIT_NBYTES: Final = 2_000_000
-_FILES: Final = Path(__file__).parent / "files"
-# Control characters are no text in HTML, and those that turn the direction of writing make a line
-# read as what it is not.
-_NO_TEXT: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069"
-    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+from rccltune.model.settings import Scale, Target
+from rccltune.perf import runs
+from rccltune.report.verified import Verification, name_of, same, verifications
+from rccltune.rules.choices import zones_in
+from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.rules.refusals import content_of
+from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
+from rccltune.session import store
+from rccltune.session.place import stored_place
+from rccltune.verify.verdict import Ratio, RuleVerdict
+from rccltune.verify.verdict_store import (
+    FOLDER,
+    Refused,
+    refusals,
+    rule_paths,
+    used_rule_paths,
 )
-_REPLACEMENT: Final = "\ufffd"
 
-
-def render(page: Page) -> str:
-    """The page as HTML.
-
-    Nothing is fetched by it: style and script are inside, and the page itself forbids all else.
-    """
-    style, script = _file("page.css"), _file("page.js")
-    return _template().render(
-        page=page,
-        style=Markup(style),  # noqa: S704 - a file of ours
-        script=Markup(script),  # noqa: S704 - ditto
-        policy=(
-            f"default-src 'none'; style-src 'sha256-{_digest(style)}'; "
-            f"script-src 'sha256-{_digest(script)}'; base-uri 'none'; form-action 'none'"
-        ),
-    )
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_FILES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_clean,
-    )
-    environment.globals |= {"draw": draw, "path": svg_path, "marker": svg_marker}
-    environment.filters["px"] = number
-    environment.filters["breakable"] = _breakable
-    return environment.get_template("page.html")
-
-
-@cache
-def _file(name: str) -> str:
-    # The hash is of what stands between the tags, so the file goes in as it is.
-    return (_FILES / name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _clean(value: object) -> object:
-    """Text as a page may hold it."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return _NO_TEXT.sub(_REPLACEMENT, value)
-
-
-def _breakable(text: str) -> Markup:
-    """Text in which a long path may be broken behind its slashes."""
-    clean = _NO_TEXT.sub(_REPLACEMENT, text)
-    return escape(clean).replace("/", Markup("/<wbr>"))
-
-
-REPORT_FILE: Final = "report.html"
+Ended = tuple[Launch, Outcome]
+_MOST_HEAD: Final = 65536
+# A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
+_DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How much of a large session is shown.
+class Delivered:
+    """A rule as a job gets it.
 
     Attributes:
-        targets: whose figures are drawn.
-        points: of one figure.
-        launches: with an excerpt, of the sweep and of the verification each.
+        gain: time of the library / time with the rule, in the mean over its sizes; None where
+            nobody measured the library.
+        verdict: of the verification of the file as it is; None without one.
+        zone: of the stored choice that the rule came from; None where the choice has none.
+        fallback: reached only where the rule before it is not selectable.
     """
 
-    targets: int
-    points: int
-    launches: int
-
-
-# The first that keeps the page below its limit.
-_BOUNDS: Final = (
-    Bounds(targets=12, points=420, launches=150),
-    Bounds(targets=8, points=240, launches=60),
-    Bounds(targets=5, points=160, launches=30),
-    Bounds(targets=2, points=100, launches=10),
-)
+    rule: Rule
+    gain: Ratio | None
+    verdict: RuleVerdict | None
+    zone: Zone | None
+    fallback: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
-    """The page that was written.
+class RulesOf:
+    """A rule file of the session, or the rules of a choice that no file has yet.
 
     Attributes:
-        claim: its headline.
+        name: in the session; ``channels-32/rccl_tuner.csv`` of one for an environment; empty where
+            there is no file.
+        is_used: the site's exports name it.
+        verification: of the file as it is; None without one.
     """
 
-    path: Path
-    n_bytes: int
-    claim: str
-    simulated: bool
+    name: str
+    path: Path | None
+    file: RuleFile
+    rules: tuple[Delivered, ...]
+    is_used: bool
+    verification: Verification | None
 
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        return {
-            "path": str(self.path),
-            "bytes": self.n_bytes,
-            "claim": self.claim,
-            "simulated": self.simulated,
-        }
+    @property
+    def placement(self) -> str | None:
+        """Where its ranks must be; None for any placement."""
+        return dict(self.file.requires).get("placement")
+
+    @property
+    def needs(self) -> str:
+        """``NAME=VALUE`` of all that it needs of the environment; empty where it is nothing."""
+        return " ".join(f"{name}={value}" for name, value in self.file.needs)
 
 
-def report_session(
-    folder: Path,
-    *,
-    reporter: Reporter,
-    output: Path | None = None,
-    overwrite: bool = False,
-) -> Reported:
-    """Write the page of a session.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a session has.
 
-    Args:
-        folder: the session.
-        reporter: told what is worth telling.
-        output: the page; None for the session's own.
-        overwrite: replace a page that is there; the session's own always is.
+    Attributes:
+        choice: as emit-config stored it, None where nothing was chosen yet.
+        launches: of the sweep, or the imported files.
+        files: the rule files, those that jobs use first.
+        old: verifications of rules that no file has any more.
+        refused: verifications that ended with an error, of rule files as they are now.
+        trials: starts of verifications, ended or not.
+        is_interrupted: the sweep did not come to its end.
+        placement: where the ranks were: ``node``, ``one-oam``; None where nothing says it.
+        devices: ``2 × NVIDIA H200`` as a benchmark's own heading has them, None without one.
+    """
+
+    done: FitDone
+    choice: StoredChoice | None
+    limits: Bounded | None
+    launches: tuple[Ended, ...]
+    files: tuple[RulesOf, ...]
+    old: tuple[Verification, ...]
+    refused: tuple[Refused, ...]
+    trials: int
+    is_interrupted: bool
+    placement: str | None
+    devices: str | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nothing of it was measured on hardware."""
+        return self.done.session.simulated
+
+    @property
+    def used(self) -> tuple[RulesOf, ...]:
+        """The files that the site's exports name, and that so are delivered."""
+        return tuple(one for one in self.files if one.is_used)
+
+    @property
+    def zones(self) -> tuple[Zone, ...]:
+        """What was chosen, in the environment that was chosen."""
+        return zones_in(self.choice.zones, self.choice.environments) if self.choice else ()
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether somebody else measured at least a part of it."""
+        return any(outcome.status is Status.IMPORTED for _, outcome in self.launches)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Whose measurements were imported, as their files say."""
+        return tuple(sorted({o.origin for _, o in self.launches if o.origin}))
+
+    @property
+    def machine(self) -> str:
+        """Product and mode; the benchmark's word for the devices where nothing else names them."""
+        fingerprint = self.done.session.fingerprint
+        mode = fingerprint.mode
+        named = fingerprint.product or self.devices
+        words = [named, str(mode) if mode and mode.compute else None, fingerprint.runner]
+        return ", ".join(word for word in words if word) or "a machine that nothing names"
+
+    @property
+    def libraries(self) -> str:
+        """Versions of the library as the logs name them."""
+        found = sorted({o.library_version for _, o in self.launches if o.library_version})
+        return ", ".join(found) or "not recorded"
+
+
+def read_session(folder: Path, *, reporter: Reporter) -> Shown:
+    """Read a session; curves are made where they are not there.
 
     Raises:
-        CommandLineError: the file is there and may not be overwritten.
         SessionError: no session, or one that cannot be read.
+        InputFileError: a rule file in it that cannot be read.
         TooLittleDataError: no good sample.
     """
-    path = output or folder / REPORT_FILE
-    if path.exists() and (path.is_dir() or not (overwrite or output is None)):
-        raise CommandLineError(
-            "the report is there already" if path.is_file() else "this is a folder, no page",
-            where=str(path),
-            hint="add --force, or write elsewhere with -o FILE.",
+    done = fit_session(folder, reporter=reporter)
+    choice = stored_choice(folder)
+    if choice is not None and choice.samples_sha256 != done.samples_sha256:
+        reporter.say(f"rules are shown {OLD_CHOICE}")
+    launches = store.read_made(done.session)
+    read = {name_of(path, folder): path for path in rule_paths(folder)}
+    files = {name: read_rules(content_of(path)) for name, path in read.items()}
+    verified = tuple(verifications(folder, files))
+    zones = zones_in(choice.zones, choice.environments) if choice else ()
+    place = stored_place(folder)
+    used = {name_of(path, folder) for path in used_rule_paths(folder)}
+    made = [
+        _rules_of(name, read[name], file, zones, verified, is_used=name in used)
+        for name, file in files.items()
+    ]
+    if not made and any(zone.setting is not None for zone in zones):
+        made = [_unwritten(zones)]
+    return Shown(
+        done=done,
+        choice=choice,
+        limits=bounded(done),
+        launches=launches,
+        files=tuple(sorted(made, key=lambda one: not one.is_used)),
+        old=tuple(one for one in verified if not one.is_current),
+        refused=refusals(folder),
+        trials=sum(1 for _ in folder.glob(f"{FOLDER}/*/runs/*/run.json")),
+        is_interrupted=_is_interrupted(folder),
+        placement=place.name if place else None,
+        devices=_devices(folder, launches),
+    )
+
+
+def target_words(target: Target) -> str:
+    """``all_reduce, 64 ranks on 1 node, one-oam``: what a panel is called."""
+    placed = "" if target.rank_placement in (None, "node") else f", {target.rank_placement}"
+    return f"{target.collective.value}, {target.scale}{placed}"
+
+
+def _rules_of(
+    name: str,
+    path: Path,
+    file: RuleFile,
+    zones: Iterable[Zone],
+    verified: Iterable[Verification],
+    *,
+    is_used: bool,
+) -> RulesOf:
+    current = next((one for one in verified if one.is_current and one.name == name), None)
+    # What the sweep saw is of the site as it is.
+    seen = tuple(zones) if "/" not in name else ()
+    stood = {same(one): one for one in (current.stood if current else ())}
+    rules = []
+    for rule, waits in zip(file.rules, waiting(file.rules), strict=True):
+        verdict = None if waits else stood.get(same(rule))
+        zone = _behind(rule, seen) if waits else next((z for z in seen if is_of(rule, z)), None)
+        rules.append(
+            Delivered(
+                rule=rule,
+                gain=verdict.gain if verdict else _gain(zone),
+                verdict=verdict,
+                zone=zone,
+                fallback=waits,
+            )
         )
-    found = gather(folder, reporter=reporter)
-    text = ""
-    made = _page(found, _BOUNDS[0])
-    for turn, bounds in enumerate(_BOUNDS):
-        made = made if turn == 0 else _page(found, bounds)
-        text = render(made)
-        if len(text.encode()) <= LIMIT_NBYTES:
-            break
-        reporter.say(
-            f"the page would have {len(text.encode()):,} bytes: less of the session is shown"
-        )
-    files.write_atomically(path, text)
-    return Reported(
+    return RulesOf(
+        name=name,
         path=path,
-        n_bytes=len(text.encode()),
-        claim=made.headline.claim,
-        simulated=found.simulated,
+        file=file,
+        rules=tuple(rules),
+        is_used=is_used,
+        verification=current,
     )
 
 
-def _page(found: Found, bounds: Bounds) -> Page:
-    sections = (
-        rules.rules_section(found),
-        usage.use_section(found),
-        findings.targets_section(
-            found,
-            most_targets=bounds.targets,
-            most_points=bounds.points,
-        ),
-        machine.machine_section(found),
-        findings.undecided_section(found),
-        usage.repeat_section(found),
-        # Last, since on paper it is most of the sheets.
-        launches.launches_section(found, most=bounds.launches),
+def _unwritten(zones: Iterable[Zone]) -> RulesOf:
+    """The rules of a choice that no file has: its verification failed, or it went to stdout."""
+    rules = tuple(
+        Delivered(rule=rule, gain=_gain(zone), verdict=None, zone=zone, fallback=False)
+        for zone in zones
+        if (rule := _as_rule(zone)) is not None
     )
-    names = ", ".join(dict.fromkeys(curve.key.collective.value for curve in found.done.curves))
-    said = headline.headline(found)
-    return Page(
-        title=f"rccltune: {names}",
-        subject=found.machine or "machine not recorded",
-        marks=usage.marks(found),
-        headline=replace(said, plots=findings.gain_plot(found, bounds.points)),
-        sections=tuple(one for one in sections if one is not None),
-        footer=usage.footer(found),
+    nothing = RuleFile(rules=(), findings=())
+    return RulesOf(name="", path=None, file=nothing, rules=rules, is_used=True, verification=None)
+
+
+def _as_rule(zone: Zone) -> Rule | None:
+    if zone.setting is None:
+        return None
+    return Rule(
+        collective=zone.target.collective,
+        min_nbytes=zone.min_nbytes,
+        max_nbytes=zone.max_nbytes,
+        setting=zone.setting,
+        n_nodes=zone.target.scale.n_nodes,
+        n_ranks=zone.target.scale.n_ranks,
+        variant=zone.variant,
     )
+
+
+def _gain(zone: Zone | None) -> Ratio | None:
+    """A zone's gain as a ratio of times."""
+    if zone is None or zone.gain is None:
+        return None
+    gain = zone.gain
+    # Rounded where it is printed, and only there.
+    return Ratio(ratio=1 + gain.mean, low=1 + gain.low, high=1 + gain.high, n=zone.n_communicators)
+
+
+def is_of(rule: Rule, zone: Zone) -> bool:
+    """Whether a rule, perhaps narrowed since, came from a zone."""
+    target = zone.target
+    return (
+        (rule.collective, rule.n_nodes, rule.n_ranks, rule.setting)
+        == (target.collective, target.scale.n_nodes, target.scale.n_ranks, zone.setting)
+        and zone.min_nbytes <= rule.min_nbytes
+        and rule.max_nbytes <= zone.max_nbytes
+    )
+
+
+def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
+    """What is known of a fallback; of several that it stands behind an unproven one."""
+    found = [
+        behind
+        for zone in zones
+        if (behind := zone.behind) is not None
+        and (rule.collective, rule.setting) == (zone.target.collective, behind.setting)
+        and (rule.n_nodes, rule.n_ranks) == (zone.target.scale.n_nodes, zone.target.scale.n_ranks)
+        and zone.min_nbytes <= rule.max_nbytes
+        and rule.min_nbytes <= zone.max_nbytes
+    ]
+    return min(found, key=lambda zone: zone.is_proven, default=None)
+
+
+def is_for(rule: Rule, target: Target, placement: str | None) -> bool:
+    """Whether calls of a target fall under a rule of a file for a placement of ranks."""
+    scale = target.scale
+    return (
+        rule.collective is target.collective
+        and rule.n_nodes in (None, scale.n_nodes)
+        and rule.n_ranks in (None, scale.n_ranks)
+        and placement in (None, target.rank_placement)
+    )
+
+
+def _is_interrupted(folder: Path) -> bool:
+    """Whether the last run of the sweep has no end, or none measured with care."""
+    numbers = runs.numbers(folder)
+    if numbers:
+        last = folder / runs.FOLDER / str(max(numbers))
+        careful = any(f'"{runs.FINE}"' in text for text in _run_files(folder, numbers))
+        return not (last / runs.END_FILE).exists() or not careful
+    begun = folder.glob("launches/*/launch.json")
+    return any(not (one.parent / "outcome.json").exists() for one in begun)
+
+
+def _run_files(folder: Path, numbers: Iterable[int]) -> Iterator[str]:
+    for number in sorted(numbers, reverse=True):
+        path = folder / runs.FOLDER / str(number) / runs.RUN_FILE
+        yield path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
+    """What a benchmark calls the devices of its ranks, by the first log that has them."""
+    for launch, outcome in launches:
+        if outcome.status is not Status.OK:
+            continue
+        try:
+            with store.raw_log(folder, launch.id).open("rb") as log:
+                head = log.read(_MOST_HEAD).decode("utf-8", "replace")
+        except OSError:
+            continue
+        names = Counter(_DEVICE.findall(head))
+        if names:
+            return ", ".join(f"{n} × {name}" for name, n in sorted(names.items()))
+    return None
+
+
+def text_of(path: Path) -> str:
+    """A rule file's text, whatever its bytes."""
+    return grammar.text_of(content_of(path))
+
+
+def scale_words(rule: Rule) -> str:
+    """The ranks that a rule is for."""
+    if rule.n_ranks is None or rule.n_nodes is None:
+        return "any"
+    return str(Scale(n_nodes=rule.n_nodes, n_ranks=rule.n_ranks))

@@ -105,8 +105,8 @@ class TestAnOutput:
         assert lacks(said, "GPU", "2 ->", "5", "35.00", "GB/s", "12 %") == []
         assert run(["plot", "--format", "svg"]) == 0
         assert "7 x 35.000, GPU 2 -> GPU 5" in capsys.readouterr().err
-        svg = (SESSION / "plots/all_reduce-1n8r-bandwidth.svg").read_text(encoding="utf-8")
-        assert "ceiling 245 GB/s = 7 × 35" in svg
+        svg = (SESSION / "plots/bandwidth.svg").read_text(encoding="utf-8")
+        assert "ceiling 245 GB/s = 7 × 35 (GPU 2" in svg
         assert "reached 0.96 at 1 GiB" in svg
 
     def test_the_raw_output_is_kept(self) -> None:
@@ -134,7 +134,7 @@ class TestAnOutput:
         assert found["targets"] == []
         assert lacks(found["without"][0], "4 devices", "8 ranks") == []
         assert run(["plot", "--format", "svg"]) == 0
-        svg = (SESSION / "plots/all_reduce-1n8r-bandwidth.svg").read_text(encoding="utf-8")
+        svg = (SESSION / "plots/bandwidth.svg").read_text(encoding="utf-8")
         assert "ceiling" not in svg
 
     def test_without_any_nothing_is_said(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,7 +324,7 @@ class TestTheStandIn:
         assert self.sweep() == 0
         assert run(["fit", "--transferbench", str(self.program())]) == 0
         assert run(["plot", "--format", "svg"]) == 0
-        svg = (SESSION / "plots/all_reduce-1n8r-bandwidth.svg").read_text(encoding="utf-8")
+        svg = (SESSION / "plots/bandwidth.svg").read_text(encoding="utf-8")
         assert "ceiling" in svg
         assert "SIMULATED" in svg
 

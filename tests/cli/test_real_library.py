@@ -171,7 +171,7 @@ def test_all_that_a_tune_makes_says_what_is_real(
     assert verdict["rules"] > 0
     page = (here / "s/report.html").read_text()
     assert f"{words}; no result was checked" in page
-    assert "0 slower, results not checked" in page
+    assert "; results not checked</td>" in page
     rules = (here / "s/rccl_tuner_gfx942_spx-nps1.csv").read_text().replace("\n# ", " ")
     assert f"SIMULATED, no hardware ({words}; results not checked)" in rules
     sourced = (here / "s/rccl_tuner_gfx942_spx-nps1.env").read_text().replace("\n# ", " ")

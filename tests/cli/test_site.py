@@ -285,7 +285,7 @@ def test_tree_simple_is_measured_and_shown_and_never_emitted(
     session = tmp_path / "rccltune-session"
     curves = json.loads((session / "fit.json").read_text())["curves"]
     assert any("tree-simple-patched" in json.dumps(curve) for curve in curves)
-    assert any("[patched]" in path.read_text() for path in (session / "plots").glob("*.svg"))
+    assert "tree/simple, not selectable" in (session / "plots/time.svg").read_text()
     capsys.readouterr()
     assert run(["emit-config", "--baseline", "ring/simple", "-o", "-", "-v"]) == 0
     captured = capsys.readouterr()

@@ -1,203 +1,156 @@
-"""Curves to draw: a published table, a sweep of channels, a baseline alone."""
+"""Sessions to draw: published tables, real sweeps, and a few that are odd."""
 
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from rccltune.model.chosen import Zone
-from rccltune.model.curves import Crossover, Curve, CurvePoint, Evidence, Fit, Model, Segment
-from rccltune.model.settings import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    TREE_SIMPLE_PATCHED,
-    CurveKey,
-    Scale,
-    Setting,
-    Variant,
-)
-from rccltune.model.vocabulary import Collective, Placement
-from rccltune.report.figures.scene import PlotInput
+from rccltune.cli import run
+from rccltune.model.reporter import Reporter
+from rccltune.report.session import Shown, read_session
+from rccltune.report.tables import Tables, tables_of
 
-KIB, MIB = 1024, 1024**2
-END = 2**63 - 1
-# AMD's published AllReduce times on 64 ranks of an MI300X node in CPX/NPS4 mode, in µs.
-SIZES = (32, KIB, 16 * KIB, 256 * KIB, MIB, 4 * MIB, 128 * MIB)
-PUBLISHED = {
-    "tree/ll": (76, 94, 87, 119, 286, 831, 21541),
-    "ring/ll": (70, 154, 129, 148, 390, 701, 18970),
-    "tree/ll128": (106, 123, 111, 143, 258, 652, 13251),
-    "ring/ll128": (97, 203, 197, 706, 708, 726, 11720),
-    "ring/simple": (198, 268, 271, 306, 314, 418, 9996),
-    "tree/simple": (244, 248, 302, 359, 549, 836, 19503),
+KIB = 1024
+CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
+HEAD = "# rccltune: nodes=1 ranks=8 mode=spx-nps1 arch=gfx942 placement=out collective=all_reduce\n"
+# Two labels may touch by so many pixels at 150 a inch: a font's box is taller than its letters.
+TOUCH = 3.0
+
+
+def _repeated(rows: Iterator[tuple[str, int, float]]) -> str:
+    """Four repeats of (setting, nbytes, µs), a hundredth of it apart."""
+    lines = [f"{s},{n},{us * (1 + k / 100):.3f},{k}" for s, n, us in rows for k in range(4)]
+    return f"{HEAD}setting,nbytes,time_us,repeat\n" + "\n".join(lines) + "\n"
+
+
+def _holes() -> Iterator[tuple[str, int, float]]:
+    for power in (0, 1, 2, 9, 10, 11, 17, 18):
+        for name, latency, rate in (("baseline", 20, 100), ("ring/ll", 10, 50)):
+            yield name, KIB << power, latency + (1 << power) / rate
+        if power < 10:
+            yield "tree/ll128", KIB << power, 15 + (1 << power) / 150
+
+
+def _one() -> Iterator[tuple[str, int, float]]:
+    return (("ring/ll", KIB << power, 10.0 + power) for power in range(6))
+
+
+def _nothing() -> Iterator[tuple[str, int, float]]:
+    for power in range(8):
+        yield "baseline", KIB << power, 10.0
+        yield "ring/ll", KIB << power, 15.0
+
+
+def _size() -> Iterator[tuple[str, int, float]]:
+    yield from (("baseline", 4096, 12.0), ("ring/ll", 4096, 10.0))
+
+
+def _channels() -> Iterator[tuple[str, int, float]]:
+    for power in range(18):
+        yield "baseline", KIB << power, 30 + (1 << power) / 90
+        for name, latency in (("tree/ll", 20), ("ring/ll", 25), ("ring/simple", 42)):
+            for channels in (1, 4, 16, 32, 56):
+                yield f"{name}/{channels}", KIB << power, latency + (1 << power) / (channels * 2)
+
+
+ODD = {
+    "holes": _holes,
+    "one setting": _one,
+    "nothing to win": _nothing,
+    "one size": _size,
+    "channels": _channels,
 }
 
 
-class Curves:
-    """Makes curves by hand, so that no other room is needed."""
-
-    scale = Scale(n_nodes=1, n_ranks=64)
-
-    def curve(
-        self,
-        setting: str | Setting,
-        times: Mapping[int, float],
-        *,
-        placement: Placement = Placement.OUT_OF_PLACE,
-        graph: bool | None = None,
-        variant: Variant = DEFAULT_VARIANT,
-        spread: float = 0.0,
-        scale: Scale | None = None,
-        collective: Collective = Collective.ALL_REDUCE,
-    ) -> Curve:
-        """A curve through the given times, with a straight line that is 10 % above each."""
-        points = tuple(
-            CurvePoint(
-                nbytes=nbytes,
-                time_us=time,
-                low_us=time * (1 - spread),
-                high_us=time * (1 + spread),
-                n_samples=3 if spread else 1,
-                n_communicators=3 if spread else 1,
-            )
-            for nbytes, time in sorted(times.items())
+def _two_scales() -> str:
+    rows = "".join(
+        f"{collective},{ranks},{setting},{KIB << power},{us + ranks / 4 + k * 0.02:.2f},{k}\n"
+        for collective in ("all_reduce", "all_gather")
+        for ranks in (8, 64)
+        for power in range(14)
+        for setting, us in (
+            ("baseline", 20 + (1 << power) / 100),
+            ("ring/ll", 10 + (1 << power) / 40),
+            ("ring/simple", 40 + (1 << power) / 150),
         )
-        line = Segment(
-            min_nbytes=points[0].nbytes,
-            max_nbytes=points[-1].nbytes,
-            latency_us=points[0].time_us,
-            us_per_byte=1e-5,
-        )
-        missed = tuple(0.1 for _ in points)
-        nothing = tuple(0.0 for _ in points)
-        return Curve(
-            key=CurveKey(
-                collective=collective,
-                setting=Setting.parse(setting) if isinstance(setting, str) else setting,
-                placement=placement,
-                scale=scale or self.scale,
-                dtype="float",
-                redop="sum",
-                graph=graph,
-                variant=variant,
-            ),
-            points=points,
-            fits=(
-                Fit(model=Model.LINEAR, segments=(line,), residuals=missed, held_out_error=0.1),
-                Fit(model=Model.LOGLOG, segments=(), residuals=nothing, held_out_error=0.03),
-            ),
-            chosen=Model.LOGLOG,
-        )
-
-    def zones(self, curve: Curve, *rows: tuple[int, str | None]) -> tuple[Zone, ...]:
-        """Zones from 0 on, each up to and with a size; None is a hole."""
-        made, start = [], 0
-        for last, text in rows:
-            made.append(
-                Zone(
-                    target=curve.key.target,
-                    min_nbytes=start,
-                    max_nbytes=last,
-                    setting=Setting.parse(text) if text else None,
-                    reason=None if text else "baseline not beaten",
-                )
-            )
-            start = last + 1
-        return tuple(made)
-
-    def crossover(self, curve: Curve, below: str, above: str, at: float) -> Crossover:
-        """A crossover with a bracket of a factor of two each way."""
-        return Crossover(
-            target=curve.key.target,
-            view=curve.key.view,
-            below=Setting.parse(below),
-            above=Setting.parse(above),
-            at_nbytes=at,
-            low_nbytes=at / 2,
-            high_nbytes=at * 2,
-            evidence=Evidence.BRACKET,
-        )
-
-
-@pytest.fixture(scope="session")
-def make() -> SimpleNamespace:
-    """The makers, in a type that test modules can name without importing this one."""
-    maker = Curves()
-    return SimpleNamespace(curve=maker.curve, zones=maker.zones, crossover=maker.crossover)
-
-
-@pytest.fixture(scope="session")
-def published(make: SimpleNamespace) -> PlotInput:
-    """AMD's table with the four zones that it asks for."""
-    curves = tuple(
-        make.curve(
-            name,
-            dict(zip(SIZES, times, strict=True)),
-            variant=TREE_SIMPLE_PATCHED if name == "tree/simple" else DEFAULT_VARIANT,
-        )
-        for name, times in PUBLISHED.items()
+        for k in range(4)
     )
-    borders = ((70, "ring/ll"), (637 * KIB, "tree/ll"), (1600 * KIB, "tree/ll128"))
-    return PlotInput(
-        curves=curves,
-        zones=make.zones(curves[0], *borders, (END, "ring/simple")),
-        crossovers=(
-            make.crossover(curves[0], "tree/ll", "tree/ll128", 637 * KIB),
-            make.crossover(curves[0], "tree/ll128", "ring/simple", 1600 * KIB),
-        ),
-        source="AMD ROCm blog 2026-06-30, table",
-        machine="MI300X, cpx-nps4",
-        published=True,
-    )
+    head = "# rccltune: nodes=1 mode=spx-nps1 arch=gfx942 placement=out\n"
+    return f"{head}collective,ranks,setting,nbytes,time_us,repeat\n{rows}"
 
 
-@pytest.fixture(scope="session")
-def swept(make: SimpleNamespace) -> PlotInput:
-    """Three families with five channel counts each, and a baseline, at eighteen sizes."""
-    sizes = [4096 * 2**i for i in range(18)]
-    families = {"tree/ll": (20, 2e3), "ring/ll": (25, 3e3), "ring/simple": (42, 1e4)}
-    curves = [
-        make.curve(
-            f"{name}/{channels}",
-            {n: latency + n / (rate * channels) for n in sizes},
-            spread=0.02,
-        )
-        for name, (latency, rate) in families.items()
-        for channels in (1, 4, 16, 32, 56)
-    ]
-    base = make.curve(BASELINE, {n: 40 + n / 4e5 for n in sizes}, spread=0.02)
-    zones = make.zones(base, (64 * KIB, "tree/ll/16"), (MIB, "ring/ll/56"), (END, None))
-    return PlotInput(curves=(base, *curves), zones=zones, machine="8 x MI355X", simulated=True)
-
-
-@pytest.fixture(scope="session")
-def real_sweep(make: SimpleNamespace, shared_data: Path) -> PlotInput:
-    """MI355X, one node, 30 settings and the default (another project's data, read in place)."""
-    path = shared_data / "sweeps" / "mi355x_1n8r_allreduce_algo_proto_ch.csv"
-    if not path.is_file():
-        pytest.skip(f"{path.name} is not there")
-    times: dict[Setting, dict[int, float]] = defaultdict(dict)
+def _mi355x(path: Path) -> str:
+    """MI355X, one node, 30 settings and the library (another project's data, read in place)."""
     with path.open() as file:
-        for row in csv.DictReader(file):
-            forced = f"{row['algo']}/{row['proto']}/{row['nchannels']}"
-            setting = Setting.parse(forced) if row["requested"] == "forced" else BASELINE
-            times[setting][int(row["size_bytes"])] = float(row["time_oop_us"])
-    scale = Scale(n_nodes=1, n_ranks=8)
-    return PlotInput(curves=tuple(make.curve(s, t, scale=scale) for s, t in times.items()))
+        rows = [
+            (
+                f"{row['algo']}/{row['proto']}/{row['nchannels']}".lower()
+                if row["requested"] == "forced"
+                else "baseline",
+                row["size_bytes"],
+                row["time_oop_us"],
+            )
+            for row in csv.DictReader(file)
+        ]
+    return f"{HEAD}setting,nbytes,time_us\n" + "\n".join(map(",".join, rows)) + "\n"
+
+
+@pytest.fixture(scope="session")
+def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A session by its name, imported and chosen; made once, and nobody may change it."""
+    made: dict[str, Path] = {}
+
+    def session(name: str) -> Path:
+        if name not in made:
+            folder = tmp_path_factory.mktemp("session")
+            made[name] = _session(name, repository, folder)
+        return made[name]
+
+    return session
+
+
+def _session(name: str, repository: Path, folder: Path) -> Path:
+    table, more = folder / "table.csv", []
+    if name in ODD:
+        table.write_text(_repeated(ODD[name]()), encoding="utf-8")
+    elif name == "two scales":
+        table.write_text(_two_scales(), encoding="utf-8")
+    elif name == "MI355X":
+        sweep = repository.parent / "shared/data/sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv"
+        if not sweep.is_file():
+            pytest.skip(f"{sweep.name} is not there")
+        table.write_text(_mi355x(sweep), encoding="utf-8")
+    elif name == "CPX":
+        table, more = repository / CPX, ["--baseline", "ring/simple"]
+    else:
+        table = repository / "examples" / name / "sweep.csv"
+    assert run(["import", str(table), "-o", str(folder / "s"), "-q"]) == 0
+    assert run(["emit-config", str(folder / "s"), "-q", *more]) == 0
+    return folder / "s"
+
+
+@pytest.fixture(scope="session")
+def shown(sessions: Callable[[str], Path]) -> Callable[[str], Shown]:
+    """What a session says, by its name."""
+    return lambda name: read_session(sessions(name), reporter=Reporter())
+
+
+@pytest.fixture(scope="session")
+def tables(shown: Callable[[str], Shown]) -> Callable[[str], Tables]:
+    """Tables of a session, by its name."""
+    return lambda name: tables_of(shown(name))
 
 
 @pytest.fixture
 def tidy() -> Callable[[Figure], None]:
-    """Asserts that every label is inside its figure, and that none covers another."""
+    """Asserts that every text is inside its figure, and that none covers another."""
     return _assert_tidy
 
 
@@ -206,22 +159,28 @@ def _assert_tidy(figure: Figure) -> None:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
-    texts = [*figure.texts]
+    texts = [*figure.texts, *(text for one in figure.legends for text in one.get_texts())]
     for axes in figure.axes:
-        labels = [*axes.get_xticklabels(), *axes.get_yticklabels()] if axes.axison else []
-        names = [axes.xaxis.label, axes.yaxis.label] if axes.axison else []
-        texts += [*axes.texts, *names, *labels]
+        titles = [axes.title, axes._left_title, axes._right_title]
+        texts += [*axes.texts, *titles, axes.xaxis.label, axes.yaxis.label]
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            # What lies outside is not drawn.
+            texts += [t.label1 for t in axis.get_major_ticks() if low <= t.get_loc() <= high]
+            texts += [t.label2 for t in axis.get_major_ticks() if t.label2.get_visible()]
     boxes = [
         (text.get_text(), box)
         for text in texts
         # Not an annotation's own extent, which has its leader in it.
         if text.get_text() and (box := Text.get_window_extent(text, renderer)).width
     ]
+    assert boxes
     for words, box in boxes:
         assert box.x0 >= 0, words
         assert box.y0 >= 0, words
         assert box.x1 <= figure.bbox.x1, words
         assert box.y1 <= figure.bbox.y1, words
     for (one, first), (other, second) in combinations(boxes, 2):
-        # A font's box is taller than its letters; a point of it may be shared.
-        assert not first.shrunk(0.97, 0.85).overlaps(second.shrunk(0.97, 0.85)), (one, other)
+        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
+        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert min(wide, tall) <= TOUCH, (one, other)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from rccltune.model.links import LinkClass, LinkMap, PairTimes
-from rccltune.report.figures.files import draw_links
-from rccltune.report.renderers.links import draw_link_map
-from rccltune.report.renderers.sheet import house_style
+from rccltune.report import links, style
+from rccltune.report.plots import draw_links
 
 ORDER = tuple(LinkClass)
 
@@ -78,31 +77,10 @@ MAPS = {
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_no_text_overlaps_or_leaves(name: str) -> None:
+def test_no_text_overlaps_or_leaves(tidy: Callable[[Figure], None], name: str) -> None:
     """Every label is inside the figure, and none covers another."""
-    with house_style():
-        figure = draw_link_map(MAPS[name])
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        renderer = canvas.get_renderer()
-        texts = [*figure.texts]
-        for axes in figure.axes:
-            titles = (axes.title, axes._left_title, axes._right_title)
-            labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
-            texts += [*axes.texts, *titles, axes.xaxis.label, axes.yaxis.label, *labels]
-        boxes = {
-            f"{text.get_text()} at {text.get_window_extent(renderer).p0}": box
-            for text in texts
-            if text.get_text() and (box := text.get_window_extent(renderer)).width
-        }
-    for words, box in boxes.items():
-        assert box.x0 >= 0, words
-        assert box.y0 >= 0, words
-        assert box.x1 <= figure.bbox.x1, words
-        assert box.y1 <= figure.bbox.y1, words
-    for (one, first), (other, second) in combinations(boxes.items(), 2):
-        # A font's box is taller than its letters; a point of it may be shared.
-        assert not first.shrunk(0.97, 0.9).overlaps(second.shrunk(0.97, 0.9)), (one, other)
+    with style.applied():
+        tidy(links.link_map(MAPS[name]))
 
 
 def test_what_is_simulated_says_so_and_what_is_not_does_not(tmp_path: Path) -> None:

@@ -1,0 +1,361 @@
+"""The five figures of a session: tables to matplotlib, a panel for each collective and scale.
+
+Nothing is decided here: rules and their gains are those of the file and its verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from rccltune.model.vocabulary import format_size, format_time
+from rccltune.report import style
+from rccltune.report.tables import Tables, rows
+
+# More settings than this are drawn as the best number of channels of each algorithm and protocol.
+_MOST_SETTINGS: Final = 10
+# Slower settings stand at the lower edge, so that what matters is no thin strip.
+_SLOWEST: Final = 0.25
+# A model that misses a point by more is not drawn: the curve joins its points.
+_MISSED: Final = 0.25
+# Room for the rules between a panel and its title, in points.
+_ABOVE: Final = 23.0
+# Entries of the gain's legend.
+_OUT: Final = "out-of-place"
+_IN: Final = "in-place"
+_TRIED: Final = "no rule"
+_FAMILY: Final = ["algorithm", "protocol", "variant"]
+
+
+def gain(tables: Tables) -> Figure | None:
+    """How many times as fast calls are with the rules, size by size, with its interval.
+
+    From the verification where there is one of the rules; else as the sweep saw it. None where
+    there is neither a rule nor a verification.
+    """
+    known = set(tables.verdicts["panel"]) | set(tables.rules.dropna(subset="gain")["panel"])
+    names = [panel for panel in tables.panels if panel in known]
+    if not names:
+        return None
+    figure, panels = style.panels(
+        names,
+        "How many times as fast with the rules",
+        simulated=tables.simulated,
+        size=tables.size,
+        legend=(_OUT, _IN, _TRIED),
+    )
+    for panel, axes in panels:
+        mine = tables.of(panel)
+        is_verified = len(mine.verdicts) > 0
+        seen = _verified_gains(axes, mine) if is_verified else _swept_gains(axes, mine)
+        style.sizes_axis(axes, seen["nbytes"])
+        low, high = seen[["ratio", "low"]].min(axis=None), seen[["ratio", "high"]].max(axis=None)
+        style.ratio_axis(axes, low, high, "time without / with rules")
+        style.rule_bar(axes, mine.rules)
+        how = "verified" if is_verified else "not verified"
+        style.name_panel(axes, f"{panel}: {how}", _ABOVE)
+    style.legend_below(figure)
+    return figure
+
+
+def _verified_gains(axes: Axes, tables: Tables) -> pd.DataFrame:
+    """Draw what a verification found: both placements as points, the worse one with its band."""
+    verdicts = tables.verdicts.sort_values("nbytes")
+    is_ruled = pd.Series(False, index=verdicts.index)
+    for rule in rows(tables.rules):
+        inside = verdicts["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
+        is_ruled |= inside
+        mine = verdicts[inside]
+        if mine.empty:
+            continue
+        worst = mine.loc[mine.groupby("nbytes")["ratio"].idxmin()]
+        shade = style.colour(rule.algorithm)
+        axes.fill_between(
+            worst["nbytes"], worst["low"], worst["high"], color=shade, alpha=0.25, linewidth=0
+        )
+        axes.plot(worst["nbytes"], worst["ratio"], color=shade)
+    # Side by side, so that neither hides the other.
+    for placement, beside, face in (("out", 1 / 1.04, style.INK), ("in", 1.04, style.PAPER)):
+        mine = verdicts[is_ruled & (verdicts["placement"] == placement)]
+        if len(mine):
+            axes.plot(
+                mine["nbytes"] * beside,
+                mine["ratio"],
+                "o",
+                markersize=3.2,
+                markerfacecolor=face,
+                markeredgecolor=style.INK,
+                markeredgewidth=0.7,
+                label=_OUT if placement == "out" else _IN,
+            )
+    rest = verdicts[~is_ruled]
+    if len(rest):
+        axes.plot(
+            rest["nbytes"],
+            rest["ratio"],
+            "x",
+            color=style.GREY,
+            markersize=3.5,
+            label=_TRIED,
+        )
+    # What is no rule's has no band.
+    inside = verdicts[["low", "high"]].where(is_ruled, axis=0)
+    drawn: pd.DataFrame = verdicts.assign(**inside)
+    return drawn
+
+
+def _swept_gains(axes: Axes, tables: Tables) -> pd.DataFrame:
+    """Draw what the sweep saw: each rule's mean gain with its interval, and its points."""
+    points = tables.points
+    seen = []
+    for rule in rows(tables.rules.dropna(subset="gain")):
+        mine = points[
+            (points["setting"] == rule.setting)
+            & points["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
+            & points["base_us"].notna()
+        ].sort_values("nbytes")
+        ends = [
+            max(rule.min_nbytes, points["nbytes"].min()),
+            min(rule.max_nbytes, points["nbytes"].max()),
+        ]
+        shade = style.colour(rule.algorithm)
+        # A rule for one size is drawn a little wider than it is.
+        ends = [ends[0] / 1.1, ends[1] * 1.1] if ends[1] < 1.2 * ends[0] else ends
+        axes.fill_between(ends, rule.low, rule.high, color=shade, alpha=0.25, linewidth=0)
+        axes.plot(ends, [rule.gain, rule.gain], color=shade, linewidth=2)
+        ratios = mine["base_us"] / mine["time_us"]
+        axes.plot(mine["nbytes"], ratios, "o", color=shade, markersize=3.2)
+        seen.append(mine.assign(ratio=ratios, low=rule.low, high=rule.high))
+    # The whole range is shown, also where no rule is.
+    rest = points.assign(ratio=1.0, low=1.0, high=1.0)
+    axes.plot([], [], "o", color=style.GREY, markersize=3.2, label="one size")
+    axes.plot([], [], color=style.GREY, linewidth=2, label="a rule's mean, interval shaded")
+    drawn: pd.DataFrame = pd.concat([*seen, rest])
+    return drawn
+
+
+def speedup(tables: Tables) -> Figure | None:
+    """How many times as fast as the baseline each setting is; what the rules choose is strong."""
+    points = tables.points.dropna(subset="base_us")
+    points = points[(points["setting"] != "baseline") & (points["setting"] != tables.baseline)]
+    names = [panel for panel in tables.panels if panel in set(points["panel"])]
+    if not names:
+        return None
+    figure, panels = style.panels(
+        names,
+        f"How many times as fast as {tables.baseline}",
+        simulated=tables.simulated,
+        size=tables.size,
+        beside=_longest(points),
+    )
+    for panel, axes in panels:
+        mine = points[points["panel"] == panel]
+        mine = mine.assign(ratio=(mine["base_us"] / mine["time_us"]).clip(lower=_SLOWEST))
+        _lines(axes, mine, "ratio", tables.of(panel).rules)
+        style.sizes_axis(axes, mine["nbytes"])
+        low, high = mine["ratio"].min(), mine["ratio"].max()
+        style.ratio_axis(axes, low, high, "baseline's time / time", least=_SLOWEST)
+        _finish(axes, panel, mine, "ratio", tables)
+    return figure
+
+
+def time(tables: Tables) -> Figure | None:
+    """Time of a call against its size: measured points, and the fitted curves through them."""
+    figure, panels = style.panels(
+        tables.panels,
+        "Time of a call, measured and fitted",
+        simulated=tables.simulated,
+        size=tables.size,
+        beside=_longest(tables.points),
+    )
+    for panel, axes in panels:
+        mine = tables.of(panel)
+        points = _few(mine.points)
+        variants = list(dict.fromkeys(mine.points["variant"]))
+        for _, line in points.groupby(["setting", "variant"], sort=False):
+            looks = style.look(next(rows(line)), variants)
+            axes.plot(line["nbytes"], line["time_us"], **{**looks, "linestyle": ""})
+            for x, y in _fitted(mine, line):
+                axes.plot(x, y, color=looks["color"], linestyle=looks["linestyle"], linewidth=1.0)
+        style.sizes_axis(axes, points["nbytes"])
+        style.log_axis(axes, "time of a call", format_time)
+        _finish(axes, panel, points, "time_us", tables)
+    return figure
+
+
+def _fitted(tables: Tables, points: pd.DataFrame) -> Iterator[tuple[Any, Any]]:
+    """Lines of one setting's fit, as sizes and times; without a model they join the points."""
+    fits = tables.fits
+    mine = fits[
+        (fits["setting"] == points["setting"].iloc[0])
+        & (fits["variant"] == points["variant"].iloc[0])
+    ]
+    if mine["latency_us"].isna().all() or mine["worst"].max() > _MISSED:
+        yield points["nbytes"], points["time_us"]
+        return
+    for piece in rows(mine):
+        x = np.geomspace(piece.min_nbytes, piece.max_nbytes, 24)
+        yield x, piece.latency_us + x * piece.us_per_byte
+
+
+def bandwidth(tables: Tables) -> Figure | None:
+    """Bus bandwidth of each setting, and the ceiling that TransferBench's rates give."""
+    names = [panel for panel in tables.panels if (tables.of(panel).points["busbw"] > 0).any()]
+    if not names:
+        return None
+    figure, panels = style.panels(
+        names,
+        "Bus bandwidth",
+        simulated=tables.simulated,
+        size=tables.size,
+        beside=_longest(tables.points),
+    )
+    for panel, axes in panels:
+        mine = tables.of(panel)
+        _lines(axes, mine.points, "busbw", mine.rules)
+        style.sizes_axis(axes, mine.points["nbytes"])
+        axes.set_ylim(0, 1.1 * max(mine.points["busbw"].max(), *mine.ceilings["busbw"], 0.0))
+        axes.set_ylabel("bus bandwidth in GB/s")
+        for ceiling in rows(mine.ceilings):
+            axes.axhline(ceiling.busbw, color=style.GREY, linestyle="--")
+            place = axes.get_yaxis_transform()
+            axes.text(0.01, ceiling.busbw, ceiling.words, va="bottom", size=7.0, transform=place)
+        _finish(axes, panel, mine.points, "busbw", tables)
+    return figure
+
+
+def table(tables: Tables) -> Figure | None:
+    """Times of all settings, a row an octave; darker is nearer to the fastest, which is bold."""
+    shown = {panel: _octaves(tables.of(panel).points) for panel in tables.panels}
+    width = max(0.9 + 0.74 * len(one.columns) for one in shown.values())
+    above = 0.2 + max(0.15 * _wrapped(c).count("\n") for one in shown.values() for c in one.columns)
+    height = max(above + 0.3 + 0.2 * len(one) for one in shown.values())
+    figure, panels = style.panels(
+        tables.panels,
+        "Time of a call, one size an octave",
+        simulated=tables.simulated,
+        size=(max(width, 3.6), height + 0.12),
+        above=above + 0.24,
+        below=0.06,
+    )
+    for panel, axes in panels:
+        times = shown[panel]
+        _cells(axes, times)
+        axes.set_xticks(
+            [n + 0.5 for n in range(len(times.columns))],
+            [_wrapped(name) for name in times.columns],
+        )
+        axes.set_yticks([n + 0.5 for n in range(len(times))], [format_size(n) for n in times.index])
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+        for edge in axes.spines.values():
+            edge.set_visible(False)
+        style.name_panel(axes, panel, 8.0)
+    return figure
+
+
+def _cells(axes: Axes, times: pd.DataFrame) -> None:
+    """Draw a cell for each time that is known."""
+    cells, strengths = [], []
+    for row, found in enumerate(times.to_numpy()):
+        best = np.nanmin(found)
+        for column, value in enumerate(found):
+            if np.isfinite(value):
+                cells.append(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9))
+                strengths.append(0.62 * float(best / value) ** 1.5)
+                axes.text(
+                    column + 0.5,
+                    row + 0.5,
+                    format_time(value),
+                    ha="center",
+                    va="center_baseline",
+                    size=7.5,
+                    weight="bold" if value == best else "normal",
+                    in_layout=False,
+                )
+    # A collection of rectangles stays vectors, as an image would not.
+    drawn = PatchCollection(cells, facecolor=style.LIKELY, edgecolor="none")
+    drawn.set_alpha(strengths)
+    axes.add_collection(drawn)
+    axes.set_xlim(0, len(times.columns))
+    axes.set_ylim(len(times), 0)
+
+
+def _wrapped(name: str) -> str:
+    """A setting's name in lines that a column has room for."""
+    return "\n".join(wrap(name.replace("/", "/ "), 11)).replace("/ ", "/")
+
+
+def _octaves(points: pd.DataFrame) -> pd.DataFrame:
+    """Times by size and setting, of the first measured size of each octave."""
+    few = _few(points)
+    named = few.assign(name=_names(few))
+    order = list(dict.fromkeys(named["name"]))
+    times = named.pivot_table(index="nbytes", columns="name", values="time_us", aggfunc="min")
+    octave = pd.Series(np.floor(np.log2(times.index.to_numpy())), index=times.index)
+    first: pd.DataFrame = times[order][~octave.duplicated()]
+    return first
+
+
+def _few(points: pd.DataFrame) -> pd.DataFrame:
+    """The same points; of many settings the best number of channels of each family at each size."""
+    ordered: pd.DataFrame = points.sort_values(
+        ["algorithm", "protocol", "channels", "variant", "nbytes"]
+    )
+    if ordered[["setting", "variant"]].drop_duplicates().shape[0] <= _MOST_SETTINGS:
+        return ordered
+    best = ordered.groupby([*_FAMILY, "nbytes"], sort=False)["time_us"].idxmin()
+    few: pd.DataFrame = ordered.loc[best]
+    is_one = few.groupby(_FAMILY)["channels"].transform("nunique") == 1
+    plain = few["algorithm"] + "/" + few["protocol"] + "/best"
+    few["setting"] = few["setting"].where(is_one, plain)
+    return few
+
+
+def _names(points: pd.DataFrame) -> pd.Series[str]:
+    """Of settings, with the environment where it is not the first one's, or that no rule can."""
+    first = "default" if "default" in set(points["variant"]) else points["variant"].iloc[0]
+    inside = " [" + points["variant"] + "]"
+    named = points["setting"] + inside.where(points["variant"] != first, "")
+    found: pd.Series[str] = named.where(
+        points["why_not"] == "", points["setting"] + ", not selectable"
+    )
+    return found
+
+
+def _longest(points: pd.DataFrame) -> int:
+    """Letters of the longest name beside a panel."""
+    return max(int(_names(_few(mine)).str.len().max()) for _, mine in points.groupby("panel"))
+
+
+def _lines(axes: Axes, points: pd.DataFrame, value: str, rules: pd.DataFrame) -> None:
+    """Draw a line for each setting; where a rule chooses it, a broad one behind it."""
+    variants = list(dict.fromkeys(points["variant"]))
+    for rule in rows(rules):
+        inside = points["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
+        mine = points[(points["setting"] == rule.setting) & inside].sort_values("nbytes")
+        shade = style.colour(rule.algorithm)
+        axes.plot(mine["nbytes"], mine[value], color=shade, alpha=0.3, linewidth=7, zorder=1.5)
+    for _, line in _few(points).groupby(["setting", "variant"], sort=False):
+        looks = style.look(next(rows(line)), variants)
+        axes.plot(line["nbytes"], line[value], linewidth=1.0, **looks)
+
+
+def _finish(axes: Axes, panel: str, points: pd.DataFrame, value: str, tables: Tables) -> None:
+    """The panel's title, the rules above it, and the names of its lines beside it."""
+    few = _few(points)
+    few = few.assign(name=_names(few))
+    ends = few.loc[few.groupby("name", sort=False)["nbytes"].idxmax()]
+    style.rule_bar(axes, tables.of(panel).rules)
+    style.name_panel(axes, panel, _ABOVE)
+    if len(ends) <= style.MOST_NAMED:
+        style.name_lines(axes, list(zip(ends["nbytes"], ends[value], ends["name"], strict=True)))

@@ -1,1 +1,0 @@
-"""What each figure shows, as data."""

@@ -1,0 +1,417 @@
+"""A session to one page that can be mailed, escaped wherever the template fills in."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+from rccltune import __version__
+from rccltune.model.chosen import Judgement, Verdict
+from rccltune.model.errors import CommandLineError
+from rccltune.model.measured import Outcome
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import Collective, Placement, format_last, format_size, format_span
+from rccltune.report import figures, style, words
+from rccltune.report.plots import inline_svg
+from rccltune.report.session import (
+    Delivered,
+    RulesOf,
+    Shown,
+    read_session,
+    scale_words,
+    target_words,
+    text_of,
+)
+from rccltune.report.tables import Tables, tables_of
+from rccltune.session import files
+from rccltune.session.place import PLACE_FILE
+from rccltune.session.store import CEILING_FILE
+
+REPORT_FILE: Final = "report.html"
+_FILES: Final = Path(__file__).parent / "files"
+# Control characters are no text in HTML, and those that turn the direction of writing make a line
+# read as what it is not.
+_NO_TEXT: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069"
+    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+_REPLACEMENT: Final = "\ufffd"
+# A page is read; what is more is in the files that it names.
+_MOST_ROWS: Final = 60
+_MOST_PANELS: Final = 6
+_MOST_FACTS: Final = 8
+_MOST_LINES: Final = 60
+# Width and height in inches of a page's panels, and of gains where several are side by side.
+_LARGE: Final = (5.2, 3.2)
+_SMALL: Final = (4.2, 2.7)
+_TITLES: Final = {
+    "gain": "How many times as fast with the rules",
+    "speedup": "How many times as fast as the baseline each setting is",
+    "time": "Time of a call, measured and fitted",
+    "bandwidth": "Bus bandwidth",
+    "table": "Time of a call, one size an octave",
+}
+_JUDGED: Final = {
+    Judgement.BETTER: "faster",
+    Judgement.SAME: "not slower",
+    Judgement.UNDECIDED: "undecided",
+    Judgement.WORSE: "slower",
+    Judgement.WRONG: "wrong results",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """The page that was written.
+
+    Attributes:
+        claim: what is won, in a sentence.
+        following: what makes sense now.
+    """
+
+    path: Path
+    n_bytes: int
+    claim: str
+    following: str
+    simulated: bool
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "path": str(self.path),
+            "bytes": self.n_bytes,
+            "claim": self.claim,
+            "simulated": self.simulated,
+        }
+
+
+def report_session(
+    folder: Path,
+    *,
+    reporter: Reporter,
+    output: Path | None = None,
+    overwrite: bool = False,
+) -> Reported:
+    """Write the page of a session.
+
+    Args:
+        folder: the session.
+        reporter: told what is worth telling.
+        output: the page; None for the session's own.
+        overwrite: replace a page that is there; the session's own always is.
+
+    Raises:
+        CommandLineError: the file is there and may not be overwritten.
+        SessionError: no session, or one that cannot be read.
+        TooLittleDataError: no good sample.
+    """
+    path = output or folder / REPORT_FILE
+    if path.exists() and (path.is_dir() or not (overwrite or output is None)):
+        raise CommandLineError(
+            "the report is there already" if path.is_file() else "this is a folder, no page",
+            where=str(path),
+            hint="add --force, or write elsewhere with -o FILE.",
+        )
+    shown = read_session(folder, reporter=reporter)
+    content = context(shown)
+    text = render(content)
+    files.write_atomically(path, text)
+    return Reported(
+        path=path,
+        n_bytes=len(text.encode()),
+        claim=content["claim"],
+        following=content["following"],
+        simulated=shown.simulated,
+    )
+
+
+def render(content: dict[str, Any]) -> str:
+    """The page as HTML; nothing is fetched by it, and no script runs in it."""
+    sheet = (_FILES / "page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    return _template().render(
+        **content,
+        style=Markup(sheet),  # noqa: S704 - a file of ours
+        policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
+        "form-action 'none'",
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_FILES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_clean,
+    )
+    environment.filters["breakable"] = _breakable
+    return environment.get_template("page.html")
+
+
+def _clean(value: object) -> object:
+    """Text as a page may hold it."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return _NO_TEXT.sub(_REPLACEMENT, value)
+
+
+def _breakable(text: str) -> Markup:
+    """Text in which a long path may be broken behind its slashes."""
+    return escape(_NO_TEXT.sub(_REPLACEMENT, text)).replace("/", Markup("/<wbr>"))
+
+
+def context(shown: Shown) -> dict[str, Any]:
+    """All that the template fills in; what it says of rules is what their files say."""
+    tables = tables_of(shown)
+    several = len({one.rule.n_ranks for file in shown.files for one in file.rules}) > 1
+    claim = words.claim(shown)
+    names = ", ".join(dict.fromkeys(panel.partition(",")[0] for panel in tables.panels))
+    return {
+        "title": f"rccltune: {names}",
+        "where": _where(shown, tables),
+        "marks": list(words.marks(shown)),
+        "claim": f"SIMULATED: {claim}" if shown.simulated else claim,
+        "first": _gain_figures(tables),
+        "rules": [_rules(one, shown, several=several) for one in shown.used if one.rules],
+        "old": list(words.old_rules(shown)),
+        "use": list(words.use(shown)),
+        "following": words.following(shown),
+        "others": [_rules(one, shown, several=several) for one in shown.files if not one.is_used],
+        "left": _most(_left_to_the_library(shown)),
+        "sizes": _most(_sizes(shown), 120),
+        "not_chosen": _most(_never_chosen(shown)),
+        "notices": _most(_notices(shown), 20),
+        "figures": _figures(tables),
+        "subject": tables.subject,
+        "facts": list(_facts(shown)),
+        "method": list(words.method(shown)),
+        "files": list(_files_of(shown)),
+        "texts": [(one.name, _lines(one)) for one in shown.used if one.path],
+        "footer": f"rccltune {__version__}, session {shown.done.session.path.name}, samples "
+        f"SHA-256 {shown.done.samples_sha256[:16]}…",
+    }
+
+
+def _where(shown: Shown, tables: Tables) -> str:
+    scales = sorted({panel.partition(", ")[2] for panel in tables.panels})
+    more = f" and {len(scales) - 3} more" if len(scales) > 3 else ""
+    library = f"library {shown.libraries}"
+    when = _days([outcome for _, outcome in shown.launches])
+    parts = [shown.machine, "; ".join(scales[:3]) + more, library]
+    return ", ".join([*parts, *([f"measured {when}"] if when else [])])
+
+
+def _days(outcomes: list[Outcome]) -> str:
+    """From the first day to the last; empty where no day is known.
+
+    When a copy of somebody's publication was written says nothing of when it was measured.
+    """
+    found = sorted({o.started[:10] for o in outcomes if o.started and not o.origin})
+    if not found:
+        return ""
+    return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+
+
+def _gain_figures(tables: Tables) -> list[tuple[str, Markup]]:
+    found = _drawn("gain", figures.gain, tables, tables.panels)
+    return [(title, svg) for _, title, svg in found]
+
+
+def _figures(tables: Tables) -> list[tuple[str, list[tuple[str, Markup]]]]:
+    """The other figures, those of one collective and scale together."""
+    made: dict[str, list[tuple[str, Markup]]] = {}
+    for name in ("speedup", "time", "bandwidth", "table"):
+        draw = getattr(figures, name)
+        for panel, title, svg in _drawn(name, draw, tables, tables.panels):
+            made.setdefault(panel, []).append((title, svg))
+    return list(made.items())
+
+
+def _drawn(
+    name: str, draw: Callable[[Tables], Figure | None], tables: Tables, panels: Sequence[str]
+) -> Iterator[tuple[str, str, Markup]]:
+    """Panel, title and picture of one kind of figure."""
+    size = _SMALL if name == "gain" and len(panels) > 1 else _LARGE
+    with style.applied():
+        for number, panel in enumerate(panels[:_MOST_PANELS]):
+            figure = draw(tables.of(panel, size))
+            if figure is not None:
+                title = f"{_TITLES[name]}: {panel}"
+                svg = inline_svg(figure, f"{name}{number}", title)
+                yield panel, title, Markup(svg)  # noqa: S704 - every text in it is escaped
+
+
+def _rules(file: RulesOf, shown: Shown, *, several: bool) -> dict[str, Any]:
+    return {
+        "name": file.name or "rules that no file has yet",
+        "needs": file.needs,
+        "several": several,
+        "rows": [_row(one, file) for one in file.rules[:_MOST_ROWS]],
+        "more": max(0, len(file.rules) - _MOST_ROWS),
+        "source": words.source(file, shown),
+    }
+
+
+def _row(one: Delivered, file: RulesOf) -> dict[str, str]:
+    rule = one.rule
+    return {
+        "collective": rule.collective.value,
+        "ranks": scale_words(rule),
+        "sizes": format_span(rule.min_nbytes, rule.max_nbytes),
+        "setting": str(rule.setting) + (" (fallback)" if one.fallback else ""),
+        "gain": words.times(one.gain),
+        "proof": words.proof(one, file),
+    }
+
+
+def _left_to_the_library(shown: Shown) -> Iterator[tuple[str, ...]]:
+    """Sizes without a rule: as the rule file says it, else as the choice does."""
+    stated = [hole for one in shown.used for hole in one.file.holes]
+    if stated:
+        for hole in stated:
+            name, _, ranks = hole.section.partition(" ")
+            yield (
+                Collective.parse(name).value if name else "any",
+                ranks.replace("nodes=", "").replace(" ranks=", " × "),
+                format_size(hole.min_nbytes),
+                format_last(hole.max_nbytes),
+                hole.reason,
+            )
+        return
+    for zone in shown.zones:
+        if zone.setting is None:
+            yield (
+                zone.target.collective.value,
+                zone.target.scale.short.replace("x", " × "),
+                format_size(zone.min_nbytes),
+                format_last(zone.max_nbytes),
+                zone.reason or "",
+            )
+
+
+def _sizes(shown: Shown) -> Iterator[tuple[str, ...]]:
+    """What the verification found at each size that is a power of two, by placement."""
+    found: dict[tuple[str, int], dict[Placement, Verdict]] = {}
+    for file in shown.used:
+        for one in file.verification.verdicts if file.verification else ():
+            if one.nbytes & (one.nbytes - 1) == 0:
+                place = (one.target.collective.value, one.nbytes)
+                found.setdefault(place, {})[one.view.placement] = one
+    for (name, nbytes), by_placement in found.items():
+        worst = min(by_placement.values(), key=lambda one: one.ratio)
+        ratios = (by_placement.get(one) for one in (Placement.OUT_OF_PLACE, Placement.IN_PLACE))
+        yield (
+            name,
+            format_size(nbytes),
+            *(f"{v.ratio:.2f}× ({v.low:.2f} to {v.high:.2f})" if v else words.DASH for v in ratios),
+            _JUDGED[worst.judgement],
+            str(worst.replicates),
+        )
+
+
+def _never_chosen(shown: Shown) -> Iterator[tuple[str, str, str]]:
+    """Settings that were measured, or were to be, and that no rule can have."""
+    for one in shown.done.quarantined:
+        yield "", str(one), one.reason
+    for left in shown.choice.left_out if shown.choice else ():
+        fastest = f"; the fastest at {words.count(left.n_fastest, 'size')}"
+        reason = left.reason + (fastest if left.n_fastest else "")
+        yield target_words(left.target), str(left.setting), reason
+
+
+def _notices(shown: Shown) -> Iterator[tuple[str, str, str]]:
+    found = [*shown.done.warnings, *(shown.choice.notices if shown.choice else ())]
+    for one in dict.fromkeys(found):
+        yield one.message, one.where or words.DASH, one.remedy
+
+
+def _facts(shown: Shown) -> Iterator[tuple[str, str, str]]:
+    """Name, value and the file that it is known from."""
+    session = shown.done.session
+    fingerprint = session.fingerprint
+    curves = [curve.key for curve in shown.done.curves]
+    known: list[tuple[str, object, str]] = [
+        ("product", fingerprint.product or shown.devices, "session.json"),
+        ("architecture", fingerprint.arch, "session.json"),
+        ("compute units of a device", fingerprint.cu_count, "session.json"),
+        ("mode", fingerprint.mode, "session.json"),
+        ("hosts", _some(fingerprint.hosts), "session.json"),
+        ("devices", _some(fingerprint.devices), "session.json"),
+        ("placement of ranks", shown.placement, PLACE_FILE),
+        ("binding", fingerprint.binding, "session.json"),
+        ("measured through", fingerprint.runner, "session.json"),
+        ("library", shown.libraries, "runs"),
+        ("environments", _some(tuple(dict.fromkeys(k.variant.name for k in curves))), "fit.json"),
+        ("calls", _some(tuple(dict.fromkeys(str(k.view) for k in curves))), "fit.json"),
+        ("command", session.command, "session.json"),
+    ]
+    for name, value, source in known:
+        if value:
+            yield name, str(value), source
+    for one in shown.limits.reached if shown.limits else ():
+        ceiling = one.ceiling
+        said = (
+            f"{ceiling.gb_per_s:.1f} GB/s = {ceiling.n_links} × {ceiling.slowest.gb_per_s:.3f} "
+            f"({ceiling.slowest}); reached {one.gb_per_s:.1f} GB/s at {format_size(one.nbytes)} "
+            f"with {one.setting}"
+        )
+        yield f"ceiling of {ceiling.collective.value}", said, CEILING_FILE
+    for link in shown.limits.slow[:_MOST_FACTS] if shown.limits else ():
+        yield "link out of line", f"{link}, {link.gb_per_s:.2f} GB/s", CEILING_FILE
+
+
+def _some(names: tuple[str, ...]) -> str:
+    """The first of many."""
+    more = len(names) - _MOST_FACTS
+    return ", ".join(names[:_MOST_FACTS]) + (f", and {more} more" if more > 0 else "")
+
+
+def _files_of(shown: Shown) -> Iterator[tuple[str, str]]:
+    """The session's files, and what each says."""
+    folder = shown.done.session.path
+    known = (
+        ("runs", "raw rows of every rank, plans and logs"),
+        ("launches", "logs of benchmarks"),
+        ("samples.csv", "a row for each timing"),
+        ("fit.json", "points, curves, crossovers"),
+        ("choice.json", "what was chosen, with every number of it"),
+        ("verdict.json", "what the verification found at each size"),
+        ("crosscheck.csv", "rccl-tests beside these times"),
+        ("confirm.csv", "rccl-tests with and without the rules"),
+    )
+    for one in shown.files:
+        if one.path is not None:
+            yield one.name, "rules; .env beside it is what a shell sources"
+    # What is derived is there, or is made again by whoever may write.
+    derived = ("samples.csv", "fit.json")
+    yield from (one for one in known if one[0] in derived or (folder / one[0]).exists())
+
+
+def _lines(file: RulesOf) -> str:
+    """A rule file without its comments."""
+    if file.path is None:
+        return ""
+    text = text_of(file.path)
+    kept = [line for line in text.splitlines() if line.startswith("#@") or line[:1] != "#"]
+    more = len(kept) - _MOST_LINES
+    return "\n".join([*kept[:_MOST_LINES], *([f"… {more} more lines"] if more > 0 else [])])
+
+
+def _most(rows: Iterator[tuple[str, ...]], most: int = _MOST_ROWS) -> dict[str, Any]:
+    """The first of many rows, and how many more there are."""
+    found = list(rows)
+    return {"rows": found[:most], "more": max(0, len(found) - most)}

@@ -1,1 +1,0 @@
-"""Thin matplotlib renderers: they place what the figures computed, and decide nothing."""

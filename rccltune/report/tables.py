@@ -1,0 +1,325 @@
+"""The tables that figures are drawn from: rows of fit.json, of the rules and of verdict.json.
+
+Each has a column ``panel``, the collective and scale that a row is of. Sizes are bytes, times µs,
+bandwidths GB/s (1e9 B/s); a number that is not known is missing.
+
+=========  =====================================================================================
+points     a row for each measured point: ``setting``, ``algorithm``, ``protocol``, ``channels``,
+           ``variant``, ``nbytes``, ``time_us``, ``low_us``, ``high_us``, ``busbw``; ``base_us``
+           (of the baseline at that size), ``why_not`` (why no rule can choose it, or empty)
+fits       a row for each straight piece of a fitted curve: ``setting``, ``algorithm``,
+           ``variant``, ``min_nbytes``, ``max_nbytes``, ``latency_us``, ``us_per_byte``; both
+           missing where the curve just joins its points; ``worst`` (by which share of its time
+           a point is missed at most)
+residuals  a row for each point of a curve with a model: ``setting``, ``nbytes``, ``residual``
+rules      a row for each rule that a job gets: ``min_nbytes``, ``max_nbytes`` (inclusive),
+           ``setting``, ``algorithm``, ``variant``, ``gain``, ``low``, ``high``, ``is_verified``
+verdicts   a row for each size and placement of a verification: ``nbytes``, ``placement``
+           (``in``, ``out``), ``ratio``, ``low``, ``high``
+ceilings   the bus bandwidth that the slowest link allows: ``busbw``, ``words`` (how it is made
+           up, and what of it was reached)
+own        a row for each size at which the library was seen to choose: ``nbytes``, ``setting``
+variants   a row for each size of an environment against the site: ``variant``, ``nbytes``,
+           ``gain`` (0.2 is 20 % faster)
+=========  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pandas as pd
+
+from rccltune.model.chosen import LeftOut
+from rccltune.model.curves import Curve, Model
+from rccltune.model.settings import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    Role,
+    Setting,
+    Target,
+    Variant,
+    View,
+    base_variant,
+)
+from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
+from rccltune.report.session import RulesOf, Shown, is_for, target_words
+
+_SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels", "variant")
+_COLUMNS: Final = {
+    "points": (
+        *_SETTING,
+        *("nbytes", "time_us", "low_us", "high_us", "busbw", "base_us", "why_not"),
+    ),
+    "fits": (*_SETTING, "min_nbytes", "max_nbytes", "latency_us", "us_per_byte", "worst"),
+    "residuals": (*_SETTING, "nbytes", "residual"),
+    "rules": (*_SETTING, "min_nbytes", "max_nbytes", "gain", "low", "high", "is_verified"),
+    "verdicts": ("panel", "nbytes", "placement", "ratio", "low", "high"),
+    "ceilings": ("panel", "busbw", "words"),
+    "own": ("panel", "nbytes", "setting"),
+    "variants": ("panel", "variant", "nbytes", "gain"),
+}
+_Place = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """All that figures are drawn from; this module says what the columns are.
+
+    Attributes:
+        panels: names of all collectives and scales, in order.
+        baseline: what speed-ups are over, in words.
+        subject: of whom the figures are: machine, and which calls are drawn.
+        size: width and height of a panel in inches.
+    """
+
+    panels: tuple[str, ...]
+    points: pd.DataFrame
+    fits: pd.DataFrame
+    residuals: pd.DataFrame
+    rules: pd.DataFrame
+    verdicts: pd.DataFrame
+    ceilings: pd.DataFrame
+    own: pd.DataFrame
+    variants: pd.DataFrame
+    baseline: str
+    subject: str
+    simulated: bool
+    size: tuple[float, float] = (5.6, 3.3)
+
+    def of(self, panel: str, size: tuple[float, float] | None = None) -> Tables:
+        """The same of one panel, which may have another size."""
+        tables = {name: getattr(self, name) for name in _COLUMNS}
+        mine = {name: table[table["panel"] == panel] for name, table in tables.items()}
+        return replace(self, panels=(panel,), size=size or self.size, **mine)
+
+
+def rows(table: pd.DataFrame) -> Iterator[Any]:
+    """A tuple for each row, its fields called as the columns are."""
+    yield from table.itertuples()
+
+
+def baseline_words(named: Setting | str | None) -> str:
+    """What gains outside a verification are over."""
+    if named is None:
+        return "the library's own choice"
+    return f"the baseline of {named}" if isinstance(named, str) else str(named)
+
+
+def tables_of(shown: Shown) -> Tables:
+    """Tables of a session, of the environment that was chosen and of one way to call."""
+    by_panel: dict[str, list[Curve]] = {}
+    for curve in shown.done.curves:
+        if _is_drawn(shown, curve):
+            by_panel.setdefault(target_words(curve.key.target), []).append(curve)
+    views = {panel: _view(curves) for panel, curves in by_panel.items()}
+    drawn = {
+        panel: _once([curve for curve in curves if curve.key.view == views[panel]])
+        for panel, curves in by_panel.items()
+    }
+    said = sorted({str(view) for view in views.values()})
+    named = shown.choice.named_baseline if shown.choice else None
+    targets = {panel: curves[0].key.target for panel, curves in drawn.items()}
+    left_out = shown.choice.left_out if shown.choice else ()
+    made: dict[str, Iterable[dict[str, Any]]] = {
+        "points": (row for one in drawn.values() for row in _points(one, named, left_out)),
+        "fits": (row for one in drawn.values() for curve in one for row in _pieces(curve)),
+        "residuals": (row for one in drawn.values() for curve in one for row in _residuals(curve)),
+        "rules": _rules(shown.used, targets),
+        "verdicts": _verdicts(shown.used, targets),
+        "ceilings": _ceilings(shown),
+        "own": (
+            {"panel": target_words(one.target), "nbytes": one.nbytes, "setting": str(one.setting)}
+            for one in shown.done.own
+        ),
+        "variants": _variants(shown),
+    }
+    frames = {
+        name: pd.DataFrame(list(found), columns=list(_COLUMNS[name]))
+        for name, found in made.items()
+    }
+    return Tables(
+        panels=tuple(drawn),
+        baseline=baseline_words(named),
+        subject=f"{shown.machine}; {', '.join(said[:3])}",
+        simulated=shown.simulated,
+        **frames,
+    )
+
+
+def _is_drawn(shown: Shown, curve: Curve) -> bool:
+    """Whether a curve is of the chosen environment, or the site's own baseline.
+
+    What all other environments gain has a figure of its own.
+    """
+    environments = shown.choice.environments if shown.choice else ()
+    chosen = next((e.variant.name for e in environments if e.chosen and not e.variant.path), None)
+    base = base_variant(curve.key.variant).name
+    if chosen is None:
+        return base not in {one.variant.name for one in environments}
+    is_site = curve.key.variant.name == DEFAULT_VARIANT.name
+    return base == chosen or (is_site and curve.key.setting == BASELINE)
+
+
+def _view(curves: Sequence[Curve]) -> View:
+    """The way to call that is drawn: out of place, graphs, then where most was measured."""
+    found = Counter(curve.key.view for curve in curves)
+    return min(
+        found,
+        key=lambda view: (
+            view.placement is Placement.IN_PLACE,
+            view.graph is False,
+            -found[view],
+            str(view),
+        ),
+    )
+
+
+def _once(curves: Sequence[Curve]) -> list[Curve]:
+    """Without the idle plugin beside a baseline, and what a wider environment has once more."""
+    site = {c.key.setting for c in curves if base_variant(c.key.variant) == c.key.variant}
+    return [
+        curve
+        for curve in curves
+        if not (curve.key.setting.role is Role.SILENT and BASELINE in site)
+        and (base_variant(curve.key.variant) == curve.key.variant or curve.key.setting not in site)
+    ]
+
+
+def _setting(panel: str, setting: Setting, variant: Variant) -> dict[str, Any]:
+    return {
+        "panel": panel,
+        "setting": str(setting),
+        "algorithm": setting.algorithm.value if setting.algorithm else "",
+        "protocol": setting.protocol.value if setting.protocol else "",
+        "channels": setting.channels or 0,
+        "variant": variant.name,
+    }
+
+
+def _key(curve: Curve) -> dict[str, Any]:
+    key = curve.key
+    return _setting(target_words(key.target), key.setting, key.variant)
+
+
+def _points(
+    curves: Sequence[Curve], named: Setting | str | None, left_out: Iterable[LeftOut]
+) -> Iterator[dict[str, Any]]:
+    base = _baseline(curves, named)
+    times = {p.nbytes: p.time_us for p in base.points} if base else {}
+    reasons = {(o.target, o.setting, o.variant.name): o.reason for o in left_out}
+    for curve in curves:
+        key = curve.key
+        why = reasons.get((key.target, key.setting, key.variant.name), "")
+        why = "needs a patched library" if key.variant.patched else why
+        for point in curve.points:
+            yield {
+                **_key(curve),
+                "nbytes": point.nbytes,
+                "time_us": point.time_us,
+                "low_us": point.low_us,
+                "high_us": point.high_us,
+                "busbw": busbw(key.collective, key.scale.n_ranks, point.nbytes, point.time_us),
+                "base_us": times.get(point.nbytes),
+                "why_not": f"{curve.n_wrong} wrong results" if curve.n_wrong else why,
+            }
+
+
+def _baseline(curves: Sequence[Curve], named: Setting | str | None) -> Curve | None:
+    """The curve of the named baseline; the site's own where several environments have one."""
+    wanted = named if isinstance(named, Setting) else BASELINE
+    found = [curve for curve in curves if curve.key.setting == wanted]
+    if isinstance(named, str):
+        found = [curve for curve in found if curve.key.variant.name == named]
+    return min(found, key=lambda c: c.key.variant.name != DEFAULT_VARIANT.name, default=None)
+
+
+def _pieces(curve: Curve) -> Iterator[dict[str, Any]]:
+    fit = curve.fit(curve.chosen)
+    if curve.chosen is Model.LOGLOG or fit is None:
+        yield {**_key(curve), "min_nbytes": curve.min_nbytes, "max_nbytes": curve.max_nbytes}
+        return
+    for piece in fit.segments:
+        yield {
+            **_key(curve),
+            "min_nbytes": piece.min_nbytes,
+            "max_nbytes": piece.max_nbytes,
+            "latency_us": piece.latency_us,
+            "us_per_byte": piece.us_per_byte,
+            "worst": max(abs(one) for one in fit.residuals),
+        }
+
+
+def _residuals(curve: Curve) -> Iterator[dict[str, Any]]:
+    # What joins its points misses none of them.
+    fit = curve.fit(Model.SEGMENTED) or curve.fit(Model.LINEAR)
+    pairs = zip(curve.points, fit.residuals, strict=True) if fit else ()
+    for point, residual in pairs:
+        yield {**_key(curve), "nbytes": point.nbytes, "residual": residual}
+
+
+def _rules(files: Iterable[RulesOf], targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
+    for file in files:
+        for one in file.rules:
+            rule, gain = one.rule, one.gain
+            for panel, target in targets.items():
+                if not one.fallback and is_for(rule, target, file.placement):
+                    variant = one.zone.variant if one.zone else DEFAULT_VARIANT
+                    yield {
+                        **_setting(panel, rule.setting, variant),
+                        "min_nbytes": rule.min_nbytes,
+                        "max_nbytes": rule.max_nbytes,
+                        "gain": gain.ratio if gain else None,
+                        "low": gain.low if gain else None,
+                        "high": gain.high if gain else None,
+                        "is_verified": one.verdict is not None,
+                    }
+
+
+def _verdicts(files: Iterable[RulesOf], targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
+    for file in files:
+        for one in file.verification.verdicts if file.verification else ():
+            panel = target_words(one.target)
+            if panel in targets:
+                yield {
+                    "panel": panel,
+                    "nbytes": one.nbytes,
+                    "placement": one.view.placement.value,
+                    "ratio": one.ratio,
+                    "low": one.low,
+                    "high": one.high,
+                }
+
+
+def _ceilings(shown: Shown) -> Iterator[dict[str, Any]]:
+    for one in shown.limits.reached if shown.limits else ():
+        ceiling = one.ceiling
+        target = Target(
+            collective=ceiling.collective,
+            scale=ceiling.scale,
+            rank_placement=ceiling.rank_placement,
+            variant=DEFAULT_VARIANT,
+        )
+        if busbw_factor(ceiling.collective, ceiling.scale.n_ranks) > 0:
+            words = (
+                f"ceiling {ceiling.gb_per_s:.4g} GB/s = {ceiling.n_links} × "
+                f"{ceiling.slowest.gb_per_s:.4g} ({ceiling.slowest}), "
+                f"reached {one.fraction:.2f} at {format_size(one.nbytes)}"
+            )
+            panel = target_words(target)
+            yield {"panel": panel, "busbw": ceiling.gb_per_s, "words": words}
+
+
+def _variants(shown: Shown) -> Iterator[dict[str, Any]]:
+    for one in shown.choice.environments if shown.choice else ():
+        for found in one.gains:
+            for nbytes, gain in found.points:
+                yield {
+                    "panel": target_words(found.target),
+                    "variant": one.variant.name,
+                    "nbytes": nbytes,
+                    "gain": gain,
+                }

@@ -1,0 +1,279 @@
+"""The sentences of a page, each true in the state that the session is in."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rccltune.analyse.noise import INTERVAL
+from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, Proof, Zone, is_not_beaten
+from rccltune.model.settings import BASELINE, Role
+from rccltune.model.vocabulary import format_span
+from rccltune.report.session import Delivered, RulesOf, Shown
+from rccltune.report.tables import baseline_words
+from rccltune.report.verified import Verification
+from rccltune.verify.verdict import Ratio, RuleVerdict
+
+DASH: Final = "–"
+_LIBRARY: Final = "the library's own choice"
+
+
+def count(n: int, thing: str) -> str:
+    """``1 rule``, ``2 rules``, ``3 launches``."""
+    plural = "es" if thing.endswith(("ch", "s", "x")) else "s"
+    return f"{n:,} {thing}{'' if n == 1 else plural}"
+
+
+def times(gain: Ratio | None) -> str:
+    """``1.20× (1.18 to 1.22)``; a dash for what is not known."""
+    return f"{gain.ratio:.2f}× ({gain.low:.2f} to {gain.high:.2f})" if gain else DASH
+
+
+def marks(shown: Shown) -> Iterator[tuple[str, str]]:
+    """What a reader must know before anything else: a word and its sentence."""
+    if shown.simulated:
+        said = "A node file gave the times: nothing here was measured on hardware."
+        real = shown.done.session.fingerprint.runner
+        chose = f" What ran is the choice of {real}; no result was checked." if real else ""
+        yield "SIMULATED", said + chose
+    if shown.refused:
+        yield "NOT PROVEN", "The verification of these rules failed: do not use them."
+    elif _is_cut_short(shown):
+        begun = count(shown.trials, "start")
+        yield "NOT PROVEN", f"A verification was begun ({begun} of all ranks) and has no verdict."
+    if shown.is_imported:
+        whose = f" by {'; '.join(shown.origins)}" if shown.origins else ""
+        yield "IMPORTED", f"The times were read from files, and measured elsewhere{whose}."
+    if shown.is_interrupted:
+        command = shown.done.session.command
+        again = f" The same command goes on: {command}" if command else ""
+        yield "INTERRUPTED", f"The sweep did not come to its end.{again}"
+
+
+def _is_cut_short(shown: Shown) -> bool:
+    """Whether a verification was begun, of which nothing says how it ended."""
+    is_verified = any(one.verification for one in shown.files) or bool(shown.old)
+    return bool(shown.trials) and bool(shown.files) and not is_verified
+
+
+def claim(shown: Shown) -> str:
+    """What is won, in a sentence."""
+    if shown.refused:
+        return f"Nothing is proven here: {shown.refused[0].message}."
+    verified = [one for one in shown.used if one.verification]
+    kept = [rule for one in verified for rule in one.rules if rule.verdict and rule.gain]
+    if kept:
+        return f"{_gains(kept, _LIBRARY)}: verified, with and without the rules in turns."
+    if verified:
+        before = sum(one.verification.file.rules_before for one in verified if one.verification)
+        if before:
+            return (
+                f"Nothing is won here: of {count(before, 'rule')} that were verified none is "
+                f"proven to beat {_LIBRARY}."
+            )
+    rules = [rule for one in shown.used for rule in one.rules if not rule.fallback]
+    if rules:
+        return _swept(shown, rules)
+    return _no_rule(shown)
+
+
+def _swept(shown: Shown, rules: Sequence[Delivered]) -> str:
+    gained = [one for one in rules if one.gain]
+    baseline = baseline_words(shown.choice.named_baseline if shown.choice else None)
+    if not gained:
+        names = ", ".join(dict.fromkeys(one.rule.collective.value for one in rules))
+        why = "no baseline was measured" if not _has_baseline(shown) else "no baseline is left"
+        return f"{names}: fastest settings found; what they gain is unknown, since {why}."
+    seen = "the imported times have it" if shown.is_imported else "the sweep saw it"
+    return f"{_gains(gained, baseline)}, as {seen}; not verified."
+
+
+def _no_rule(shown: Shown) -> str:
+    if not _has_settings(shown):
+        return "Only the library's own choice was measured: there is nothing to choose from."
+    choice = shown.choice
+    if choice is None:
+        return "Nothing was chosen yet: this page shows how fast what was measured is."
+    baseline = baseline_words(choice.named_baseline)
+    compared = [zone for zone in shown.zones if is_not_beaten(zone.reason) and zone.n_sizes]
+    if compared:
+        low = min(zone.measured_from or zone.min_nbytes for zone in compared)
+        high = max(zone.measured_to or zone.max_nbytes for zone in compared)
+        by = f"{baseline} by {100 * choice.min_gain:.0f} %"
+        if all(zone.reason == NOT_FASTER for zone in compared):
+            return f"Nothing to win: at {format_span(low, high)} no setting beats {by}."
+        return f"No gain is proven: at {format_span(low, high)} no setting surely beats {by}."
+    if any(zone.reason == BASELINE_UNKNOWN for zone in shown.zones):
+        return f"No rule: {baseline} was not measured, or all of its times were left out as stalls."
+    return "No rule: nothing could be compared with the baseline at any size."
+
+
+def _has_settings(shown: Shown) -> bool:
+    return any(curve.key.setting.role is Role.FORCED for curve in shown.done.curves)
+
+
+def _has_baseline(shown: Shown) -> bool:
+    return any(curve.key.setting == BASELINE for curve in shown.done.curves)
+
+
+def _gains(rules: Iterable[Delivered], baseline: str) -> str:
+    """``all_reduce is 1.42× to 1.54× as fast … from 1 KiB to 10.4 MiB``; of several the gains."""
+    by_name: dict[str, list[Delivered]] = {}
+    for one in rules:
+        by_name.setdefault(one.rule.collective.value, []).append(one)
+    if len(by_name) > 1:
+        parts = (f"{name} {_range(mine)}" for name, mine in by_name.items())
+        return f"With the rules, times as fast as with {baseline}: {', '.join(parts)}"
+    [(name, mine)] = by_name.items()
+    low = min(one.rule.min_nbytes for one in mine)
+    high = max(one.rule.max_nbytes for one in mine)
+    span = format_span(low, high)
+    at = f"from {span}" if " to " in span or " and " in span else f"at {span}"
+    return f"{name} is {_range(mine)} as fast with the rules as with {baseline}, {at}"
+
+
+def _range(rules: Sequence[Delivered]) -> str:
+    gains = [one.gain for one in rules if one.gain]
+    if len(gains) == 1:
+        return times(gains[0])
+    low, high = min(g.ratio for g in gains), max(g.ratio for g in gains)
+    return f"{low:.2f}×" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}× to {high:.2f}×"
+
+
+def proof(one: Delivered, file: RulesOf) -> str:
+    """What a rule's gain rests on."""
+    if one.rule.vendor:
+        return "of the library's own table"
+    if one.fallback:
+        return "waits for hosts that cannot choose the rule above it"
+    if one.verdict is not None and file.verification is not None:
+        return _verified(one.verdict, file.verification)
+    return f"{_seen(one.zone)}; not verified"
+
+
+def _verified(verdict: RuleVerdict, verification: Verification) -> str:
+    """``verified at 17 sizes, 2 to 4 communicators each; launched one by one 1.44×``."""
+    found = [
+        one
+        for one in verification.verdicts
+        if verdict.reaches(one.nbytes) and verdict.collective is one.target.collective
+    ]
+    least = min((one.replicates for one in found), default=0)
+    most = max((one.replicates for one in found), default=0)
+    repeated = count(most, verification.file.replicate)
+    each = repeated if least == most else f"{least} to {repeated}"
+    said = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"
+    if verdict.loop is not None:
+        loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.ratio:.2f}×"
+        said += f"; launched one by one {loop}"
+    is_checked = any(one.n_wrong is not None for one in verification.file.verdicts)
+    return said if is_checked else f"{said}; results not checked"
+
+
+def _seen(zone: Zone | None) -> str:
+    """What the sweep saw of a rule."""
+    if zone is None:
+        return "not of the stored choice"
+    if zone.proof is Proof.NO_BASELINE:
+        return "no baseline"
+    repeated = count(zone.n_communicators, "communicator")
+    how = repeated if zone.is_proven else zone.why_unproven
+    return f"measured at {count(zone.n_sizes, 'size')}, {how}"
+
+
+def use(shown: Shown) -> Iterator[str]:
+    """The line of a shell that uses each file, from the folder that the session lies in."""
+    for one in shown.used:
+        line = source(one, shown)
+        if line and (one.rules or one.needs):
+            yield line
+
+
+def source(file: RulesOf, shown: Shown) -> str:
+    """``source rccltune-session/rccl_tuner_gfx942.env``; empty where there are no exports."""
+    exports = file.path.with_suffix(".env") if file.path else None
+    if exports is None or not exports.exists():
+        return ""
+    # A page is mailed: where the session lies on this machine is nobody's business.
+    path = Path(shown.done.session.path.resolve().name, Path(file.name).with_suffix(".env"))
+    return f"source {shlex.quote(str(path))}"
+
+
+def following(shown: Shown) -> str:
+    """What makes sense now."""
+    session = shown.done.session
+    if shown.refused:
+        return shown.refused[0].hint or "rccltune verify"
+    if shown.is_interrupted and session.command:
+        return f"go on with the sweep: {session.command}"
+    if not _has_settings(shown):
+        return "rccltune sweep measures settings beside the baseline."
+    if shown.choice is None:
+        return "rccltune emit-config chooses rules."
+    if any(one.rules for one in shown.used):
+        return _with_rules(shown)
+    return "leave the site as it is."
+
+
+def _with_rules(shown: Shown) -> str:
+    """What makes sense where there are rules."""
+    if not all(one.verification for one in shown.used):
+        if shown.is_imported:
+            return "rccltune sweep on that machine; rccltune verify --rules FILE keeps what wins."
+        return "rccltune verify, on the machine, keeps what wins."
+    if shown.simulated:
+        return "the same on hardware; these rules are for trying out."
+    return "rccltune deploy DIR hands the rules to jobs."
+
+
+def old_rules(shown: Shown) -> Iterator[str]:
+    """What is on file, and counts for nothing here."""
+    for one in shown.old:
+        if one.name in {file.name for file in shown.files}:
+            yield (
+                f"A verification was of other rules than {one.name} has now, and counts for "
+                "nothing here: rccltune verify."
+            )
+
+
+def method(shown: Shown) -> Iterator[str]:
+    """How all this was found out, in ten lines at most."""
+    choice = shown.choice
+    if shown.is_imported:
+        yield "Times are those of the imported files, a file or a repeat in it being one repeat."
+    else:
+        yield (
+            "A program with a process for each GPU timed every setting at every size, and the "
+            "library as it is in processes of their own."
+        )
+        yield (
+            "Up to 4 MiB calls are replayed from captured graphs where that works, above they are "
+            "launched one by one; of each size one clock counts."
+        )
+        yield "The unit of repetition is a communicator, with buffers of its own."
+    yield "A point is the median over communicators of the medians over the passes of each."
+    yield (
+        "A rule serves in-place and out-of-place calls alike: what counts is the placement that "
+        "gains less."
+    )
+    if choice is not None:
+        yield (
+            f"A rule must gain {100 * choice.min_gain:.0f} % over "
+            f"{baseline_words(choice.named_baseline)}, "
+            f"and stay within {100 * choice.tolerance:.0f} % of the fastest where that saves one."
+        )
+        yield "Rules reach from the smallest to the largest size that was measured for them."
+    yield (
+        "A gain is the library's time over the rule's, in the mean over the rule's sizes, with the "
+        f"interval that holds the true one with {100 * INTERVAL:.0f} %."
+    )
+    for one in shown.used:
+        if one.verification is not None:
+            yield (
+                f"Verified in {one.verification.how_often}, with and without {one.name} in turns; "
+                "large sizes are called in fewer of them."
+            )
+            if one.verification.file.confirmed:
+                yield one.verification.file.confirmed
