@@ -1,13 +1,17 @@
-"""From a plan to a verified rule file, its figures and its page, in one go."""
+"""From a plan to a verified rule file, its figures and its page, in one go.
+
+What the steps after the sweep need takes a second to import, and is imported while ranks measure.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.measure.measuring import ToMeasure, measure_with_perf
 from rccltune.measure.site import SiteRequest
 from rccltune.measure.swept import Swept
@@ -15,24 +19,24 @@ from rccltune.model import defaults, schema
 from rccltune.model.errors import HarmError, VerificationError
 from rccltune.model.measured import Notice
 from rccltune.model.reporter import Reporter
-from rccltune.report.page import Reported, report_session
-from rccltune.report.plots import plot_session
-from rccltune.rules.base import vendor
-from rccltune.rules.emission import choose_rules, keep_choices
-from rccltune.rules.sheets import EmitRequest, Emitted
 from rccltune.session.files import write_atomically
-from rccltune.verify.environment import is_better
-from rccltune.verify.outcome import Verified, VerifyRequest
-from rccltune.verify.rewriting import exports_without
-from rccltune.verify.verdict_store import CANDIDATES
-from rccltune.verify.verifying import verify_rules
 
 if TYPE_CHECKING:
+    from rccltune.analyse.fit import FitDone
     from rccltune.analyse.options import ChoiceOptions
+    from rccltune.report.page import Reported
+    from rccltune.rules.sheets import Emitted
+    from rccltune.verify.outcome import Verified, VerifyRequest
 
 
-Options = Callable[[FitDone], "ChoiceOptions"]
+Options: TypeAlias = "Callable[[FitDone], ChoiceOptions]"
 _FIGURES: Final = "plots"
+_AFTER_THE_SWEEP: Final = (
+    "rccltune.rules.emission",
+    "rccltune.verify.verifying",
+    "rccltune.report.plots",
+    "rccltune.report.page",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +109,14 @@ def tune(
     """
     folder = prepared.folder
     if base is not None:
+        from rccltune.rules.base import vendor
+
         # Read before an hour is measured; what it says comes when it is written.
         vendor(base, prepared.instrument.site.fingerprint, reporter=Reporter())
+    importing = Thread(target=_import_what_follows, daemon=True)
+    importing.start()
     swept = measure_with_perf(prepared, reporter=reporter, command=command, force=force)
+    importing.join()
     try:
         emitted = _emitted(prepared, options, base, reporter)
         verified, named = _verified(prepared, emitted, options, reporter, confirms)
@@ -130,8 +139,16 @@ def tune(
     )
 
 
+def _import_what_follows() -> None:
+    for name in _AFTER_THE_SWEEP:
+        importlib.import_module(name)
+
+
 def _shown(folder: Path, reporter: Reporter) -> Reported:
     """Figures, and the page."""
+    from rccltune.report.page import report_session
+    from rccltune.report.plots import plot_session
+
     where = folder / _FIGURES
     plot_session(
         folder,
@@ -149,11 +166,13 @@ def _emitted(
     base: Path | None,
     reporter: Reporter,
 ) -> Emitted:
+    from rccltune.rules.emission import choose_rules, keep_choices
+    from rccltune.rules.sheets import EmitRequest
+
     request = EmitRequest(
         folders=(prepared.folder,),
         options=options,
         base=base,
-        ll128_apart=True,
     )
     emitted = choose_rules(request, reporter=reporter)
     # Figures and the page read it.
@@ -176,6 +195,9 @@ def _verified(
     Returns:
         And the files that the site's exports name in place of the site's own.
     """
+    from rccltune.verify.environment import is_better
+    from rccltune.verify.verifying import verify_rules
+
     files = [
         one
         for one in (emitted, *emitted.beside)
@@ -228,6 +250,8 @@ def _verified(
 
 def _export(one: Emitted, lost: Mapping[str, str], path: Path | None = None) -> None:
     """What makes a job use a file, without exports that are lost, beside it or at a path."""
+    from rccltune.verify.rewriting import exports_without
+
     where = path or one.environment_path
     if where is not None:
         write_atomically(where, exports_without(one.environment_text, lost))
@@ -244,6 +268,10 @@ def _candidate(
     reporter: Reporter,
 ) -> VerifyRequest:
     """One file, written as a candidate that is to be verified."""
+    from rccltune.analyse.fit import fit_session
+    from rccltune.verify.outcome import VerifyRequest
+    from rccltune.verify.verdict_store import CANDIDATES
+
     if one.path is None:
         raise ValueError("this file lies nowhere")
     choosing = options(fit_session(prepared.folder, reporter=reporter))

@@ -37,14 +37,15 @@ ensure_venv() {
             return 1
         }
     fi
-    echo "Installing rccltune into ${venv#"$root"/} …" >&2
-    # Dependency groups need pip 25.1.
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -U 'pip>=25.1' >&2
+    echo "Installing rccltune into ${venv#"$root"/}, about a minute; the plugin is compiled here …" >&2
+    # Errors are shown; warnings would be of this machine's package indexes. Groups need pip 25.1.
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check -U 'pip>=25.1' >&2
     # Python compiles what is imported, which is a tenth of what pip would compile.
     # shellcheck disable=SC2086 - the group is two words or none
-    "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check \
+    "$venv/bin/python" -m pip install -qq --no-compile --disable-pip-version-check \
         -e "$root${extras:+[$extras]}" ${group:+--group $group} >&2
     echo "$extras" | tr , '\n' >"$venv/rccltune-extras"
     echo "$group" >"$venv/rccltune-group"
     echo "$stamp-$extras-$group" >"$venv/rccltune-stamp"
+    echo "Installed. The first command takes some 10 s longer, while Python compiles." >&2
 }

@@ -132,6 +132,9 @@ class TrapNode:
         # Nobody waits for a start-up here, and the simulated clock shall count collectives alone.
         raw["start"] |= {"startup_s": 0}
         raw |= {"name": self.name, "description": f"made up: {self.name}", "effects": []}
+        # LL128 is on by default there: what is tuned is the site as it is.
+        raw["hardware"]["arch"] = "gfx90a"
+        raw["library"]["ll128"] = True
         raw["curves"] = _curves(ALL_REDUCE, self.factors)
         raw["noise"] |= self.noise
         # The library turns at the graph that the file assumes, with its channels.
@@ -227,19 +230,6 @@ NODES: Final = (
                 {"setting": name, "between": {"low": low, "high": 1.25 * low, "factor": 1.6 * 1.4}}
                 for name, low in ((TRAPPED, 1.04), ("ring/ll128", 1.56))
             ]
-        },
-        unsafe=(
-            Unsafe(setting=TRAPPED),
-            Unsafe(setting="ring/ll128"),
-            Unsafe(min_nbytes=_FROM),
-        ),
-    ),
-    TrapNode(
-        name="environment",
-        trap="what LL128 needs makes everything 5 % slower from 6 MiB on, where no rule is",
-        parts={
-            "variants": [{"name": "forced", "when": {"env": {"RCCL_LL128_FORCE_ENABLE": "1"}}}],
-            "effects": [{"variant": "forced", "factor": 1.05, "bytes": [6 << 20, MAX_NBYTES]}],
         },
         unsafe=(
             Unsafe(setting=TRAPPED),
@@ -375,15 +365,6 @@ NODES: Final = (
         },
         # Whatever heats is everybody's loss: no file with it may stand.
         unsafe=(Unsafe(),),
-    ),
-    TrapNode(
-        name="shift",
-        trap="the benchmark warms up once more in 30 % of launches, and not at all in 30 %",
-        parts={
-            "faults": [
-                {"kind": "shift", "passes": passes, "probability": 0.3} for passes in (1, -1)
-            ]
-        },
     ),
     TrapNode(
         name="offsets",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import log
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from verify_nodes import MODE, TrapNode, settings_of, without_faults, write_node
@@ -83,6 +84,7 @@ class Judged:
         worst_collective: where that is.
         worst_at: bytes.
         worst_choice: what ran there.
+        mean_loss: over all judged sizes, what is gained elsewhere left out.
         n_wrong: judged sizes at which results would be wrong, either half.
         kept: share of the available gain; None where there is none.
     """
@@ -93,6 +95,7 @@ class Judged:
     worst_collective: str
     worst_at: int
     worst_choice: str
+    mean_loss: float
     n_wrong: int
     kept: float | None
 
@@ -180,6 +183,7 @@ def judge(yardstick: Yardstick, text: str) -> Judged:
         worst_collective=worst.collective,
         worst_at=worst.nbytes,
         worst_choice=tuned[worst].what,
+        mean_loss=fmean(max(loss, 0.0) for loss in losses.values()),
         n_wrong=sum(is_wrong(yardstick.node, key, one) for key, one in tuned.items()),
         kept=_kept(losses, yardstick.available),
     )

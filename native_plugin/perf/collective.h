@@ -32,10 +32,9 @@ size_t room_for(const struct plan *plan);
  * fits. */
 void memory_check(size_t room);
 
-/* Destroys the communicator that is there, makes the next one and its buffers; microseconds that
- * its making took. */
+/* Leaves the communicator that is there, makes the next one and its buffers; microseconds that its
+ * making took. */
 double communicator_make(size_t room);
-void communicator_end(void);
 
 struct call call_begin(const struct step *step);
 void call_end(const struct call *call);

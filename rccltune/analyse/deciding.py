@@ -24,6 +24,8 @@ from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES
 
+# Sizes a quarter of an octave apart: between them nothing is guessed.
+_CLOSE: Final = 1.25
 # Losses that differ by less than this share of the tolerance are a tie: then fewer channels.
 _TIE: Final = 0.1
 _PER_CHANNEL: Final = 1e-6
@@ -158,9 +160,12 @@ def _ends(
     """Last byte of the first of two neighbouring zones, and first byte of the second.
 
     Where their times meet, in the mean of all views; beside the library, where the other one still
-    gains what is wanted. A setting reaches no further than it was measured.
+    gains what is wanted, and on a measured size where those lie close together. A setting reaches
+    no further than it was measured.
     """
     low, high = (int(one) for one in standing.grid.nbytes[last : last + 2])
+    if NONE in (before, after) and high <= _CLOSE * low:
+        return (high - 1, high) if before == NONE else (low, low + 1)
     times = quiet(np.nanmean, standing.times, 0)
     # NONE is -1, and the library is the last row.
     apart = (times[before] - times[after])[last : last + 2]

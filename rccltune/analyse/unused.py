@@ -99,6 +99,13 @@ def _wrong(samples: pd.DataFrame) -> Iterator[Notice]:
 def _flagged(samples: pd.DataFrame) -> Iterator[Notice]:
     counted = samples["unusable"].value_counts()
     found = {Doubt(str(word)): int(n) for word, n in counted.items() if word and n}
+    if n := found.pop(Doubt.INELIGIBLE, 0):
+        yield Notice(
+            caution=Caution.NOT_OFFERED,
+            message=f"{n} samples were not used: {Doubt.INELIGIBLE.meaning}",
+            remedy="nothing to do: that is asked to see it, as LL128 on AMD without its variable.",
+            count=n,
+        )
     others = {doubt: n for doubt, n in found.items() if doubt not in _EXPECTED}
     if others:
         listed = "; ".join(f"{n} x {doubt.meaning}" for doubt, n in others.items())

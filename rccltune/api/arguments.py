@@ -23,6 +23,7 @@ def choosing(
     min_gain: float,
     baseline: str | None = None,
     max_channels: int | None = None,
+    variant: str | None = None,
 ) -> Callable[[FitDone], ChoiceOptions]:
     """How to choose; a baseline is looked up among what was measured."""
 
@@ -32,6 +33,7 @@ def choosing(
             min_gain=min_gain,
             max_channels=max_channels,
             baseline=baseline_named(baseline, done),
+            variant=variant,
         )
 
     return options

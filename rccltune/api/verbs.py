@@ -99,6 +99,7 @@ def emit_config(
     min_gain: float = defaults.MIN_GAIN,
     baseline: str | None = None,
     max_channels: int | None = None,
+    variant: str | None = None,
 ) -> Emitted:
     """Choose the setting for each size and write the rules.
 
@@ -110,6 +111,7 @@ def emit_config(
         min_gain: by how much the baseline must be beaten.
         baseline: setting or variant that counts as baseline where none was measured.
         max_channels: settings with more are left out.
+        variant: choose for this one; None is the site as it is, with variants beside it.
 
     Returns:
         Its ``text`` is the rule file, ``path`` where it was written, ``zones`` what was chosen.
@@ -123,7 +125,7 @@ def emit_config(
     request = sheets.EmitRequest(
         folders=found,
         home=paths_of(folders)[0],
-        options=choosing(tolerance, min_gain, baseline, max_channels),
+        options=choosing(tolerance, min_gain, baseline, max_channels, variant),
         output=path_of(output),
         overwrite=force,
     )

@@ -13,6 +13,7 @@ from rccltune.cli.console import Console, common
 from rccltune.cli.detect import told
 from rccltune.cli.help import verb
 from rccltune.model.errors import MachineError
+from rccltune.model.vocabulary import lay
 
 if TYPE_CHECKING:
     from rccltune.machine.records import Finding
@@ -37,13 +38,17 @@ def doctor(*, console: Console, strict: bool) -> None:
     """
     from rccltune.machine import this_machine
     from rccltune.machine.checks.doctor import doctor as machine_doctor
-    from rccltune.machine.records import finding_as_plain
+    from rccltune.machine.records import finding_as_plain, verdict
 
     captured = os.environ.get("RCCLTUNE_SYSROOT")
     system = this_machine.here(Path(captured) if captured else None)
     findings = machine_doctor(this_machine.circumstances(system, live=not captured))
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
-    console.result(plain, told(findings, console) or "Nothing in the way.")
+    is_ready = verdict(findings, strict=strict)
+    ending = ["Ready: nothing here stops a measurement."] * is_ready
+    console.result(
+        plain, lay((part for part in (told(findings, console), *ending) if part), gap="\n\n")
+    )
     _end(findings, strict=strict)
     console.say("Next: rccltune tune")
 

@@ -11,7 +11,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, ON_REQUEST, Choosing, base_option, choosing
+from rccltune.cli.options import FOLDER, ON_REQUEST, Choosing, base_option, choosing, named
 from rccltune.model.chosen import NOT_MEASURED
 from rccltune.model.vocabulary import Laid, format_last, format_size, lay
 
@@ -84,9 +84,12 @@ def emit_config(
     if not done.environments:
         console.say(ON_REQUEST)
     if done.is_kept:
-        console.say("Next: rccltune report; rccltune deploy DIR hands the rules to jobs.")
+        home = given[0]
+        deploy = named("deploy DIR", home)
+        console.say(f"Next: {named('report', home)}; {deploy} hands the rules to jobs.")
     elif done.count.rules:
-        console.say("Next: rccltune verify, on the machine, keeps only the rules that win there.")
+        verify = named("verify", given[0])
+        console.say(f"Next: {verify}, on the machine, keeps only the rules that win there.")
 
 
 def _saving(console: Console, workload: Path, folders: tuple[Path, ...], done: Emitted) -> Saving:
@@ -116,6 +119,9 @@ def _text(done: Emitted) -> Laid:
         parts += [rows, "", f"{done.count} in {done.path}"]
         if done.base is not None:
             parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
+    if done.needs:
+        needs = " ".join(f"{name}={value}" for name, value in done.needs)
+        parts.append(f"They need {needs} in the job's environment")
     if not done.is_kept:
         parts += environment_lines(done.environments)
     if done.environment_path is not None:

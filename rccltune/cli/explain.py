@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, common, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FOLDER, MODE
+from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, named
 from rccltune.cli.verify import no_hardware
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, lay
@@ -68,11 +68,12 @@ def explain(
             console.result(schema.to_plain(_plain(found)), "")
         else:
             console.result(None, _text(found))
-        path = shlex.quote(str(rules))
+        home = rules.parent if (rules.parent / "session.json").exists() else DEFAULT_SESSION
+        verify = f"verify --rules {shlex.quote(str(rules))}"
         console.say(
-            "Next: rccltune deploy DIR hands the rules to jobs."
+            f"Next: {named('deploy DIR', home)} hands the rules to jobs."
             if is_verified(rules)
-            else f"Next: rccltune verify --rules {path} shows on the machine whether they win."
+            else f"Next: {named(verify, home)} shows on the machine whether they win."
         )
         return
     one, other = compare(rules, diff, question)
@@ -107,12 +108,7 @@ def _text(found: Explanation) -> Laid:
 
 
 def _part(part: Explained) -> Laid:
-    columns = ("from", "to", "setting", "without LL128", "line", "")
-    rows = table(columns, (_row(s) for s in part.stretches), numeric=(0, 1, 4))
-    others = [
-        lay([f"  with {call}:", table(columns, (_row(s) for s in found), numeric=(0, 1, 4))])
-        for call, found in part.calls
-    ]
+    others = [lay([f"  with {call}:", _stretches(found)]) for call, found in part.calls]
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
         there = sorted({str(d.setting) for d in found if d.setting})
@@ -120,7 +116,21 @@ def _part(part: Explained) -> Laid:
         lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {answer}")
     if part.overwritten is not None:
         lines.append(f"  {part.overwritten}")
-    return lay([*lines, rows, *others])
+    return lay([*lines, _stretches(part.stretches), *others])
+
+
+def _stretches(found: Sequence[Stretch]) -> Laid:
+    """Their table; what hosts answer that offer no LL128 where it is something else."""
+    if all(one.without_ll128 == one.setting for one in found):
+        rows = [(*_row(one)[:3], *_row(one)[4:]) for one in found]
+        return lay([table(("from", "to", "setting", "line", ""), rows, numeric=(0, 1, 3))])
+    columns = ("from", "to", "setting", "without LL128", "line", "")
+    return lay(
+        [
+            table(columns, map(_row, found), numeric=(0, 1, 4)),
+            "  without LL128: on hosts whose library does not offer it, AMD's without its variable",
+        ]
+    )
 
 
 def _row(stretch: Stretch) -> tuple[str, ...]:

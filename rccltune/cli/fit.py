@@ -19,7 +19,7 @@ from rccltune.cli.fit_tables import (
     transferbench_option,
 )
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FOLDER, named
 from rccltune.model.settings import Role
 from rccltune.model.vocabulary import Laid, format_size, lay
 
@@ -52,7 +52,8 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     from rccltune.analyse.fit import fit_session
     from rccltune.session.folders import one_machine, sessions_in
 
-    folders = sessions_in(sessions or (DEFAULT_SESSION,))
+    given = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     take(console, folders, transferbench)
     fits = [fit_session(folder, reporter=console, again=True) for folder in folders]
@@ -67,7 +68,7 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     parts += [steps_text(separations)] if separations is not None else []
     if console.verbosity >= 0:
         more = "" if console.verbosity else " (-v: every curve)"
-        parts.append(lay([f"Next: rccltune emit-config, rccltune plot{more}"]))
+        parts.append(lay([f"Next: {named('emit-config', *given)}, {named('plot', *given)}{more}"]))
     plain = _plain(fits, limits, separations) if console.as_json else None
     console.result(plain, lay(parts, gap="\n\n"))
 

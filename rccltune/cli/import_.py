@@ -8,7 +8,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR
+from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR, then_choose
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measured import Stated
 from rccltune.model.settings import BASELINE, Mode, Setting
@@ -95,7 +95,7 @@ def import_(
     )
     text = lay([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
-    console.say("Next: rccltune fit, rccltune emit-config, rccltune plot")
+    console.say(then_choose(output))
 
 
 def _setting(

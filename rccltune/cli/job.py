@@ -10,7 +10,7 @@ import click
 from rccltune.cli import gone
 from rccltune.cli.console import DEFAULT_SESSION, Console, Word, common, styled, table
 from rccltune.cli.help import Verb
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FOLDER, named
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.vocabulary import Laid, format_time, lay
 
@@ -106,8 +106,8 @@ def job(
     if found.is_interrupted:
         context.exit(130)
     gain = found.gain
-    if gain is not None and gain.is_faster:
-        console.say("Next: rccltune deploy DIR hands the rules to jobs.")
+    if gain is not None and gain.is_faster and rules is None and folder is not None:
+        console.say(f"Next: {named('deploy DIR', folder)} hands the rules to jobs.")
     if gain is not None and gain.is_harm:
         raise VerificationError(
             "the job is slower with the rules",

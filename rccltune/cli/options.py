@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -72,6 +73,18 @@ def allow_need_option(command: F) -> F:
 def session_argument(command: F) -> F:
     """SESSION, which may be left out."""
     return click.argument("session", type=FOLDER, default=DEFAULT_SESSION)(command)
+
+
+def named(words: str, *sessions: Path) -> str:
+    """``rccltune fit``; with the sessions where they are not the one that is meant unnamed."""
+    paths = () if sessions == (DEFAULT_SESSION,) else sessions
+    return " ".join(("rccltune", words, *(shlex.quote(str(path)) for path in paths)))
+
+
+def then_choose(session: Path) -> str:
+    """What comes after measuring."""
+    verbs = ", ".join(named(verb, session) for verb in ("fit", "emit-config", "plot"))
+    return f"Next: {verbs}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
     FOLDER,
+    named,
     session_argument,
 )
 from rccltune.model import defaults
@@ -125,7 +126,8 @@ def plot(
     from rccltune.report import plots
     from rccltune.session.folders import sessions_in
 
-    folders = sessions_in(sessions or (DEFAULT_SESSION,))
+    given = sessions or (DEFAULT_SESSION,)
+    folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     paths: list[Path] = []
     for folder in folders:
@@ -141,4 +143,5 @@ def plot(
             bounds=lambda found: console.say(lay(ceiling_lines(found))),
         )
     console.result([str(path) for path in paths], lay(map(str, paths)))
-    console.say("Next: rccltune report makes one page of them, to mail.")
+    reports = "; ".join(named("report", one) for one in given)
+    console.say(f"Next: {reports} makes one page of them, to mail.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from rccltune.cli.console import Console, columns, table
-from rccltune.cli.options import ON_REQUEST
+from rccltune.cli.options import ON_REQUEST, then_choose
 from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
 from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
@@ -164,7 +164,7 @@ def _text(done: Swept, found: Crosschecked | None, verbosity: int) -> Laid:
     if done.is_over:
         lines.append("the budget is spent; the same command with a larger --budget goes on")
     if verbosity >= 0:
-        lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
+        lines.append(then_choose(done.session.path))
     return lay(lines)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rccltune.cli.console import Console
-from rccltune.cli.options import ON_REQUEST
+from rccltune.cli.options import ON_REQUEST, then_choose
 from rccltune.cli.progress import minutes
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model.errors import LaunchError
@@ -202,5 +202,5 @@ def _text(done: Swept, verbosity: int) -> Laid:
     if done.is_over:
         lines.append("the budget is spent; the same command with a larger --budget goes on")
     if verbosity >= 0:
-        lines.append("Next: rccltune fit, rccltune emit-config, rccltune plot")
+        lines.append(then_choose(done.session.path))
     return lay(lines)

@@ -71,7 +71,6 @@ def tune(
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
-    from rccltune.rules import savings
     from rccltune.tune import tune as tune_tune
 
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
@@ -114,6 +113,8 @@ def tune(
     console.warn(done.notices)
     plain, text = done.as_plain(), _text(done)
     if choosing.workload is not None:
+        from rccltune.rules import savings
+
         rules = [rule for one in done.verified for rule in one.standings if rule.is_kept]
         chosen = savings.by_rules(rules)
         saved = savings.saving_in(choosing.workload, [output], chosen, reporter=console)

@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, allow_need_option, session_argument
+from rccltune.cli.options import FOLDER, allow_need_option, named, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
@@ -154,20 +154,32 @@ def verify(
     with shown_progress(console) as reporter:
         done = verify_rules(request, measured.sweep, where, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
-    console.say(
-        "Next: rccltune report; rccltune deploy DIR hands the rules to jobs."
-        if done.after.rules
-        else "Next: rccltune report shows what was measured; jobs stay as they are."
-    )
+    if not keep_losers:
+        console.say(f"Next: {_next(done, session, is_own=rules is None)}")
     if keep_losers and (done.losers or done.harmed):
         n_lost = len(done.losers)
-        said = [f"{n_lost} of {done.before} do not stand"] * bool(n_lost)
+        said = [f"{_out_of(n_lost, done)} not stand"] * bool(n_lost)
         said += [f"sizes without a rule are slower: {', '.join(done.harmed)}"] * bool(done.harmed)
         raise VerificationError(
             f"{'; '.join(said)}; the file was left as it is",
             where=str(chosen),
             hint="leave out --keep-losers to have them narrowed or dropped.",
         )
+
+
+def _next(done: Verified, session: Path, *, is_own: bool) -> str:
+    """What to do with what stands; deploy takes the session's own file alone."""
+    report = named("report", session)
+    if not done.after.rules:
+        return f"{report} shows what was measured; jobs stay as they are."
+    if is_own:
+        return f"{report}; {named('deploy DIR', session)} hands the rules to jobs."
+    return f"{report}; a job reads these rules by NCCL_TUNER_CONFIG_FILE={done.path}."
+
+
+def _out_of(n: int, done: Verified) -> str:
+    """``1 rule of 3 does``, ``0 rules of 1 do``."""
+    return f"{n} rule{'s' * (n != 1)} of {done.before.rules} do{'es' * (n == 1)}"
 
 
 def no_hardware(runner: str | None) -> str:
@@ -180,16 +192,25 @@ def no_hardware(runner: str | None) -> str:
 def text_of(done: Verified) -> Laid:
     """What stands, what does not, and how to use it."""
     columns = ("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one")
-    rows = [_row(one) for one in done.standings if one.is_kept]
-    lines: list[str] = [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
-    lines += [f"not kept: {said}" for said in not_kept(done)]
-    lines += beside_lines(done)
-    lines.append(undecided_line(done))
-    lines.append(
-        f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)} after "
-        f"{how_often(done.file)} in {done.file.seconds:.0f} s"
-        + (f", in {done.path}" if done.path else "")
-    )
+    lines: list[str] = []
+    shown, took = done.standings, f"after {how_often(done.file)} in {done.file.seconds:.0f} s"
+    if done.path is None:
+        rows = [(*_row(one), one.reason or one.state.value) for one in shown]
+        lines.append(table((*columns, "verdict"), rows, numeric=(1, 2, 4, 6)))
+        lines += beside_lines(done)
+        lines += [undecided_line(done)] * any(one.is_kept for one in shown)
+        lost = f"{_out_of(len(done.losers), done)} not stand {took}"
+        lines.append(f"{lost}; {done.before} left as they were")
+    else:
+        rows = [_row(one) for one in shown if one.is_kept]
+        lines += [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
+        lines += [f"not kept: {said}" for said in not_kept(done)]
+        lines += beside_lines(done)
+        lines.append(undecided_line(done))
+        stand = f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)}"
+        lines.append(f"{stand} {took}, in {done.path}")
+        needs = " ".join(f"{name}={value}" for name, value in done.file.needs.items())
+        lines += [f"They need {needs} in the job's environment"] * bool(needs)
     if done.file.confirmed:
         lines.append(done.file.confirmed)
     if done.file.simulated:
@@ -265,7 +286,6 @@ def undecided_line(done: Verified) -> str:
     if not kept:
         return "no rule is left, so nothing is changed"
     open_: dict[Collective, set[int]] = {}
-    sizes: set[tuple[Collective, int]] = set()
     by_graph = {(one.target.collective, one.nbytes) for one in done.file.verdicts if one.view.graph}
     for one in done.file.verdicts:
         size = (one.target.collective, one.nbytes)
@@ -273,14 +293,13 @@ def undecided_line(done: Verified) -> str:
         # The loop stands beside graphs, and judges nothing there.
         if not is_ruled or (size in by_graph and not one.view.graph):
             continue
-        sizes.add(size)
         if one.judgement is Judgement.UNDECIDED:
             open_.setdefault(size[0], set()).add(size[1])
-    said = f"none of {len(sizes)} sizes with a rule is slower"
-    n_open = sum(map(len, open_.values()))
+    # The rules' own lines add up to these.
+    said = f"none of {sum(one.n_sizes for one in kept)} sizes with a rule is slower"
+    n_open = sum(one.n_undecided for one in kept)
     if not n_open:
         return said
-    where = "; ".join(
-        f"{name.value} {format_span(min(found), max(found))}" for name, found in open_.items()
-    )
-    return f"{said}; at {n_open} a loss of 2 % is not excluded: {where}"
+    spans = (f"{name.value} {format_span(min(n), max(n))}" for name, n in open_.items())
+    where = f": {'; '.join(spans)}" * bool(open_)
+    return f"{said}; at {n_open} a loss of 2 % is not excluded{where}"

@@ -112,7 +112,8 @@ def programs_in(folder: Path) -> dict[Collective, str]:
         raise MachineError(
             "there is no benchmark in this folder",
             where=str(folder),
-            hint="name the folder that holds all_reduce_perf with --rccl-tests.",
+            hint="name the folder that holds all_reduce_perf: --rccl-tests of sweep, rccl_tests in "
+            "a session's sweep.yaml.",
         )
     return found
 
@@ -153,6 +154,6 @@ def _folder(named: Path | None) -> Path:
             return folder
     raise MachineError(
         "rccl-tests were not found on PATH nor under /opt/rocm",
-        hint="build them with MPI=1 and name the folder with --rccl-tests; without a GPU use "
-        "--simulate mi300x.",
+        hint="build them with MPI=1 and put them on PATH (sweep also takes --rccl-tests DIR); "
+        "without a GPU use --simulate mi300x.",
     )

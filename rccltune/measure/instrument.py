@@ -329,6 +329,10 @@ def same_runner(folder: Path, *, is_perf: bool) -> None:
         )
 
 
+# Verbs that measure anew take -o; others have it as their argument.
+_ANOTHER: Final = "name another session, as -o SESSION of sweep and tune."
+
+
 def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
     """Stop where a folder is a session of another machine, or no session but not empty.
 
@@ -349,14 +353,12 @@ def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
         try:
             store.combined_fingerprint([(str(folder), known), ("this machine", mine)])
         except SessionError as error:
-            raise SessionError(
-                error.message, where=str(folder), hint="choose another session with -o."
-            ) from error
+            raise SessionError(error.message, where=str(folder), hint=_ANOTHER) from error
     elif folder.is_dir() and any(not _is_ours(path.name) for path in folder.iterdir()):
         raise SessionError(
             "this folder is not empty and no session",
             where=str(folder),
-            hint="choose another with -o.",
+            hint=_ANOTHER,
         )
 
 

@@ -167,7 +167,7 @@ def prepare_measuring(
         )
     mode = site.fingerprint.mode
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
-        sweep = replace(sweep, max_nbytes=defaults.PERF_MAX_NBYTES_CPX)
+        sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
     sweep = replace(
         sweep, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,)
     )

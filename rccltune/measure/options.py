@@ -196,7 +196,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Smallest message size. [default: 1K]",
+            "Smallest message size. [default: {default}]",
             "Sizes",
             is_usual=True,
             is_range=True,
@@ -207,7 +207,7 @@ class SweepOptions:
         int,
         SIZE,
         Option(
-            "Largest message size. [default: 256M, in CPX modes 128M]",
+            "Largest message size. [default: {default}, in CPX modes 128M]",
             "Sizes",
             is_usual=True,
             is_range=True,

@@ -77,8 +77,6 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
     """What was said, by file and options, as a request."""
     said = {**PRESETS.get(said.get("preset", ""), {}), "runner": runner, **said}
     named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
-    if runner == defaults.SWEEP_RUNNER and not said.get("workload"):
-        said = {**_SWEEP_RANGE, **said}
     asked = SweepOptions(**said)
     sweep = sweep_file.sweep_of(asked)
     _check(sweep)
@@ -99,12 +97,6 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
         timing=asked.timing,
         crosscheck=asked.crosscheck,
     )
-
-
-_SWEEP_RANGE: Final[Mapping[str, int]] = {
-    "min_bytes": defaults.PERF_MIN_NBYTES,
-    "max_bytes": defaults.PERF_MAX_NBYTES,
-}
 
 
 def _site(options: SweepOptions) -> SiteRequest:
@@ -219,7 +211,8 @@ def session_request(
                 f"this session was not made by you, or its sweep.yaml was changed since; it would "
                 f"have this machine use {_listed(orders)}",
                 where=str(path),
-                hint="say yourself what to use (--rccl-tests DIR, --librccl FILE, --env …).",
+                hint=f"take {', '.join(orders)} out of your copy of that file, and what is found "
+                "here is used; or say what to use, where this verb has the option.",
             )
     said = _read(path)
     return _merged((said if as_measured else _by_benchmark(said)) | given(options), defaults.RUNNER)

@@ -193,7 +193,7 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
     )
     mode = site.fingerprint.mode
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
-        found = replace(found, max_nbytes=defaults.PERF_MAX_NBYTES_CPX)
+        found = replace(found, max_nbytes=defaults.MAX_NBYTES_CPX)
     sweep, uncallable = _callable(
         replace(found, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,))
     )

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-# Of a sweep by the rank program: its sizes, smaller at most where GPUs are partitioned, and how
-# many communicators what could win is measured in.
-PERF_MIN_NBYTES: Final = 1 << 10
-PERF_MAX_NBYTES: Final = 256 << 20
-PERF_MAX_NBYTES_CPX: Final = 128 << 20
+# Sizes of a sweep, smaller at most where GPUs are partitioned.
+MIN_NBYTES: Final = 1 << 10
+MAX_NBYTES: Final = 256 << 20
+MAX_NBYTES_CPX: Final = 128 << 20
+# In how many communicators the rank program measures what could win.
 COMMUNICATORS: Final = 4
 # In how many rules and library are called in turns; fewer of many ranks, where each takes seconds.
 VERIFY_COMMUNICATORS: Final = 8
 MANY_RANKS: Final = 32
 FEWER_VERIFY_COMMUNICATORS: Final = 4
 TIMING: Final = "auto"
-# Of a sweep by a benchmark: rccl-tests' own numbers of calls, over AMD's range of sizes.
-MIN_NBYTES: Final = 8
-MAX_NBYTES: Final = 1 << 30
+# Of a sweep by a benchmark: rccl-tests' own numbers of calls.
 FACTOR: Final = 2
 DTYPE: Final = "float"
 REDOP: Final = "sum"

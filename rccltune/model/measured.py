@@ -245,6 +245,7 @@ class Caution(Enum):
     WRONG_RESULTS = "wrong-results"
     NO_BASELINE = "no-baseline"
     DOUBTED_SAMPLES = "doubted-samples"
+    NOT_OFFERED = "not-offered"
     NOT_SELECTABLE = "not-selectable"
     UNSTATED_SETTING = "unstated-setting"
     MISSING_VIEW = "missing-view"
@@ -283,6 +284,7 @@ _MEANING: Final = {
     Caution.WRONG_RESULTS: "a setting computed wrong results and is chosen nowhere",
     Caution.NO_BASELINE: "the library's own choice was not measured: nothing is said to beat it",
     Caution.DOUBTED_SAMPLES: "samples were not used, for the reasons below",
+    Caution.NOT_OFFERED: "the library does not offer the setting where it was asked for",
     Caution.NOT_SELECTABLE: "measured, and no rule can choose it",
     Caution.UNSTATED_SETTING: "nothing says which setting ran, so the samples are used for nothing",
     Caution.MISSING_VIEW: "not measured in every type and placement that other settings were",
@@ -303,6 +305,10 @@ _MEANING: Final = {
 _REMARK: Final = {
     Caution.BURST: ("stalled timing left out", "stalled timings left out"),
     Caution.DOUBTED_SAMPLES: ("unusable timing left out", "unusable timings left out"),
+    Caution.NOT_OFFERED: (
+        "timing of a setting that the library does not offer there",
+        "timings of settings that the library does not offer there",
+    ),
     Caution.NOT_SELECTABLE: (
         "setting measured that no rule can choose",
         "settings measured that no rule can choose",

@@ -3,21 +3,25 @@
 The first pass is one communicator with our plugin in which every setting is checked and timed at
 every size. The second has processes without the plugin, which are the baseline, and processes with
 it, in turns, each with a few communicators; in each communicator the settings follow each other
-at every size, so that what is compared is measured close together.
+at every size, so that what is compared is measured close together. It has more sizes, four an
+octave, where the library changes its own choice or a setting begins or ends to be faster.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model import defaults
+from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, SILENT, Role, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
-from rccltune.perf.plan import FINE, GRAPH, LOOP, ROUGH, Call, Step
+from rccltune.perf.plan import GRAPH, LOOP, ROUGH, Call, Step
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import Run
 
@@ -34,6 +38,11 @@ _FEW: Final = 3
 # looked at again wherever it is not hopeless.
 _NEAR: Final = 1.1
 _HOPELESS: Final = 1.5
+# Of a setting against the library in the first pass: surely faster, perhaps.
+_FASTER: Final = 1.03
+_PERHAPS: Final = 1.01
+# Sizes an octave where a rule may begin or end.
+_AN_OCTAVE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +77,14 @@ class Wanted:
             return tuple(one for one in self.settings if plan.has(collective, one))
         usual = plan.usual_settings(collective)
         return (*usual, *(replace(s, channels=n) for s in usual for n in self.counts))
+
+    def only(self, sizes: Mapping[Collective, Collection[int]]) -> Wanted:
+        """The same at other sizes, in bytes."""
+        return replace(self, sizes={name: tuple(sorted(own)) for name, own in sizes.items()})
+
+    def with_sizes(self, more: Mapping[Collective, Sequence[int]]) -> Wanted:
+        """The same with more sizes, in bytes."""
+        return self.only({name: {*own, *more.get(name, ())} for name, own in self.sizes.items()})
 
     def calls(self, variant: Variant) -> Iterator[Call]:
         """Every call, by collective, size and placement."""
@@ -201,10 +218,18 @@ def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
         n_own = len(range(number, wanted.n_communicators, n_processes))
         for variant in wanted.variants:
             captured = captures(table, variant)
-            tried = _guessed(wanted, variant) if table is None else could_win(table, variant)
+            refined, tried = wanted, _guessed(wanted, variant)
+            more: tuple[Step, ...] = ()
+            if table is not None:
+                rough = rough_rows(table, variant)
+                between = sizes_between(rough, wanted)
+                tried = could_win(rough, between)
+                more = _checks_of(wanted, variant, tried, between)
+                refined = wanted.with_sizes(between)
             for plugin in (False, True):
-                steps = _fine(wanted, variant, tried if plugin else None, captured=captured)
-                before = () if plugin or number > 0 else _called(wanted, variant)
+                steps = _fine(refined, variant, tried if plugin else None, captured=captured)
+                before = more if plugin else _called(refined, variant)
+                before = before if number == 0 else ()
                 found.append(
                     Unit(
                         purpose=runs.FINE,
@@ -243,25 +268,19 @@ def _fine(
         cell = (call.collective.value, call.dtype, call.placement.value, call.nbytes)
         settings = (BASELINE,) if tried is None else (SILENT, *tried.get(cell, ()))
         steps += [
-            Step(plan.MEASURE, setting, call, clock, FINE)
+            Step(plan.MEASURE, setting, call, clock, plan.fine(call.nbytes))
             for clock in wanted.clocks(call.nbytes, captures=captured)
             for setting in settings
         ]
     return loops_first(steps)
 
 
-def could_win(table: pd.DataFrame, variant: Variant) -> Cells:
-    """Settings worth measuring with care, at each size where they ran as asked for.
-
-    Those that are within 10 % of the best at some size, and what the library takes by itself; each
-    where it is less than half slower than the best.
+def rough_rows(table: pd.DataFrame, variant: Variant) -> pd.DataFrame:
+    """Timings of the first pass in an environment that ran as asked for, by the clock that counts.
 
     Args:
-        table: rows of the first pass.
+        table: rows of the sweep's runs.
         variant: the environment.
-
-    Returns:
-        By collective, type, placement and size.
     """
     rough = table[
         (table["variant"] == variant.name)
@@ -269,7 +288,85 @@ def could_win(table: pd.DataFrame, variant: Variant) -> Cells:
         & (table["step"] == plan.MEASURE)
         & table["counts"]
     ]
-    rough = samples.by_clock(rough)
+    return samples.by_clock(rough)
+
+
+def sizes_between(rough: pd.DataFrame, wanted: Wanted) -> dict[Collective, tuple[int, ...]]:
+    """Sizes in bytes between those of the first pass at which a rule may begin or end.
+
+    Four an octave where the library changes its own choice, and from sizes at which a setting is
+    surely faster than the library to the next at which none is. Gaps of more than a factor of four
+    stay as they are: no rule reaches over them.
+
+    Args:
+        rough: timings of the first pass.
+        wanted: what is measured; its ranks' number is in the sizes, which can be called.
+    """
+    found = {}
+    for collective, sizes in wanted.sizes.items():
+        own = rough[rough["collective"] == collective.value]
+        time_us = own.pivot_table(
+            values="time_us", index=["placement", "nbytes"], columns="setting", aggfunc="median"
+        )
+        if str(SILENT) not in time_us.columns or len(time_us.columns) < 2:
+            continue
+        gains = time_us.rdiv(time_us.pop(str(SILENT)), axis=0)
+        best = gains.groupby("nbytes").min().max(axis=1).reindex(sizes)
+        words = own.groupby("nbytes")["library"].agg(lambda one: "|".join(sorted(set(one))))
+        found[collective] = tuple(
+            nbytes
+            for low, high in edges(sizes, best.to_list(), words.reindex(sizes).to_list())
+            for nbytes in quarters(low, high)
+        )
+    return found
+
+
+def edges(
+    sizes: Sequence[int], best: Sequence[float], words: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Neighbouring sizes between which what is best, or the library's own choice, changes.
+
+    Args:
+        sizes: in bytes, rising.
+        best: the library's time over that of the fastest setting, by size.
+        words: what the library chooses.
+    """
+    found = {i for i in range(len(sizes) - 1) if words[i] != words[i + 1]}
+    for order in (range(len(sizes)), range(len(sizes) - 1, -1, -1)):
+        is_open = False
+        for before, at in itertools.pairwise(order):
+            is_open = best[before] >= _FASTER or (is_open and best[before] >= _PERHAPS)
+            if is_open and not best[at] >= _FASTER:
+                found.add(min(before, at))
+    pairs = ((sizes[i], sizes[i + 1]) for i in sorted(found))
+    return [(low, high) for low, high in pairs if high <= GAP * low]
+
+
+def quarters(low: int, high: int) -> Iterator[int]:
+    """Sizes a quarter of an octave apart between two, in whole KiB where those are."""
+    unit = next(n for n in (1024, 16, 1) if low % n == high % n == 0)
+    n_steps = round(math.log2(high / low) * _AN_OCTAVE)
+    for step in range(1, n_steps):
+        nbytes = round(low * (high / low) ** (step / n_steps) / unit) * unit
+        if low < nbytes < high:
+            yield nbytes
+
+
+def could_win(
+    rough: pd.DataFrame, between: Mapping[Collective, Sequence[int]] | None = None
+) -> Cells:
+    """Settings worth measuring with care, at each size where they ran as asked for.
+
+    Those that are within 10 % of the best at some size, and what the library takes by itself; each
+    where it is less than half slower than the best. Between two sizes those of both.
+
+    Args:
+        rough: timings of the first pass.
+        between: sizes in bytes that it did not measure.
+
+    Returns:
+        By collective, type, placement and size.
+    """
     names = ["collective", "dtype", "placement", "nbytes"]
     best = rough["time_us"].groupby([rough[name] for name in names]).transform("min")
     near = rough[rough["time_us"] <= best * _NEAR]
@@ -289,7 +386,31 @@ def could_win(table: pd.DataFrame, variant: Variant) -> Cells:
             settings = found.setdefault((collective, dtype, placement, nbytes), [])
             if setting not in settings:
                 settings.append(setting)
+    measured: dict[tuple[str, str, str], list[int]] = {}
+    for collective, dtype, placement, nbytes in sorted(found):
+        measured.setdefault((collective, dtype, placement), []).append(nbytes)
+    for (collective, dtype, placement), sizes in measured.items():
+        for nbytes in (between or {}).get(Collective(collective), ()):
+            at = bisect(sizes, nbytes)
+            beside = [
+                found[collective, dtype, placement, one] for one in sizes[max(at - 1, 0) : at + 1]
+            ]
+            both = list(dict.fromkeys(itertools.chain(*beside)))
+            found[collective, dtype, placement, nbytes] = both
     return found
+
+
+def _checks_of(
+    wanted: Wanted, variant: Variant, tried: Cells, between: Mapping[Collective, Sequence[int]]
+) -> tuple[Step, ...]:
+    """Calls at sizes that the first pass did not make, whose results are compared."""
+    most = wanted.checked_up_to
+    steps = []
+    for call in wanted.only(between).calls(variant):
+        kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
+        settings = tried.get((call.collective.value, call.dtype, call.placement.value, call.nbytes))
+        steps += [Step(kind, setting, call) for setting in (SILENT, *(settings or ()))]
+    return tuple(steps)
 
 
 def expected_s(left: Mapping[int, Sequence[Step]], n_ranks: int) -> float:

@@ -63,6 +63,18 @@ class Effort:
 
 ROUGH: Final = Effort(least_us=1000, least_calls=10, most_us=300_000)
 FINE: Final = Effort(least_us=2000, least_calls=20, most_us=300_000)
+# Of very large calls few are long enough.
+_FINE_LARGE: Final = Effort(least_us=2000, least_calls=6, most_us=300_000)
+_LARGE: Final = 32 << 20
+
+
+def fine(nbytes: int) -> Effort:
+    """How much a timing takes that counts.
+
+    Args:
+        nbytes: of the call.
+    """
+    return FINE if nbytes < _LARGE else _FINE_LARGE
 
 
 @dataclass(frozen=True, slots=True)

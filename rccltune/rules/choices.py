@@ -147,14 +147,22 @@ def environments_of(
     )
     if options.variant in (None, DEFAULT_VARIANT.name):
         return found
-    if not any(one.chosen for one in found):
-        names = [DEFAULT_VARIANT.name, *(one.variant.name for one in found)]
+    widening = _widening(done, choice)
+    if options.variant not in widening and not any(one.chosen for one in found):
+        names = [DEFAULT_VARIANT.name, *widening, *(one.variant.name for one in found)]
         raise CommandLineError(
             f"the variant '{options.variant}' was not measured beside the default",
             where=str(done.session.path),
             hint=f"measured are {', '.join(names)}.",
         )
     return found
+
+
+def _widening(done: FitDone, choice: Choice) -> list[str]:
+    """Variants that only make more of the site's own settings selectable, measured or needed."""
+    named = [curve.key.variant for curve in done.curves]
+    named += [zone.variant for zone in choice.zones if zone.setting]
+    return list(dict.fromkeys(one.name for one in named if one.widens == DEFAULT_VARIANT.name))
 
 
 def together(judged: Iterable[tuple[Environment, ...]]) -> tuple[Environment, ...]:

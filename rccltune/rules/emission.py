@@ -30,6 +30,7 @@ from rccltune.rules.provenance import (
     odd_needs,
     provenance,
 )
+from rccltune.rules.reader import read_rules
 from rccltune.rules.sheets import (
     EmitRequest,
     Emitted,
@@ -67,7 +68,7 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     chosen = choose_rules(request, reporter=reporter)
     is_own = request.output is None
     made = [
-        replace(one, is_kept=is_own and not request.overwrite and _is_proven(one))
+        _kept(one) if is_own and not request.overwrite and _is_proven(one) else one
         for one in (chosen, *chosen.beside)
     ]
     _write(made, overwrite=request.overwrite or is_own, reporter=reporter)
@@ -86,9 +87,9 @@ def keep_choices(chosen: Emitted, reporter: Reporter) -> None:
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     """What would be written, and where; nothing is.
 
-    Files for the site as it is; beside them those for each variant that was measured, in a folder
-    with its name: RCCL's built-in tuner takes any rccl_tuner*.csv that lies beside the site's,
-    without what that file needs.
+    Files for the site as it is; beside them those for each variant that was measured, LL128 forced
+    too, in a folder with its name: RCCL's built-in tuner takes any rccl_tuner*.csv that lies beside
+    the site's, without what that file needs. A variant that was named has the one file.
 
     Raises:
         TooLittleDataError: fewer than two settings to choose between.
@@ -101,7 +102,8 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
     request, widened = _choices(request, fits, reporter)
     site, choices, name = request, widened, _widening(widened)
-    if request.ll128_apart and name is not None:
+    is_asked = name is not None and any(request.options(done).variant == name for done in fits)
+    if name is not None and not is_asked:
         site = _without_widening(request)
         choices = [
             replace(choice, zones=(*_of_site(plain.zones), *_of_variants(choice.zones)))
@@ -120,6 +122,7 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
         )
     own = replace(
         own,
+        environment=name if is_asked else own.environment,
         environments=judged,
         left_out=(
             *(item for choice in choices for item in choice.left_out),
@@ -327,6 +330,12 @@ def _use(rules: Path | None, sheet: Sheet, document: RuleDocument) -> list[tuple
 def _is_proven(emitted: Emitted) -> bool:
     """Whether verified rules lie where this would be written."""
     return emitted.path is not None and is_verified(emitted.path)
+
+
+def _kept(emitted: Emitted) -> Emitted:
+    """The same, where a verified file stays, which may need something else."""
+    file = read_rules(emitted.path.read_bytes()) if emitted.path is not None else None
+    return replace(emitted, is_kept=True, needs=file.needs if file is not None else ())
 
 
 def _write(emitted: Sequence[Emitted], *, overwrite: bool, reporter: Reporter) -> None:

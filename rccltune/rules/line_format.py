@@ -25,7 +25,7 @@ LIMIT: Final = 199
 _WIDTH: Final = 110
 # What verification says stands on one line: the next one takes it away by the mark in front.
 _LONGEST: Final = LIMIT - len("# ")
-_REASON: Final = 120
+_REASON: Final = 150
 _SHOWN: Final = 60
 # The plugin refuses a file with control characters, and programs end lines at the others.
 _ODD: Final = frozenset(("Cc", "Zl", "Zp", "Cs"))

@@ -236,8 +236,6 @@ class EmitRequest:
         home: the folder of the default name, None for the first session.
         output: None is the default name; ``-`` writes no file.
         base: the vendor's table that stands behind the rules; ``auto`` looks for it.
-        ll128_apart: what needs a variable to be selectable stands in files of its own, and not
-            among the site's rules.
     """
 
     folders: tuple[Path, ...]
@@ -246,7 +244,6 @@ class EmitRequest:
     output: Path | None = None
     overwrite: bool = False
     base: Path | None = None
-    ll128_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ SAMPLES: Final = "samples.csv"
 RAW_LOG: Final = "stdout.log"
 # A file is named so in its maker's home.
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
-_RESTORE: Final = "restore the file, or import the logs under launches/ into a new session."
+_RESTORE: Final = "restore the file, or measure or import anew, into another session."
 _ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
 SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, log1p
 from typing import TYPE_CHECKING, Final
 
@@ -50,21 +51,26 @@ class SiteAndIdle:
             low: first size in bytes; the sweep's sizes half an octave beside count too.
             high: last one.
         """
-        own = self.table[
-            (self.table["collective"] == collective.value)
-            & (self.table["purpose"] == runs.FINE)
+        site, idle = (one.get(collective.value) for one in self._sides)
+        if site is None or idle is None:
+            return None
+        shared = site.columns.intersection(idle.columns)
+        nbytes = shared.get_level_values("nbytes")
+        near = shared[(nbytes >= low / 2**0.5) & (nbytes <= high * 2**0.5)]
+        logs = [one[near].dropna().mean(axis=1).to_numpy() for one in (site, idle)]
+        return apart(*logs) if len(near) else None
+
+    @cached_property
+    def _sides(self) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
+        """Log times of the site as it is, and of the plugin idle, by collective."""
+        fine = self.table[
+            (self.table["purpose"] == runs.FINE)
             & (self.table["step"] == plan.MEASURE)
             & (self.table["time_us"] > 0)
-            & self.table["nbytes"].between(low / 2**0.5, high * 2**0.5)
         ]
-        site = own[(own["setting"] == str(BASELINE)) & (own["variant"] == DEFAULT_VARIANT.name)]
-        idle = own[(own["setting"] == str(SILENT)) & (own["variant"] == self.variant.name)]
-        if site.empty or idle.empty:
-            return None
-        groups = [_by_replicate(by_clock(one)) for one in (site, idle)]
-        shared = groups[0].columns.intersection(groups[1].columns)
-        logs = [one[shared].dropna().mean(axis=1).to_numpy() for one in groups]
-        return apart(*logs) if len(shared) else None
+        site = fine[(fine["setting"] == str(BASELINE)) & (fine["variant"] == DEFAULT_VARIANT.name)]
+        idle = fine[(fine["setting"] == str(SILENT)) & (fine["variant"] == self.variant.name)]
+        return _by_replicate(by_clock(site)), _by_replicate(by_clock(idle))
 
     def octaves(self, sizes: Mapping[Collective, Iterable[int]]) -> Iterator[Beside]:
         """What the two differ by in each octave of measured sizes."""
@@ -84,13 +90,18 @@ class SiteAndIdle:
                     )
 
 
-def _by_replicate(rows: pd.DataFrame) -> pd.DataFrame:
-    """Log times, a row a communicator, a column a size and placement."""
-    made: pd.DataFrame = rows.assign(
+def _by_replicate(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Log times by collective, a row a communicator, a column a size and placement."""
+    plain = rows.assign(
         log=np.log(rows["time_us"]),
         replicate=rows["run"].astype(str) + ":" + rows["communicator"].astype(str),
-    ).pivot_table(values="log", index="replicate", columns=["placement", "nbytes"], aggfunc="mean")
-    return made
+    )
+    return {
+        str(name): own.pivot_table(
+            values="log", index="replicate", columns=["placement", "nbytes"], aggfunc="mean"
+        )
+        for name, own in plain.groupby("collective", sort=False)
+    }
 
 
 def not_judged_below(found: Iterable[Beside]) -> int | None:

@@ -77,8 +77,10 @@ class Communicators:
 
     @cached_property
     def swept(self) -> Mapping[Collective, tuple[int, ...]]:
-        """Sizes in bytes that the sweep measured, rising."""
-        timed = self.table[self.table["step"] == plan.MEASURE]
+        """Sizes in bytes of the sweep's first pass, rising."""
+        timed = self.table[
+            (self.table["step"] == plan.MEASURE) & (self.table["purpose"] == runs.ROUGH)
+        ]
         by_name = timed.groupby("collective", sort=False)["nbytes"].unique()
         return {
             Collective(name): tuple(sorted(int(n) for n in found))

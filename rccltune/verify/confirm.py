@@ -51,7 +51,8 @@ class Confirmed:
 
     Attributes:
         contradicted: rules that look slower, each with its ratio.
-        table: collective, clock, placement, nbytes, launch, library_us, rules_us.
+        table: look (1, or 2 of the repeat), collective, clock, placement, nbytes, launch,
+            library_us, rules_us.
     """
 
     sentence: str
@@ -95,17 +96,20 @@ def confirm(asked: Confirming) -> Confirmed | None:
         VerificationError: a rule is contradicted, twice.
         RccltuneError: as launches do.
     """
+    import pandas as pd
+
     kept = [one for one in asked.verdict.standings if one.is_kept]
     if not kept:
         return None
-    folder = asked.session / FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
-    first = _looked(asked, folder / "1", kept)
-    contradicted = first.contradicted
-    if contradicted:
-        contradicted = _looked(asked, folder / "2", [one for one, _ in contradicted]).contradicted
+    shutil.rmtree(asked.session / FOLDER, ignore_errors=True)
+    first = last = _looked(asked, 1, kept)
+    tables = [first.table]
+    if first.contradicted:
+        last = _looked(asked, 2, [one for one, _ in first.contradicted])
+        tables.append(last.table)
     path = asked.session / TABLE
-    write_atomically(path, first.table.to_csv(index=False, float_format="%.3f"))
+    write_atomically(path, pd.concat(tables).to_csv(index=False, float_format="%.3f"))
+    contradicted = last.contradicted
     if contradicted:
         said = "; ".join(_said(*one) for one in contradicted[:_SHOWN])
         raise VerificationError(
@@ -122,9 +126,10 @@ def _said(rule: RuleVerdict, ratio: Ratio) -> str:
     return f"{rule.collective.value} {span} {rule.setting}: {ratio}, ours {rule.gain}"
 
 
-def _looked(asked: Confirming, folder: Path, kept: Sequence[RuleVerdict]) -> Confirmed:
+def _looked(asked: Confirming, look: int, kept: Sequence[RuleVerdict]) -> Confirmed:
     import pandas as pd
 
+    folder = asked.session / FOLDER / str(look)
     tables: list[pd.DataFrame] = []
     seconds, failed = 0.0, ""
     for call in _calls(kept):
@@ -135,6 +140,7 @@ def _looked(asked: Confirming, folder: Path, kept: Sequence[RuleVerdict]) -> Con
             tables.append(table)
     names = ["collective", "clock", "placement", "nbytes", "launch", "library_us", "rules_us"]
     table = pd.concat(tables)[names] if tables else pd.DataFrame(columns=names)
+    table.insert(0, "look", look)
     found = {one.line: ratio for one in kept if (ratio := _ratio(table, one)) is not None}
     contradicted = tuple(
         (one, found[one.line]) for one in kept if one.line in found and _is_contradicted(table, one)

@@ -221,9 +221,12 @@ class _Judge:
             if bad[stretch[0]]:
                 own = at[stretch]
                 worst = min((one for i in stretch if (one := each[i])), key=lambda one: one.log)
-                yield self._part(
-                    rule, table, own, State.SLOWER, gain=worst, reason="slower", is_whole=False
+                # With the interval that a size is judged by, which all rules do not share.
+                why = "slower" if worst.high() < 0 else "looks slower"
+                part = self._part(
+                    rule, table, own, State.SLOWER, gain=worst, reason=why, is_whole=False
                 )
+                yield replace(part, gain=Ratio.of(worst))
             else:
                 yield from self._trimmed(rule, table, at, stretch, each)
 
@@ -334,7 +337,9 @@ class _Judge:
         paired = table.paired[0]
         undecided = sum(
             one is None or judgement(one) is Judgement.UNDECIDED
-            for one in (self._worst(paired, int(i)) for i in own)
+            for one in (
+                self._worst(paired, int(i)) for i in own if int(table.nbytes[i]) not in table.alike
+            )
         )
         clocks = dict.fromkeys(str(table.clock[i]) for i in own)
         inside = self._inside(rule, table)

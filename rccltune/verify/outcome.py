@@ -131,7 +131,6 @@ def made_of(
     verifying: Verifying,
     text: str,
     *,
-    parts: Sequence[Part],
     judged: Judged,
     cuts: Sequence[Cut],
     before: RuleCount,
@@ -139,7 +138,7 @@ def made_of(
 ) -> Verified:
     """All that was found, as one record."""
     request, site, sides = verifying.request, verifying.site, verifying.sides
-    standings = tuple(_standing(one, text, verifying.scale) for one in parts)
+    standings = tuple(_standing(one, text, verifying.scale) for one in judged.parts)
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
         text = _with_evidence(verifying, text, standings)

@@ -19,7 +19,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Scale, Varia
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
 from rccltune.perf.passes import Unit
-from rccltune.perf.plan import GRAPH, LOOP, Call, Effort, Step
+from rccltune.perf.plan import GRAPH, LOOP, Call, Step
 from rccltune.perf.samples import GRAPH_UP_TO
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ _SMOOTH: Final = 32 << 20
 _MANY: Final = 24
 # A rule that was proven by graphs is held against the loop at so many sizes.
 _LOOP_SIZES: Final = 3
-# A timing of very large calls is long enough with few of them.
-_LARGE: Final = 32 << 20
-_EFFORT: Final = Effort(least_us=2000, least_calls=20, most_us=300_000)
-_LARGE_EFFORT: Final = Effort(least_us=2000, least_calls=6, most_us=300_000)
 # Processes: what rests on one alone may be that process's own.
 PROCESSES: Final = 2
 _TURNS: Final = ((SILENT, RULES, RULES, SILENT), (RULES, SILENT, SILENT, RULES))
@@ -275,12 +271,12 @@ def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
             if turn and calls.quiet_from is not None and call.nbytes >= calls.quiet_from:
                 continue
             for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):
-                effort = _EFFORT if call.nbytes < _LARGE else _LARGE_EFFORT
+                effort = plan.fine(call.nbytes)
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _TURNS[turn]]
         if communicator < PROCESSES:
             for call in _calls(calls, own.collective, own.others):
                 clock = calls.clocks(call.nbytes, looped=False)[0]
-                effort = _EFFORT if call.nbytes < _LARGE else _LARGE_EFFORT
+                effort = plan.fine(call.nbytes)
                 order = _SHORT_TURNS[communicator % 2]
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
     return passes.loops_first(steps)

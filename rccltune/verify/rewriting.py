@@ -12,7 +12,7 @@ from rccltune.model.chosen import NOT_MEASURED, Rule
 from rccltune.model.errors import InputFileError
 from rccltune.model.measured import Sweep
 from rccltune.model.settings import LL128_FORCED, Scale
-from rccltune.model.vocabulary import Protocol
+from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
 from rccltune.rules.documents import left_over
 from rccltune.rules.line_format import Change, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
@@ -112,6 +112,30 @@ def within(
     return rewritten(text, changes, ()), tuple(cuts)
 
 
+def cut_before(text: str, scale: Scale) -> tuple[Cut, ...]:
+    """What earlier verifications left to the library, as the file says it.
+
+    Ranges of a file without sections may be of any collective, and are left out.
+
+    Args:
+        text: of the file.
+        scale: of the communicator.
+    """
+    mark = f"{VERIFIED_MARK} "
+    return tuple(
+        Cut(
+            collective=collective,
+            min_nbytes=one.min_nbytes,
+            max_nbytes=one.max_nbytes,
+            reason=one.reason.removeprefix(mark),
+        )
+        for one in read_rules(text.encode()).holes
+        if one.section and one.reason.startswith(mark)
+        for collective in TUNABLE
+        if one.is_of(collective, scale)
+    )
+
+
 def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritten:
     """The file without what is not kept; fallbacks go and stay with their rules.
 
@@ -185,8 +209,11 @@ def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int,
 
 def _reason(low: int, high: int, parts: Sequence[Part]) -> str:
     gone = [one for one in parts if one.state is not State.KEPT]
-    here = [one for one in gone if one.low <= high and one.high >= low]
-    return "; ".join(dict.fromkeys(_why(one) for one in here or gone)) or "not called"
+    here = [one for one in gone if one.low <= high and one.high >= low] or gone
+    if len(here) < 2:
+        return "".join(map(_why, here)) or "not called"
+    # Called sizes: what lies between two of them is nobody's.
+    return "; ".join(f"{format_span(one.low, one.high)} {_why(one)}" for one in here)
 
 
 def _why(part: Part) -> str:
@@ -199,7 +226,7 @@ def _change(rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[Cut]) -
     if not lost:
         return Change(parts=made, evidence="")
     why = "; ".join(dict.fromkeys(one.reason for one in lost))
-    holes = [(one.min_nbytes, one.max_nbytes, f"verified: {one.reason}") for one in lost]
+    holes = [(one.min_nbytes, one.max_nbytes, f"{VERIFIED_MARK} {one.reason}") for one in lost]
     return Change(
         parts=made,
         evidence=f"verify: was {rule.min_nbytes} to {rule.max_nbytes}; {why}",

@@ -148,7 +148,7 @@ class VerdictFile:
         rules_sha256: digest of the file that was verified.
         verdicts: a row for each size, placement and clock.
         standings: of every rule of ours.
-        cuts: what was left to the library.
+        cuts: what was left to the library, by earlier verifications of the file too.
         beside: the idle plugin, or the environment, against the site as it is.
         needs: what the file asks of the environment.
         lost_needs: what it no longer asks.

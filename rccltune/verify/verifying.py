@@ -8,6 +8,7 @@ judged again on as many fresh communicators, and then stays or goes: it always e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,7 @@ from rccltune.verify.launches import Launches
 from rccltune.verify.outcome import Verified, Verifying, VerifyRequest, made_of
 from rccltune.verify.rewriting import of_scale, ours
 from rccltune.verify.sides import Sides
+from rccltune.verify.sizes import Size
 from rccltune.verify.verdict import Cut, State
 from rccltune.verify.verdict_store import FOLDER
 
@@ -91,22 +93,30 @@ def verify_rules(
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
     own = request.folder / FOLDER
+
+    def recording() -> AbstractContextManager[None]:
+        if request.keep_losers:
+            # What was verified before, and what was refused, stay as they are.
+            return nullcontext()
+        return verdict_store.kept(request.folder, name, request.rules)
+
     with (
-        verdict_store.kept(request.folder, name, request.rules),
+        recording(),
         files.writing(own, reporter),
         signals.interruptible(),
     ):
         end_leftovers(own, reporter)
         same_hosts(site, own, reporter=reporter, rules=request.rules)
         made = _settled(verifying, text, beyond, before)
-    if made.path is not None:
-        files.write_atomically(made.path, made.text)
-        exports = made.path.with_suffix(".env")
-        if exports.exists() and made.lost_exports:
-            left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
-            files.write_atomically(exports, left)
+    if made.path is None:
+        return made
+    files.write_atomically(made.path, made.text)
+    exports = made.path.with_suffix(".env")
+    if exports.exists() and made.lost_exports:
+        left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
+        files.write_atomically(exports, left)
     store.write_derived(request.folder, name, schema.to_plain(made.file))
-    with verdict_store.kept(request.folder, name, request.rules):
+    with recording():
         sentence = _last_word(request, made, reporter)
     if sentence:
         made = replace(made, file=replace(made.file, confirmed=sentence))
@@ -222,14 +232,12 @@ def _settled(
             where=str(request.rules),
             hint="leave them out (emit-config without --base).",
         )
-    parts, cuts = list(judged.parts), list(beyond)
+    cuts = [*rewriting.cut_before(text, verifying.scale), *beyond]
     if not request.keep_losers:
-        first = rewriting.narrowed(text, [one for one in rules if not one.vendor], parts)
-        text, parts, more = _confirmed(verifying, first.text, parts)
+        first = rewriting.narrowed(text, [one for one in rules if not one.vendor], judged.parts)
+        text, judged, more = _confirmed(verifying, first.text, judged)
         cuts += [*first.cuts, *more]
-    return made_of(
-        verifying, text, parts=parts, judged=judged, cuts=cuts, before=before, harmed=harmed
-    )
+    return made_of(verifying, text, judged=judged, cuts=cuts, before=before, harmed=harmed)
 
 
 _SHOWN: Final = 3
@@ -269,12 +277,15 @@ def _looked(
 
 
 def _confirmed(
-    verifying: Verifying, text: str, parts: list[Part]
-) -> tuple[str, list[Part], list[Cut]]:
-    """What was narrowed, judged in fresh replicates; it stays as it is, or goes."""
-    cut = [one for one in parts if one.state is State.KEPT and not one.is_whole]
+    verifying: Verifying, text: str, judged: Judged
+) -> tuple[str, Judged, tuple[Cut, ...]]:
+    """What was narrowed, judged in fresh replicates; it stays as it is, or goes.
+
+    What is said of its sizes is what those replicates say.
+    """
+    cut = [one for one in judged.parts if one.state is State.KEPT and not one.is_whole]
     if not cut:
-        return text, parts, []
+        return text, judged, ()
     spans = {(one.rule.collective, one.low) for one in cut}
     rules = of_scale(read_rules(text.encode()), verifying.scale)
     again = [
@@ -295,7 +306,22 @@ def _confirmed(
         _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
     ]
     made = rewriting.narrowed(text, [one for one in rules if not one.vendor], found)
-    return made.text, [*(one for one in parts if one not in cut), *found], list(made.cuts)
+
+    def is_again(size: Size) -> bool:
+        return any(one.collective is size.collective and one.reaches(size.nbytes) for one in again)
+
+    return (
+        made.text,
+        replace(
+            judged,
+            parts=(*(one for one in judged.parts if one not in cut), *found),
+            sizes=(
+                *(one for one in judged.sizes if not is_again(one)),
+                *(one for one in looked.sizes if is_again(one)),
+            ),
+        ),
+        made.cuts,
+    )
 
 
 def _merged(parts: Sequence[Part]) -> list[Part]:

@@ -250,6 +250,20 @@ def test_a_rule_ends_where_it_gains_what_is_wanted(
     assert rules(choose_from(samples, ChoiceOptions(min_gain=0.06))) == []
 
 
+def test_a_rule_ends_on_a_measured_size_where_those_are_close(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """A quarter of an octave apart nothing is guessed; a rule still meets its neighbour."""
+    sizes = [1024, 1216, 1448, 1720, 2048]
+    table = {"baseline": [100] * 5, "ring/ll": [200, 50, 50, 150, 150]}
+    (zone,) = rules(choose_from(make_samples(table, sizes=sizes, launches="abcd", paired=True)))
+    assert (zone.min_nbytes, zone.max_nbytes) == (1216, 1448)
+    table |= {"tree/ll": [200, 200, 80, 50, 50]}
+    both = rules(choose_from(make_samples(table, sizes=sizes, launches="abcd", paired=True)))
+    assert (both[0].min_nbytes, both[1].max_nbytes) == (1216, 2048)
+    assert 1448 < both[0].max_nbytes == both[1].min_nbytes - 1 < 1720
+
+
 def test_a_rule_covers_its_last_measured_size(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:

@@ -69,7 +69,12 @@ def test_a_step_of_a_real_curve_is_no_stall() -> None:
 def test_samples_that_may_not_be_used_are_counted_by_reason(doubt: Doubt) -> None:
     """All in one line, wrong results loudly; a first pass that is thrown away is no news."""
     good = [sample(n, 10.0) for n in (64, 128, 256)]
-    told = {Doubt.CONNECTING: [], Doubt.WRONG: [Caution.WRONG_RESULTS]}
+    told = {
+        Doubt.CONNECTING: [],
+        Doubt.WRONG: [Caution.WRONG_RESULTS],
+        # What a library does not offer is no damage.
+        Doubt.INELIGIBLE: [Caution.NOT_OFFERED],
+    }
     notices = said([*good, sample(64, 0.001, doubt=doubt)])
     assert [n.caution for n in notices] == told.get(doubt, [Caution.DOUBTED_SAMPLES])
 

@@ -76,7 +76,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     For whoever asks what it proves or says; the page has its own figures all the same.
     """
-    monkeypatch.setattr("rccltune.tune.plot_session", lambda *_, **__: None)
+    monkeypatch.setattr("rccltune.report.plots.plot_session", lambda *_, **__: None)
 
 
 @pytest.fixture(autouse=True)

@@ -46,7 +46,8 @@ def test_verified_rules_are_kept(session: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     for _ in range(2):
         assert run(["emit-config", "--min-gain", "40", "-q"]) == 0
-        (line,) = (line for line in capsys.readouterr().out.splitlines() if rules.name in line)
+        said = capsys.readouterr().out.splitlines()
+        (line,) = (line for line in said if str(rules.relative_to(rules.parents[1])) in line)
         assert "verified" in line
         assert "--force" in line
     assert run(["emit-config", "--json", "-q"]) == 0

@@ -81,8 +81,14 @@ def test_a_copied_id_with_another_sweep_runs_nothing(mailed: Path, capsys: Captu
     assert run([*VERIFY]) == 2
     said = capsys.readouterr().err
     assert str(bad) in said
-    assert "--rccl-tests DIR" in said
     assert not Path("ran").exists()
+    # verify has no --rccl-tests; what the hint says instead can be done.
+    assert "--rccl-tests" not in said
+    assert lacks(said, "take rccl_tests out of your copy of that file") == []
+    path = mailed / "sweep.yaml"
+    path.write_text(path.read_text().replace(f"rccl_tests: {bad}\n", ""))
+    run([*VERIFY])
+    assert "was not made by you" not in capsys.readouterr().err
 
 
 def test_a_session_from_a_mail_runs_nothing(

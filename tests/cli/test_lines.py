@@ -165,6 +165,29 @@ def test_every_verb_ends_with_the_next_step(
 
 
 @pytest.mark.usefixtures("stand_ins")
+def test_the_next_step_names_the_session_that_this_one_was_for(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a shell takes it; the default one needs no name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    measured = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    for session in ("my session", "rccltune-session"):
+        assert run(["import", str(measured), "-o", session]) == 0
+        own = f"{session}/rccl_tuner_gfx942_cpx-nps4.csv"
+        steps = [[verb, session] for verb in ("fit", "emit-config", "plot", "report")]
+        for words in (*steps, ["explain", own]):
+            assert run(words) == 0
+            out, err = capsys.readouterr()
+            last = next(line for line in (err + out).splitlines() if line.startswith(NEXT))
+            for command in last.removeprefix("Next: ").split(", "):
+                if command.startswith("rccltune"):
+                    assert ("'my session'" in command) == (session == "my session")
+
+
 def test_the_plugin_s_path_says_what_to_do_with_it_to_a_person_alone(tmp_path: Path) -> None:
     """A script that captures the path gets nothing else, in its log neither."""
     command = [sys.executable, "-m", "rccltune", "plugin", "--path"]

@@ -74,13 +74,13 @@ def test_a_replacing_variant_keeps_every_variable() -> None:
     assert swept(REPLACING, *FORCED) == 0
     assert environments()["ll128-forced"] >= set(BOTH)
     assert not environments()["default"] & set(BOTH)
-    rules, exports = rules_and_exports()
+    rules, exports = rules_and_exports(*FORCED)
     assert "ring/ll128" in {str(rule.setting) for rule in rules.rules}
     assert rules.needs == BOTH
     assert exports[:2] == [f"export {name}={value}" for name, value in BOTH]
     # Made again from what the session keeps, not from what this process remembers.
     Path("rccltune-session/samples.csv").unlink()
-    assert rules_and_exports()[0].needs == BOTH
+    assert rules_and_exports(*FORCED)[0].needs == BOTH
 
 
 @pytest.mark.usefixtures("stand_ins", "here")
@@ -126,7 +126,7 @@ def test_an_imported_log_of_a_variant_that_widens_carries_its_variable(here: Pat
     imported("a.csv", "baseline", 100)
     imported("b.csv", "ring/ll", 90)
     imported("c.csv", "ring/ll128", 50, "--variant", "ll128-forced")
-    rules, exports = rules_and_exports()
+    rules, exports = rules_and_exports(*FORCED)
     # Behind it stands ring/ll, for hosts that offer no LL128.
     assert (str(rules.rules[0].setting), rules.needs) == ("ring/ll128", BOTH[1:])
     assert exports[0] == "export RCCL_LL128_FORCE_ENABLE=1"

@@ -57,6 +57,9 @@ def test_the_sessions_own_file_stands_and_a_second_verification_changes_nothing(
     assert first.count("verified: with and without the rules in turns") == 1
     kept = json.loads((swept / "verdict.json").read_text(encoding="utf-8"))
     assert kept["rules"] == 1
+    # The same sizes count in the line of a rule and below it.
+    (n_sizes,) = (one["n_sizes"] for one in kept["standings"] if one["state"] == "kept")
+    assert f"none of {n_sizes} sizes with a rule is slower" in said.out
     # Narrowed, the file is another one, so that its own communicators are made once.
     for _ in range(2):
         assert run(["verify", "-q"]) == 0
@@ -85,6 +88,16 @@ def test_a_rule_that_wins_nowhere_goes_and_the_file_says_why(
     assert {one["judgement"] for one in slower} == {"worse"}
     # The session's own verdict is another file's, and is not there yet.
     assert not (SESSION / "verdict.json").exists()
+
+
+@pytest.mark.usefixtures("swept")
+def test_another_nodes_session_is_told_without_an_option_that_verify_lacks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It has no -o: its session is its argument."""
+    rules_file((64 * KIB, 128 * KIB, "ring,simple"))
+    assert verify("--simulate", "mi300x-spx-nps1") == 7
+    assert lacks(capsys.readouterr().err, "name another session, as -o SESSION of sweep") == []
 
 
 @pytest.mark.usefixtures("swept")

@@ -34,6 +34,8 @@ FURNISHED = (
     "$sim -b 4K -e 1M -f 4 >job.log",
     "unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_LOG NCCL_DEBUG",
     "$sim -b 4K -e 1M -f 4 >default.log",
+    # What a torchrun line prints that does not run here.
+    "cp default.log table.txt",
     "NCCL_ALGO=Tree NCCL_PROTO=LL $sim -b 4K -e 1M -f 4 >tree-ll.log",
 )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from trees import NODES, add, put, seen, write
 
+from rccltune.cli import run
 from rccltune.launch.variables import chooses
 from rccltune.machine.checks.doctor import CHECKS, doctor
 from rccltune.machine.checks.facts import Circumstances
@@ -262,25 +263,25 @@ ILLNESSES: tuple[tuple[str, Severity, bool, Ill, str], ...] = (
         known(libraries=(LIBRARY, replace(LIBRARY, owner="PyTorch", sha256="c"))),
         "--librccl",
     ),
-    ("no-benchmark", S, False, known(benchmarks=()), "--rccl-tests"),
+    ("no-benchmark", N, False, known(benchmarks=()), "--rccl-tests"),
     (
         "simulated-benchmark",
-        S,
+        N,
         False,
         known(benchmarks=(replace(BENCHMARK, simulated=True),)),
         "--simulate",
     ),
-    ("no-launcher", S, False, known(starters=()), "rccltune[mpi]"),
+    ("no-launcher", N, False, known(starters=()), "rccltune[mpi]"),
     (
         "launcher-mismatch",
-        S,
+        W,
         False,
         known(starters=(replace(STARTER, flavour="mpich"),)),
         "mpirun of openmpi",
     ),
     (
         "benchmark-without-mpi",
-        S,
+        W,
         False,
         known(benchmarks=(replace(BENCHMARK, mpi="none"),)),
         "MPI=1",
@@ -415,9 +416,23 @@ def test_situations_are_findings(
     assert [f.severity for f in findings if f.name == name] == [severity]
 
 
+def test_a_machine_with_rocm_and_nothing_else_is_ready(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rank program measures, and rccltune starts it: no rccl-tests, no MPI."""
+    patient.benchmarks, patient.starters = (), ()
+    found = patient.findings()
+    monkeypatch.setattr("rccltune.machine.checks.doctor.doctor", lambda _facts: found)
+    assert run(["doctor", "--strict"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == "Ready: nothing here stops a measurement."
+    assert "\nstops" not in f"\n{said.out}"
+    assert "Next: rccltune tune" in said.err
+
+
 def test_what_stops_comes_first(patient: Patient) -> None:
     """A reader may end at the first that is no longer his."""
-    patient.benchmarks = ()
+    patient.variables["ROCR_VISIBLE_DEVICES"] = ""
     patient.put("proc/sys/kernel/numa_balancing", "1")
     order = [finding.severity for finding in patient.findings()]
     assert order == sorted(order, key=list(Severity).index)
@@ -432,7 +447,7 @@ def test_when_a_sweep_may_run(patient: Patient) -> None:
     warned = patient.findings()
     assert verdict(warned, strict=False)
     assert not verdict(warned, strict=True)
-    patient.benchmarks = ()
+    patient.variables["ROCR_VISIBLE_DEVICES"] = ""
     assert not verdict(patient.findings(), strict=False)
 
 

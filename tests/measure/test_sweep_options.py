@@ -17,6 +17,7 @@ from rccltune.measure.gone import KEYS
 from rccltune.measure.request import merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
 from rccltune.model.errors import CommandLineError, InputFileError
+from rccltune.model.vocabulary import short_size
 
 # A value of each that is not its default, as YAML has it.
 SAID: dict[str, Any] = {
@@ -157,6 +158,15 @@ def test_a_default_in_a_help_is_the_default() -> None:
         assert f"{text}]" in one.help
         assert one.parsed is not None
         assert one.parsed.parse(text) == one.default
+
+
+@pytest.mark.parametrize("runner", ["perf", "rccl-tests"])
+def test_the_range_in_the_help_is_what_every_runner_measures(runner: str) -> None:
+    """1K and 256M, declared once."""
+    sweep = merge_request(None, {}, runner=runner).sweep
+    for name, nbytes in (("min_bytes", sweep.min_nbytes), ("max_bytes", sweep.max_nbytes)):
+        assert f"[default: {short_size(nbytes)}" in declared()[name].help
+    assert (sweep.min_nbytes, sweep.max_nbytes) == (1024, 256 << 20)
 
 
 def test_click_shows_what_is_declared() -> None:

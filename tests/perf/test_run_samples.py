@@ -217,7 +217,7 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
 
 def fine_of(table: pd.DataFrame, nbytes: int) -> Sequence[Setting]:
     """What is measured with care at a size."""
-    cells = passes.could_win(table, Variant())
+    cells = passes.could_win(passes.rough_rows(table, Variant()))
     return cells.get(("all_reduce", "float", "out", nbytes), ())
 
 
@@ -246,6 +246,34 @@ def test_what_could_win_is_measured_with_care(tmp_path: Path) -> None:
     table = rows.table(runs.read_runs(tmp_path))
     names = [[str(one) for one in fine_of(table, nbytes)] for nbytes in (1024, 2048)]
     assert names == [["ring/ll", "tree/ll"], ["tree/ll"]]
+
+
+def between(gains: Sequence[float], words: Sequence[str]) -> list[int]:
+    """Sizes in KiB, of the pairs from 1 KiB on, that are measured more closely."""
+    sizes = [1024 << i for i in range(len(gains))]
+    return [low // 1024 for low, _ in passes.edges(sizes, gains, words)]
+
+
+def test_sizes_are_closer_where_a_rule_may_begin_or_end() -> None:
+    """From surely faster to surely not, over what is in doubt; and where the library changes."""
+    alike = ["ring/ll"] * 6
+    assert between([1.0] * 6, alike) == []
+    assert between([1.2] * 6, alike) == []
+    assert between([0.9, 1.0, 1.2, 1.3, 0.8, 0.9], alike) == [2, 8]
+    # 2 % may be a gain: the next size down is looked at as well.
+    assert between([0.9, 0.9, 1.0, 1.02, 1.2, 1.2], alike) == [4, 8]
+    assert between([1.02, 1.02, 1.02, 1.0, 1.0, 1.0], alike) == []
+    assert between([1.0] * 6, [*alike[:3], *["ring/simple"] * 3]) == [4]
+    # A size that nothing ran at is none that a rule is for.
+    assert between([1.2, 1.2, float("nan"), 1.2, 1.2, 1.2], alike) == [2, 4]
+
+
+def test_sizes_between_are_a_quarter_of_an_octave_apart() -> None:
+    """In whole KiB where their neighbours are, and never one of these."""
+    assert list(passes.quarters(1 << 20, 2 << 20)) == [1218 << 10, 1448 << 10, 1722 << 10]
+    assert list(passes.quarters(64, 128)) == [80, 96, 112]
+    assert list(passes.quarters(100, 110)) == []
+    assert len(list(passes.quarters(1 << 20, 4 << 20))) == 7
 
 
 def test_no_setting_is_measured_with_care_where_it_did_not_run(tmp_path: Path) -> None:

@@ -216,6 +216,19 @@ def test_sizes_are_judged_one_by_one() -> None:
     assert Judgement.UNDECIDED in {one.judgement for one in unsure}
 
 
+def test_what_is_called_slower_is_shown_with_the_interval_that_says_so() -> None:
+    """Of ten rules each one's interval is wider; a size is judged by its own of 95 %."""
+    rules = [rule(GRID[6 * k], GRID[6 * k + 5], line=k + 1) for k in range(10)]
+    found = []
+    for seed in range(2):
+        pairs = drawn(
+            lambda n: 0.95 if n in GRID[2:4] else 1.2, rules=rules, noise=0.06, n=4, seed=seed
+        )
+        found += [one for one in judged(pairs, rules).parts if one.reason.endswith("slower")]
+    told = [(one.reason, one.gain is not None and one.gain.high < 1) for one in found]
+    assert sorted(told) == [("looks slower", False), ("slower", True)]
+
+
 def test_where_both_sides_make_the_same_calls_nothing_is_slower() -> None:
     """Sizes that no rule answers: what they differ by is noise, however large."""
     sizes = judged(drawn(lambda _: 1.1, rules=[WIDE], noise=0.05), [WIDE]).sizes

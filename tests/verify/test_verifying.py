@@ -55,6 +55,8 @@ def test_rules_that_win_stay_and_every_number_is_the_same_everywhere(
         assert one["n_sizes"] > 0
     assert f"{verdict['replicates']} communicators of {verdict['processes']} starts" in said
     assert verdict["processes"] >= 2
+    # What is counted in a rule's line and below them is the same sizes.
+    assert f"none of {sum(one['n_sizes'] for one in kept)} sizes with a rule is slower" in said
     # Every size is in a rule or in a stated hole.
     assert run(["explain", str(rules_of(swept))]) == 0
 
@@ -109,12 +111,35 @@ def test_a_rule_that_is_slower_is_taken_out_and_with_keep_losers_named(
     bad = tmp_path / "bad.csv"
     bad.write_text("allreduce,524288,1048576,tree,ll,-1,1,2,-1,-1\n")
     assert run(["verify", "s", "--rules", "bad.csv", "--keep-losers"]) == 9
-    assert "do not stand" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "Error: 1 rule of 1 does not stand" in told.err
+    assert "deploy" not in told.err
+    row, total = [line for line in told.out.splitlines() if line.strip("─")][1:3]
+    assert row.split()[:6] == ["all_reduce", "512", "KiB", "1", "MiB", "tree/ll"]
+    assert row.endswith("slower")
+    assert total.startswith("1 rule of 1 does not stand after ")
+    assert "no rule is left" not in told.out
     assert bad.read_text().startswith("allreduce")
+    assert not [*swept.glob("verdict*.json"), *swept.glob("refused*.json")]
     assert run(["verify", "s", "--rules", "bad.csv"]) == 0
     (made,) = swept.glob("verified-bad.csv")
     assert not read_rules(made.read_bytes()).rules
-    assert "0 rules of 1 stand" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "0 rules of 1 stand" in told.out
+    assert "deploy" not in told.err
+
+
+def test_a_look_at_the_delivered_file_leaves_its_verdict(
+    swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--keep-losers changes no file: the page and deploy go on saying that it is verified."""
+    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
+    before = {path: path.read_bytes() for path in swept.glob("*.*")}
+    capsys.readouterr()
+    assert run(["verify", "s", "--communicators", "4", "--keep-losers"]) in (0, 9)
+    assert "deploy" not in capsys.readouterr().err
+    changed = {path.name for path in swept.glob("*.*") if before.get(path) != path.read_bytes()}
+    assert changed <= {"samples.csv"}
 
 
 def test_a_session_that_was_verified_is_not_measured_again(swept: Path) -> None:

@@ -194,23 +194,25 @@ def _was_searched(facts: Circumstances) -> bool:
 
 
 def benchmarks(facts: Circumstances) -> Iterator[Finding]:
-    """Real ones, for they are what measures."""
+    """Real ones, which check and confirm what rccltune-perf measures."""
     found = facts.system.benchmarks
     if not found and not _was_searched(facts):
         return
     if not found:
-        yield stops(
+        yield notes(
             "no-benchmark",
-            "rccl-tests were not found on PATH, under ROCm or /opt/rccl-tests",
+            "rccl-tests were not found on PATH, under ROCm or /opt/rccl-tests: no second program "
+            "confirms what rccltune-perf measures",
             "PATH",
-            remedy="build them with MPI=1 and name the folder with --rccl-tests DIR.",
+            remedy="none is needed; to have them confirm, build them with MPI=1 and name the "
+            "folder with --rccl-tests DIR.",
         )
     elif all(benchmark.simulated for benchmark in found):
-        yield stops(
+        yield notes(
             "simulated-benchmark",
-            "the benchmarks found are rccltune's own stand-ins, which measure nothing",
+            "the benchmarks found are rccltune's own stand-ins, which confirm nothing",
             str(found[0].path),
-            remedy="name real ones with --rccl-tests DIR, or say --simulate NODE.",
+            remedy="none is needed; name real ones with --rccl-tests DIR, or say --simulate NODE.",
         )
     elif any(benchmark.simulated for benchmark in found):
         named = ", ".join(b.name for b in found if b.simulated)
@@ -223,19 +225,19 @@ def benchmarks(facts: Circumstances) -> Iterator[Finding]:
 
 
 def launcher(facts: Circumstances) -> Iterator[Finding]:
-    """One process per GPU is how RCCL is fastest, and that takes a launcher."""
+    """On one node rccltune starts the ranks; over several, and of rccl-tests, a launcher does."""
     if facts.system.starters is None:
         return
     known = [s for s in facts.system.starters if s.flavour is not None]
     if not known:
         odd = "; ".join(f"{s.path}: {s.detail}" for s in facts.system.starters)
-        yield stops(
+        yield notes(
             "no-launcher",
-            f"no launcher starts one process per GPU{f' ({odd})' if odd else ''}",
+            "no launcher was found, which several nodes and rccl-tests need"
+            + (f" ({odd})" if odd else ""),
             "PATH",
-            expected="mpirun",
-            remedy="pip install 'rccltune[mpi]', or load the site's MPI module; with one process "
-            "(--launcher none) launches of kernels are serialised.",
+            remedy="none is needed on one node; else pip install 'rccltune[mpi]', or load the "
+            "site's MPI module.",
         )
         return
     yield from _family(facts, known[0].flavour or "")
@@ -245,7 +247,7 @@ def _family(facts: Circumstances, flavour: str) -> Iterator[Finding]:
     real = [b for b in facts.system.benchmarks if not b.simulated]
     without = [b for b in real if b.mpi == "none"]
     if without:
-        yield stops(
+        yield warns(
             "benchmark-without-mpi",
             f"{_names(without)}: built without MPI; {_ORPHANS}",
             str(without[0].path),
@@ -255,7 +257,7 @@ def _family(facts: Circumstances, flavour: str) -> Iterator[Finding]:
     family = _FAMILY.get(flavour)
     others = [b for b in real if b.mpi not in (None, "none", family)] if family else []
     if others:
-        yield stops(
+        yield warns(
             "launcher-mismatch",
             f"the launcher is {flavour}, {_names(others)} use {others[0].mpi}; {_ORPHANS}",
             str(others[0].path),

@@ -1,0 +1,69 @@
+"""What a rule file says of a verification, and what verdict.json has of the file."""
+
+from __future__ import annotations
+
+from rccltune.model.chosen import Rule
+from rccltune.model.settings import Scale, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.reader import read_rules
+from rccltune.verify import rewriting
+from rccltune.verify.judge import Part
+from rccltune.verify.verdict import Ratio, State
+
+MIB = 1 << 20
+NODE = Scale(n_nodes=1, n_ranks=64)
+TEXT = """\
+#@ format 1
+#@ section allreduce nodes=1 ranks=64
+allreduce,1048576,16777216,ring,simple,-1,1,64,-1,-1
+#@ section allreduce nodes=1 ranks=8
+#@ hole 0 99 verified: of another scale
+#@ end 1
+"""
+
+
+def part(rule: Rule, low: int, high: int, state: State, reason: str = "") -> Part:
+    """A part of the rule, with a gain of its own."""
+    gain = Ratio(ratio=0.98, low=0.97, high=0.99, n=8)
+    return Part(
+        rule=rule,
+        low=low,
+        high=high,
+        state=state,
+        gain=gain,
+        loop=None,
+        n_sizes=2,
+        n_undecided=0,
+        clock="graph",
+        reason=reason,
+        is_whole=False,
+        starts_rule=low == rule.min_nbytes,
+        ends_rule=high == rule.max_nbytes,
+    )
+
+
+def test_each_reason_has_its_sizes_and_the_next_verification_has_them_too() -> None:
+    """What is cut once stays in the file; verdict.json of a later run says the same."""
+    (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)
+    found = [
+        part(rule, MIB, 8 * MIB, State.KEPT),
+        part(rule, 10 * MIB, 12 * MIB, State.NO_GAIN, "gains next to nothing"),
+        part(rule, 14 * MIB, 16 * MIB, State.SLOWER, "looks slower"),
+    ]
+    assert rule.setting == Setting.parse("ring/simple")
+    made = rewriting.narrowed(TEXT, [rule], found)
+    (cut,) = made.cuts
+    assert cut.reason == (
+        "10 MiB to 12 MiB gains next to nothing, 0.98x (0.97 to 0.99); "
+        "14 MiB to 16 MiB looks slower, 0.98x (0.97 to 0.99)"
+    )
+    assert (cut.collective, cut.min_nbytes) == (Collective.ALL_REDUCE, 8 * MIB + 1)
+    assert rewriting.cut_before(made.text, NODE) == (cut,)
+    assert rewriting.cut_before(TEXT, NODE) == ()
+
+
+def test_one_reason_needs_no_sizes_of_its_own() -> None:
+    """The cut has them."""
+    (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)
+    made = rewriting.narrowed(TEXT, [rule], [part(rule, MIB, 16 * MIB, State.UNDECIDED)])
+    assert [one.reason for one in made.cuts] == ["undecided, 0.98x (0.97 to 0.99)"]

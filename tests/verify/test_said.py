@@ -1,0 +1,107 @@
+"""What stdout says of a verification, from its record alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rccltune.cli.verify import text_of
+from rccltune.model.chosen import Judgement, RuleCount, Verdict
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, View
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.verify.outcome import Verified
+from rccltune.verify.verdict import Ratio, RuleVerdict, State, VerdictFile
+
+MIB = 1 << 20
+NODE = Scale(n_nodes=1, n_ranks=8)
+
+
+def stood(low: int, high: int, state: State, n_sizes: int, n_undecided: int = 0) -> RuleVerdict:
+    """A rule that was verified."""
+    return RuleVerdict(
+        collective=Collective.ALL_REDUCE,
+        min_nbytes=low,
+        max_nbytes=high,
+        setting=Setting.parse("ring/ll"),
+        state=state,
+        gain=Ratio(ratio=1.1, low=1.05, high=1.15, n=8),
+        n_sizes=n_sizes,
+        n_undecided=n_undecided,
+        reason="" if state is State.KEPT else state.value,
+    )
+
+
+def undecided(nbytes: int) -> Verdict:
+    """A size at which a loss of 2 % is not excluded."""
+    return Verdict(
+        target=Target(
+            collective=Collective.ALL_REDUCE,
+            scale=NODE,
+            rank_placement="node",
+            variant=DEFAULT_VARIANT,
+        ),
+        view=View(dtype="float", redop="sum", placement=Placement.IN_PLACE, graph=False),
+        nbytes=nbytes,
+        baseline_us=1.0,
+        tuned_us=1.0,
+        ratio=1.0,
+        low=0.9,
+        high=1.1,
+        n_wrong=0,
+        judgement=Judgement.UNDECIDED,
+    )
+
+
+def verified(*standings: RuleVerdict, keeps: bool, needs: dict[str, str] | None = None) -> Verified:
+    """How it ended, with or without a file that was written."""
+    kept = sum(one.is_kept for one in standings)
+    path = None if keeps else Path("rules.csv")
+    n = len(standings)
+    return Verified(
+        path=path,
+        text="",
+        file=VerdictFile(
+            path=None if path is None else str(path),
+            simulated=False,
+            scale=NODE,
+            rules_before=n,
+            rules=n if keeps else kept,
+            fallbacks=0,
+            replicates=8,
+            processes=2,
+            seconds=3.0,
+            rules_sha256="",
+            verdicts=(undecided(2 * MIB),),
+            standings=standings,
+            cuts=(),
+            needs=needs or {},
+        ),
+        before=RuleCount(rules=n, fallbacks=0),
+        after=RuleCount(rules=n if keeps else kept, fallbacks=0),
+    )
+
+
+def test_sizes_in_the_rules_lines_add_up_to_those_below() -> None:
+    """One that was called once has no verdict, and counts in both."""
+    rules = [stood(MIB, 4 * MIB, State.KEPT, 10, 2), stood(8 * MIB, 9 * MIB, State.KEPT, 3)]
+    said = str(text_of(verified(*rules, keeps=False)))
+    assert "none of 13 sizes with a rule is slower; at 2 a loss of 2 % is not excluded" in said
+    assert "2 rules of 2 stand after 8 communicators of 2 starts" in said
+
+
+def test_a_look_shows_every_rule_and_contradicts_itself_nowhere() -> None:
+    """With --keep-losers: what stands, what does not and why; nothing goes."""
+    rules = [stood(MIB, 4 * MIB, State.KEPT, 10), stood(8 * MIB, 9 * MIB, State.SLOWER, 3)]
+    said = str(text_of(verified(*rules, keeps=True)))
+    assert [line.split()[-1] for line in said.splitlines()[2:4]] == ["kept", "slower"]
+    assert "1 rule of 2 does not stand after 8 communicators" in said
+    assert "; 2 rules left as they were" in said
+    alone = str(text_of(verified(rules[1], keeps=True)))
+    assert "1 rule of 1 does not stand" in alone
+    assert "no rule is left" not in alone
+
+
+def test_what_a_verified_file_needs_is_said() -> None:
+    """As emit-config says it."""
+    needs = {"RCCL_LL128_FORCE_ENABLE": "1"}
+    said = str(text_of(verified(stood(MIB, MIB, State.KEPT, 1), keeps=False, needs=needs)))
+    assert "They need RCCL_LL128_FORCE_ENABLE=1 in the job's environment" in said
