@@ -97,6 +97,7 @@ def judge(
     wrong: Mapping[Collective, frozenset[int]] | None = None,
     beside: Beside = lambda *_: None,
     keeps_ends: bool = False,
+    is_again: bool = False,
     n_rules: int | None = None,
 ) -> Judged:
     """Judge every rule and every size.
@@ -108,6 +109,7 @@ def judge(
         wrong: sizes with wrong results under the rules.
         beside: log(site as it is / idle plugin) of a collective between two sizes.
         keeps_ends: judge rules as they are: nothing is cut off.
+        is_again: they were narrowed already: ends that gain next to nothing stay, being no harm.
         n_rules: that share the level; None for the rules that are judged.
     """
     tables = {Collective(name): Table(own) for name, own in pairs.groupby("collective", sort=False)}
@@ -118,6 +120,7 @@ def judge(
         wrong=wrong or {},
         beside=beside,
         keeps_ends=keeps_ends,
+        is_again=is_again,
         n_rules=n_rules or max(1, len(own)),
     )
     parts = [part for rule in own for part in judging.parts(rule, tables.get(rule.collective))]
@@ -134,6 +137,7 @@ class _Judge:
     wrong: Mapping[Collective, frozenset[int]]
     beside: Beside
     keeps_ends: bool
+    is_again: bool
     n_rules: int
 
     @property
@@ -227,6 +231,9 @@ class _Judge:
                     rule, table, own, State.SLOWER, gain=worst, reason=why, is_whole=False
                 )
                 yield replace(part, gain=Ratio.of(worst))
+            elif self.is_again:
+                is_whole = len(stretch) == len(at)
+                yield self._judged(rule, table, at[stretch], is_whole=is_whole)
             else:
                 yield from self._trimmed(rule, table, at, stretch, each)
 

@@ -264,6 +264,7 @@ def _looked(
         wrong=called.wrong,
         beside=verifying.sides.beside,
         keeps_ends=verifying.request.keep_losers,
+        is_again=again,
         n_rules=n_rules,
     )
     failed = called.failed

@@ -135,6 +135,20 @@ def test_a_rule_without_a_gain_goes(gain: float, state: State) -> None:
     assert {one.state for one in parts} == {state}
 
 
+def test_of_what_was_narrowed_ends_stay_and_slower_sizes_do_not() -> None:
+    """An end without a gain is no reason to lose the rule; one that harms is."""
+    tail = 512 * KIB
+    (part,) = judged(
+        drawn(lambda n: 1.0 if n > tail else 1.2, rules=[WIDE]), [WIDE], is_again=True
+    ).parts
+    assert (part.state, part.is_whole) == (State.KEPT, True)
+    parts = judged(
+        drawn(lambda n: 0.9 if n > tail else 1.2, rules=[WIDE]), [WIDE], is_again=True
+    ).parts
+    assert State.SLOWER in {one.state for one in parts}
+    assert not any(one.is_whole for one in parts)
+
+
 def test_a_gain_that_noise_hides_is_undecided() -> None:
     """Two noisy communicators: the interval is shown, and nothing is claimed."""
     pairs = drawn(lambda _: 1.05, rules=[WIDE], noise=0.15, n=2)
