@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from rccltune.cli.verify import text_of
 from rccltune.model.chosen import Judgement, RuleCount, Verdict
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, View
@@ -78,6 +80,12 @@ def verified(*standings: RuleVerdict, keeps: bool, needs: dict[str, str] | None 
         before=RuleCount(rules=n, fallbacks=0),
         after=RuleCount(rules=n if keeps else kept, fallbacks=0),
     )
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal in which no cell of a table goes on below."""
+    monkeypatch.setenv("COLUMNS", "300")
 
 
 def test_sizes_in_the_rules_lines_add_up_to_those_below() -> None:
