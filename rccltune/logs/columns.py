@@ -253,6 +253,9 @@ def doubt_of(nbytes: int, time_us: float | None, n_wrong: int | None) -> Doubt |
 
 
 _NONE: Final = "none"
+_ROOTED: Final = frozenset(
+    each for each in Collective if each.value in ("broadcast", "reduce", "gather", "scatter")
+)
 # More ranks than any table names are not proposed.
 _MOST_RANKS: Final = 1 << 20
 _SHOWN: Final = 5
@@ -267,6 +270,7 @@ class Evidence:
         high: largest.
         ratio: as printed; None where there are no bandwidths.
         redops: operations that its rows name.
+        rooted: whether its rows name a root; None where the table has no column for it.
         line: of the row with the largest bandwidth.
     """
 
@@ -274,6 +278,7 @@ class Evidence:
     high: float = inf
     ratio: float | None = None
     redops: frozenset[str] = frozenset()
+    rooted: bool | None = None
     line: int = 0
 
     def allows(self, collective: Collective) -> bool:
@@ -281,8 +286,11 @@ class Evidence:
 
         Benchmarks of what computes nothing print ``none``; sendrecv prints an operation.
         """
+        if self.rooted is not None and self.rooted != (collective in _ROOTED):
+            return False
         if not self.redops or collective.has_own_algbw:
-            return True
+            # Benchmarks leave the operation's column out only where there is none.
+            return self.rooted is None or bool(self.redops) or not collective.reduces
         if self.redops == {_NONE}:
             return not collective.reduces
         return collective.reduces or collective is Collective.SENDRECV
@@ -333,12 +341,13 @@ def evidence_of(run: Run) -> Evidence:
     # One whole unit, since some tools truncate; below one unit nothing is told.
     unit = run.unit
     if algbw <= 2 * unit:
-        return Evidence(redops=named, line=line)
+        return Evidence(redops=named, rooted=run.rooted, line=line)
     return Evidence(
         low=max(0.0, busbw - unit) / (algbw + unit),
         high=(busbw + unit) / (algbw - unit),
         ratio=busbw / algbw,
         redops=named,
+        rooted=run.rooted,
         line=line,
     )
 
@@ -359,6 +368,29 @@ def proposed(evidence: Evidence, collective: Collective | None, n_ranks: int | N
     more = len(listed) - _SHOWN
     words = listed if more <= 0 else [*listed[:_SHOWN], f"{more} more"]
     return f"{evidence.shown}, which fits {' or '.join(words)}"
+
+
+def sole(
+    told: Sequence[Evidence], collective: Collective | None, n_ranks: int | None
+) -> tuple[Collective, int] | None:
+    """The only collective, or the only number of ranks, that runs can be of; else None.
+
+    Args:
+        told: evidence of each run.
+        collective: where it is known.
+        n_ranks: where it is known.
+    """
+    if all(one.ratio is None for one in told):
+        return None
+    if collective is None:
+        if n_ranks is None or n_ranks < 2:
+            return None
+        fit = [c for c in Collective if all(one.fits(c, n_ranks) for one in told)]
+        fit = [c for c in fit if not c.has_own_algbw]
+        return (fit[0], n_ranks) if len(fit) == 1 else None
+    spans = [one.ranks_of(collective) or (2, 1) for one in told]
+    few, many = max(span[0] for span in spans), min(span[1] for span in spans)
+    return (collective, few) if few == many else None
 
 
 def _options(

@@ -10,10 +10,11 @@ from math import isfinite
 from typing import Any, BinaryIO, Final
 
 from rccltune.logs import columns
-from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said, commanded
-from rccltune.logs.jobs import Preamble, Rank, marked
+from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
+from rccltune.logs.jobs import Preamble, Rank
 from rccltune.logs.long_table import RecordReader
 from rccltune.logs.resolver import Resolver
+from rccltune.logs.who import commanded, marked
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution
 from rccltune.model.times import derived_us, is_usable, printed_or_none

@@ -30,6 +30,8 @@ from rccltune.model.vocabulary import (
 LEAD: Final = frozenset(("size", "count", "type", "redop", "root"))
 BLOCK: Final = frozenset(("time", "cputime", "algbw", "busbw", "#wrong", "wrong", "error"))
 TAIL: Final = frozenset(("algo", "proto", "nchannels", "timestamp"))
+_PLACED: Final = ("out-of-place", "in-place")
+_WHOLE_ROW: Final = 7
 _BOTH: Final = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
 
 
@@ -50,6 +52,7 @@ class Shape(NamedTuple):
 
     Attributes:
         root_at: position of the root where only its being a number tells this shape from another.
+        named_root_at: position of the root in any shape.
     """
 
     n_fields: int
@@ -58,6 +61,7 @@ class Shape(NamedTuple):
     dtype_at: int
     redop_at: int
     root_at: int
+    named_root_at: int
     algo_at: int
     proto_at: int
     channels_at: int
@@ -76,23 +80,35 @@ class Layout:
     Attributes:
         whole: shapes with every block, by number of fields.
         halves: shapes with the first block only, by number of fields.
+        second: placement of the last block.
         has_executed: the benchmark was asked to print what ran.
     """
 
     whole: dict[int, tuple[Shape, ...]]
     halves: dict[int, tuple[Shape, ...]]
-    n_blocks: int
+    second: Placement
     has_executed: bool
 
 
-def is_header(names: Sequence[str]) -> bool:
-    """Whether these words are column names of a benchmark's table."""
+def header(text: str) -> tuple[list[str], list[str]]:
+    """Column names of a header line, and placements that it names; no names where it is none.
+
+    Somebody's sentence may name the columns: it counts where it names those of a whole row.
+    """
+    words = [word.strip(".,;:()") for word in text.replace("|", " ").split()]
+    named = [word for word in words if word in _PLACED]
+    names = [word for word in words if word and word not in _PLACED]
     found = set(names)
-    return (
-        "size" in found
-        and not found.isdisjoint(("time", "cputime"))
-        and not found.isdisjoint(("algbw", "busbw"))
-    )
+    if "size" not in found or found.isdisjoint(("time", "cputime")):
+        return [], []
+    if found.isdisjoint(("algbw", "busbw")):
+        return [], []
+    if names[0] not in LEAD:
+        known = [word for word in names if word in LEAD | BLOCK | TAIL]
+        if len(known) < _WHOLE_ROW or len(names) - len(known) > 2 or known[0] != "size":
+            return [], []
+        names = known
+    return names, named
 
 
 def from_names(names: Sequence[str], placements: Sequence[Placement]) -> Layout | None:
@@ -113,7 +129,7 @@ def from_names(names: Sequence[str], placements: Sequence[Placement]) -> Layout 
     for shape, complete in _shapes(names, groups, placements):
         into = whole if complete else halves
         into[shape.n_fields] = (*into.get(shape.n_fields, ()), shape)
-    return Layout(whole, halves, n_blocks, "algo" in names)
+    return Layout(whole, halves, placements[-1], "algo" in names)
 
 
 def guess(words: Sequence[str]) -> Layout | None:
@@ -193,6 +209,7 @@ def _shape(kept: Sequence[tuple[str, int]], placements: Sequence[Placement]) -> 
         dtype_at=own("type"),
         redop_at=own("redop"),
         root_at=own("root") if own("redop") < 0 else -1,
+        named_root_at=own("root"),
         algo_at=own("algo"),
         proto_at=own("proto"),
         channels_at=own("nchannels"),
@@ -239,10 +256,10 @@ class Lane:
         Raises:
             ValueError: a number stands where a name belongs.
         """
-        if _NAME.fullmatch(dtype) is None or (redop and _NAME.fullmatch(redop) is None):
+        if (dtype and _NAME.fullmatch(dtype) is None) or (redop and _NAME.fullmatch(redop) is None):
             raise ValueError(dtype)
         self.passes = Passes()
-        own = Said(line=line, dtype=dtype, redop=redop)
+        own = Said(line=line, dtype=dtype or None, redop=redop)
         self.said: dict[Placement, Said] = {}
         self._own = own.or_else(run.said)
 
@@ -292,7 +309,7 @@ class Table:
             gap: blanks stand where the first placement would be.
         """
         for shape in self.layout.halves.get(len(fields), ()):
-            if self._take(_moved(shape) if gap else shape, line, fields):
+            if self._take(_moved(shape, self.layout.second) if gap else shape, line, fields):
                 return True
         if not self.layout.has_executed:
             return False
@@ -343,6 +360,8 @@ class Table:
             raise self._repeated(error, line) from error
         executed, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
         run = self.run
+        if self.n_rows == 0 and shape.named_root_at >= 0:
+            run.rooted = fields[shape.named_root_at] != "-1"
         for block, half in zip(shape.blocks, halves):  # noqa: B905 - made for each other; hot
             time_us, n_wrong, doubt, algbw, busbw = half
             said = lane.said.get(block.placement) or lane.of(block.placement)
@@ -407,9 +426,9 @@ class Table:
         )
 
 
-def _moved(shape: Shape) -> Shape:
-    """A one-placement shape whose numbers are the in-place ones."""
-    blocks = tuple(each._replace(placement=Placement.IN_PLACE) for each in shape.blocks)
+def _moved(shape: Shape, second: Placement) -> Shape:
+    """A one-placement shape whose numbers are those of the second block."""
+    blocks = tuple(each._replace(placement=second) for each in shape.blocks)
     return shape._replace(blocks=blocks)
 
 
