@@ -23,13 +23,13 @@ from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, busbw_facto
 # The first spelling that a table has wins, so that time_us stands before latency_us.
 _SPELLINGS: Final = {
     "collective": ("collective", "name", "coll"),
-    "nbytes": ("nbytes", "size_bytes", "size", "bytes", "message_size", "size(b)"),
+    "nbytes": ("nbytes", "size_bytes", "size", "bytes", "message_size", "msg_size"),
     "count": ("count", "elements"),
-    "time": ("time_us", "time", "latency_us", "time(us)"),
+    "time": ("time_us", "time", "latency_us"),
     "time_out": ("time_oop_us", "time_out_us", "time_oop", "out_of_place_time_us"),
     "time_in": ("time_ip_us", "time_in_us", "time_inplace_us", "time_ip", "in_place_time_us"),
-    "algbw": ("algbw", "algbw_gbs", "alg_bw"),
-    "busbw": ("busbw", "busbw_gbs", "bus_bw"),
+    "algbw": ("algbw", "algbw_gbs", "alg_bw", "algorithm_bandwidth"),
+    "busbw": ("busbw", "busbw_gbs", "bus_bw", "bus_bandwidth"),
     "algorithm": ("algorithm", "algo"),
     "protocol": ("protocol", "proto"),
     "channels": ("channels", "nchannels", "n_channels"),
@@ -53,7 +53,13 @@ _SPELLINGS: Final = {
 
 def folded(name: str) -> str:
     """A column's name without what people vary."""
-    return name.strip().strip("\"'").strip().lower().replace(" ", "_").replace("-", "_")
+    plain = _UNIT.sub("", name.strip(" \t\"'"))
+    return plain.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def without_units(header: str) -> str:
+    """Names of columns without units and comment signs."""
+    return _UNIT.sub("", header.lstrip("# "))
 
 
 def roles_of(names: Sequence[str]) -> dict[str, int]:
@@ -126,7 +132,9 @@ _RULE: Final = re.compile(
     r"\s*[A-Za-z_]+\s*,\s*\d+\s*,\s*\d+\s*,\s*[\w-]+\s*,\s*[\w-]+\s*(?:,\s*-?\w+\s*){3,}"
 )
 _RULE_HEADER: Final = re.compile(r"\s*coll(?:ective)?_?type\s*,\s*min_?bytes", re.IGNORECASE)
-_SEPARATORS: Final = ",;\t"
+_SEPARATORS: Final = ",;\t|"
+# Units that change nothing: what a column of another unit holds is not known here.
+_UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
 
 
 # The field that every line of Inspector's has (inspector_json.cc).
@@ -149,19 +157,32 @@ def form_of(head: str) -> Form:
         return Form.RESULTS
     if _OBJECT.match(head) or _ARRAY.match(head):
         return Form.RECORDS
-    for line in head.splitlines():
-        text = line.strip()
-        if text.startswith("#@ "):
-            return Form.RULES
-        if not text or text.startswith("#"):
-            continue
-        if _RULE.match(text) or _RULE_HEADER.match(text):
-            return Form.RULES
-        separator = separator_of(text)
-        if separator and "nbytes" in (roles := roles_of(text.split(separator))) and len(roles) > 1:
-            return Form.DELIMITED
-        break
-    return Form.TEXT
+    return next(filter(None, map(_form_of_line, head.splitlines())), Form.TEXT)
+
+
+def _form_of_line(line: str) -> Form | None:
+    """What a file's line makes of it; None for a comment or a blank line."""
+    text = line.strip().strip("|").strip()
+    if text.startswith("#@ "):
+        return Form.RULES
+    if is_bandwidths(text):
+        return Form.DELIMITED
+    if not text or text.startswith("#"):
+        return None
+    if _RULE.match(text) or _RULE_HEADER.match(text):
+        return Form.RULES
+    separator = separator_of(text)
+    roles = roles_of(text.split(separator)) if separator else {}
+    return Form.DELIMITED if "nbytes" in roles and len(roles) > 1 else Form.TEXT
+
+
+def is_bandwidths(header: str) -> bool:
+    """Whether these words name sizes and bandwidths alone, as in tables that AMD shows."""
+    words = _UNIT.sub("", header.lstrip("# ")).split()
+    roles = roles_of(words)
+    return set(roles) <= {"nbytes", "count", "algbw", "busbw"} and (
+        len(roles) == len(words) and {"nbytes", "busbw"} <= set(roles)
+    )
 
 
 def is_inspector(head: str) -> bool:

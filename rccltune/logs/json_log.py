@@ -14,11 +14,12 @@ from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
 from rccltune.logs.jobs import Preamble, Rank
 from rccltune.logs.long_table import RecordReader
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.who import commanded, marked
+from rccltune.logs.who import CHOOSING, commanded, words_of
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution
+from rccltune.model.settings import Setting
 from rccltune.model.times import derived_us, is_usable, printed_or_none
-from rccltune.model.vocabulary import Doubt, Placement
+from rccltune.model.vocabulary import Algorithm, Doubt, Placement, Protocol
 
 _CHUNK: Final = 1 << 20
 _MAX_VALUE: Final = 16 << 20
@@ -159,6 +160,8 @@ class JsonSource:
         )
 
 
+_CHOOSES: Final = re.compile(CHOOSING)
+_NOTHING: Final = ("-", "", "N/A", "NONE", "-1")
 _HALVES: Final = (
     ("out_of_place", Placement.OUT_OF_PLACE),
     ("in_place", Placement.IN_PLACE),
@@ -178,6 +181,7 @@ class ResultsFile:
         self.n_rows = 0
         self._source = source
         self._name = name
+        self._variables: dict[str, str] = {}
         self._preamble = Preamble(line=1)
         self._passes: dict[tuple[str, str], Passes] = {}
         self._said: dict[tuple[str, str, Placement], Said] = {}
@@ -203,7 +207,7 @@ class ResultsFile:
             self.cut = True
 
     def _results(self) -> None:
-        self.run = Run(said=self._preamble.said(), unit=_STEP)
+        self.run = Run(said=self._preamble.said(), unit=_STEP, ordered=self._variables)
         source = self._source
         source.expect("[")
         while not source.skip("]"):
@@ -220,10 +224,8 @@ class ResultsFile:
         elif key == "args" and isinstance(value, list) and value:
             self._preamble.collective = commanded(str(value[0]))
         elif key == "env" and isinstance(value, list):
-            forced = [
-                str(each) for each in value if str(each).startswith(("NCCL_ALGO=", "NCCL_PROTO="))
-            ]
-            self._preamble.setting = marked(" ".join(forced))
+            pairs = (str(each).partition("=") for each in value)
+            self._variables = {name: text for name, _, text in pairs if _CHOOSES.fullmatch(name)}
         elif key == "config" and isinstance(value, dict):
             self._config(value)
         elif self.run is not None and isinstance(value, dict):
@@ -266,14 +268,21 @@ class ResultsFile:
             cycle = passes.cycle(nbytes, line)
             for placement, half in halves:
                 place = (line, nbytes, count, cycle)
-                self._half(place, self._of(kind, placement, line), half)
+                ran = _tuning(half.get("tuning", result.get("tuning")))
+                self._half(place, self._of(kind, placement, line), half, ran)
         except (KeyError, ValueError) as error:
             raise self._strange(f"a result lacks or mangles {error}", line) from error
         except RepeatedSizeError as error:
             raise self._strange(f"size {error.nbytes} is there twice", line) from error
         self.n_rows += 1
 
-    def _half(self, place: tuple[int, int, int, int], said: Said, half: Mapping[str, Any]) -> None:
+    def _half(
+        self,
+        place: tuple[int, int, int, int],
+        said: Said,
+        half: Mapping[str, Any],
+        ran: tuple[Setting | None, Doubt | None],
+    ) -> None:
         run = self.run
         line, nbytes, count, cycle = place
         if run is None:
@@ -292,7 +301,10 @@ class ResultsFile:
             known = said.collective is None or not said.collective.has_own_algbw
             if known and not columns.agree(nbytes, time_us, algbw, _STEP, _STEP):
                 doubt = Doubt.INCONSISTENT
-        run.drafts.append((line, nbytes, count, time_us, n_wrong, doubt, cycle, None, said))
+        executed, bypassed = ran
+        run.drafts.append(
+            (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, executed, said)
+        )
         run.add(line, algbw, busbw)
 
     def _of(self, kind: tuple[str, str], placement: Placement, line: int) -> Said:
@@ -310,6 +322,25 @@ class ResultsFile:
             where=f"{self._name}:{line}",
             hint="give the file as the benchmark wrote it.",
         )
+
+
+def _tuning(value: object) -> tuple[Setting | None, Doubt | None]:
+    """What ran, as nccl-tests from 2.20 on says with ``-U 1``; a path has no algorithm."""
+    if not isinstance(value, dict):
+        return None, None
+    algorithm, protocol = (str(value.get(name) or "-") for name in ("algo", "proto"))
+    channels = str(value.get("#channels", value.get("nchannels", "")))
+    if algorithm.upper() in _NOTHING:
+        is_path = str(value.get("implementation") or "-").upper() not in _NOTHING
+        return None, Doubt.BYPASSED if is_path else None
+    try:
+        return Setting(
+            algorithm=Algorithm.parse(algorithm),
+            protocol=None if protocol.upper() in _NOTHING else Protocol.parse(protocol),
+            channels=int(channels) if channels.isdigit() and int(channels) > 0 else None,
+        ), None
+    except ValueError:
+        return None, Doubt.BYPASSED
 
 
 def _rank(device: object) -> Rank | None:
@@ -358,6 +389,10 @@ def read_records(source: JsonSource, resolver: Resolver) -> list[Run]:
             )
             break
         record = value if isinstance(value, dict) else {}
+        if _is_graph(record):
+            _read_graph(record, readers, resolver, line)
+            source.skip(",")
+            continue
         names = tuple(str(name) for name in record)
         reader = readers.get(names)
         if reader is None:
@@ -368,6 +403,41 @@ def read_records(source: JsonSource, resolver: Resolver) -> list[Run]:
     if not runs:
         raise OutputError("the JSON holds no results", where=resolver.name, hint=_HINT)
     return runs
+
+
+_GRAPH: Final = (
+    "collective", "algorithm", "protocol", "nbytes", "time", "algbw", "busbw", "placement",
+)  # fmt: skip
+
+
+def _is_graph(record: Mapping[str, Any]) -> bool:
+    """Whether this is what ROCm/cvs draws: by series and size, a time and two bandwidths."""
+    sizes = next(iter(record.values()), None)
+    row = next(iter(sizes.values()), None) if isinstance(sizes, dict) else None
+    return isinstance(row, dict) and "bus_bw" in row
+
+
+def _read_graph(
+    record: Mapping[str, Any],
+    readers: dict[tuple[str, ...], RecordReader],
+    resolver: Resolver,
+    line: int,
+) -> None:
+    """Read all series; their names tell what ran.
+
+    cvs keeps one row of each size, the last that the benchmark wrote, which is the one in place
+    (cvs/lib/rccl_lib.py, convert_to_graph_dict).
+    """
+    reader = readers.get(_GRAPH)
+    if reader is None:
+        reader = readers[_GRAPH] = _reader(_GRAPH, resolver, line)
+    for series, sizes in record.items():
+        collective = commanded(series)
+        algorithm, protocol = words_of(series)
+        for nbytes, row in sizes.items() if isinstance(sizes, dict) else ():
+            numbers = [row.get(name) for name in ("time", "alg_bw", "bus_bw")]
+            cells = [collective.value if collective else "", algorithm, protocol, nbytes, *numbers]
+            reader.row(line, ["" if each is None else str(each) for each in (*cells, "in")])
 
 
 def _reader(names: Sequence[str], resolver: Resolver, line: int) -> RecordReader:

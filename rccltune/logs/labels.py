@@ -24,7 +24,7 @@ _OWN: Final = (
     r"|Collective test starting|Out of bounds values|Avg bus bandwidth)"
 )
 _KNOWN: Final = re.compile(rf"{_OWN}|(?<![\w.,-]){_ROW}|{LOG_HEAD}(?:{LOG_LEVELS})|rccltune: comm=")
-_PLAIN: Final = re.compile(rf"\s*(?:#|{_ROW})|{LOG_HEAD}(?:{LOG_LEVELS})")
+_PLAIN: Final = re.compile(rf"\s*(?:#|{_ROW})|rccltune: |{LOG_HEAD}(?:{LOG_LEVELS})")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TIME: Final = re.compile(
     r"\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ,]?)?\d\d:\d\d:\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)?\]?"
@@ -34,6 +34,8 @@ _TIME: Final = re.compile(
 _NUMBERS: Final = re.compile(r"[\s\d.eE+*-]*|\s*\d+\s+(?:\d+|[a-z]+\d?)\s.*", re.DOTALL)
 _LONGEST: Final = 200
 _MOST: Final = 4096
+# The begin of a message's own head, which another writer's line cut.
+_TORN: Final = re.compile(r"[\w.-]+|[^\s:]+:\d+:?\d*(?: \[.*)?")
 # What brackets or a name make a label, so that anything may follow it.
 _NAMED: Final = re.compile(r"[A-Za-z\[(<|>]")
 
@@ -66,7 +68,11 @@ class Labels:
             if len(labels) > 1 or "" in names or _NAMED.search(labels[0]):
                 self._add(shape)
             if not grows:
-                several |= {name for name, count in names.items() if name and count > 1}
+                several |= {
+                    name
+                    for name, count in names.items()
+                    if name and count > 1 and _TORN.fullmatch(name) is None
+                }
         self._writers = frozenset(several if len(several) > 1 else ())
 
     def cut(self, text: str) -> tuple[str, str]:
@@ -114,6 +120,9 @@ def _before(text: str) -> str:
     if found is None:
         return ""
     label = text[: found.start()].rstrip(" \t")
+    if label.lstrip().startswith("rccltune"):
+        # The plugin's own line, which another one cut.
+        return ""
     if label and _NUMBERS.fullmatch(label) is not None and _TIME.fullmatch(label.strip()) is None:
         whole = label.strip()
         return label if whole.isdigit() else ""

@@ -29,7 +29,9 @@ from rccltune.model.vocabulary import (
 
 LEAD: Final = frozenset(("size", "count", "type", "redop", "root"))
 BLOCK: Final = frozenset(("time", "cputime", "algbw", "busbw", "#wrong", "wrong", "error"))
-TAIL: Final = frozenset(("algo", "proto", "nchannels", "timestamp"))
+_CHANNELS: Final = ("nchannels", "#channels", "channels")
+# What -A of rccl-tests and -U of nccl-tests add, and -T.
+TAIL: Final = frozenset(("algo", "proto", *_CHANNELS, "impl", "implementation", "timestamp"))
 _PLACED: Final = ("out-of-place", "in-place")
 _WHOLE_ROW: Final = 7
 _BOTH: Final = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
@@ -212,7 +214,7 @@ def _shape(kept: Sequence[tuple[str, int]], placements: Sequence[Placement]) -> 
         named_root_at=own("root"),
         algo_at=own("algo"),
         proto_at=own("proto"),
-        channels_at=own("nchannels"),
+        channels_at=max(own(name) for name in _CHANNELS),
         blocks=tuple(_block(position, i, placement) for i, placement in enumerate(placements)),
     )
 

@@ -100,6 +100,13 @@ def _named(text: str) -> Setting | None:
     return Setting(algorithm=algorithms[0], protocol=protocols[0] if protocols else None)
 
 
+def words_of(series: str) -> tuple[str, str]:
+    """Algorithm and protocol in the name of somebody's series; empty where it has none."""
+    words = re.findall(r"[a-z0-9]+", series.lower())
+    algorithm = next((each.value for each in Algorithm if each.value in words), "")
+    return algorithm, next((each.value for each in Protocol if each.value in words), "")
+
+
 def forced(variables: Mapping[str, str]) -> dict[str, str]:
     """Variables that force a choice, the ones that are applied last alone."""
     found = {}

@@ -28,7 +28,16 @@ _FEATURES: Final = {"Direct": "direct AllGather", "DDA-IPC": "DDA"}
 # Whatever else a job prints, only lines with one of these are looked at. Searching for each costs
 # less than one expression for all of them, which every line of a gigabyte would be tried against.
 _WANTED: Final = (
-    *(b"rccltune: ", b" rank ", b"set by environment", b"set to /", b"tuner", b"Tuner", b"TUNER"),
+    *(
+        b"NET/OFI",
+        b"rccltune: ",
+        b" rank ",
+        b"set by environment",
+        b"set to /",
+        b"tuner",
+        b"Tuner",
+        b"TUNER",
+    ),
     *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol", b"coll channels"),
 )
 _MAX_REPEATED: Final = 65536
@@ -124,7 +133,8 @@ def _read_log(
     known: set[bytes] = set()
     named: Named = {}
     table = False
-    for raw in chain(first, lines):
+    for number, raw in enumerate(chain(first, lines), 1):
+        library.at(f"{name}:{number}")
         if b" Bytes -> " in raw or b"opCount " in raw:
             # What a job repeats for hours is looked at once for each writer.
             if _is_known(raw, known):
