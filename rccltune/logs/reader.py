@@ -13,8 +13,9 @@ from typing import BinaryIO, Final
 from rccltune.logs.columns import Form, form_of, is_inspector
 from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book
-from rccltune.logs.json_log import JsonSource, ResultsFile, read_records
+from rccltune.logs.json_log import JsonSource, ResultsFile
 from rccltune.logs.long_table import DelimitedFile
+from rccltune.logs.records import read_records
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, samples_of
 from rccltune.logs.text_log import TextReader

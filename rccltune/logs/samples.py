@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from rccltune.logs import who
-from rccltune.logs.columns import Evidence, evidence_of, proposed, sole
 from rccltune.logs.drafts import Draft, Run, Said
+from rccltune.logs.evidence import Evidence, evidence_of, proposed, sole
 from rccltune.logs.resolver import Resolver
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measured import RUNS, Caution, Fingerprint, Sample

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import Final
 
@@ -11,12 +12,18 @@ from rccltune.logs import text_table
 from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book, Jobs, numbers_of, rank_of, starting
 from rccltune.logs.labels import Labels
-from rccltune.logs.library import NOISE, OUR_TUNER, cut_log, tuner_of
+from rccltune.logs.library import (
+    NOISE,
+    OUR_TUNER,
+    collective_named,
+    cut_log,
+    setting_named,
+    tuner_of,
+)
 from rccltune.logs.text_table import Table
 from rccltune.logs.who import CHOOSING, TUNER, marked
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import DTYPE_BYTES, Algorithm, Collective, Placement, Protocol
+from rccltune.model.vocabulary import DTYPE_BYTES, Placement
 
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
@@ -297,8 +304,6 @@ _CHOICE: Final = re.compile(
 )
 _SET: Final = re.compile(rb"\b(%b) set (?:by environment )?to (\S+)" % CHOOSING.encode())
 _OUR_RULES: Final = re.compile(rb"rccltune: comm=\S+ .*? rules=[1-9]\d* .*?file=(\S+)")
-_ALGORITHMS: Final = frozenset(str(number) for number in range(len(Algorithm)))
-_PROTOCOLS: Final = frozenset(str(number) for number in range(len(Protocol)))
 # So many show which labels a log has.
 _FIRST_LINES: Final = 4096
 # Bounds on what noise alone may pile up.
@@ -434,23 +439,9 @@ class TextReader:
         if match is None or len(self.book.executed) >= _MAX_CHOICES:
             return
         words = [each.decode("ascii", "replace") for each in match.groups(b"")]
-        channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
-        try:
-            key = (Collective.parse(words[0]), int(words[1]))
-            chosen = Setting(
-                algorithm=_algorithm(words[2]),
-                protocol=_protocol(words[3]),
-                channels=channels if channels > 0 else None,
-            )
-        except ValueError:
+        collective, ran = collective_named(words[0]), setting_named(words[2], words[3])
+        if collective is None or ran is None:
             return
-        self.book.executed.setdefault(key, set()).add(chosen)
-
-
-def _algorithm(word: str) -> Algorithm:
-    """Older releases print the number."""
-    return tuple(Algorithm)[int(word)] if word in _ALGORITHMS else Algorithm.parse(word)
-
-
-def _protocol(word: str) -> Protocol:
-    return tuple(Protocol)[int(word)] if word in _PROTOCOLS else Protocol.parse(word)
+        channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
+        chosen = replace(ran, channels=channels if channels > 0 else None)
+        self.book.executed.setdefault((collective, int(words[1])), set()).add(chosen)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple
 
-from rccltune.logs.columns import agree, doubt_of, old_error, step, wrong
+from rccltune.logs.columns import agree, doubt_of, executed, old_error, step, wrong
 from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Setting
@@ -21,10 +21,8 @@ from rccltune.model.vocabulary import (
     DTYPE_BYTES,
     MAX_NBYTES,
     REDOPS,
-    Algorithm,
     Doubt,
     Placement,
-    Protocol,
 )
 
 LEAD: Final = frozenset(("size", "count", "type", "redop", "root"))
@@ -360,7 +358,7 @@ class Table:
                 # The end of a row whose size somebody's text cut in two.
                 return False
             raise self._repeated(error, line) from error
-        executed, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
+        ran, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
         run = self.run
         if self.n_rows == 0 and shape.named_root_at >= 0:
             run.rooted = fields[shape.named_root_at] != "-1"
@@ -368,7 +366,7 @@ class Table:
             time_us, n_wrong, doubt, algbw, busbw = half
             said = lane.said.get(block.placement) or lane.of(block.placement)
             run.drafts.append(
-                (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, executed, said)
+                (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, ran, said)
             )
             run.add(line, algbw, busbw)
         self.n_rows += 1
@@ -436,16 +434,6 @@ def _moved(shape: Shape, second: Placement) -> Shape:
 
 def _executed(shape: Shape, fields: list[str]) -> tuple[Setting | None, Doubt | None]:
     """What the benchmark says that ran, and the flag where it is no setting a tuner knows."""
-    words = [fields[shape.algo_at]]
-    words.append(fields[shape.proto_at] if shape.proto_at >= 0 else "-")
+    protocol = fields[shape.proto_at] if shape.proto_at >= 0 else "-"
     channels = fields[shape.channels_at] if shape.channels_at >= 0 else "-"
-    if words[0] in ("-", "N/A", "-1"):
-        return None, None
-    try:
-        return Setting(
-            algorithm=Algorithm.parse(words[0]),
-            protocol=None if words[1] in ("-", "N/A", "-1") else Protocol.parse(words[1]),
-            channels=int(channels) if channels.isdigit() and int(channels) > 0 else None,
-        ), None
-    except ValueError:
-        return None, Doubt.BYPASSED
+    return executed(fields[shape.algo_at], protocol, channels)
