@@ -25,6 +25,8 @@ _RANK: Final = re.compile(
 _NUMBERS: Final = re.compile(r"(nThread|nGpus|minBytes|maxBytes|step:|graph:)\s*(\d+)(\(\w+\))?")
 _STARTING: Final = re.compile(r"Collective test starting:\s*(\S+)")
 _COMM: Final = re.compile(rb" rank (\d+) nranks (\d+) .*?commId (0x[0-9a-f]+)")
+# "comm 0x1 rank 0 nRanks 2 nNodes 2 …" and "comm:0x1, nRanks:4, nNodes:1, coll channels:8 …".
+_SCALE: Final = re.compile(rb" nRanks[ :](\d{1,9}),? nNodes[ :](\d{1,9})")
 _MAX_COMMS: Final = 4096
 
 
@@ -125,9 +127,13 @@ class Communicators:
         """None was seen yet."""
         self._hosts: dict[bytes, dict[int, bytes]] = {}
         self._sizes: set[int] = set()
+        self._scales: set[tuple[int, int]] = set()
 
     def see(self, message: bytes, host: bytes) -> None:
-        """Take one ``rank R nranks N … commId X`` message."""
+        """Take a message that tells the ranks of a communicator, or its ranks and nodes."""
+        scale = _SCALE.search(message)
+        if scale is not None:
+            self._scales.add((int(scale[1]), int(scale[2])))
         match = _COMM.search(message)
         if match is None:
             return
@@ -138,6 +144,8 @@ class Communicators:
 
     def scale(self) -> tuple[int | None, int | None]:
         """Ranks and nodes, None where communicators disagree or no one was seen whole."""
+        if len(self._scales) == 1 and self._sizes <= {size for size, _ in self._scales}:
+            return next(iter(self._scales))
         if len(self._sizes) != 1:
             return None, None
         size = next(iter(self._sizes))

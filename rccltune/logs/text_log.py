@@ -417,7 +417,7 @@ class TextReader:
             self.book.hosts.add(host.decode("utf-8", "replace"))
         if b" -> Algo" in raw:
             self._choice(raw)
-        elif b" nranks " in raw:
+        elif b" nranks " in raw or b" nRanks" in raw:
             self.book.communicators.see(raw, host)
         elif b" set " in raw and (match := _SET.search(raw)) is not None:
             what, value = (each.decode("ascii", "replace") for each in match.groups())

@@ -361,7 +361,9 @@ class Table:
         ran, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
         run = self.run
         if self.n_rows == 0 and shape.named_root_at >= 0:
-            run.rooted = fields[shape.named_root_at] != "-1"
+            root = fields[shape.named_root_at]
+            # A launcher's label may touch it.
+            run.rooted = None if not root.lstrip("-").isdigit() else root != "-1"
         for block, half in zip(shape.blocks, halves):  # noqa: B905 - made for each other; hot
             time_us, n_wrong, doubt, algbw, busbw = half
             said = lane.said.get(block.placement) or lane.of(block.placement)

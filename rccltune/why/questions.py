@@ -25,10 +25,6 @@ _FILE: Final = "NCCL_TUNER_CONFIG_FILE"
 _FORCING: Final = ("NCCL_ALGO", "NCCL_PROTO", "RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
 # What shows a call of one size: our plugin's word, the library's own reader's, or its choice.
 _CALLS: Final = ("decision", "applied", "choice")
-_KEEP_SIMPLE: Final = (
-    "leave NCCL_PROTO as the network plugin set it, since LL and LL128 are not safe there, and use "
-    "rules for simple alone"
-)
 
 
 def questions(
@@ -60,7 +56,6 @@ def _tuner(job: Job) -> Question:
             title="tuner",
             answer="aws-ofi-nccl's tuner refused to start, since NCCL_ALGO or NCCL_PROTO is set",
             shown=job.shown["shut out"],
-            remedy=None if _added(job) else remedies.unset("NCCL_ALGO", "NCCL_PROTO"),
         )
     if using:
         whose = "rccltune's" if is_ours(using[0]) else "a plugin of somebody else"
@@ -172,7 +167,7 @@ def _overwritten(job: Job, answers: Sequence[Answer]) -> Question:
             title="overwritten",
             answer=f"{name}={job.added[name]} shuts other choices out: {_NETWORK} set it{why}",
             shown=job.shown.get(f"added {name}"),
-            remedy=_KEEP_SIMPLE if job.simple else None,
+            remedy=remedies.KEEP_SIMPLE if job.simple else None,
         )
     forced = [name for name in _FORCING if name in job.variables]
     if forced:
