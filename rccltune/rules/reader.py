@@ -47,7 +47,7 @@ class Finding:
 def _unknown(what: str, word: str, known: Iterable[str]) -> str:
     """A word that no name is, with the nearest one."""
     near = get_close_matches(word.lower(), known, n=1)
-    return f"unknown {what} '{word}'" + (f"; did you mean {near[0]}?" if near else "")
+    return f"unknown {what} '{word}'" + (f", the nearest is {near[0]}" if near else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -342,7 +342,9 @@ def test_what_other_readers_do_beside_the_lines(
     assert "one channel" not in capsys.readouterr().out
     path.write_text(row.replace("tree", "Tre"), encoding="utf-8")
     assert run(["explain", str(path)]) == 3
-    assert lacks(capsys.readouterr().err, "x.csv:1: unknown algorithm 'Tre'", "tree?") == []
+    assert (
+        lacks(capsys.readouterr().err, "x.csv:1: unknown algorithm 'Tre'", "nearest is tree") == []
+    )
     path.write_text("allreduce,0,4095,tree,ll,-1\n", encoding="utf-8")
     assert run(["explain", str(path)]) == 3
     assert lacks(capsys.readouterr().err, "nNodes,nRanks", "say nothing") == []
