@@ -98,6 +98,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
         ],
         "placement": found.placement,
         "read_otherwise": found.misread,
+        "other_readers": found.beside_lines,
         "parts": found.parts,
     }
 
@@ -157,6 +158,7 @@ def _remarks(found: Explanation) -> list[str]:
     lines.append(str(counted(file.rules)))
     lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
     lines += [f"read otherwise without our plugin: {one}" for one in found.misread]
+    lines += [f"without our plugin: {one}" for one in found.beside_lines]
     lines += [f"dead: line {rule.line} can never be reached" for rule in audit.dead]
     lines += [
         f"fallback: line {rule.line} is reached only where an earlier rule is not selectable"

@@ -16,7 +16,7 @@ from rccltune.cli.options import COLLECTIVE, FOLDER
 from rccltune.model.vocabulary import Collective, Laid, format_span, lay
 
 if TYPE_CHECKING:
-    from rccltune.why.records import Answer, Remark, Verdict
+    from rccltune.why.records import Answer, Question, Remark, Verdict
 
 
 @verb("why")
@@ -52,6 +52,15 @@ def why(
 
 def _plain(found: Verdict) -> dict[str, Any]:
     return {
+        "questions": [
+            {
+                "question": one.title,
+                "answer": one.answer,
+                "line": one.shown,
+                "remedy": one.remedy,
+            }
+            for one in found.questions
+        ],
         "answers": [_plain_answer(answer) for answer in found.answers],
         "remarks": [{"text": one.text, "remedy": one.remedy} for one in found.remarks],
     }
@@ -72,7 +81,8 @@ def _plain_answer(answer: Answer) -> dict[str, Any]:
 
 
 def _text(found: Verdict) -> Laid:
-    parts: list[str] = []
+    parts = [line for one in found.questions for line in _question(one)]
+    parts.append("")
     head = None
     for names, answer in _joined(found.answers):
         mine = f"{', '.join(names)}, {answer.where}"
@@ -83,6 +93,13 @@ def _text(found: Verdict) -> Laid:
     parts += [""] if found.remarks else []
     parts += [line for one in found.remarks for line in _remark(one)]
     return lay(parts)
+
+
+def _question(one: Question) -> list[str]:
+    """An answer, below it the line that shows it."""
+    first, *more = one.answer.split("\n")
+    lines = [f"{one.title}: {first}", *(f"  {text}" for text in more)]
+    return [*lines, *([f"    {one.shown}"] if one.shown else [])]
 
 
 def _joined(answers: Sequence[Answer]) -> Iterator[tuple[list[str], Answer]]:

@@ -1,35 +1,35 @@
-"""What cells and columns mean, in every spelling met in the wild; and what two bandwidths tell.
-
-busbw over algbw is a number that each collective has at each number of ranks
-(:func:`rccltune.model.busbw_factor`). Both are printed with few decimals, so it is known between
-two ends, which lie close together where a bandwidth is large and far apart where it is small.
-"""
+"""What cells and columns mean, in every spelling met in the wild."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from enum import Enum
-from math import ceil, floor, inf, isfinite
+from math import isfinite
 from typing import Any, Final
 
-from rccltune.logs.drafts import Run, dtype_named, placement_of, yes_or_no
+from rccltune.logs.drafts import dtype_named, placement_of, yes_or_no
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Mode, Setting
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, busbw_factor
+from rccltune.model.vocabulary import (
+    MAX_NBYTES,
+    Algorithm,
+    Collective,
+    Doubt,
+    Protocol,
+)
 
 # The first spelling that a table has wins, so that time_us stands before latency_us.
 _SPELLINGS: Final = {
     "collective": ("collective", "name", "coll"),
-    "nbytes": ("nbytes", "size_bytes", "size", "bytes", "message_size", "size(b)"),
+    "nbytes": ("nbytes", "size_bytes", "size", "bytes", "message_size", "msg_size"),
     "count": ("count", "elements"),
-    "time": ("time_us", "time", "latency_us", "time(us)"),
+    "time": ("time_us", "time", "latency_us"),
     "time_out": ("time_oop_us", "time_out_us", "time_oop", "out_of_place_time_us"),
     "time_in": ("time_ip_us", "time_in_us", "time_inplace_us", "time_ip", "in_place_time_us"),
-    "algbw": ("algbw", "algbw_gbs", "alg_bw"),
-    "busbw": ("busbw", "busbw_gbs", "bus_bw"),
+    "algbw": ("algbw", "algbw_gbs", "alg_bw", "algorithm_bandwidth"),
+    "busbw": ("busbw", "busbw_gbs", "bus_bw", "bus_bandwidth"),
     "algorithm": ("algorithm", "algo"),
     "protocol": ("protocol", "proto"),
     "channels": ("channels", "nchannels", "n_channels"),
@@ -53,7 +53,13 @@ _SPELLINGS: Final = {
 
 def folded(name: str) -> str:
     """A column's name without what people vary."""
-    return name.strip().strip("\"'").strip().lower().replace(" ", "_").replace("-", "_")
+    plain = _UNIT.sub("", name.strip(" \t\"'"))
+    return plain.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def without_units(header: str) -> str:
+    """Names of columns without units and comment signs."""
+    return _UNIT.sub("", header.lstrip("# "))
 
 
 def roles_of(names: Sequence[str]) -> dict[str, int]:
@@ -126,7 +132,9 @@ _RULE: Final = re.compile(
     r"\s*[A-Za-z_]+\s*,\s*\d+\s*,\s*\d+\s*,\s*[\w-]+\s*,\s*[\w-]+\s*(?:,\s*-?\w+\s*){3,}"
 )
 _RULE_HEADER: Final = re.compile(r"\s*coll(?:ective)?_?type\s*,\s*min_?bytes", re.IGNORECASE)
-_SEPARATORS: Final = ",;\t"
+_SEPARATORS: Final = ",;\t|"
+# Units that change nothing: what a column of another unit holds is not known here.
+_UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
 
 
 # The field that every line of Inspector's has (inspector_json.cc).
@@ -149,19 +157,32 @@ def form_of(head: str) -> Form:
         return Form.RESULTS
     if _OBJECT.match(head) or _ARRAY.match(head):
         return Form.RECORDS
-    for line in head.splitlines():
-        text = line.strip()
-        if text.startswith("#@ "):
-            return Form.RULES
-        if not text or text.startswith("#"):
-            continue
-        if _RULE.match(text) or _RULE_HEADER.match(text):
-            return Form.RULES
-        separator = separator_of(text)
-        if separator and "nbytes" in (roles := roles_of(text.split(separator))) and len(roles) > 1:
-            return Form.DELIMITED
-        break
-    return Form.TEXT
+    return next(filter(None, map(_form_of_line, head.splitlines())), Form.TEXT)
+
+
+def _form_of_line(line: str) -> Form | None:
+    """What a file's line makes of it; None for a comment or a blank line."""
+    text = line.strip().strip("|").strip()
+    if text.startswith("#@ "):
+        return Form.RULES
+    if is_bandwidths(text):
+        return Form.DELIMITED
+    if not text or text.startswith("#"):
+        return None
+    if _RULE.match(text) or _RULE_HEADER.match(text):
+        return Form.RULES
+    separator = separator_of(text)
+    roles = roles_of(text.split(separator)) if separator else {}
+    return Form.DELIMITED if "nbytes" in roles and len(roles) > 1 else Form.TEXT
+
+
+def is_bandwidths(header: str) -> bool:
+    """Whether these words name sizes and bandwidths alone, as in tables that AMD shows."""
+    words = _UNIT.sub("", header.lstrip("# ")).split()
+    roles = roles_of(words)
+    return set(roles) <= {"nbytes", "count", "algbw", "busbw"} and (
+        len(roles) == len(words) and {"nbytes", "busbw"} <= set(roles)
+    )
 
 
 def is_inspector(head: str) -> bool:
@@ -252,131 +273,18 @@ def doubt_of(nbytes: int, time_us: float | None, n_wrong: int | None) -> Doubt |
     return None
 
 
-_NONE: Final = "none"
-# More ranks than any table names are not proposed.
-_MOST_RANKS: Final = 1 << 20
-_SHOWN: Final = 5
+_NOTHING: Final = frozenset(("", "-", "N/A", "NONE", "-1"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What one run tells.
-
-    Attributes:
-        low: least busbw / algbw that the printed digits allow; 0 where there are none.
-        high: largest.
-        ratio: as printed; None where there are no bandwidths.
-        redops: operations that its rows name.
-        line: of the row with the largest bandwidth.
-    """
-
-    low: float = 0.0
-    high: float = inf
-    ratio: float | None = None
-    redops: frozenset[str] = frozenset()
-    line: int = 0
-
-    def allows(self, collective: Collective) -> bool:
-        """Whether the operation can be this collective's.
-
-        Benchmarks of what computes nothing print ``none``; sendrecv prints an operation.
-        """
-        if not self.redops or collective.has_own_algbw:
-            return True
-        if self.redops == {_NONE}:
-            return not collective.reduces
-        return collective.reduces or collective is Collective.SENDRECV
-
-    def fits(self, collective: Collective, n_ranks: int) -> bool:
-        """Whether operation and bandwidths can be those of this collective on so many ranks."""
-        return self.allows(collective) and (
-            collective.has_own_algbw or self.low <= busbw_factor(collective, n_ranks) <= self.high
-        )
-
-    def ranks_of(self, collective: Collective) -> tuple[int, int] | None:
-        """Fewest and most ranks that fit; None where none do. A factor of 1 fits any number."""
-        if not self.allows(collective):
-            return None
-        if busbw_factor(collective, 2) == busbw_factor(collective, 3):
-            return (2, _MOST_RANKS) if self.fits(collective, 2) else None
-        # A factor is k (n - 1) / n, so that n is 1 / (1 - factor / k).
-        k = 2 * busbw_factor(collective, 2)
-        if self.low >= k:
-            return None
-        few, many = (min(_ranks_at(end / k), _MOST_RANKS) for end in (self.low, self.high))
-        few, many = max(2, ceil(few - 1e-6)), floor(many + 1e-6)
-        return (few, many) if few <= many else None
-
-    @property
-    def shown(self) -> str:
-        """As a user reads it."""
-        parts = [] if self.ratio is None else [f"busbw is {self.ratio:.4g} × algbw"]
-        if self.redops:
-            parts.append(f"the operation is '{', '.join(sorted(self.redops))}'")
-        return " and ".join(parts)
-
-
-def _ranks_at(share: float) -> float:
-    """The n of a share (n - 1) / n."""
-    return 1 / (1 - share) if share < 1 else inf
-
-
-# A missing bandwidth tells nothing.
-UNKNOWN: Final = Evidence()
-
-
-def evidence_of(run: Run) -> Evidence:
-    """What the rows of one run tell."""
-    algbw, busbw, line = run.peak
-    redops = {said.redop for said in {draft[8] for draft in run.drafts}}
-    named = frozenset(each.lower() for each in redops if each)
-    # One whole unit, since some tools truncate; below one unit nothing is told.
-    unit = run.unit
-    if algbw <= 2 * unit:
-        return Evidence(redops=named, line=line)
-    return Evidence(
-        low=max(0.0, busbw - unit) / (algbw + unit),
-        high=(busbw + unit) / (algbw - unit),
-        ratio=busbw / algbw,
-        redops=named,
-        line=line,
-    )
-
-
-def proposed(evidence: Evidence, collective: Collective | None, n_ranks: int | None) -> str:
-    """Options that fit what a run tells, of those that are still to be said; empty without any.
-
-    Args:
-        evidence: of the run.
-        collective: where it is known.
-        n_ranks: where it is known.
-    """
-    if evidence is UNKNOWN or not evidence.shown:
-        return ""
-    listed = list(_options(evidence, collective, n_ranks))
-    if not listed:
-        return f"{evidence.shown}, which fits nothing that is known"
-    more = len(listed) - _SHOWN
-    words = listed if more <= 0 else [*listed[:_SHOWN], f"{more} more"]
-    return f"{evidence.shown}, which fits {' or '.join(words)}"
-
-
-def _options(
-    evidence: Evidence, collective: Collective | None, n_ranks: int | None
-) -> Iterator[str]:
-    known = [each for each in Collective if not each.has_own_algbw]
-    for each in known if collective is None else (collective,):
-        name = "" if collective is not None else f"--collective {each.value}"
-        if n_ranks is not None:
-            if evidence.fits(each, n_ranks):
-                yield f"{name} on {n_ranks} ranks".strip()
-        elif (ranks := evidence.ranks_of(each)) is not None:
-            yield f"{name} {_ranks_shown(*ranks)}".strip()
-
-
-def _ranks_shown(few: int, many: int) -> str:
-    if few == many:
-        return f"--ranks {few}"
-    if many == _MOST_RANKS:
-        return "any --ranks" if few == 2 else f"--ranks {few} or more"
-    return f"--ranks {few} to {many}"
+def executed(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, Doubt | None]:
+    """What a benchmark says that ran; the flag where that is no setting which a tuner knows."""
+    if algorithm.upper() in _NOTHING:
+        return None, None
+    try:
+        return Setting(
+            algorithm=Algorithm.parse(algorithm),
+            protocol=None if protocol.upper() in _NOTHING else Protocol.parse(protocol),
+            channels=int(channels) if channels.isdigit() and int(channels) > 0 else None,
+        ), None
+    except ValueError:
+        return None, Doubt.BYPASSED

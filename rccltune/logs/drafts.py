@@ -2,14 +2,10 @@
 
 Samples are frozen and know their launch, which depends on how many runs the file turns out to
 hold; until then a timing is a :class:`Draft`.
-
-A script that shows what it does, or whose output was pasted with its commands, has them above the
-tables. An exported variable holds for every command that follows, one on a command line for that.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isfinite
@@ -30,6 +26,7 @@ class Said:
         line: line that says it, or its first row.
         said_at: other lines, by the field that they say.
         setting: what was asked for, possibly only in part.
+        chosen_by: what chose, where no setting says it: a tuner, or a variable that leaves several.
         nodes_unsure: the number of nodes comes from a column known to be wrong at times.
     """
 
@@ -37,6 +34,7 @@ class Said:
     said_at: tuple[tuple[str, int], ...] = ()
     collective: Collective | None = None
     setting: Setting | None = None
+    chosen_by: str | None = None
     variant: str | None = None
     n_ranks: int | None = None
     n_nodes: int | None = None
@@ -91,12 +89,14 @@ class Run:
             collective and ranks best.
         out_of_bounds: timings that the benchmark's own summary calls wrong.
         executed: what the library's log says it ran, by collective and size.
-        ordered: NCCL_ALGO and NCCL_PROTO by the command that started it.
-        forced: the same by the library's log, once all of it was read.
+        ordered: variables that choose, by the command that started it.
+        forced: the same by the library's log, and its tuner, once all of it was read.
+        below_header: its rows stand below a header of their own, so that one process printed all.
         schedule: line of our plugin's schedule, 0 without one, once all was read.
         plugin: whether our plugin was the library's tuner, once all was read.
         unit: weight of the last printed digit of its bandwidths.
         scale: ranks and nodes as the library's log tells them, once all of it was read.
+        rooted: whether rows name a root; None where the table has no column for it.
         cputime: the benchmark printed the CPU's time, so times come from algbw.
         ended: the benchmark came to its summary.
         last_size: size of the last row.
@@ -115,10 +115,12 @@ class Run:
     executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
     ordered: dict[str, str] = field(default_factory=dict)
     forced: dict[str, str] = field(default_factory=dict)
+    below_header: bool = False
     schedule: Callable[[], int] | None = None
     plugin: Callable[[], bool] | None = None
     unit: float = 0.01
     scale: Callable[[], tuple[int | None, int | None]] | None = None
+    rooted: bool | None = None
     cputime: bool = False
     ended: bool = False
     last_size: int = 0
@@ -221,64 +223,3 @@ def yes_or_no(text: str) -> bool:
     if found is None:
         raise ValueError(f"'{text}' is neither 0 nor 1")
     return found
-
-
-_COMMAND: Final = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_perf(?:_mpi)?\b")
-_LAUNCHER: Final = re.compile(r"(?:^|[\s/])(?:mpirun|mpiexec|prterun|srun|torchrun)(?=\s)")
-_ASSIGNED: Final = re.compile(
-    r"(?:^|[\s,;'\"=])NCCL_(ALGO|PROTO)=[\"']?([^\s\"';]+?)(?=[\s\"';]|,[A-Z_]+=|$)"
-)
-_GENV: Final = re.compile(r"-genv\s+NCCL_(ALGO|PROTO)\s+(\S+)")
-_EXPORT: Final = re.compile(r"(?:^|[\s;+])export\s")
-_UNSET: Final = re.compile(r"(?:^|[\s;+])unset\s.*?NCCL_(ALGO|PROTO)\b")
-# What makes a line a command and not prose about one.
-_IS_ORDER: Final = re.compile(
-    r"(?:^|\s)(?:-x|-genv|--?env|--export|env|export)(?=[\s=])|_perf\b|^[+$]?\s*NCCL_\w+="
-)
-
-
-def commanded(text: str) -> Collective | None:
-    """The one benchmark that a command line names; None where it names several or none."""
-    names = {_collective(name) for name in _COMMAND.findall(text)}
-    return names.pop() if len(names) == 1 else None
-
-
-class Commands:
-    """Those met so far."""
-
-    def __init__(self) -> None:
-        """None was."""
-        self.collective: Collective | None = None
-        self._exported: dict[str, str] = {}
-        self._given: dict[str, str] = {}
-        self._goes_on = False
-
-    def see(self, text: str) -> None:
-        """Take one line that is neither a row nor one of the benchmark's own."""
-        names_benchmark = "_perf" in text and not text.startswith("Collective test")
-        if not (names_benchmark or "NCCL_" in text or _LAUNCHER.search(text) or self._goes_on):
-            return
-        begins = _LAUNCHER.search(text) is not None or (names_benchmark and not self._goes_on)
-        if begins:
-            self._given = {}
-        for what in _UNSET.findall(text):
-            self._exported.pop(what, None)
-        if self._goes_on or begins or _IS_ORDER.search(text):
-            into = self._exported if _EXPORT.search(text) else self._given
-            into.update([*_ASSIGNED.findall(text), *_GENV.findall(text)])
-        if names_benchmark:
-            self.collective = commanded(text) or self.collective
-        self._goes_on = text.rstrip().endswith("\\")
-
-    def take(self) -> tuple[Collective | None, dict[str, str]]:
-        """What the table that begins now was started with: a benchmark, and variables."""
-        forced = {**self._exported, **self._given}
-        found, self.collective, self._given = self.collective, None, {}
-        return found, forced
-
-
-def _collective(name: str) -> Collective | None:
-    try:
-        return Collective.parse(name)
-    except ValueError:
-        return None

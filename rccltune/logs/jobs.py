@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rccltune.logs.drafts import Commands, Run, Said
+from rccltune.logs.drafts import Run, Said
 from rccltune.logs.text_table import Layout, Table
-from rccltune.model.settings import BASELINE, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.logs.who import Who, marked
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
 
 _RANK: Final = re.compile(
     r"Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)"
@@ -23,12 +24,9 @@ _RANK: Final = re.compile(
 )
 _NUMBERS: Final = re.compile(r"(nThread|nGpus|minBytes|maxBytes|step:|graph:)\s*(\d+)(\(\w+\))?")
 _STARTING: Final = re.compile(r"Collective test starting:\s*(\S+)")
-_MARKER: Final = re.compile(
-    r"\b(?:N?CCL_|RCCL_)?(ALGO|PROTO)\s*[=:]\s*(\w+)(?![\w,;:^])", re.IGNORECASE
-)
-# A section whose whole title is that nothing is forced, with or without the sizes.
-_UNFORCED: Final = re.compile(r"[#=\s]*(?:default|baseline)(?:\s+\w+=\S+)*[#=:\s]*", re.IGNORECASE)
 _COMM: Final = re.compile(rb" rank (\d+) nranks (\d+) .*?commId (0x[0-9a-f]+)")
+# "comm 0x1 rank 0 nRanks 2 nNodes 2 …" and "comm:0x1, nRanks:4, nNodes:1, coll channels:8 …".
+_SCALE: Final = re.compile(rb" nRanks[ :](\d{1,9}),? nNodes[ :](\d{1,9})")
 _MAX_COMMS: Final = 4096
 
 
@@ -122,27 +120,6 @@ def starting(body: str) -> Collective | None:
     return None if match is None else _collective(match[1])
 
 
-def marked(text: str) -> Setting | None:
-    """Setting in a section mark of somebody's script, such as ``### ALGO=Ring size=8``."""
-    if _UNFORCED.fullmatch(text):
-        return BASELINE
-    algorithm: Algorithm | None = None
-    protocol: Protocol | None = None
-    for what, value in _MARKER.findall(text):
-        if value.lower() in ("auto", "default", "none"):
-            return BASELINE
-        try:
-            if what.upper() == "ALGO":
-                algorithm = Algorithm.parse(value)
-            else:
-                protocol = Protocol.parse(value)
-        except ValueError:
-            return None
-    if algorithm is None and protocol is None:
-        return None
-    return Setting(algorithm=algorithm, protocol=protocol)
-
-
 class Communicators:
     """Scale of the communicators that the library's own log tells of."""
 
@@ -150,9 +127,13 @@ class Communicators:
         """None was seen yet."""
         self._hosts: dict[bytes, dict[int, bytes]] = {}
         self._sizes: set[int] = set()
+        self._scales: set[tuple[int, int]] = set()
 
     def see(self, message: bytes, host: bytes) -> None:
-        """Take one ``rank R nranks N … commId X`` message."""
+        """Take a message that tells the ranks of a communicator, or its ranks and nodes."""
+        scale = _SCALE.search(message)
+        if scale is not None:
+            self._scales.add((int(scale[1]), int(scale[2])))
         match = _COMM.search(message)
         if match is None:
             return
@@ -163,6 +144,8 @@ class Communicators:
 
     def scale(self) -> tuple[int | None, int | None]:
         """Ranks and nodes, None where communicators disagree or no one was seen whole."""
+        if len(self._scales) == 1 and self._sizes <= {size for size, _ in self._scales}:
+            return next(iter(self._scales))
         if len(self._sizes) != 1:
             return None, None
         size = next(iter(self._sizes))
@@ -196,8 +179,11 @@ class Book:
         failures: (line, text) of the benchmark's own errors.
         headers: lines of table headers.
         executed: what the library's log says it ran, since the last run began.
-        forced: NCCL_ALGO and NCCL_PROTO by the library's log.
-        commands: command lines.
+        forced: variables that choose, and the tuner, by the library's log.
+        late: the same, said while a table with rows is open: its own, or of what comes next.
+        who: command lines, exports, comments and section heads.
+        jobs: of every writer.
+        odd: lines that look like rows and are not understood, the first ones.
         schedule: line where our plugin says that it runs one setting after the other.
         plugin: our plugin is the library's tuner, by the library's log.
         out_of_bounds: wrong timings by the summary whose average is still to come.
@@ -218,7 +204,10 @@ class Book:
     executed: Choices = field(default_factory=dict)
     forced: dict[str, str] = field(default_factory=dict)
     communicators: Communicators = field(default_factory=Communicators)
-    commands: Commands = field(default_factory=Commands)
+    late: dict[str, str] = field(default_factory=dict)
+    who: Who = field(default_factory=Who)
+    jobs: list[Jobs] = field(default_factory=list)
+    odd: list[tuple[int, str]] = field(default_factory=list)
     schedule: int = 0
     plugin: bool = False
     out_of_bounds: int = 0
@@ -231,14 +220,42 @@ class Book:
 
     def new_run(self) -> None:
         """What the library's log says from here on belongs to another run."""
+        self.settle()
         self.executed = {}
         self.forced = {}
         self.communicators = Communicators()
 
+    def settle(self) -> None:
+        """What the library said late was of the run whose table was open."""
+        self.forced.update(self.late)
+        self.late.clear()
+
+    def library_says(self, name: str, value: str) -> None:
+        """A process of the library's named a variable that chooses, or its tuner."""
+        if any(table.n_rows for table in self.tables):
+            if self.forced.get(name) != value:
+                self.late[name] = value
+        else:
+            self.forced[name] = value
+
+    def changed(self) -> None:
+        """What follows runs otherwise than what stands above: it is another run."""
+        for jobs in self.jobs:
+            jobs.part()
+
+    def new_process(self) -> None:
+        """The library's late lines were those of another process, which the next row is of."""
+        late, self.late = self.late, {}
+        before = self.forced
+        self.changed()
+        self.forced = {**before, **late}
+
     @property
     def only_table(self) -> Table | None:
         """The table that any row must belong to, None where that has to be found out."""
-        return self.tables[0] if len(self.tables) == 1 and not self.pending else None
+        if len(self.tables) != 1 or self.pending or self.late:
+            return None
+        return self.tables[0]
 
 
 # More than ever wait or run side by side; what noise piles up beyond is forgotten.
@@ -263,8 +280,8 @@ class Jobs:
         self._book = book
         self._waiting: list[Preamble] = []
         self._last = Preamble(line=0)
-        self._mark: Setting | None = None
         self._interleaved = False
+        book.jobs.append(self)
 
     def preamble(self, line: int, lacks: Callable[[Preamble], bool]) -> Preamble:
         """Newest preamble that lacks the fact just met; a new one where all have it."""
@@ -297,24 +314,38 @@ class Jobs:
         self.layout = None
         self._waiting = []
         self._last = Preamble(line=line)
-        self._mark = mark
         self._book.new_run()
+        self._book.who.section(mark)
+
+    def part(self) -> None:
+        """Rows that follow are of another run, whose columns and facts are the same."""
+        book = self._book
+        for table in tuple(self.open):
+            if table.n_rows:
+                self._close(table)
+            else:
+                table.run.ordered = book.who.variables
+        # What ran, and what forced it, was the last one's.
+        book.settle()
+        book.executed, book.forced = {}, {}
 
     def begin(self, line: int, layout: Layout, *, below_header: bool = True) -> Table:
         """A header, or the first row of a run that has none: a table opens."""
         book = self._book
+        if below_header and not self._waiting and book.late:
+            book.new_process()
         preamble = self._take_preamble(line, below_header=below_header)
-        commanded, ordered = book.commands.take()
+        commanded = book.who.take_collective()
         if preamble.collective is None:
             preamble.collective = commanded
-        if preamble.setting is None:
-            preamble.setting = self._mark
+        preamble.setting = book.who.mark
         run = Run(
             said=preamble.said(),
             header=line,
             executed=book.executed,
-            ordered=ordered,
+            ordered=book.who.variables,
             forced=book.forced,
+            below_header=below_header,
             schedule=lambda: book.schedule,
             plugin=lambda: book.plugin,
             scale=book.communicators.scale,
@@ -350,6 +381,7 @@ class Jobs:
 
     def summed_up(self, line: int, average: float) -> Run | None:
         """The summary of a table came: of the one whose rows it fits best."""
+        self._book.settle()
         filled = [table for table in self.open if table.n_rows]
         if not filled:
             return None
@@ -393,7 +425,6 @@ class Jobs:
             collective=before.collective,
             collective_line=before.collective_line,
             numbers=before.numbers,
-            setting=before.setting,
             ranks=before.ranks,
             simulated=before.simulated,
         )

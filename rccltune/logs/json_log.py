@@ -1,21 +1,20 @@
-"""What benchmarks write as JSON: ``-J`` of nccl-tests, ``-Z json`` of rccl-tests, any size."""
+"""What nccl-tests writes with ``-J``, of any size, and a cursor over any JSON."""
 
 from __future__ import annotations
 
 import codecs
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, BinaryIO, Final
 
 from rccltune.logs import columns
-from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said, commanded
-from rccltune.logs.jobs import Preamble, Rank, marked
-from rccltune.logs.long_table import RecordReader
-from rccltune.logs.resolver import Resolver
+from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
+from rccltune.logs.jobs import Preamble, Rank
+from rccltune.logs.who import CHOOSING, commanded
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution
+from rccltune.model.settings import Setting
 from rccltune.model.times import derived_us, is_usable, printed_or_none
 from rccltune.model.vocabulary import Doubt, Placement
 
@@ -158,6 +157,7 @@ class JsonSource:
         )
 
 
+_CHOOSES: Final = re.compile(CHOOSING)
 _HALVES: Final = (
     ("out_of_place", Placement.OUT_OF_PLACE),
     ("in_place", Placement.IN_PLACE),
@@ -177,6 +177,7 @@ class ResultsFile:
         self.n_rows = 0
         self._source = source
         self._name = name
+        self._variables: dict[str, str] = {}
         self._preamble = Preamble(line=1)
         self._passes: dict[tuple[str, str], Passes] = {}
         self._said: dict[tuple[str, str, Placement], Said] = {}
@@ -202,7 +203,7 @@ class ResultsFile:
             self.cut = True
 
     def _results(self) -> None:
-        self.run = Run(said=self._preamble.said(), unit=_STEP)
+        self.run = Run(said=self._preamble.said(), unit=_STEP, ordered=self._variables)
         source = self._source
         source.expect("[")
         while not source.skip("]"):
@@ -219,10 +220,8 @@ class ResultsFile:
         elif key == "args" and isinstance(value, list) and value:
             self._preamble.collective = commanded(str(value[0]))
         elif key == "env" and isinstance(value, list):
-            forced = [
-                str(each) for each in value if str(each).startswith(("NCCL_ALGO=", "NCCL_PROTO="))
-            ]
-            self._preamble.setting = marked(" ".join(forced))
+            pairs = (str(each).partition("=") for each in value)
+            self._variables = {name: text for name, _, text in pairs if _CHOOSES.fullmatch(name)}
         elif key == "config" and isinstance(value, dict):
             self._config(value)
         elif self.run is not None and isinstance(value, dict):
@@ -265,14 +264,21 @@ class ResultsFile:
             cycle = passes.cycle(nbytes, line)
             for placement, half in halves:
                 place = (line, nbytes, count, cycle)
-                self._half(place, self._of(kind, placement, line), half)
+                ran = _tuning(half.get("tuning", result.get("tuning")))
+                self._half(place, self._of(kind, placement, line), half, ran)
         except (KeyError, ValueError) as error:
             raise self._strange(f"a result lacks or mangles {error}", line) from error
         except RepeatedSizeError as error:
             raise self._strange(f"size {error.nbytes} is there twice", line) from error
         self.n_rows += 1
 
-    def _half(self, place: tuple[int, int, int, int], said: Said, half: Mapping[str, Any]) -> None:
+    def _half(
+        self,
+        place: tuple[int, int, int, int],
+        said: Said,
+        half: Mapping[str, Any],
+        ran: tuple[Setting | None, Doubt | None],
+    ) -> None:
         run = self.run
         line, nbytes, count, cycle = place
         if run is None:
@@ -291,7 +297,10 @@ class ResultsFile:
             known = said.collective is None or not said.collective.has_own_algbw
             if known and not columns.agree(nbytes, time_us, algbw, _STEP, _STEP):
                 doubt = Doubt.INCONSISTENT
-        run.drafts.append((line, nbytes, count, time_us, n_wrong, doubt, cycle, None, said))
+        executed, bypassed = ran
+        run.drafts.append(
+            (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, executed, said)
+        )
         run.add(line, algbw, busbw)
 
     def _of(self, kind: tuple[str, str], placement: Placement, line: int) -> Said:
@@ -309,6 +318,16 @@ class ResultsFile:
             where=f"{self._name}:{line}",
             hint="give the file as the benchmark wrote it.",
         )
+
+
+def _tuning(value: object) -> tuple[Setting | None, Doubt | None]:
+    """What ran, as nccl-tests from 2.20 on says with ``-U 1``; a path has no algorithm."""
+    if not isinstance(value, dict):
+        return None, None
+    words = [str(value.get(name) or "-") for name in ("algo", "proto", "#channels")]
+    ran, doubt = columns.executed(*words)
+    is_path = ran is None and str(value.get("implementation") or "-") != "-"
+    return ran, Doubt.BYPASSED if is_path else doubt
 
 
 def _rank(device: object) -> Rank | None:
@@ -330,53 +349,3 @@ def _rank(device: object) -> Rank | None:
 def _number(value: object) -> float | None:
     """A number as written; None for null."""
     return printed_or_none(str(value))
-
-
-_HINT = "give the file that the benchmark wrote with -Z json or -J."
-
-
-def read_records(source: JsonSource, resolver: Resolver) -> list[Run]:
-    """Read all records; those with other fields are other tables of the same file.
-
-    Raises:
-        OutputError: no record, or one that cannot be read.
-        CommandLineError: an option contradicts a record.
-    """
-    readers: dict[tuple[str, ...], RecordReader] = {}
-    source.skip("[")
-    while source.peek() not in ("", "]"):
-        line = source.line
-        try:
-            value = source.value()
-        except CutError:
-            resolver.notice(
-                Caution.INCOMPLETE_LOG,
-                "the file ends inside a record, which is left out",
-                "give the whole file.",
-                line,
-            )
-            break
-        record = value if isinstance(value, dict) else {}
-        names = tuple(str(name) for name in record)
-        reader = readers.get(names)
-        if reader is None:
-            reader = readers[names] = _reader(names, resolver, line)
-        reader.row(line, ["" if each is None else str(each) for each in record.values()])
-        source.skip(",")
-    runs = [run for reader in readers.values() for run in reader.finish() if run.drafts]
-    if not runs:
-        raise OutputError("the JSON holds no results", where=resolver.name, hint=_HINT)
-    return runs
-
-
-def _reader(names: Sequence[str], resolver: Resolver, line: int) -> RecordReader:
-    try:
-        reader = RecordReader(names, Said(line=line), resolver, ordered=True)
-    except OutputError as error:
-        raise OutputError(
-            f"this JSON is no benchmark's output: it has {', '.join(names)[:120] or 'no fields'}",
-            where=resolver.where(line),
-            hint=_HINT,
-        ) from error
-    reader.unsure_of_nodes()
-    return reader

@@ -101,19 +101,6 @@ def without_bandwidth(cells: str) -> frozenset[Setting]:
     return frozenset(setting for setting, width in widths if not width.strip("0."))
 
 
-# Ordered as they are met from the left; each may stand before another.
-_PREFIX: Final = re.compile(
-    r"""\s*(?:
-      \[(?P<mpi>(?:[\w.@+-]+,)?\d+)\](?:<std(?:out|err)>)?:?(?=\s|\#|\d)  # [1,0]<stdout>:  [0]
-    | (?P<srun>\d+):(?=\s|$)                                               # srun --label
-    | \[[A-Za-z_]+\]:                                                      # [STAT]:
-    | \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?(?=\s)
-    | \[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?=\s)
-    | On\ gfx\w+\ architecture,\ using\ \w+\ FP8\ types                    # no newline after it
-    | >(?=\s)                                                              # quoted in a thread
-    )""",
-    re.VERBOSE,
-)
 # host:pid:tid [device] … NCCL LEVEL, possibly after a time in brackets.
 _LOG: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}|VERSION)")
 # Messages of others begin with a time in brackets; a row's own timestamp has none.
@@ -124,18 +111,6 @@ NOISE: Final = re.compile(
     rb"(?:\[[\w.@+,-]+\](?:<std(?:out|err)>)?:? ?| *\d+: |\[[\d :.T-]+\] )?"
     rb"%b(?:%b|CALL)" % (LOG_HEAD.encode(), LOG_LEVELS.encode())
 )
-
-
-def strip(text: str) -> tuple[str, str]:
-    """Label of the writing rank ('' where none is given) and the text behind all prefixes."""
-    label = ""
-    for _ in range(4):
-        match = _PREFIX.match(text)
-        if match is None:
-            break
-        label = match["mpi"] or match["srun"] or label
-        text = text[match.end() :]
-    return label, text
 
 
 def cut_log(text: str, hosts: AbstractSet[str]) -> tuple[str, bool]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.columns import facts_of, roles_of, separator_of
+from rccltune.logs.columns import facts_of, is_bandwidths, roles_of, separator_of
 from rccltune.logs.drafts import (
     Passes,
     RepeatedSizeError,
@@ -299,6 +300,8 @@ def _size(text: str) -> int:
 
 
 _FACT_LINE = "# rccltune:"
+# What stands between header and rows of a table in Markdown.
+_RULED: Final = re.compile(r"[|:\s-]*-[|:\s-]*")
 
 
 class DelimitedFile:
@@ -315,7 +318,9 @@ class DelimitedFile:
         self._lines = enumerate(lines, 1)
         self._resolver = resolver
         self._facts: dict[str, Any] = {}
-        self._separator = ","
+        # None: any blanks.
+        self._separator: str | None = ","
+        self._is_header = True
         self._cut = False
 
     def read(self) -> list[Run]:
@@ -327,7 +332,7 @@ class DelimitedFile:
         """
         texts = self._texts()
         header_line, header = next(texts)
-        self._separator = separator_of(header) or ","
+        self._separator = None if is_bandwidths(header) else separator_of(header) or ","
         names = self._split(header_line, header)
         first = next(texts, None)
         if first is None:
@@ -374,14 +379,19 @@ class DelimitedFile:
             if text.startswith(_FACT_LINE):
                 found = facts_of(text.removeprefix(_FACT_LINE), self._resolver.where(line))
                 self._facts.update(found)
-            elif text and not text.startswith("#"):
-                yield line, text
+            elif self._is_header and is_bandwidths(text):
+                self._is_header = False
+                yield line, columns.without_units(text)
+            elif text and not text.startswith("#") and not _RULED.fullmatch(text):
+                self._is_header = False
+                yield line, text.strip("| ") if text.startswith("|") else text
 
     def _split(self, line: int, text: str) -> list[str]:
         if '"' not in text:
             return text.split(self._separator)
         try:
-            return next(csv.reader(io.StringIO(text), delimiter=self._separator, strict=True))
+            separator = self._separator or " "
+            return next(csv.reader(io.StringIO(text), delimiter=separator, strict=True))
         except (csv.Error, StopIteration) as error:
             raise OutputError(
                 f"the row cannot be split into cells: {error}",

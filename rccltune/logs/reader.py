@@ -13,8 +13,9 @@ from typing import BinaryIO, Final
 from rccltune.logs.columns import Form, form_of, is_inspector
 from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book
-from rccltune.logs.json_log import JsonSource, ResultsFile, read_records
+from rccltune.logs.json_log import JsonSource, ResultsFile
 from rccltune.logs.long_table import DelimitedFile
+from rccltune.logs.records import read_records
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, samples_of
 from rccltune.logs.text_log import TextReader
@@ -217,7 +218,9 @@ def read_stream(lines: Iterable[bytes], name: str, stated: Stated, launch: str) 
         CommandLineError: it is not what the launcher asked for.
     """
     with _collector_paused():
-        return _text(lines, Resolver(name, stated), launch)
+        resolver = Resolver(name, stated)
+        resolver.is_trusted = True
+        return _text(lines, resolver, launch)
 
 
 @contextmanager
@@ -249,7 +252,11 @@ def _text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> Reading:
 
 def _nothing(book: Book) -> OutputError:
     """Why a log has no rows, as well as it tells."""
-    if book.failures:
+    if book.odd:
+        line, text = book.odd[0]
+        what = f"{len(book.odd)} rows stand here and are not understood; the first: {text}"
+        hint = "compare it with the benchmark's own output"
+    elif book.failures:
         line, text = book.failures[0]
         what, hint = f"the benchmark failed before its first row: {text}", "mend that"
     elif book.headers:
@@ -281,6 +288,11 @@ def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
             "split the file, and import each part into a session of its own or with --variant.",
             book.libraries[one],
         )
+    if book.odd:
+        line, text = book.odd[0]
+        count = f"{len(book.odd)} rows do not fit their header and are"
+        count = "a row does not fit its header and is" if len(book.odd) == 1 else count
+        resolver.notice(Caution.INCOMPLETE_LOG, f"{count} left out; the first: {text}", again, line)
     for line, text in book.notes:
         resolver.notice(Caution.INCOMPLETE_LOG, text, again, line)
     for line, text in book.failures[:1]:

@@ -37,6 +37,10 @@ _ASSUMABLE: Final = (
 )  # fmt: skip
 
 
+# Somebody asked for these in this job; a plugin without them is the site's own.
+_ASKED: Final = re.compile(r"(?:TUNER_\w+|CONFIG_DIR|ALGO|PROTO)=|our plugin")
+
+
 class Resolver:
     """Turns what a file says into keys of curves, with one user's options beside it."""
 
@@ -72,6 +76,8 @@ class Resolver:
             )
         self._variants: dict[str, Variant] = {}
         self.is_mixed = False
+        # Whoever started the benchmark knows what ran.
+        self.is_trusted = False
         self._keys: dict[Said, CurveKey] = {}
         self._shared: dict[CurveKey, CurveKey] = {}
 
@@ -180,6 +186,8 @@ class Resolver:
 
     def _setting(self, said: Said) -> Setting:
         given, found = self.stated.setting, said.setting
+        if found is None and said.chosen_by:
+            given = self._beside_tuner(said, given)
         if given is None and found is None:
             self.notice(
                 Caution.UNSTATED_SETTING,
@@ -202,6 +210,34 @@ class Resolver:
             protocol=self.agreed("--protocol", given.protocol, found.protocol, line),
             channels=self.agreed("--channels", given.channels, found.channels, line),
         )
+
+    def _beside_tuner(self, said: Said, given: Setting | None) -> Setting | None:
+        """What the user says of rows that a tuner, or a list in a variable, chose among.
+
+        Raises:
+            CommandLineError: they are called the baseline, and somebody asked for the tuner.
+        """
+        if self.is_trusted or (given is not None and given.role is not Role.BASELINE):
+            return given
+        asked = _ASKED.search(said.chosen_by or "") is not None
+        if given is not None and not self.is_mixed and asked:
+            raise CommandLineError(
+                f"--baseline says that nothing was forced, but these rows ran under "
+                f"{said.chosen_by}",
+                where=self.where(said.line),
+                hint="leave out --baseline; measure the site as it is, and import that log.",
+            )
+        is_site = given is not None and not self.is_mixed
+        self.notice(
+            Caution.ASSUMED if is_site else Caution.UNSTATED_SETTING,
+            f"rows ran under {said.chosen_by}"
+            + ("; the baseline is the site with it" if is_site else "; they are no baseline"),
+            "nothing, if every job of this site runs so."
+            if is_site
+            else "measure without it, and import that log with --baseline.",
+            said.line,
+        )
+        return given if is_site else None
 
     def _variant(self, said: Said) -> Variant:
         given = self.stated.variant

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rccltune.logs.columns import evidence_of, proposed
+from rccltune.logs import who
 from rccltune.logs.drafts import Draft, Run, Said
-from rccltune.logs.jobs import marked
+from rccltune.logs.evidence import Evidence, evidence_of, proposed, sole
 from rccltune.logs.resolver import Resolver
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measured import RUNS, Caution, Fingerprint, Sample
@@ -32,10 +32,12 @@ def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sa
         CommandLineError: an option contradicts the file.
         OutputError: something needed is said nowhere.
     """
-    resolver.is_mixed = len({_setting_said(run) is None for run in runs}) > 1
+    resolver.is_mixed = len({_is_chosen(run) for run in runs}) > 1
     found: list[Sample] = []
     for k, run in enumerate(runs, 1):
-        _ask(run, resolver)
+        facts = run.said
+        told = [evidence_of(one) for one in runs if one.drafts and _is_like(one.said, facts)]
+        _ask(run, resolver, told)
         _check_factor(run, resolver)
         _check_baseline(run, resolver)
         _check_average(run, resolver)
@@ -103,7 +105,7 @@ def _check_vendor(whole: Said, resolver: Resolver) -> None:
 
 
 def _of_run(run: Run, resolver: Resolver, launch: str) -> Iterable[Sample]:
-    log = replace(_late(run), line=run.said.line)
+    log = replace(_late(run), line=run.said.line).or_else(run.said)
     keys: dict[Said, CurveKey] = {}
     # The summary counts wrong half-rows; where none shows which, none can be trusted.
     all_wrong = run.out_of_bounds > 0 and not any(draft[4] for draft in run.drafts)
@@ -168,8 +170,13 @@ def _check_average(run: Run, resolver: Resolver) -> None:
         )
 
 
-def _ask(run: Run, resolver: Resolver) -> None:
-    """Ask for what is said nowhere, with what the rows fit.
+def _ask(run: Run, resolver: Resolver, told: Sequence[Evidence]) -> None:
+    """Take the only candidate for what is said nowhere, or ask for it, with what the rows fit.
+
+    Args:
+        run: one of the file's.
+        resolver: the options.
+        told: what all runs of its facts tell.
 
     Raises:
         OutputError: collective, ranks or nodes are missing.
@@ -179,7 +186,26 @@ def _ask(run: Run, resolver: Resolver) -> None:
     collective = said.collective or resolver.stated.collective
     fits = ""
     if collective is None or n_ranks is None:
-        fits = proposed(evidence_of(run), collective, n_ranks)
+        evidence = evidence_of(run)
+        found = sole(told, collective, n_ranks)
+        if found is None:
+            fits = proposed(evidence, collective, n_ranks)
+        else:
+            name, number = found
+            text = (
+                f"{name.value}: the only collective with these bus bandwidths on {number} ranks"
+                if collective is None
+                else f"{number} ranks: the only number with these bus bandwidths for {name.value}"
+            )
+            best = max(told, key=lambda one: one.low / one.high)
+            resolver.notice(
+                Caution.ASSUMED,
+                f"{text} ({best.shown})",
+                "if it was another, say so with --collective and --ranks.",
+                best.line or said.line,
+            )
+            run.said = run.said.or_else(Said(line=run.said.line, collective=name, n_ranks=number))
+            said = said.or_else(run.said)
     resolver.ask(said, fits)
 
 
@@ -219,10 +245,10 @@ def _check_baseline(run: Run, resolver: Resolver) -> None:
     """
     if resolver.stated.setting is None or resolver.stated.setting.role is not Role.BASELINE:
         return
-    if _setting_said(run) is not None:
+    if _setting_said(run) is not None or resolver.is_mixed:
         return
-    forced = " ".join(f"NCCL_{name}={value}" for name, value in _forced(run).items())
-    what = f"{forced} was set" if forced else None
+    forced = who.forced(_variables(run))
+    what = f"{' '.join(f'{n}={v}' for n, v in forced.items())} was set" if forced else None
     if run.schedule is not None and (line := run.schedule()):
         what = f"our plugin's schedule tried one setting after the other (line {line})"
     elif (nbytes := _several(run)) is not None:
@@ -280,21 +306,39 @@ def _of_type(key: CurveKey, nbytes: int, count: int | None) -> Doubt | None:
 def _late(run: Run) -> Said:
     """What only the whole file tells about a run."""
     ranks, nodes = run.scale() if run.scale is not None else (None, None)
-    return Said(line=0, n_ranks=ranks, n_nodes=nodes, setting=_forced_setting(run))
+    variables = _variables(run)
+    setting = _forced_setting(run)
+    several = ", ".join(f"{n}={v}" for n, v in who.forced(variables).items()) if not setting else ""
+    chosen_by = who.tuner(variables) or several or who.others(variables) or None
+    return Said(line=0, n_ranks=ranks, n_nodes=nodes, setting=setting, chosen_by=chosen_by)
 
 
-def _forced(run: Run) -> dict[str, str]:
-    """Variables that force a choice: what the library itself says goes before a command."""
+def _variables(run: Run) -> dict[str, str]:
+    """Variables that choose: what the library itself says goes before a command."""
     return run.ordered | run.forced
 
 
 def _forced_setting(run: Run) -> Setting | None:
-    return marked(" ".join(f"{name}={value}" for name, value in _forced(run).items()))
+    return who.forced_setting(_variables(run))
 
 
 def _setting_said(run: Run) -> Setting | None:
     first = run.drafts[0][8].setting if run.drafts else None
     return first or run.said.setting or _forced_setting(run)
+
+
+def _is_like(one: Said, other: Said) -> bool:
+    """Whether two runs say the same of what ran on how many ranks."""
+    return (one.collective, one.n_ranks, one.hosts) == (
+        other.collective,
+        other.n_ranks,
+        other.hosts,
+    )
+
+
+def _is_chosen(run: Run) -> bool:
+    """Whether something else than the site as it is chose what ran."""
+    return _setting_said(run) is not None or _late(run).chosen_by is not None
 
 
 def _of_first_row(run: Run) -> Said:

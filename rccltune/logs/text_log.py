@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, islice, pairwise
 from typing import Final
 
 from rccltune.logs import text_table
 from rccltune.logs.drafts import Run
 from rccltune.logs.jobs import Book, Jobs, numbers_of, rank_of, starting
-from rccltune.logs.library import NOISE, OUR_TUNER, cut_log, strip, tuner_of
+from rccltune.logs.labels import Labels
+from rccltune.logs.library import (
+    NOISE,
+    OUR_TUNER,
+    collective_named,
+    cut_log,
+    setting_named,
+    tuner_of,
+)
 from rccltune.logs.text_table import Table
+from rccltune.logs.who import CHOOSING, TUNER, marked
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import DTYPE_BYTES, Algorithm, Collective, Placement, Protocol
+from rccltune.model.vocabulary import DTYPE_BYTES, Placement
 
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
@@ -36,20 +45,25 @@ _NAME: Final = re.compile(r"[A-Za-z][\w-]*|-|N/A|-1")
 # What a message may leave of a word of a row.
 _PART: Final = re.compile(r"[-+\w./*]+")
 # Where the out-of-place numbers would be, a benchmark that measured none prints 32 blanks.
+# A size, a count and a time with its two bandwidths.
+_ROW_NUMBERS: Final = 5
+_MAX_ODD: Final = 64
 _GAP: Final = re.compile(r"\S {28,}-?\d")
 
 
 class Stream:
     """One writer's text."""
 
-    def __init__(self, book: Book, latest: Callable[[], Jobs | None]) -> None:
+    def __init__(self, book: Book, labels: Labels, latest: Callable[[], Jobs | None]) -> None:
         """Nothing was read yet.
 
         Args:
             book: takes the findings.
+            labels: of the log.
             latest: whose header holds for rows of a writer that printed none.
         """
         self._book = book
+        self._labels = labels
         self._own = Jobs(book)
         self._latest = latest
         self._placements: list[Placement] = []
@@ -115,8 +129,12 @@ class Stream:
     def _row(self, number: int, body: str, words: list[str], *, ended: bool, glued: bool) -> None:
         table = self._table(number, words)
         if table is None:
+            self._odd(number, body)
             return
         if table.row(number, words):
+            return
+        plain = self._labels.inside(body).split()
+        if plain != words and table.row(number, plain):
             return
         if glued and len(words) < max(table.layout.whole):
             self._wait_for((number, body))
@@ -126,7 +144,13 @@ class Stream:
             not table.short_row(number, words, gap=_GAP.search(body) is not None)
             and words[2] in DTYPE_BYTES
         ):
-            self._note(number, "a row does not fit its header; it is left out")
+            self._odd(number, body)
+
+    def _odd(self, number: int, body: str) -> None:
+        """A line looks like a row and is none that is understood."""
+        numbers = sum(_VALUE.fullmatch(word) is not None for word in body.split())
+        if numbers >= _ROW_NUMBERS and len(self._book.odd) < _MAX_ODD:
+            self._book.odd.append((number, body.strip()[:160]))
 
     def _go_on(self, number: int, begun: str, body: str, *, ended: bool) -> None:
         words = (begun + body).split()
@@ -145,9 +169,15 @@ class Stream:
     def _table(self, number: int, words: list[str]) -> Table | None:
         """The table that a row belongs to; None where nothing says that it is a row."""
         jobs = self.jobs
+        size = int(words[0]) if words[0].isdecimal() and len(words[0]) < 20 else 0
+        if jobs.open and self._book.late:
+            # Late lines of the process whose table goes on are of all of its rows.
+            if jobs.open[-1].run.below_header and size > jobs.open[-1].run.last_size:
+                self._book.settle()
+            else:
+                self._book.new_process()
         if jobs.open:
-            size = words[0]
-            return jobs.whose(int(size) if size.isdecimal() and len(size) < 20 else 0)
+            return jobs.whose(size)
         guessed = text_table.guess(words)
         if jobs.layout is not None and (guessed is not None or self._fits(words)):
             return jobs.resume(number)
@@ -163,11 +193,13 @@ class Stream:
         self._begun = begun
 
     def _words(self, number: int, body: str) -> None:
+        text = body.lstrip("# \t>|*$")
+        own = self._own
         if _SECTION.match(body):
             self.drop_begun()
-            self._own.section(number, body)
-        text = body.lstrip("# \t>|*")
-        own = self._own
+            own.section(number, body)
+            if marked(body) is not None:
+                return
         if text.startswith("Rank"):
             self._rank(number, text)
         elif text.startswith("nThread"):
@@ -179,14 +211,11 @@ class Stream:
         elif "algbw" in text or "busbw" in text:
             self._header(number, text)
         elif words := _PLACEMENTS.findall(text):
-            self._placements = [
-                Placement.IN_PLACE if word == "in-place" else Placement.OUT_OF_PLACE
-                for word in words
-            ]
+            self._placements = placements(words)
         else:
-            self._other(number, text)
+            self._other(number, text, comment=not body.lstrip()[:1].isalnum())
 
-    def _other(self, number: int, text: str) -> None:
+    def _other(self, number: int, text: str, *, comment: bool) -> None:
         book = self._book
         if (match := _AVERAGE.match(text)) is not None:
             self._summary(number, float(match[1]))
@@ -209,12 +238,17 @@ class Stream:
         elif (match := _LIBRARY.match(text)) is not None:
             book.library = match[1]
             book.libraries.setdefault(match[1], number)
-        elif text.startswith("rccltune: comm=") and " schedule=" in text:
-            book.schedule = number
         elif "SIMULATED" in text:
             self._own.simulated(number)
         else:
-            book.commands.see(text)
+            self._command(number, text, comment=comment)
+
+    def _command(self, number: int, text: str, *, comment: bool) -> None:
+        if text.startswith("rccltune: comm=") and " schedule=" in text:
+            self._book.schedule = number
+        elif self._book.who.see(number, text, comment=comment):
+            self.drop_begun()
+            self._book.changed()
 
     def _rank(self, number: int, text: str) -> None:
         rank = rank_of(text, number)
@@ -224,11 +258,11 @@ class Stream:
             self._own.preamble(number, lambda each: key not in each.ranks).ranks[key] = rank
 
     def _header(self, number: int, text: str) -> None:
-        words = text.replace("|", " ").split()
-        if not text_table.is_header(words):
+        words, named = text_table.header(text)
+        if not words:
             return
         self.drop_begun()
-        found = text_table.from_names(words, self._placements)
+        found = text_table.from_names(words, placements(named) or self._placements)
         if found is None:
             raise OutputError(
                 "the header has one block of columns and nothing says in which placement",
@@ -248,6 +282,11 @@ class Stream:
         self._book.notes.append((number, text))
 
 
+def placements(words: Sequence[str]) -> list[Placement]:
+    """Placements of a table's blocks in the order in which they are named."""
+    return [Placement.IN_PLACE if word == "in-place" else Placement.OUT_OF_PLACE for word in words]
+
+
 def _linked(text: str) -> str | None:
     """Version of the library in a benchmark's version line."""
     match = _LINKED.search(text)
@@ -263,9 +302,10 @@ _CHOICE: Final = re.compile(
     rb"NCCL INFO (\w+): (?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
     rb"proto(?:col)? (\w+)(?: .*?channel\{Lo\.\.Hi\}=\{(\d{1,6})\.\.(\d{1,6})\})?"
 )
-_FORCED: Final = re.compile(rb"NCCL_(ALGO|PROTO) set by environment to (\S+)")
-_ALGORITHMS: Final = frozenset(str(number) for number in range(len(Algorithm)))
-_PROTOCOLS: Final = frozenset(str(number) for number in range(len(Protocol)))
+_SET: Final = re.compile(rb"\b(%b) set (?:by environment )?to (\S+)" % CHOOSING.encode())
+_OUR_RULES: Final = re.compile(rb"rccltune: comm=\S+ .*? rules=[1-9]\d* .*?file=(\S+)")
+# So many show which labels a log has.
+_FIRST_LINES: Final = 4096
 # Bounds on what noise alone may pile up.
 _MAX_HOSTS: Final = 4096
 _MAX_CHOICES: Final = 65536
@@ -282,6 +322,7 @@ class TextReader:
             name: file name for messages.
         """
         self.book = Book(name)
+        self._labels = Labels()
         self._streams: dict[str, Stream] = {}
         self._hosts: set[bytes] = set()
         self._latest: Jobs | None = None
@@ -290,9 +331,15 @@ class TextReader:
         """Take all lines and give the runs that have rows, in the order of their headers."""
         noise = NOISE.match
         table = None
+        lines = iter(lines)
+        first = list(islice(lines, _FIRST_LINES))
+        self._labels.learn(raw.decode("utf-8", "replace") for raw in first)
+        lines = chain(first, lines)
         for number, raw in enumerate(lines, 1):
             if (match := noise(raw)) is not None:
                 self._message(raw, match[1])
+                if self.book.late:
+                    table = None
                 continue
             text = raw.decode("utf-8", "replace")
             # The usual case first: one table, and a whole row of it.
@@ -302,11 +349,17 @@ class TextReader:
             table = self.book.only_table
         for stream in self._streams.values():
             stream.drop_begun()
+        self.book.settle()
         self._died()
         return [run for run in self.book.runs if run.drafts]
 
     def _line(self, number: int, text: str) -> None:
-        label, rest = strip(text)
+        label, rest = self._labels.cut(text)
+        if rest != text:
+            plain = rest.lstrip().encode("utf-8", "replace")
+            if (match := NOISE.match(plain)) is not None:
+                self._message(plain, match[1])
+                return
         body, glued = cut_log(rest, self.book.hosts)
         if glued:
             self._message(rest.encode("utf-8", "replace"), b"")
@@ -323,7 +376,7 @@ class TextReader:
             label = ""
         found = self._streams.get(label)
         if found is None:
-            found = self._streams[label] = Stream(self.book, lambda: self._latest)
+            found = self._streams[label] = Stream(self.book, self._labels, lambda: self._latest)
         return found
 
     def _remember(self, number: int, text: str) -> None:
@@ -364,36 +417,31 @@ class TextReader:
             self.book.hosts.add(host.decode("utf-8", "replace"))
         if b" -> Algo" in raw:
             self._choice(raw)
-        elif b" nranks " in raw:
+        elif b" nranks " in raw or b" nRanks" in raw:
             self.book.communicators.see(raw, host)
-        elif b"rccltune" in raw and tuner_of(raw.decode("utf-8", "replace")) == OUR_TUNER:
-            self.book.plugin = True
-        elif b"set by environment to" in raw and (match := _FORCED.search(raw)) is not None:
+        elif b" set " in raw and (match := _SET.search(raw)) is not None:
             what, value = (each.decode("ascii", "replace") for each in match.groups())
-            self.book.forced[what] = value
+            self.book.library_says(what, value)
+        elif (match := _OUR_RULES.search(raw)) is not None:
+            self.book.library_says(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
+        elif b"uner" in raw or b"TUNER" in raw:
+            self._tuner(tuner_of(raw.decode("utf-8", "replace")))
+
+    def _tuner(self, named: str) -> None:
+        """Take a tuner; ours answers nothing until it says that it has rules."""
+        if named == OUR_TUNER:
+            self.book.plugin = True
+        elif named not in ("none", "unknown", "plugin internal"):
+            self.book.library_says(TUNER, named)
 
     def _choice(self, raw: bytes) -> None:
         match = _CHOICE.search(raw)
         if match is None or len(self.book.executed) >= _MAX_CHOICES:
             return
         words = [each.decode("ascii", "replace") for each in match.groups(b"")]
-        channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
-        try:
-            key = (Collective.parse(words[0]), int(words[1]))
-            chosen = Setting(
-                algorithm=_algorithm(words[2]),
-                protocol=_protocol(words[3]),
-                channels=channels if channels > 0 else None,
-            )
-        except ValueError:
+        collective, ran = collective_named(words[0]), setting_named(words[2], words[3])
+        if collective is None or ran is None:
             return
-        self.book.executed.setdefault(key, set()).add(chosen)
-
-
-def _algorithm(word: str) -> Algorithm:
-    """Older releases print the number."""
-    return tuple(Algorithm)[int(word)] if word in _ALGORITHMS else Algorithm.parse(word)
-
-
-def _protocol(word: str) -> Protocol:
-    return tuple(Protocol)[int(word)] if word in _PROTOCOLS else Protocol.parse(word)
+        channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
+        chosen = replace(ran, channels=channels if channels > 0 else None)
+        self.book.executed.setdefault((collective, int(words[1])), set()).add(chosen)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple
 
-from rccltune.logs.columns import agree, doubt_of, old_error, step, wrong
+from rccltune.logs.columns import agree, doubt_of, executed, old_error, step, wrong
 from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Setting
@@ -21,15 +21,17 @@ from rccltune.model.vocabulary import (
     DTYPE_BYTES,
     MAX_NBYTES,
     REDOPS,
-    Algorithm,
     Doubt,
     Placement,
-    Protocol,
 )
 
 LEAD: Final = frozenset(("size", "count", "type", "redop", "root"))
 BLOCK: Final = frozenset(("time", "cputime", "algbw", "busbw", "#wrong", "wrong", "error"))
-TAIL: Final = frozenset(("algo", "proto", "nchannels", "timestamp"))
+_CHANNELS: Final = ("nchannels", "#channels", "channels")
+# What -A of rccl-tests and -U of nccl-tests add, and -T.
+TAIL: Final = frozenset(("algo", "proto", *_CHANNELS, "impl", "implementation", "timestamp"))
+_PLACED: Final = ("out-of-place", "in-place")
+_WHOLE_ROW: Final = 7
 _BOTH: Final = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
 
 
@@ -50,6 +52,7 @@ class Shape(NamedTuple):
 
     Attributes:
         root_at: position of the root where only its being a number tells this shape from another.
+        named_root_at: position of the root in any shape.
     """
 
     n_fields: int
@@ -58,6 +61,7 @@ class Shape(NamedTuple):
     dtype_at: int
     redop_at: int
     root_at: int
+    named_root_at: int
     algo_at: int
     proto_at: int
     channels_at: int
@@ -76,23 +80,35 @@ class Layout:
     Attributes:
         whole: shapes with every block, by number of fields.
         halves: shapes with the first block only, by number of fields.
+        second: placement of the last block.
         has_executed: the benchmark was asked to print what ran.
     """
 
     whole: dict[int, tuple[Shape, ...]]
     halves: dict[int, tuple[Shape, ...]]
-    n_blocks: int
+    second: Placement
     has_executed: bool
 
 
-def is_header(names: Sequence[str]) -> bool:
-    """Whether these words are column names of a benchmark's table."""
+def header(text: str) -> tuple[list[str], list[str]]:
+    """Column names of a header line, and placements that it names; no names where it is none.
+
+    Somebody's sentence may name the columns: it counts where it names those of a whole row.
+    """
+    words = [word.strip(".,;:()") for word in text.replace("|", " ").split()]
+    named = [word for word in words if word in _PLACED]
+    names = [word for word in words if word and word not in _PLACED]
     found = set(names)
-    return (
-        "size" in found
-        and not found.isdisjoint(("time", "cputime"))
-        and not found.isdisjoint(("algbw", "busbw"))
-    )
+    if "size" not in found or found.isdisjoint(("time", "cputime")):
+        return [], []
+    if found.isdisjoint(("algbw", "busbw")):
+        return [], []
+    if names[0] not in LEAD:
+        known = [word for word in names if word in LEAD | BLOCK | TAIL]
+        if len(known) < _WHOLE_ROW or len(names) - len(known) > 2 or known[0] != "size":
+            return [], []
+        names = known
+    return names, named
 
 
 def from_names(names: Sequence[str], placements: Sequence[Placement]) -> Layout | None:
@@ -113,7 +129,7 @@ def from_names(names: Sequence[str], placements: Sequence[Placement]) -> Layout 
     for shape, complete in _shapes(names, groups, placements):
         into = whole if complete else halves
         into[shape.n_fields] = (*into.get(shape.n_fields, ()), shape)
-    return Layout(whole, halves, n_blocks, "algo" in names)
+    return Layout(whole, halves, placements[-1], "algo" in names)
 
 
 def guess(words: Sequence[str]) -> Layout | None:
@@ -193,9 +209,10 @@ def _shape(kept: Sequence[tuple[str, int]], placements: Sequence[Placement]) -> 
         dtype_at=own("type"),
         redop_at=own("redop"),
         root_at=own("root") if own("redop") < 0 else -1,
+        named_root_at=own("root"),
         algo_at=own("algo"),
         proto_at=own("proto"),
-        channels_at=own("nchannels"),
+        channels_at=max(own(name) for name in _CHANNELS),
         blocks=tuple(_block(position, i, placement) for i, placement in enumerate(placements)),
     )
 
@@ -239,10 +256,10 @@ class Lane:
         Raises:
             ValueError: a number stands where a name belongs.
         """
-        if _NAME.fullmatch(dtype) is None or (redop and _NAME.fullmatch(redop) is None):
+        if (dtype and _NAME.fullmatch(dtype) is None) or (redop and _NAME.fullmatch(redop) is None):
             raise ValueError(dtype)
         self.passes = Passes()
-        own = Said(line=line, dtype=dtype, redop=redop)
+        own = Said(line=line, dtype=dtype or None, redop=redop)
         self.said: dict[Placement, Said] = {}
         self._own = own.or_else(run.said)
 
@@ -292,7 +309,7 @@ class Table:
             gap: blanks stand where the first placement would be.
         """
         for shape in self.layout.halves.get(len(fields), ()):
-            if self._take(_moved(shape) if gap else shape, line, fields):
+            if self._take(_moved(shape, self.layout.second) if gap else shape, line, fields):
                 return True
         if not self.layout.has_executed:
             return False
@@ -341,13 +358,17 @@ class Table:
                 # The end of a row whose size somebody's text cut in two.
                 return False
             raise self._repeated(error, line) from error
-        executed, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
+        ran, bypassed = _executed(shape, fields) if shape.algo_at >= 0 else (None, None)
         run = self.run
+        if self.n_rows == 0 and shape.named_root_at >= 0:
+            root = fields[shape.named_root_at]
+            # A launcher's label may touch it.
+            run.rooted = None if not root.lstrip("-").isdigit() else root != "-1"
         for block, half in zip(shape.blocks, halves):  # noqa: B905 - made for each other; hot
             time_us, n_wrong, doubt, algbw, busbw = half
             said = lane.said.get(block.placement) or lane.of(block.placement)
             run.drafts.append(
-                (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, executed, said)
+                (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, ran, said)
             )
             run.add(line, algbw, busbw)
         self.n_rows += 1
@@ -407,24 +428,14 @@ class Table:
         )
 
 
-def _moved(shape: Shape) -> Shape:
-    """A one-placement shape whose numbers are the in-place ones."""
-    blocks = tuple(each._replace(placement=Placement.IN_PLACE) for each in shape.blocks)
+def _moved(shape: Shape, second: Placement) -> Shape:
+    """A one-placement shape whose numbers are those of the second block."""
+    blocks = tuple(each._replace(placement=second) for each in shape.blocks)
     return shape._replace(blocks=blocks)
 
 
 def _executed(shape: Shape, fields: list[str]) -> tuple[Setting | None, Doubt | None]:
     """What the benchmark says that ran, and the flag where it is no setting a tuner knows."""
-    words = [fields[shape.algo_at]]
-    words.append(fields[shape.proto_at] if shape.proto_at >= 0 else "-")
+    protocol = fields[shape.proto_at] if shape.proto_at >= 0 else "-"
     channels = fields[shape.channels_at] if shape.channels_at >= 0 else "-"
-    if words[0] in ("-", "N/A", "-1"):
-        return None, None
-    try:
-        return Setting(
-            algorithm=Algorithm.parse(words[0]),
-            protocol=None if words[1] in ("-", "N/A", "-1") else Protocol.parse(words[1]),
-            channels=int(channels) if channels.isdigit() and int(channels) > 0 else None,
-        ), None
-    except ValueError:
-        return None, Doubt.BYPASSED
+    return executed(fields[shape.algo_at], protocol, channels)

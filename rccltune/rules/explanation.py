@@ -31,7 +31,7 @@ from rccltune.rules.answers import (
 )
 from rccltune.rules.documents import Audit
 from rccltune.rules.host import Host
-from rccltune.rules.other_readers import Misread, misread
+from rccltune.rules.other_readers import Misread, beside_lines, misread
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import accepted, content_of
 
@@ -61,6 +61,7 @@ class Explanation:
         never_by_amd: where nothing says whose GPUs it is for, the same for RCCL on AMD's.
         placement: where the file is for one placement of ranks only.
         misread: lines that readers without our plugin take for something else.
+        beside_lines: what such readers do where no line says it.
     """
 
     path: Path
@@ -71,6 +72,7 @@ class Explanation:
     never_by_amd: tuple[tuple[int, str], ...] = ()
     placement: Declared | None = None
     misread: tuple[Misread, ...] = ()
+    beside_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,7 @@ def explain(
         never_by_amd=() if _whose(file, question.mode) else _never(rules, Vendor.AMD.value),
         placement=declared,
         misread=misread(content, file),
+        beside_lines=beside_lines(content),
     )
 
 

@@ -47,6 +47,7 @@ _PLAIN: Final = re.compile(
     + f"{_COUNT * 3}(?:{_COUNT}(?:,(?:-1|0|1))?)?",
     re.ASCII,
 )
+_OURS: Final = re.compile(rb"^#@ format ", re.MULTILINE)
 _LEAST, _MOST = 8, 10
 # Both buffers have 256 bytes, one of them for the end.
 _LINE: Final = 255
@@ -113,6 +114,21 @@ def misread(content: bytes, file: RuleFile) -> tuple[Misread, ...]:
             us = "refuses the file" if wrong else _made(mine)
             found.append(Misread(line=number, said=_said(us, taken)))
     return tuple(found)
+
+
+def beside_lines(content: bytes) -> tuple[str, ...]:
+    """What other readers do where no line says it, of a file that is not ours.
+
+    NVIDIA's example sets one channel before it looks for a line (``plugins/tuner/example``,
+    pluginGetCollInfo), so that a line with -1 channels has one, too.
+    """
+    if _OURS.search(content):
+        return ()
+    said = (
+        "NVIDIA's example plugin gives one channel to every call that no line matches, and to "
+        "lines with -1 channels; RCCL's own reader and our plugin leave both to the library"
+    )
+    return (said,)
 
 
 def read_line(line: str, reader: Reader) -> list[Rule]:

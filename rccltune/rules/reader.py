@@ -9,7 +9,9 @@ without changing what the others mean.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -40,6 +42,12 @@ class Finding:
     def at(self, where: Path | str) -> str:
         """With the file it is of, as compilers name a line."""
         return f"{where}:{self.line}: {self.message} [{self.code}]"
+
+
+def _unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """A word that no name is, with the nearest one."""
+    near = get_close_matches(word.lower(), known, n=1)
+    return f"unknown {what} '{word}'" + (f", the nearest is {near[0]}" if near else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +256,11 @@ class _Reader:
         while fields and not fields[-1]:
             fields.pop()
         if len(fields) < _REQUIRED:
-            self.error("too-few-fields", f"{len(fields)} fields, at least {_REQUIRED} are needed")
+            self.error(
+                "too-few-fields",
+                f"{len(fields)} fields, at least {_REQUIRED} are needed: nNodes,nRanks behind "
+                "channels; libraries skip such a line and say nothing",
+            )
         elif len(fields) > _UNDERSTOOD:
             self.warn(
                 "unknown-field",
@@ -265,7 +277,7 @@ class _Reader:
         before = len(self.findings)
         collective = _COLLECTIVES.get(fields[0])
         if collective is None:
-            self.error("unknown-collective", f"unknown collective '{fields[0]}'")
+            self.error("unknown-collective", _unknown("collective", fields[0], _COLLECTIVES))
         numbers = self.read_numbers(fields)
         parts = self.read_setting(fields[3], fields[4])
         if len(self.findings) > before or collective is None or parts is None:
@@ -316,10 +328,10 @@ class _Reader:
     ) -> tuple[Algorithm | None, Protocol | None] | None:
         good = True
         if algorithm != "-1" and algorithm not in _ALGORITHMS:
-            self.error("unknown-algorithm", f"unknown algorithm '{algorithm}'")
+            self.error("unknown-algorithm", _unknown("algorithm", algorithm, _ALGORITHMS))
             good = False
         if protocol != "-1" and protocol not in _PROTOCOLS:
-            self.error("unknown-protocol", f"unknown protocol '{protocol}'")
+            self.error("unknown-protocol", _unknown("protocol", protocol, _PROTOCOLS))
             good = False
         if good and (algorithm == "-1") != (protocol == "-1"):
             self.error(

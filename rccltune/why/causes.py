@@ -93,6 +93,8 @@ def cause(job: Job, where: Where, known: Known) -> Reason | None:
 def _causes(job: Job, where: Where, known: Known) -> Iterator[Reason]:
     if where.n_ranks == 1:
         yield Reason(Kind.NOT_TUNABLE, "a communicator of one rank has nothing to choose")
+    if job.table is not None and job.loaded.get(job.table) == 0 and not job.table_applied:
+        yield Reason(Kind.REFUSED, no_rules(job), correct_lines(job))
     started = tuple(job.started.get(where, ()))
     stopped = [one for one in started if one.how == "error"]
     if stopped:
@@ -109,6 +111,42 @@ def _causes(job: Job, where: Where, known: Known) -> Iterator[Reason]:
             f"{known.file_name} has no rule for {where}; it has {', '.join(known.file_scales)}",
             remedies.MEASURE_SCALE,
         )
+
+
+def no_rules(job: Job) -> str:
+    """Which lines the library's own reader passed over, where it took nothing of a file."""
+    return f"{skipped_lines(job)}no rule was loaded from {job.table}"
+
+
+def skipped_lines(job: Job) -> str:
+    """Lines that the library's own reader passed over, ready for a further half-sentence."""
+    file = job.table or "the rule file"
+    told = [f"line {n} of {file} {_as_fault(why)}" for n, why in job.skipped[:3]]
+    more = [f"{len(job.skipped) - 3} more lines were skipped"] if len(job.skipped) > 3 else []
+    return "".join(f"{one}, " for one in [*told, *more])
+
+
+def _as_fault(why: str) -> str:
+    """``unknown algorithm value allreduce,0,…`` as what the line does."""
+    match = _UNKNOWN.match(why)
+    return f"names an unknown {match[1]} ({match[2]})" if match else f"has {why}"
+
+
+def correct_lines(job: Job) -> str:
+    """What mends lines that the library's own reader passes over."""
+    for _, why in job.skipped:
+        match = _UNKNOWN.match(why)
+        words = _ROW_WORDS.findall(match[2]) if match else []
+        near = next((word.lower() for word in words if word != word.lower()), None)
+        if near is not None:
+            return f"write names in lower case, as {near}; rccltune explain FILE names every line"
+    return "correct the lines that rccltune explain FILE names"
+
+
+_UNKNOWN: Final = re.compile(
+    r"(?:unknown|invalid) (collective type|collective|algorithm|protocol)(?: value)?\s*(.*)"
+)
+_ROW_WORDS: Final = re.compile(r"[A-Za-z]\w*")
 
 
 def known_to_answer(job: Job) -> Iterator[bool]:

@@ -23,8 +23,15 @@ class Evidence:
     def __init__(self) -> None:
         """Nothing was read yet."""
         self.job = Job()
+        # Where the line stands that is read now.
+        self.place = ""
         # Releases before 2.23 name no collective where they say what they chose.
         self._nameless: dict[tuple[Where, int], Counter[Setting | None]] = {}
+
+    def show(self, fact: str, text: str) -> None:
+        """A line shows a fact; the first one is kept."""
+        if fact not in self.job.shown and len(self.job.shown) < MAX_WORDS:
+            self.job.shown[fact] = f"{self.place}: {text.strip()[:200]}"
 
     def at(self, where: Where, collective: Collective, nbytes: int) -> Seen:
         """The place for what is said of one size; a place that is thrown away when all are full."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
 from rccltune.logs import reader
-from rccltune.logs.library import strip
+from rccltune.logs.labels import Labels
 from rccltune.model import grammar
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measured import Stated
@@ -27,11 +28,21 @@ _FEATURES: Final = {"Direct": "direct AllGather", "DDA-IPC": "DDA"}
 # Whatever else a job prints, only lines with one of these are looked at. Searching for each costs
 # less than one expression for all of them, which every line of a gigabyte would be tried against.
 _WANTED: Final = (
-    *(b"rccltune: ", b" rank ", b"set by environment", b"set to /", b"tuner", b"Tuner", b"TUNER"),
+    *(
+        b"NET/OFI",
+        b"rccltune: ",
+        b" rank ",
+        b"set by environment",
+        b"set to /",
+        b"tuner",
+        b"Tuner",
+        b"TUNER",
+    ),
     *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol", b"coll channels"),
 )
 _MAX_REPEATED: Final = 65536
-_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# So many show which labels a log has.
+_FIRST_LINES: Final = 4096
 # How many rules a file of ours has, which may be none; the second word was 0.1.0's.
 _COUNT: Final = re.compile(rb"^#@ (?:end|rules) ", re.MULTILINE)
 _RULE_ROW: Final = re.compile(
@@ -115,10 +126,15 @@ def _is_rule_file(path: Path) -> bool:
 def _read_log(
     lines: Iterable[bytes], name: str, library: LibraryLog, own: OwnLines
 ) -> Named | None:
+    labels = Labels()
+    lines = iter(lines)
+    first = list(islice(lines, _FIRST_LINES))
+    labels.learn(raw.decode("utf-8", "replace") for raw in first)
     known: set[bytes] = set()
     named: Named = {}
     table = False
-    for raw in lines:
+    for number, raw in enumerate(chain(first, lines), 1):
+        library.at(f"{name}:{number}")
         if b" Bytes -> " in raw or b"opCount " in raw:
             # What a job repeats for hours is looked at once for each writer.
             if _is_known(raw, known):
@@ -133,7 +149,7 @@ def _read_log(
             # A writer with another communicator says other things with the same words.
             known.clear()
         text = raw.decode("utf-8", "replace")
-        label, body = strip(_ANSI.sub("", text) if "\x1b" in text else text)
+        label, body = labels.cut(text)
         # The library's messages first: what stands before the plugin's mark may be one of them.
         if MARK in body:
             own.line(f"{name}:{label}", body)

@@ -41,7 +41,7 @@ class Answered:
             return Reason(Kind.HOLE, f"rule of line {said.line} leaves this size to the library")
         if len(answers) > 1 or None in {one.setting for one in seen.said}:
             return self._apart(seen)
-        rule = f"rule of line {said.line}" if said.line else "a rule of the library's own table"
+        rule = f"rule of line {said.line}" if said.line else f"a rule of {self._job.table_named}"
         if not seen.ran:
             return self._unseen(key, said, rule)
         other = [ran for ran in seen.ran if ran is None or differs(said.setting, ran)]
@@ -314,6 +314,11 @@ class Judge:
                 remedies.TELL_PLUGIN,
             )
         if seen.ran and self._job.table_applied:
+            if self._rules(key) is None:
+                ran = ", ".join(str(one) for one in seen.ran if one is not None)
+                return Reason(
+                    Kind.HOLE, f"{self._job.table_named} has none here; {ran or 'another'} ran"
+                )
             return self._unanswered(key, seen)
         return self._by_what_ran(key, seen)
 

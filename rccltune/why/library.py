@@ -10,8 +10,9 @@ from typing import Final
 from rccltune.logs.library import collective_named, model_rows, setting_named, without_bandwidth
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective
-from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
+from rccltune.why.evidence import MAX_KEYS, MAX_WORDS, Evidence, total_of
 from rccltune.why.phrases import (
+    ADDED,
     APPLIED,
     CALL,
     CHANNELS,
@@ -21,10 +22,15 @@ from rccltune.why.phrases import (
     FILE,
     INIT,
     LIMIT,
+    LOADED,
     LOADING,
+    LOST,
     MODEL,
     NODES,
     OLD_ENV,
+    SHUT_OUT,
+    SIMPLE,
+    SKIPPED,
     STUCK,
     SYMMETRIC_CALL,
     VERSION,
@@ -132,12 +138,24 @@ class LibraryLog:
         # buffer where the last part says so.
         self._homeless: dict[tuple[Collective, int, bool], Counter[Setting | None]] = {}
 
+    def at(self, place: str) -> None:
+        """Say where the next line stands."""
+        self._evidence.place = place
+
     def line(self, text: str) -> None:
         """Take one line: any number of messages, or none."""
         for process, body in messages(text):
             self._message(process, body)
 
     def _message(self, process: Process | None, body: str) -> None:
+        if "NET/OFI" in body:
+            self._network(body)
+        elif "opCount" in body and " Bytes -> " not in body:
+            self._call(process, body)
+        else:
+            self._told(process, body)
+
+    def _told(self, process: Process | None, body: str) -> None:
         if " Bytes -> " in body:
             self._choice(process, body)
         elif "no algorithm/protocol" in body:
@@ -146,8 +164,6 @@ class LibraryLog:
             self._channels(process, body)
         elif " rank " in body and "comm" in body:
             self._communicator(process, body)
-        elif "opCount" in body:
-            self._call(process, body)
         elif "set by environment to" in body or " set to " in body:
             self._variable(body)
         elif "Tuner" in body or "tuner" in body or "TUNER" in body:
@@ -174,8 +190,37 @@ class LibraryLog:
             # Numbers are printed with a full stop behind them.
             plain = value[:-1] if value[-1:] == "." and value[:-1].lstrip("-").isdigit() else value
             self._evidence.variable(match[1], plain)
+            self._evidence.show(f"variable {match[1]}", body)
+
+    def _network(self, body: str) -> None:
+        """What a network plugin changes for everybody, and why."""
+        job = self._evidence.job
+        if (match := ADDED.search(body)) is not None:
+            job.added[match[1]] = match[2]
+            self._evidence.show(f"added {match[1]}", body)
+        elif (match := SIMPLE.search(body)) is not None:
+            if match[1] not in job.simple and len(job.simple) < MAX_WORDS:
+                job.simple.append(match[1])
+        elif SHUT_OUT.search(body) is not None:
+            self._evidence.show("shut out", body)
+
+    def _own_reader(self, body: str) -> None:
+        """What the library's own reader of rule files took, and what it passed over."""
+        job = self._evidence.job
+        if (match := SKIPPED.search(body)) is not None:
+            line = (int(match[1]), " ".join(filter(None, (match[2].strip(), match[3]))))
+            if line not in job.skipped and len(job.skipped) < MAX_WORDS:
+                job.skipped.append(line)
+            self._evidence.show("skipped", body)
+        elif (match := LOADED.search(body)) is not None and len(job.loaded) < MAX_WORDS:
+            job.loaded[match[2]] = int(match[1])
+            self._evidence.show("loaded", body)
+        elif (match := LOST.search(body)) is not None and len(job.lost) < MAX_WORDS:
+            job.lost.append(match[1] or match[2])
+            self._evidence.show("lost", body)
 
     def _tuner(self, process: Process | None, body: str) -> None:
+        self._own_reader(body)
         applied = APPLIED.search(body)
         if applied is not None:
             self._applied(process, applied)
@@ -184,6 +229,7 @@ class LibraryLog:
             match = pattern.search(body)
             if match is not None:
                 self._evidence.loads(what, match[1].strip()[:300])
+                self._evidence.show(f"loading {what.value}", body)
                 return
 
     def _communicator(self, process: Process | None, body: str) -> None:
@@ -245,6 +291,7 @@ class LibraryLog:
         if collective is None:
             self._nameless(process, match)
             return
+        self._evidence.show("choice", body)
         own = not match[5].startswith(" time")
         self._ran(
             self._writers.choosing(process),
@@ -302,6 +349,7 @@ class LibraryLog:
                 algorithm=setting.algorithm, protocol=setting.protocol, channels=channels
             )
         self._evidence.job.table_applied = True
+        self._evidence.show("applied", match[0])
         where = self._writers.only(process)
         self._evidence.at(where, collective, int(match[2])).said[Said(setting, 0)] += 1
 

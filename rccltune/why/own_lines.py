@@ -48,7 +48,6 @@ class OwnLines:
     def __init__(self, evidence: Evidence) -> None:
         """Nothing was read yet."""
         self._evidence = evidence
-        # Older hosts give communicators no id: a name is only its writer's own.
         self._scales: dict[tuple[str, str], set[Where]] = {}
 
     def line(self, source: str, text: str) -> None:
@@ -88,6 +87,7 @@ class OwnLines:
         elif (match := _ERROR.match(text)) is not None:
             where = Where(int(match[2][:9]), int(match[1][:9]))
             self._evidence.start(where, Started("error", match[3].strip()))
+            self._evidence.show("rules", text)
         elif (match := _UNWRITTEN.match(text)) is not None:
             self._evidence.job.unwritten[match[1]] += 1
         elif (match := _GONE.match(text)) is not None:
@@ -96,7 +96,7 @@ class OwnLines:
     def _start(self, source: str, match: re.Match[str]) -> None:
         where = Where(int(match[2][:9]), int(match[3][:9]))
         if len(self._scales) < MAX_WORDS * MAX_WORDS:
-            self._scales.setdefault((source, match[1]), set()).add(where)
+            self._scales.setdefault(_named(source, match[1]), set()).add(where)
         rest = match[5]
         if match[4] == "2":
             self._evidence.job.old_hosts.add(where)
@@ -114,6 +114,7 @@ class OwnLines:
         else:
             return
         self._evidence.start(where, started)
+        self._evidence.show("rules", match[0])
 
     def _decision(self, source: str, match: re.Match[str]) -> None:
         collective = collective_named(match[2])
@@ -121,6 +122,7 @@ class OwnLines:
             return
         where = self._where(source, match[1])
         seen = self._evidence.at(where, collective, int(match[3]))
+        self._evidence.show("decision", match[0])
         seen.said[Said(answer_of(match[4]), int(match[5][:9]))] += 1
         host = None if match[6] == "-" else read_setting(match[6])
         if host is not None:
@@ -137,8 +139,13 @@ class OwnLines:
         self._evidence.job.hit_rules.setdefault(where, Counter())[said] += int(match[5])
 
     def _where(self, source: str, comm: str) -> Where:
-        scales = self._scales.get((source, comm), set())
+        scales = self._scales.get(_named(source, comm), set())
         return next(iter(scales)) if len(scales) == 1 else NOWHERE
+
+
+def _named(source: str, comm: str) -> tuple[str, str]:
+    """Older hosts give communicators no id: such a name is only its writer's own."""
+    return (source if comm.startswith("local") else "", comm)
 
 
 @lru_cache(maxsize=1024)

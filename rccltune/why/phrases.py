@@ -29,7 +29,9 @@ OLD_ENV: Final = re.compile(r"\b(NCCL_TUNER_PLUGIN) set to (\S+)")
 VERSION: Final = re.compile(r"\b([RN]CCL) version\s*:?\s*(\d+\.\d+\.\d+\S*)")
 FILE: Final = re.compile(r"\bLib[rn]ccl path\s*:\s*(\S.*?)\s*$")
 NODES: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nRanks (\d+) nNodes (\d+) ")
-INIT: Final = re.compile(r"\bcomm (0x\w+) rank (\d+) nranks (\d+) .*?commId 0x(\w+) - Init ")
+INIT: Final = re.compile(
+    r"\bcomm (0x\w+) rank (\d+) nranks (\d+) .*?commId 0x(\w+)(?: .*?)? - Init "
+)
 CHOICE: Final = re.compile(
     r"(?:(\w+): )?(?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
     r"proto(?:col)? (\w+)(?=( time \S| .*channel\{| channel\{))"
@@ -74,6 +76,13 @@ LOADING: Final = tuple(
         (r"TUNER/Plugin: ((?!Failed|Closing|Using|Could|Plugin)\S.*: .+)", Loading.FAILED),
     )
 )
+# Of the library's own reader (RCCL 2.28.3 to 2.30.4), and of aws-ofi-nccl.
+SKIPPED: Final = re.compile(r"Skipping line (\d{1,9}) with (.+?)(?:: (.*))?$")
+LOADED: Final = re.compile(r"Loaded (\d{1,9}) tuning configurations from (\S+)")
+LOST: Final = re.compile(r"Config file (\S+) not found|No valid configurations found in (\S+)")
+ADDED: Final = re.compile(r"NET/OFI Adding (NCCL_\w+)=(\S+) to environment")
+SIMPLE: Final = re.compile(r"NET/OFI Need to force simple protocol: (.+?)\s*$")
+SHUT_OUT: Final = re.compile(r"NET/OFI The tuner plugin can not be loaded when explicitly ")
 DTYPES: Final = (
     *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
     *("bfloat16", "fp8_e4m3", "fp8_e5m2"),

@@ -10,6 +10,7 @@ from typing import Final
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
 from rccltune.why.judgement import Judge
+from rccltune.why.questions import questions
 from rccltune.why.records import NOWHERE, Answer, Job, Key, Kind, Known, Reason, Verdict, Where
 from rccltune.why.remarks import remarks
 
@@ -40,9 +41,9 @@ def verdict(job: Job, known: Known) -> Verdict:
     if not answers:
         reason = judge.cause(NOWHERE)
         answers = [_answer(NOWHERE, None, (), reason)] if reason is not None else []
-    return Verdict(
-        answers=tuple(sorted(answers, key=_order)), remarks=tuple(remarks(job, known, answers))
-    )
+    answers.sort(key=_order)
+    said = tuple(remarks(job, known, answers))
+    return Verdict(questions=questions(job, answers, said), answers=tuple(answers), remarks=said)
 
 
 def _order(answer: Answer) -> tuple[bool, int, int, int, int]:

@@ -137,9 +137,26 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """All that is answered."""
+class Question:
+    """One of the six questions of a job, with its answer.
 
+    Attributes:
+        title: a word or two.
+        shown: the line that shows it, with its file and number; None where no line does.
+        remedy: one imperative sentence; None where nothing is to be mended.
+    """
+
+    title: str
+    answer: str
+    shown: str | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All that is answered: six questions in their order, single sizes, and what else holds."""
+
+    questions: tuple[Question, ...]
     answers: tuple[Answer, ...]
     remarks: tuple[Remark, ...]
 
@@ -245,6 +262,10 @@ class Stuck(NamedTuple):
     limits: tuple[tuple[str, str], ...] = ()
 
 
+# How the library's own reader calls a table that is compiled into it.
+EMBEDDED = "<embedded>"
+
+
 class Loading(Enum):
     """What one line of a library's log says of the tuner."""
 
@@ -292,6 +313,12 @@ class Job:
         tables: how many tables of benchmarks were read.
         unread: why others could not be.
         dropped: keys that did not fit.
+        shown: the first line that shows a fact, with its file and number.
+        added: variables that a network plugin put into the environment.
+        simple: why a network plugin wants the protocol Simple.
+        skipped: lines of a rule file that the library's own reader passed over: number and reason.
+        loaded: how many rules that reader took, by file.
+        lost: files that it did not find, or found nothing in.
     """
 
     seen: dict[Key, Seen] = field(default_factory=dict)
@@ -318,6 +345,25 @@ class Job:
     tables: int = 0
     unread: set[str] = field(default_factory=set)
     dropped: int = 0
+    shown: dict[str, str] = field(default_factory=dict)
+    added: dict[str, str] = field(default_factory=dict)
+    simple: list[str] = field(default_factory=list)
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    loaded: dict[str, int] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+
+    @property
+    def table(self) -> str | None:
+        """The file that the library's own reader took; None where it took none."""
+        return next((name for what, name in self.loading if what is Loading.TABLE), None)
+
+    @property
+    def table_named(self) -> str:
+        """Whose that file is, in words."""
+        if self.table is None or self.table.startswith(EMBEDDED):
+            return "the library's embedded table"
+        named = self.table in self.variables.get("NCCL_TUNER_CONFIG_FILE", ())
+        return f"{self.table}" if named else f"the library's own file {self.table}"
 
     @property
     def library(self) -> str | None:

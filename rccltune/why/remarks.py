@@ -66,9 +66,6 @@ def _about_library(job: Job, known: Known) -> Iterator[Remark]:
             text=f"some processes loaded the plugin, and others did not: {lacking[0]}",
             remedy=remedies.USE_PLUGIN,
         )
-    tables = sorted(name for what, name in job.loading if what is Loading.TABLE)
-    if tables:
-        yield Remark(text=f"the library's own table is used, without a plugin: {tables[0]}")
 
 
 def _about_files(job: Job, known: Known) -> Iterator[Remark]:
@@ -173,7 +170,7 @@ def _about_variables(job: Job, known: Known) -> Iterator[Remark]:
         for value in sorted(job.variables.get(name, ())):
             yield Remark(
                 text=f"{name}={value} is set in the job and {_limited(name, value, known)}",
-                remedy=remedies.unset(name),
+                remedy=None if name in job.added else remedies.unset(name),
             )
     needs = sorted({one.needs for counted in job.started.values() for one in counted if one.needs})
     for need in needs:

@@ -94,6 +94,12 @@ CHECK_LIBRARY: Final = (
 )
 
 
+KEEP_SIMPLE: Final = (
+    "leave NCCL_PROTO as the network plugin set it, since LL and LL128 are not safe there, and use "
+    "rules for simple alone"
+)
+
+
 def export(text: str) -> str:
     """Set a variable everywhere: choices must be alike on all ranks."""
     return f"set on every rank: export {text}"
@@ -177,7 +183,9 @@ def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str |
     for name, word in (("NCCL_ALGO", setting.algorithm), ("NCCL_PROTO", setting.protocol)):
         values = job.variables.get(name)
         if values and word is not None and not any(admits(v, word.value) for v in values):
-            return f": {name}={'|'.join(sorted(values))} shuts it out", unset(name)
+            # What a network plugin set is needed by its fabric.
+            remedy = KEEP_SIMPLE if name in job.added else unset(name)
+            return f": {name}={'|'.join(sorted(values))} shuts it out", remedy
     if key[0] in job.old_hosts:
         return _OLD_HOST, f"use {CHOOSING_FREELY}, or later, or rules for these three"
     needed = unmet(job)

@@ -326,3 +326,25 @@ def test_a_hole_speaks_of_its_own_collective_only(
         "all_gather": [(0, "bypassed")],
         "all_reduce": [(0, "not measured"), (10, "baseline not beaten")],
     }
+
+
+def test_what_other_readers_do_beside_the_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of somebody's file it is said, of ours not; a mistake is named with the nearest word."""
+    row = "allreduce,0,4095,tree,ll,-1,1,8,-1,-1\n"
+    path = tmp_path / "x.csv"
+    path.write_text(row, encoding="utf-8")
+    assert run(["explain", str(path)]) == 0
+    assert "one channel to every call that no line matches" in capsys.readouterr().out
+    path.write_text(f"#@ format 1\n{row}#@ end 1\n", encoding="utf-8")
+    assert run(["explain", str(path)]) == 0
+    assert "one channel" not in capsys.readouterr().out
+    path.write_text(row.replace("tree", "Tre"), encoding="utf-8")
+    assert run(["explain", str(path)]) == 3
+    assert (
+        lacks(capsys.readouterr().err, "x.csv:1: unknown algorithm 'Tre'", "nearest is tree") == []
+    )
+    path.write_text("allreduce,0,4095,tree,ll,-1\n", encoding="utf-8")
+    assert run(["explain", str(path)]) == 3
+    assert lacks(capsys.readouterr().err, "nNodes,nRanks", "say nothing") == []

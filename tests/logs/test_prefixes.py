@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.logs.library import NOISE, cut_log, strip
-from rccltune.model.measured import Caution
+from rccltune.logs.labels import Labels
+from rccltune.logs.library import NOISE, cut_log
+from rccltune.model.measured import Caution, Stated
 from rccltune.model.settings import BASELINE
 
 if TYPE_CHECKING:
@@ -131,10 +132,44 @@ def test_carriage_returns(bench: Bench, read_text: ReadText) -> None:
     assert read_text(plain.replace("\n", "\r\n")).samples == read_text(plain).samples
 
 
-def test_labels_and_hosts() -> None:
-    """Labels of ranks are kept, others are dropped; a host's name ends the row's part."""
-    assert strip("[1,12]<stdout>: 8  2") == ("[1,12]"[1:-1], " 8  2")
-    assert strip("[STAT]:  8  2") == ("", "  8  2")
+LABELS = (
+    "[default0]:", "hostA: ", "(Worker pid=3808) ", "\x1b[36m(head, rank=0, pid=12)\x1b[0m ",
+    "web-1  | ", "pod-7f9-x2 nccl ", "2026-01-31T23:59:{i:02}.123456789Z stdout F ",
+    "Jan 31 12:00:{i:02} host app[12]: ", "{i:5}\t", "{i}: ", "[  12.3456{i}] ", "node7: [1,0]<stdout>:",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_labels_of_any_launcher_hide_nothing(bench: Bench, read_text: ReadText, label: str) -> None:
+    """Facts, a command, rows and the library's messages are what they are without them."""
+    info = "".join(
+        f"node{r // 4}:1:{r} [{r}] NCCL INFO ncclCommInitRank comm 0x1 rank {r} nranks 8 cudaDev"
+        f" {r} busId 1000 commId 0xabc - Init COMPLETE\n"
+        for r in range(8)
+    )
+    facts = [line for line in bench.facts().splitlines() if " Rank " not in line]
+    command = "mpirun -x NCCL_ALGO=Ring ./all_reduce_perf\n"
+    plain = "\n".join([*facts, command + info + bench.header() + bench.rows([8, 16, 1 << 20])])
+    lines = plain.splitlines(keepends=True)
+    labelled = "".join(label.format(i=10 + i) + line for i, line in enumerate(lines))
+    found = read_text(labelled, Stated()).samples
+    assert found == read_text(plain, Stated()).samples
+    assert {(str(s.key.setting), s.key.scale.n_nodes) for s in found} == {("ring/-", 2)}
+
+
+def test_labels_of_several_writers() -> None:
+    """Labels of ranks tell writers apart; one that all lines have tells nothing."""
+    row = "1024 256 float sum -1 28.39 0.04 0.04 0\n"
+    ranks = Labels()
+    ranks.learn([f"[1,{i % 2}]<stdout>: {row}" for i in range(6)])
+    assert ranks.cut("[1,1]<stdout>: 8  2") == ("[1,1]<stdout>:", " 8  2")
+    alone = Labels()
+    alone.learn([f"[STAT]:{row}"] * 2)
+    assert alone.cut("[STAT]:  8  2") == ("", "  8  2")
+
+
+def test_hosts_end_a_rows_part() -> None:
+    """A message of the library's begins with its host's name."""
     assert cut_log("sum -138dcf:1:2 [0] NCCL INFO x", {"38dcf"}) == ("sum -1", True)
     assert cut_log("sum -1node:1:2 [0] NCCL INFO x", set()) == ("sum -1", True)
     assert cut_log("8 2 float sum -1", set()) == ("8 2 float sum -1", False)

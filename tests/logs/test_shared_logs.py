@@ -326,3 +326,49 @@ def test_every_shared_rule_file_is_recognised(shared: Path) -> None:
         assert f"rccltune explain {path}" in str(error.value.hint)
         seen += 1
     assert seen >= 13
+
+
+# The only collective that their bandwidths fit; they needed --collective once.
+ALONE = {
+    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": "all_reduce",
+    "amd19_mi300x_2n16r_allreduce.log": "all_reduce",
+    "nv01_superbench_old_allreduce.log": "all_reduce",
+    "nv01_superbench_old_broadcast.log": "broadcast",
+    "nv01_superbench_old_reduce.log": "reduce",
+    "nv02_abci_a100_16node_allreduce.log": "all_reduce",
+    "nv06_h800_8r_allreduce_oop_only_concat.txt": "all_reduce",
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_only_candidate_is_taken_and_said(shared: Path, name: str) -> None:
+    """No option is needed, and a notice says on what the collective rests."""
+    reading = read(shared / "logs" / name, Stated(), "L")
+    assert {s.key.collective.value for s in reading.samples} == {ALONE[name]}
+    said = [one for one in reading.notices if one.caution is Caution.ASSUMED]
+    assert any(f"{ALONE[name]}: the only collective" in one.message for one in said)
+
+
+_WHOLE_ROW = re.compile(
+    r"(?<![\d.])(\d+)[ \t]+\d+[ \t]+(?:u?int\d+|half|float|double|bfloat16)[ \t]+(?:[a-z]+[ \t]+)?"
+    r"(?:-?\d+[ \t]+(?=[\d.e+]+[ \t]+[\d.]+[ \t]+[\d.]+[ \t]))?"
+    r"([\d.e+]+)[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+(?:N/A|[\de+.-]+)"
+    r"(?:[ \t]+([\d.e+]+)[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+(?:N/A|[\de+.-]+))?[ \t]*\r?$",
+    re.MULTILINE,
+)
+# Rows of these are cut by messages, or written as JSON.
+_CUT = ("amd10", "nv34", "amd15", "amd16")
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPE if not name.startswith(_CUT)])
+def test_rows_are_those_of_a_regular_expression(shared: Path, name: str) -> None:
+    """Sizes and times over the raw file, whatever stands around the rows."""
+    text = (shared / "logs" / name).read_text(errors="replace")
+    found = Counter(
+        (int(size), float(time))
+        for size, *times in _WHOLE_ROW.findall(text)
+        for time in times
+        if time
+    )
+    samples = import_log(shared, name, setting=BASELINE if name[:4] != "nv36" else None).samples
+    assert Counter((s.nbytes, s.time_us) for s in samples) == found

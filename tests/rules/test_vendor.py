@@ -41,9 +41,18 @@ def both(text: str) -> tuple[list[RcclRow], list[RcclRow]]:
         ("allreduce,0,99,-1,ll,-1,1,8,-1,-1", "algorithm -1 with protocol ll"),
         ("allreduce,0,99,tree,-1,-1,1,8,-1,-1", "algorithm tree with protocol -1"),
         ("allreduce,0,99,direct_a2a,ll,-1,1,8", "unknown algorithm 'direct_a2a'; newer RCCL skips"),
-        ("allreduce,0,99,Ring,ll,-1,1,8", "unknown algorithm 'Ring'; newer RCCL skips"),
-        ("allreduce,0,99,ring,ll256,-1,1,8", "unknown protocol 'll256'; newer RCCL skips"),
-        ("all_reduce,0,99,ring,ll,-1,1,8", "unknown collective 'all_reduce'; newer RCCL skips"),
+        (
+            "allreduce,0,99,Ring,ll,-1,1,8",
+            "unknown algorithm 'Ring', the nearest is ring; newer RCCL skips",
+        ),
+        (
+            "allreduce,0,99,ring,ll256,-1,1,8",
+            "unknown protocol 'll256', the nearest is ll128; newer RCCL skips",
+        ),
+        (
+            "all_reduce,0,99,ring,ll,-1,1,8",
+            "unknown collective 'all_reduce', the nearest is allreduce; newer RCCL skips",
+        ),
         ("alltoall,0,99,ring,ll,-1,1,8", "alltoall never asks a tuner"),
         ("colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks", "a header row"),
         ("allgather,0,99,tree,ll,-1,1,8", "tree exists for allreduce only"),

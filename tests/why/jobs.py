@@ -103,6 +103,13 @@ def kinds(found: Verdict) -> list[Kind]:
     return [answer.kind for answer in found.answers]
 
 
+def halves(page: str) -> tuple[list[str], list[str]]:
+    """The six questions, and what is said of single sizes below them."""
+    lines = page.splitlines()
+    gap = lines.index("")
+    return lines[:gap], lines[gap + 1 :]
+
+
 def at(found: Verdict, nbytes: int) -> Answer:
     """The one answer at a size."""
     mine = [

@@ -295,7 +295,8 @@ def test_the_librarys_own_table(jobs: Jobs) -> None:
     found = ask(log, rules=rules)
     assert at(found, KIB).kind is Kind.HIT
     assert at(found, MIB).kind is Kind.HOLE
-    assert any("own table is used" in one.text for one in found.remarks)
+    assert "own reader of rule files" in found.questions[0].answer
+    assert str(rules) in found.questions[1].answer
 
 
 # --- files, variables, schedules ------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from jobs import Jobs
+from jobs import Jobs, halves
 from wording import lacks
 
 from rccltune.cli import run
@@ -21,7 +21,10 @@ def test_the_page_has_ranges_and_remedies(
     rules = jobs.rules()
     log = jobs.run(env=jobs.with_plugin(rules))
     assert run(["why", str(log), str(rules)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    questions, lines = halves(capsys.readouterr().out)
+    assert [one.split(":")[0] for one in questions if one[:1] != " "] == [
+        "tuner", "rules", "sizes", "overwritten", "ranks", "to do",
+    ]  # fmt: skip
     assert lines[0] == "all_reduce, 64 ranks on 1 node"
     assert lines[1].startswith("  1 KiB to 2 KiB         rule hit: ")
     assert lines[2].startswith("  4 KiB to 512 KiB       not selectable: ")

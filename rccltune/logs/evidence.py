@@ -1,0 +1,177 @@
+"""What a run's bandwidths and operations tell of its collective and its ranks.
+
+busbw over algbw is a number that each collective has at each number of ranks
+(:func:`rccltune.model.busbw_factor`). Both are printed with few decimals, so it is known between
+two ends, which lie close together where a bandwidth is large and far apart where it is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, inf
+from typing import Final
+
+from rccltune.logs.drafts import Run
+from rccltune.model.vocabulary import Collective, busbw_factor
+
+_NONE: Final = "none"
+_ROOTED: Final = frozenset(
+    each for each in Collective if each.value in ("broadcast", "reduce", "gather", "scatter")
+)
+# More ranks than any table names are not proposed.
+_MOST_RANKS: Final = 1 << 20
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What one run tells.
+
+    Attributes:
+        low: least busbw / algbw that the printed digits allow; 0 where there are none.
+        high: largest.
+        ratio: as printed; None where there are no bandwidths.
+        redops: operations that its rows name.
+        rooted: whether its rows name a root; None where the table has no column for it.
+        line: of the row with the largest bandwidth.
+    """
+
+    low: float = 0.0
+    high: float = inf
+    ratio: float | None = None
+    redops: frozenset[str] = frozenset()
+    rooted: bool | None = None
+    line: int = 0
+
+    def allows(self, collective: Collective) -> bool:
+        """Whether the operation can be this collective's.
+
+        Benchmarks of what computes nothing print ``none``; sendrecv prints an operation.
+        """
+        if self.rooted is not None and self.rooted != (collective in _ROOTED):
+            return False
+        if not self.redops or collective.has_own_algbw:
+            # Benchmarks leave the operation's column out only where there is none.
+            return self.rooted is None or bool(self.redops) or not collective.reduces
+        if self.redops == {_NONE}:
+            return not collective.reduces
+        return collective.reduces or collective is Collective.SENDRECV
+
+    def fits(self, collective: Collective, n_ranks: int) -> bool:
+        """Whether operation and bandwidths can be those of this collective on so many ranks."""
+        return self.allows(collective) and (
+            collective.has_own_algbw or self.low <= busbw_factor(collective, n_ranks) <= self.high
+        )
+
+    def ranks_of(self, collective: Collective) -> tuple[int, int] | None:
+        """Fewest and most ranks that fit; None where none do. A factor of 1 fits any number."""
+        if not self.allows(collective):
+            return None
+        if busbw_factor(collective, 2) == busbw_factor(collective, 3):
+            return (2, _MOST_RANKS) if self.fits(collective, 2) else None
+        # A factor is k (n - 1) / n, so that n is 1 / (1 - factor / k).
+        k = 2 * busbw_factor(collective, 2)
+        if self.low >= k:
+            return None
+        few, many = (min(_ranks_at(end / k), _MOST_RANKS) for end in (self.low, self.high))
+        few, many = max(2, ceil(few - 1e-6)), floor(many + 1e-6)
+        return (few, many) if few <= many else None
+
+    @property
+    def shown(self) -> str:
+        """As a user reads it."""
+        parts = [] if self.ratio is None else [f"busbw is {self.ratio:.4g} × algbw"]
+        if self.redops:
+            parts.append(f"the operation is '{', '.join(sorted(self.redops))}'")
+        return " and ".join(parts)
+
+
+def _ranks_at(share: float) -> float:
+    """The n of a share (n - 1) / n."""
+    return 1 / (1 - share) if share < 1 else inf
+
+
+# A missing bandwidth tells nothing.
+UNKNOWN: Final = Evidence()
+
+
+def evidence_of(run: Run) -> Evidence:
+    """What the rows of one run tell."""
+    algbw, busbw, line = run.peak
+    redops = {said.redop for said in {draft[8] for draft in run.drafts}}
+    named = frozenset(each.lower() for each in redops if each)
+    # One whole unit, since some tools truncate; below one unit nothing is told.
+    unit = run.unit
+    if algbw <= 2 * unit:
+        return Evidence(redops=named, rooted=run.rooted, line=line)
+    return Evidence(
+        low=max(0.0, busbw - unit) / (algbw + unit),
+        high=(busbw + unit) / (algbw - unit),
+        ratio=busbw / algbw,
+        redops=named,
+        rooted=run.rooted,
+        line=line,
+    )
+
+
+def proposed(evidence: Evidence, collective: Collective | None, n_ranks: int | None) -> str:
+    """Options that fit what a run tells, of those that are still to be said; empty without any.
+
+    Args:
+        evidence: of the run.
+        collective: where it is known.
+        n_ranks: where it is known.
+    """
+    if evidence is UNKNOWN or not evidence.shown:
+        return ""
+    listed = list(_options(evidence, collective, n_ranks))
+    if not listed:
+        return f"{evidence.shown}, which fits nothing that is known"
+    more = len(listed) - _SHOWN
+    words = listed if more <= 0 else [*listed[:_SHOWN], f"{more} more"]
+    return f"{evidence.shown}, which fits {' or '.join(words)}"
+
+
+def sole(
+    told: Sequence[Evidence], collective: Collective | None, n_ranks: int | None
+) -> tuple[Collective, int] | None:
+    """The only collective, or the only number of ranks, that runs can be of; else None.
+
+    Args:
+        told: evidence of each run.
+        collective: where it is known.
+        n_ranks: where it is known.
+    """
+    if all(one.ratio is None for one in told):
+        return None
+    if collective is None:
+        if n_ranks is None or n_ranks < 2:
+            return None
+        fit = [c for c in Collective if all(one.fits(c, n_ranks) for one in told)]
+        fit = [c for c in fit if not c.has_own_algbw]
+        return (fit[0], n_ranks) if len(fit) == 1 else None
+    spans = [one.ranks_of(collective) or (2, 1) for one in told]
+    few, many = max(span[0] for span in spans), min(span[1] for span in spans)
+    return (collective, few) if few == many else None
+
+
+def _options(
+    evidence: Evidence, collective: Collective | None, n_ranks: int | None
+) -> Iterator[str]:
+    known = [each for each in Collective if not each.has_own_algbw]
+    for each in known if collective is None else (collective,):
+        name = "" if collective is not None else f"--collective {each.value}"
+        if n_ranks is not None:
+            if evidence.fits(each, n_ranks):
+                yield f"{name} on {n_ranks} ranks".strip()
+        elif (ranks := evidence.ranks_of(each)) is not None:
+            yield f"{name} {_ranks_shown(*ranks)}".strip()
+
+
+def _ranks_shown(few: int, many: int) -> str:
+    if few == many:
+        return f"--ranks {few}"
+    if many == _MOST_RANKS:
+        return "any --ranks" if few == 2 else f"--ranks {few} or more"
+    return f"--ranks {few} to {many}"

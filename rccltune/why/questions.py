@@ -1,0 +1,210 @@
+"""The six questions of a job in their order, each with the line that shows its answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rccltune.why import causes, remedies
+from rccltune.why.records import (
+    EMBEDDED,
+    NOWHERE,
+    Answer,
+    Job,
+    Kind,
+    Loading,
+    Question,
+    Remark,
+    is_ours,
+)
+
+_NETWORK: Final = "aws-ofi-nccl, the network plugin,"
+_PLUGIN: Final = "NCCL_TUNER_PLUGIN"
+_FILE: Final = "NCCL_TUNER_CONFIG_FILE"
+_FORCING: Final = ("NCCL_ALGO", "NCCL_PROTO", "RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
+# What shows a call of one size: our plugin's word, the library's own reader's, or its choice.
+_CALLS: Final = ("decision", "applied", "choice")
+
+
+def questions(
+    job: Job, answers: Sequence[Answer], remarks: Sequence[Remark]
+) -> tuple[Question, ...]:
+    """Answer them from all evidence.
+
+    Args:
+        job: all evidence.
+        answers: what is said of single sizes.
+        remarks: what holds for the whole job.
+    """
+    five = (_tuner(job), _rules(job), _sizes(job, answers), _overwritten(job, answers), _ranks(job))
+    told = [*(one.remedy for one in five), *(one.remedy for one in answers)]
+    told += [one.remedy for one in remarks]
+    todo = list(dict.fromkeys(one for one in told if one))
+    return (*five, Question(title="to do", answer="\n".join(todo) or "nothing"))
+
+
+def _named(job: Job, what: Loading) -> list[str]:
+    return [name for kind, name in job.loading if kind is what]
+
+
+def _tuner(job: Job) -> Question:
+    """Is a tuner loaded, whose, and who asked for it?"""
+    using = _named(job, Loading.USING) or ["rccltune"] * bool(job.started or job.recorded)
+    if "shut out" in job.shown:
+        return Question(
+            title="tuner",
+            answer="aws-ofi-nccl's tuner refused to start, since NCCL_ALGO or NCCL_PROTO is set",
+            shown=job.shown["shut out"],
+        )
+    if using:
+        whose = "rccltune's" if is_ours(using[0]) else "a plugin of somebody else"
+        return Question(
+            title="tuner",
+            answer=f"{using[0]} is loaded, {whose}; {_asked(job, _PLUGIN)}",
+            shown=job.shown.get("loading using") or job.shown.get(f"added {_PLUGIN}"),
+        )
+    if job.table is not None:
+        asked = "the library brings it with it" if _is_embedded(job) else _asked(job, _FILE)
+        return Question(
+            title="tuner",
+            answer=f"the library's own reader of rule files, and no plugin; {asked}",
+            shown=job.shown.get("loading table"),
+        )
+    reason = next(causes.not_loaded(job), None)
+    found = next((job.shown[key] for key in job.shown if key.startswith("loading ")), None)
+    if reason is not None:
+        return Question(title="tuner", answer=f"none: {reason.text}", shown=found)
+    if found is not None:
+        return Question(title="tuner", answer="none is loaded", shown=found)
+    return Question(title="tuner", answer="no line tells of one")
+
+
+def _asked(job: Job, name: str) -> str:
+    """Who asked for it."""
+    if name in job.added:
+        return f"{_NETWORK} asked for it: it put {name}={job.added[name]} into the environment"
+    values = sorted(job.variables.get(name, ()))
+    if values:
+        return f"the job's environment asks for it ({name}={'|'.join(values)})"
+    return "no variable asks for it: the site or the library found it by its name"
+
+
+def _is_embedded(job: Job) -> bool:
+    return job.table is not None and job.table.startswith(EMBEDDED)
+
+
+def _rules(job: Job) -> Question:
+    """Which rule file is in force, and was a named one refused, skipped in part or ignored?"""
+    if job.table is not None:
+        return _taken(job, job.table)
+    named = sorted(job.variables.get(_FILE, ()))
+    stopped = [one for counted in job.started.values() for one in counted if one.how != "rules"]
+    shown, remedy = None, None
+    if job.lost:
+        answer = f"no rule was loaded: {job.lost[0]} is not there or holds none"
+        shown, remedy = job.shown.get("lost"), remedies.SAME_FILE
+    elif job.rule_file is not None:
+        answer, shown = f"{job.rule_file} is in force, the user's file", job.shown.get("rules")
+    elif stopped:
+        answer, shown = f"none: {stopped[0].text}", job.shown.get("rules")
+    elif named:
+        answer = f"{_FILE}={named[0]} is set, and no line says that anybody read it"
+        shown = job.shown.get(f"variable {_FILE}")
+    else:
+        answer = "no line tells of a rule file"
+    return Question(title="rules", answer=answer, shown=shown, remedy=remedy)
+
+
+def _taken(job: Job, table: str) -> Question:
+    """What the library's own reader made of the file that it took, and of one that was named."""
+    named = sorted(job.variables.get(_FILE, ()))
+    ignored = [one for one in named if one != table]
+    shown, remedy = job.shown.get("loading table"), None
+    if ignored:
+        answer = f"{ignored[0]}, which {_FILE} names, was not used: {table} is in force"
+        answer += _brought(job)
+        shown = job.shown.get("lost") or shown
+        remedy = f"see that {ignored[0]} can be read on every host: rccltune explain {ignored[0]}"
+    elif job.loaded.get(table) == 0:
+        answer, remedy = causes.no_rules(job), causes.correct_lines(job)
+        shown = job.shown.get("skipped") or job.shown.get("loaded")
+    elif job.skipped:
+        answer = f"{causes.skipped_lines(job)}the other rules of {table} are in force"
+        shown, remedy = job.shown["skipped"], causes.correct_lines(job)
+    else:
+        answer = f"{table} is in force" + (", the user's file" if named else _brought(job))
+    return Question(title="rules", answer=answer, shown=shown, remedy=remedy)
+
+
+def _brought(job: Job) -> str:
+    return ", the library's embedded table" if _is_embedded(job) else ", the library's own file"
+
+
+def _sizes(job: Job, answers: Sequence[Answer]) -> Question:
+    """At each size: a rule, no rule, or not asked, and by which path?"""
+    counted: Counter[str] = Counter()
+    for one in answers:
+        counted[one.kind.value] += one.n_sizes
+    told = [f"{n} size{'s'[: n != 1]}: {kind}" for kind, n in counted.items() if n]
+    paths = sorted({one.text for one in answers if one.kind is Kind.BYPASSED})
+    shown = next((job.shown[key] for key in _CALLS if key in job.shown), None)
+    answer = "; ".join([*told, *paths]) or "no call is known by its size"
+    return Question(title="sizes", answer=answer, shown=shown if told else None)
+
+
+def _added(job: Job) -> list[str]:
+    return [name for name in _FORCING if name in job.added]
+
+
+def _overwritten(job: Job, answers: Sequence[Answer]) -> Question:
+    """Is a tuner's answer overwritten by NCCL_ALGO or NCCL_PROTO, and who set them?"""
+    added = _added(job)
+    if added:
+        name = added[0]
+        why = f", since: {'; '.join(job.simple)}" if job.simple else ""
+        return Question(
+            title="overwritten",
+            answer=f"{name}={job.added[name]} shuts other choices out: {_NETWORK} set it{why}",
+            shown=job.shown.get(f"added {name}"),
+            remedy=remedies.KEEP_SIMPLE if job.simple else None,
+        )
+    forced = [name for name in _FORCING if name in job.variables]
+    if forced:
+        values = ", ".join(f"{n}={'|'.join(sorted(job.variables[n]))}" for n in forced)
+        return Question(
+            title="overwritten",
+            answer=f"{values} shuts other choices out: the job's environment sets it",
+            shown=job.shown.get(f"variable {forced[0]}"),
+            remedy=remedies.unset(*forced),
+        )
+    found = next((one for one in answers if one.kind is Kind.OVERWRITTEN), None)
+    return Question(
+        title="overwritten",
+        answer="no variable forces a choice" if found is None else found.text,
+    )
+
+
+def _ranks(job: Job) -> Question:
+    """Do ranks differ?"""
+    found = list(_differences(job))
+    if found:
+        return Question(title="ranks", answer="; ".join(found), remedy=remedies.SAME_FILE)
+    return Question(title="ranks", answer="no difference between ranks is seen")
+
+
+def _differences(job: Job) -> Iterator[str]:
+    for where, counted in job.started.items():
+        hashes = {one.sha256 for one in counted if one.sha256}
+        if len(hashes) > 1:
+            yield f"{len(hashes)} different rule files were read by {where}"
+        if len({one.how for one in counted}) > 1 and where is not NOWHERE:
+            yield f"some ranks of {where} have rules and others none"
+    for name, values in sorted(job.variables.items()):
+        if len(values) > 1 and name in (*_FORCING, _PLUGIN, _FILE):
+            yield f"{name} differs: {', '.join(sorted(values))}"
+    using = set(_named(job, Loading.USING))
+    if len(using) > 1:
+        yield f"ranks load different tuners: {', '.join(sorted(using))}"
+    if len(job.versions) > 1:
+        yield f"ranks load different libraries: {', '.join(sorted(job.versions))}"
