@@ -170,8 +170,8 @@ def _missed(node: TrapNode, runs: Sequence[Run], verified: Summary | None) -> It
 
 
 def expected_codes(node: TrapNode) -> tuple[int, ...]:
-    """0 where everything is well or was mended; 9 where something is refused; 5 as launches hang."""
-    return (5, 9) if node.must_refuse else (0, 9)
+    """0 where all is well or was mended, 9 where something is refused, 5 as launches hang, 6 as ranks differ."""
+    return (5, 6, 9) if node.must_refuse else (0, 9)
 
 
 def complaints(node: TrapNode, run: Run) -> Iterator[str]:
