@@ -424,7 +424,7 @@ class TextReader:
             self.book.library_says(what, value)
         elif (match := _OUR_RULES.search(raw)) is not None:
             self.book.library_says(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
-        elif b"uner" in raw or b"TUNER" in raw:
+        elif b"tuner" in raw.lower():
             self._tuner(tuner_of(raw.decode("utf-8", "replace")))
 
     def _tuner(self, named: str) -> None:

@@ -340,10 +340,11 @@ def test_what_other_readers_do_beside_the_lines(
     path.write_text(f"#@ format 1\n{row}#@ end 1\n", encoding="utf-8")
     assert run(["explain", str(path)]) == 0
     assert "one channel" not in capsys.readouterr().out
-    path.write_text(row.replace("tree", "Tre"), encoding="utf-8")
+    path.write_text(row.replace("tree", "Tree2"), encoding="utf-8")
     assert run(["explain", str(path)]) == 3
     assert (
-        lacks(capsys.readouterr().err, "x.csv:1: unknown algorithm 'Tre'", "nearest is tree") == []
+        lacks(capsys.readouterr().err, "x.csv:1: unknown algorithm 'Tree2'", "nearest is tree")
+        == []
     )
     path.write_text("allreduce,0,4095,tree,ll,-1\n", encoding="utf-8")
     assert run(["explain", str(path)]) == 3
