@@ -75,7 +75,7 @@ def report(
 
 
 def _of_session(words: str, folder: Path) -> str:
-    """The same words with the session in their commands, where it is not the one meant unnamed."""
+    """Name the session in the commands of a sentence, where it is not the one meant unnamed."""
     return re.sub(
         r"rccltune (emit-config|verify|deploy DIR)", lambda found: named(found[1], folder), words
     )

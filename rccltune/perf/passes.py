@@ -79,11 +79,11 @@ class Wanted:
         return (*usual, *(replace(s, channels=n) for s in usual for n in self.counts))
 
     def only(self, sizes: Mapping[Collective, Collection[int]]) -> Wanted:
-        """The same at other sizes, in bytes."""
+        """Replace the sizes to measure, in bytes."""
         return replace(self, sizes={name: tuple(sorted(own)) for name, own in sizes.items()})
 
     def with_sizes(self, more: Mapping[Collective, Sequence[int]]) -> Wanted:
-        """The same with more sizes, in bytes."""
+        """Add sizes to measure, in bytes."""
         return self.only({name: {*own, *more.get(name, ())} for name, own in self.sizes.items()})
 
     def calls(self, variant: Variant) -> Iterator[Call]:

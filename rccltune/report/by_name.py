@@ -82,7 +82,7 @@ def channels(tables: Tables) -> Figure | None:
 
 
 def predictions(tables: Tables) -> Figure | None:
-    """What the library predicts to be the fastest: the setting that it takes by itself, ringed."""
+    """Times of all settings, with what the library takes by itself ringed."""
     names = [panel for panel in tables.panels if panel in set(tables.own["panel"])]
     if not names:
         return None

@@ -307,7 +307,7 @@ def _octaves(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _few(points: pd.DataFrame) -> pd.DataFrame:
-    """The same points; of many settings the best number of channels of each family at each size."""
+    """Keep, of many settings, the best number of channels of each family at each size."""
     ordered: pd.DataFrame = points.sort_values(
         ["algorithm", "protocol", "channels", "variant", "nbytes"]
     )

@@ -91,7 +91,7 @@ class Tables:
     size: tuple[float, float] = (5.6, 3.3)
 
     def of(self, panel: str, size: tuple[float, float] | None = None) -> Tables:
-        """The same of one panel, which may have another size."""
+        """Select the rows of one panel, which may have another size."""
         tables = {name: getattr(self, name) for name in _COLUMNS}
         mine = {name: table[table["panel"] == panel] for name, table in tables.items()}
         return replace(self, panels=(panel,), size=size or self.size, **mine)

@@ -333,7 +333,7 @@ def _is_proven(emitted: Emitted) -> bool:
 
 
 def _kept(emitted: Emitted) -> Emitted:
-    """The same, where a verified file stays, which may need something else."""
+    """Leave a verified file where it is, and say what that one needs."""
     file = read_rules(emitted.path.read_bytes()) if emitted.path is not None else None
     return replace(emitted, is_kept=True, needs=file.needs if file is not None else ())
 
