@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,21 +64,20 @@ def report(
         )
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
     done = [
-        report_session(folder, reporter=console, output=output, overwrite=force)
+        report_session(
+            folder,
+            reporter=console,
+            output=output,
+            overwrite=force,
+            session="" if folder == DEFAULT_SESSION else shlex.quote(str(folder)),
+        )
         for folder in folders
     ]
     plain = [one.as_plain() for one in done]
     text = lay(_text(one) for one in done)
     console.result(plain[0] if len(plain) == 1 else plain, text)
-    for folder, one in zip(folders, done, strict=True):
-        console.say(f"Next: {_of_session(one.following, folder)}")
-
-
-def _of_session(words: str, folder: Path) -> str:
-    """Name the session in the commands of a sentence, where it is not the one meant unnamed."""
-    return re.sub(
-        r"rccltune (emit-config|verify|deploy DIR)", lambda found: named(found[1], folder), words
-    )
+    for one in done:
+        console.say(f"Next: {one.following}")
 
 
 def _text(done: Reported) -> Laid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from rccltune.rules.refusals import accepted, content_of
 from rccltune.session import store
 from rccltune.session.files import disk_errors
 from rccltune.verify import verdict_store
+from rccltune.verify.verified import name_of, verifications
 
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
 _UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
@@ -47,7 +49,8 @@ def deploy_session(
         SessionError: no session, no rule in it, a full disk.
         InputFileError: a rule file that the plugin would refuse.
         CommandLineError: files that contradict each other; a variable that may load code; rules
-            that nothing proves, unasked; the folder is something else's.
+            that nothing proves, or that were changed since they were verified, unasked; the folder
+            is something else's.
         VerificationError: verification refused the rules, or the plugin does not follow them.
         MachineError: this install has no plugin, or it cannot be loaded.
     """
@@ -55,6 +58,15 @@ def deploy_session(
     replaced = folders.is_ours(target)
     made = store.open_session(folder)
     rules = _rule_files(made.path)
+    changed = _changed(made.path, rules)
+    if changed and not unproven:
+        raise CommandLineError(
+            f"the rules of {', '.join(changed)} are not those that were verified",
+            where=str(folder),
+            hint="rccltune verify, on the machine, proves them as they are now; --unproven deploys "
+            "them all the same, marked NOT VERIFIED.",
+        )
+    rules = tuple(replace(one, verified=None) if one.name in changed else one for one in rules)
     odd = [f"{one.n_unproven} of {one.name}" for one in rules if one.n_unproven]
     if odd and not unproven:
         raise CommandLineError(
@@ -119,6 +131,17 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
     filled.sort(key=lambda one: (one.placement is not None, one.name))
     _check_names(folder, filled)
     return tuple(filled)
+
+
+def _changed(folder: Path, rules: Sequence[Rules]) -> tuple[str, ...]:
+    """Names of files that call themselves verified and have other rules since."""
+    named = {one.name: one.file for one in rules if one.verified}
+    paths = verdict_store.used_rule_paths(folder)
+    files = {name_of(path, folder): named[path.name] for path in paths if path.name in named}
+    found = list(verifications(folder, files))
+    old = {one.name for one in found if not one.is_current}
+    old -= {one.name for one in found if one.is_current}
+    return tuple(Path(name).name for name in files if name in old)
 
 
 def _check_names(folder: Path, rules: Sequence[Rules]) -> None:

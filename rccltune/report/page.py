@@ -76,7 +76,7 @@ class Reported:
 
     Attributes:
         claim: what is won, in a sentence.
-        following: what makes sense now.
+        following: what makes sense now; commands name the session.
     """
 
     path: Path
@@ -101,6 +101,7 @@ def report_session(
     reporter: Reporter,
     output: Path | None = None,
     overwrite: bool = False,
+    session: str = "",
 ) -> Reported:
     """Write the page of a session.
 
@@ -109,6 +110,7 @@ def report_session(
         reporter: told what is worth telling.
         output: the page; None for the session's own.
         overwrite: replace a page that is there; the session's own always is.
+        session: as a shell takes it, where commands must name it.
 
     Raises:
         CommandLineError: the file is there and may not be overwritten.
@@ -130,7 +132,7 @@ def report_session(
         path=path,
         n_bytes=len(text.encode()),
         claim=content["claim"],
-        following=content["following"],
+        following=words.following(shown, session),
         simulated=shown.simulated,
     )
 

@@ -72,6 +72,9 @@ def plot_session(
     """
     _check(formats, FIGURE_FORMATS, "figure can be drawn as")
     _check(names, tuple(_DRAWN), "figure is called")
+    where = directory or folder / "plots"
+    if directory is not None and not overwrite:
+        _check_free(where / f"{name}.{kind}" for name in names or FIGURES for kind in formats)
     shown = read_session(folder, reporter=reporter)
     if shown.choice is None:
         reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
@@ -79,7 +82,6 @@ def plot_session(
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")
     if shown.limits is not None:
         bounds(shown.limits)
-    where = directory or folder / "plots"
     tables = tables_of(shown)
     made: dict[Path, bytes] = {}
     with style.applied():
@@ -93,8 +95,6 @@ def plot_session(
                 made[where / f"{name}.{kind}"] = encoded(
                     figure, kind, name, simulated=shown.simulated
                 )
-    if directory is not None and not overwrite:
-        _check_free(made)
     with disk_errors(where):
         for path, content in made.items():
             write_atomically(path, content)

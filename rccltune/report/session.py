@@ -17,10 +17,9 @@ from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.perf import runs
-from rccltune.report.verified import Verification, name_of, same, verifications
 from rccltune.rules.choices import zones_in
-from rccltune.rules.reader import RuleFile, read_rules
-from rccltune.rules.refusals import content_of
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.refusals import accepted, content_of
 from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
 from rccltune.session import store
 from rccltune.session.place import stored_place
@@ -32,8 +31,12 @@ from rccltune.verify.verdict_store import (
     rule_paths,
     used_rule_paths,
 )
+from rccltune.verify.verified import Verification, name_of, same, verifications
 
 Ended = tuple[Launch, Outcome]
+_MENDED: Final = (
+    "rccltune emit-config --force writes it anew; then rccltune verify, on the machine."
+)
 _MOST_HEAD: Final = 65536
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
@@ -161,7 +164,7 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
 
     Raises:
         SessionError: no session, or one that cannot be read.
-        InputFileError: a rule file in it that cannot be read.
+        InputFileError: a rule file in it that cannot be read, or that the plugin refuses.
         TooLittleDataError: no good sample.
     """
     done = fit_session(folder, reporter=reporter)
@@ -170,7 +173,7 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
         reporter.say(f"rules are shown {OLD_CHOICE}")
     launches = store.read_made(done.session)
     read = {name_of(path, folder): path for path in rule_paths(folder)}
-    files = {name: read_rules(content_of(path)) for name, path in read.items()}
+    files = {name: accepted(content_of(path), path, _MENDED) for name, path in read.items()}
     verified = tuple(verifications(folder, files))
     zones = zones_in(choice.zones, choice.environments) if choice else ()
     place = stored_place(folder)

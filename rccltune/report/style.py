@@ -220,8 +220,12 @@ def sizes_axis(axes: Axes, nbytes: pd.Series[int]) -> None:
 
 def log_axis(axes: Axes, label: str, words: Callable[[float], str]) -> None:
     """A logarithmic axis upwards with round values that are labelled by ``words``."""
+    low, high = max(axes.dataLim.y0, axes.dataLim.minposy), axes.dataLim.y1
+    # Values that differ in their last digit alone make limits that are one number in logarithms.
+    margin = max((high / low) ** 0.05, 1.02)
+    low, high = low / margin, high * margin
+    axes.set_ylim(low, high)
     axes.set_yscale("log")
-    low, high = axes.get_ylim()
     octaves = math.log10(high / low)
     subs = (1.0, 2.0, 5.0) if octaves < 2.5 else (1.0, 3.0) if octaves < 4 else (1.0,)
     axes.yaxis.set_major_locator(LogLocator(base=10, subs=subs))

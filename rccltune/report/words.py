@@ -13,8 +13,8 @@ from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.session import Delivered, RulesOf, Shown
 from rccltune.report.tables import baseline_words
-from rccltune.report.verified import Verification
 from rccltune.verify.verdict import Ratio, RuleVerdict
+from rccltune.verify.verified import Verification
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"
@@ -201,31 +201,37 @@ def source(file: RulesOf, shown: Shown) -> str:
     return f"source {shlex.quote(str(path))}"
 
 
-def following(shown: Shown) -> str:
-    """What makes sense now."""
-    session = shown.done.session
+def following(shown: Shown, session: str = "") -> str:
+    """What makes sense now.
+
+    Args:
+        shown: the session.
+        session: as a shell takes it, where commands must name it.
+    """
+    named = f" {session}" if session else ""
+    command = shown.done.session.command
     if shown.refused:
-        return shown.refused[0].hint or "rccltune verify"
-    if shown.is_interrupted and session.command:
-        return f"go on with the sweep: {session.command}"
+        return shown.refused[0].hint or f"rccltune verify{named}"
+    if shown.is_interrupted and command:
+        return f"go on with the sweep: {command}"
     if not _has_settings(shown):
         return "rccltune sweep measures settings beside the baseline."
     if shown.choice is None:
-        return "rccltune emit-config chooses rules."
+        return f"rccltune emit-config{named} chooses rules."
     if any(one.rules for one in shown.used):
-        return _with_rules(shown)
+        return _with_rules(shown, named)
     return "leave the site as it is."
 
 
-def _with_rules(shown: Shown) -> str:
-    """What makes sense where there are rules."""
+def _with_rules(shown: Shown, named: str) -> str:
+    """What makes sense where there are rules; ``named`` follows a verb."""
     if not all(one.verification for one in shown.used):
         if shown.is_imported:
             return "rccltune sweep on that machine; rccltune verify --rules FILE keeps what wins."
-        return "rccltune verify, on the machine, keeps what wins."
+        return f"rccltune verify{named}, on the machine, keeps what wins."
     if shown.simulated:
         return "the same on hardware; these rules are for trying out."
-    return "rccltune deploy DIR hands the rules to jobs."
+    return f"rccltune deploy DIR{named} hands the rules to jobs."
 
 
 def old_rules(shown: Shown) -> Iterator[str]:

@@ -31,6 +31,7 @@ from rccltune.rules.provenance import (
     provenance,
 )
 from rccltune.rules.reader import read_rules
+from rccltune.rules.refusals import accepted, content_of
 from rccltune.rules.sheets import (
     EmitRequest,
     Emitted,
@@ -49,6 +50,10 @@ from rccltune.session.imports import VENDOR_UNKNOWN
 if TYPE_CHECKING:
     from rccltune.analyse.choosing import Choice
 
+_DAMAGED: Final = (
+    "rccltune emit-config --force writes it anew and keeps this one under another name; then "
+    "rccltune verify, on the machine."
+)
 _AS_THE_SITE: Final = (
     "Where the site sets them for every job they are needed by no rule: measure it so, with "
     "rccltune sweep --env NAME=VALUE."
@@ -63,6 +68,7 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
 
     Raises:
         CommandLineError: a file that was named is there and may not be overwritten.
+        InputFileError: the session's file was verified, and the plugin refuses it now.
         RccltuneError: as of :func:`choose_rules`.
     """
     chosen = choose_rules(request, reporter=reporter)
@@ -328,8 +334,12 @@ def _use(rules: Path | None, sheet: Sheet, document: RuleDocument) -> list[tuple
 
 
 def _is_proven(emitted: Emitted) -> bool:
-    """Whether verified rules lie where this would be written."""
-    return emitted.path is not None and is_verified(emitted.path)
+    """Whether verified rules lie where this would be written, and the plugin takes them."""
+    path = emitted.path
+    if path is None or not is_verified(path):
+        return False
+    accepted(content_of(path), path, _DAMAGED)
+    return True
 
 
 def _kept(emitted: Emitted) -> Emitted:

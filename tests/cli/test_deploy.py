@@ -63,3 +63,22 @@ def test_unproven_rules_are_refused_with_what_to_do(
     said = capsys.readouterr().err
     assert lacks(said, made.RULES, "rccltune verify", "--proven", "--unproven") == []
     assert not Path("site").exists()
+
+
+def test_rules_that_changed_since_they_were_verified_do_not_go_out_as_verified(
+    tuned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the header says is of the rules that were verified; one is longer now."""
+    path = tuned / made.RULES
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if line.startswith("allreduce,"))
+    fields = lines[at].split(",")
+    lines[at] = ",".join([*fields[:2], str(int(fields[2]) - 1), *fields[3:]])
+    path.write_text("".join(lines), encoding="utf-8")
+    capsys.readouterr()
+    assert run(["deploy", "site"]) == 2
+    assert lacks(capsys.readouterr().err, made.RULES, "not those that were verified") == []
+    assert not Path("site").exists()
+    assert run(["deploy", "site", "--unproven"]) == 0
+    assert "NOT VERIFIED" in capsys.readouterr().out
+    assert "verified: " not in Path("site/README").read_text("utf-8")

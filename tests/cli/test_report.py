@@ -144,6 +144,27 @@ def test_a_verification_of_other_rules_counts_for_nothing(copied: Path) -> None:
     assert "not of the stored choice" in first(reported(copied))
 
 
+@pytest.mark.parametrize("verb", ["report", "plot", "emit-config"])
+def test_a_cut_rule_file_is_refused_and_not_called_verified(
+    copied: Path, capsys: Capture, verb: str
+) -> None:
+    """Its last line is lost, so the plugin refuses it: no sentence about its rules is true."""
+    path = copied / made.RULES
+    cut = "".join(path.read_text().splitlines(keepends=True)[:-2])
+    path.write_text(cut)
+    before = {one: one.stat().st_mtime_ns for one in copied.rglob("*")}
+    capsys.readouterr()
+    assert run([verb, str(copied)]) == 3
+    said = capsys.readouterr()
+    assert lacks(said.err, "the plugin refuses this file", made.RULES, "--force") == []
+    assert "Kept" not in said.out + said.err
+    assert {one: one.stat().st_mtime_ns for one in copied.rglob("*")} == before
+    # As the hint says; what was there is not lost.
+    assert run(["emit-config", str(copied), "--force", "-q"]) == 0
+    assert path.with_name(f"{path.name}.verified").read_text() == cut
+    assert claim(reported(copied)).startswith("SIMULATED: all_reduce is ")
+
+
 def test_without_a_verification_the_page_says_so(copied: Path) -> None:
     """The gains are those of the sweep, and verify is what comes next."""
     (copied / "verdict.json").unlink()
@@ -241,6 +262,20 @@ def test_without_a_baseline_the_gain_is_unknown(repository: Path, tmp_path: Path
     assert lacks(header, "IMPORTED", "AMD", "ROCm") == []
     assert "Nothing" not in claim(tree)
     assert check_figures(tree) == 3
+
+
+def test_a_baseline_that_stalled_everywhere_is_no_comparison(tmp_path: Path) -> None:
+    """Where settings were measured all of its times are far above what a larger size took."""
+    rows = ["baseline,1024,900", "baseline,2048,950", "baseline,65536,12", "baseline,131072,14"]
+    rows += [f"{name},{size},10" for name in ("ring/ll", "ring/simple") for size in (1024, 2048)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join([f"{HEAD}setting,nbytes,time_us", *rows, ""]), encoding="utf-8")
+    assert run(["import", str(path), "-o", str(tmp_path / "s"), "-q"]) == 0
+    tree = chosen(tmp_path / "s")
+    assert claim(tree) == (
+        "No rule: the library's own choice was not measured, or all of its times were left out as "
+        "stalls."
+    )
 
 
 def test_nothing_but_a_baseline_leaves_nothing_to_choose(repository: Path, tmp_path: Path) -> None:

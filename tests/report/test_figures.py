@@ -42,6 +42,17 @@ def drawn(name: str, tables: Tables) -> Figure | None:
     return made
 
 
+@pytest.mark.parametrize("last", [10.0, np.nextafter(10.0, 11), 10.5, 1e9])
+def test_times_make_a_logarithmic_axis_however_near_they_are(last: float) -> None:
+    """A fit misses a single time by its last digit, which are no two numbers in logarithms."""
+    axes = Figure().subplots()
+    axes.plot([1, 2], [10.0, last])
+    style.log_axis(axes, "time", str)
+    low, high = axes.get_ylim()
+    assert low < 10.0 <= last < high
+    assert axes.get_yscale() == "log"
+
+
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("session", SESSIONS)
 def test_no_text_leaves_a_figure_or_covers_another(
