@@ -73,8 +73,8 @@ def tune(
     machine cannot run it, 5 runs failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune.measure.declaration import PERF
     from rccltune.measure.measuring import prepare_measuring
+    from rccltune.measure.options import PERF
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
