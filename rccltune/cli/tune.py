@@ -211,13 +211,17 @@ def _in_environment(one: Verified, emitted: Emitted, *, told: bool) -> list[str]
     gains = [rule.gain.ratio for rule in one.standings if rule.is_kept and rule.gain]
     low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
     lines = [
-        f"Or with {_exports(emitted)} in the job's environment, against the library in it: "
-        f"{one.after}, {low if low == high else f'{low} to {high}'}"
+        f"Or with {_exports(emitted)} in the job's environment, against the library in it:",
+        f"  {one.after}, {low if low == high else f'{low} to {high}'}",
     ]
     costs = _costs(emitted.environment or "")
     if costs is not None:
         lines.append(f"  It costs: {costs}.")
-    lines += [*_rules(one), *_beside_rules(one, told=True)] if told else beside_lines(one)[:1]
+    lines += (
+        [*_rules(one), *_beside_rules(one, told=True)]
+        if told
+        else [f"  {line}" for line in beside_lines(one)[:1]]
+    )
     if emitted.environment_path is not None:
         path = shlex.quote(str(emitted.environment_path.resolve()))
         lines.append(f"To use that instead: source {path}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune import __version__
 from rccltune.logs import reader
 from rccltune.model import schema
+from rccltune.model.brief import brief
 from rccltune.model.errors import SessionError
 from rccltune.model.measured import (
     Caution,
@@ -45,6 +46,7 @@ VENDOR_UNKNOWN: Final = (
 )
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """What an import added."""
