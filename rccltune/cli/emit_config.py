@@ -46,7 +46,8 @@ def emit_config(
     """Choose the setting for each size and write the rules.
 
     As few rules as stay within the tolerance of the best at every measured size (behind: by how
-    much at most), and none where the library's own choice is as good. A measured variant has files of its own, in a folder.
+    much at most), and none where the library's own choice is as good. A measured variant has files
+    of its own, in a folder.
 
     \b
     Example:

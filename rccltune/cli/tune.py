@@ -217,11 +217,10 @@ def _in_environment(one: Verified, emitted: Emitted, *, told: bool) -> list[str]
     costs = _costs(emitted.environment or "")
     if costs is not None:
         lines.append(f"  It costs: {costs}.")
-    lines += (
-        [*_rules(one), *_beside_rules(one, told=True)]
-        if told
-        else [f"  {line}" for line in beside_lines(one)[:1]]
-    )
+    if told:
+        lines += [*_rules(one), *_beside_rules(one, told=True)]
+    else:
+        lines += [f"  {line}" for line in beside_lines(one)[:1]]
     if emitted.environment_path is not None:
         path = shlex.quote(str(emitted.environment_path.resolve()))
         lines.append(f"To use that instead: source {path}")
