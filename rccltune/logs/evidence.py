@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Final
 
-from rccltune.logs.drafts import Run
+from rccltune.logs.facts import Run
 from rccltune.model.vocabulary import Collective, busbw_factor
 
 _NONE: Final = "none"
@@ -98,11 +98,20 @@ UNKNOWN: Final = Evidence()
 
 def evidence_of(run: Run) -> Evidence:
     """What the rows of one run tell."""
-    algbw, busbw, line = run.peak
-    redops = {said.redop for said in {draft[8] for draft in run.drafts}}
+    timings = run.timings
+    redops = {run.who[at].redop for at in timings["who"].unique()}
     named = frozenset(each.lower() for each in redops if each)
+    known = {"algbw", "busbw"} <= set(timings) and run.unit is not None
+    told = timings[:0]
+    if known:
+        told = timings[(timings["algbw"] > 0) & (timings["algbw"] < inf)]
+        told = told[told["busbw"].abs() < inf]
+    if not len(told):
+        return Evidence(redops=named, rooted=run.rooted)
+    peak = told.loc[told["algbw"].idxmax()]
+    algbw, busbw, line = float(peak["algbw"]), float(peak["busbw"]), int(peak["line"])
     # One whole unit, since some tools truncate; below one unit nothing is told.
-    unit = run.unit
+    unit = run.unit or 0.0
     if algbw <= 2 * unit:
         return Evidence(redops=named, rooted=run.rooted, line=line)
     return Evidence(

@@ -10,10 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
-from rccltune.logs.drafts import Run, Said
-from rccltune.logs.text_table import Layout, Table
+from rccltune.logs.facts import Run, Said
+from rccltune.logs.rows import Layout, Rows
 from rccltune.logs.who import Who, marked
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
@@ -165,13 +166,48 @@ def _collective(name: str) -> Collective | None:
 Choices = dict[tuple[Collective, int], set[Setting]]
 
 
+@dataclass(slots=True, eq=False)
+class Table:
+    """Rows below one header.
+
+    Attributes:
+        numbers: those of the line ``# nThread …``.
+    """
+
+    run: Run
+    rows: Rows
+    numbers: dict[str, int]
+
+    @property
+    def increment(self) -> int:
+        """Factor from size to size, or bytes where below 0."""
+        return self.numbers.get("step:", 2)
+
+    def expects(self, nbytes: int) -> int:
+        """How well a size continues this table: 2 exactly, 1 possibly, 0 not at all."""
+        smallest = self.numbers.get("minBytes")
+        if not self.rows:
+            return 1 if smallest is None else 2 * (nbytes <= smallest)
+        _, last = self.rows.last
+        increment = self.increment
+        following = last - increment if increment < 0 else last * increment
+        # A quarter of slack: all_gather and its kin round sizes down.
+        return 2 if last < nbytes <= max(following * 1.25, 1024 if last == 0 else 0) else 0
+
+    def distance(self, average: float) -> float:
+        """How far the mean of its bus bandwidths is from what a benchmark sums up."""
+        table = self.rows.table()
+        found = table["busbw"][table["busbw"].abs() < inf] if "busbw" in table else ()
+        return abs(float(found.mean()) - average) if len(found) else inf
+
+
 @dataclass(slots=True)
 class Book:
     """Findings in one log.
 
     Attributes:
         name: file name for messages.
-        runs: one for each header, or for each section of rows without one.
+        all: tables, one for each header, or for each section of rows without one.
         tables: those whose summary has not come yet.
         pending: how many rows are waiting for their rest.
         hosts: names met in rank lists and in the library's messages.
@@ -194,7 +230,7 @@ class Book:
     """
 
     name: str
-    runs: list[Run] = field(default_factory=list)
+    all: list[Table] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     pending: int = 0
     hosts: set[str] = field(default_factory=set)
@@ -232,7 +268,7 @@ class Book:
 
     def library_says(self, name: str, value: str) -> None:
         """A process of the library's named a variable that chooses, or its tuner."""
-        if any(table.n_rows for table in self.tables):
+        if any(table.rows for table in self.tables):
             if self.forced.get(name) != value:
                 self.late[name] = value
         else:
@@ -321,7 +357,7 @@ class Jobs:
         """Rows that follow are of another run, whose columns and facts are the same."""
         book = self._book
         for table in tuple(self.open):
-            if table.n_rows:
+            if table.rows:
                 self._close(table)
             else:
                 table.run.ordered = book.who.variables
@@ -346,18 +382,15 @@ class Jobs:
             ordered=book.who.variables,
             forced=book.forced,
             below_header=below_header,
-            schedule=lambda: book.schedule,
-            plugin=lambda: book.plugin,
             scale=book.communicators.scale,
         )
-        table = Table(run, layout, book.name)
-        table.numbers = preamble.numbers
+        table = Table(run, Rows(layout), preamble.numbers)
         if len(self.open) >= _MAX_OPEN:
             self._close(self.open[0])
         self.layout = layout
         self.open.append(table)
         book.tables.append(table)
-        book.runs.append(run)
+        book.all.append(table)
         return table
 
     def resume(self, line: int) -> Table | None:
@@ -375,17 +408,19 @@ class Jobs:
             return tables[-1]
         fit = [table for table, how in zip(tables, willing, strict=True) if how == best]
         # Jobs that run side by side take turns; a job that died is never heard of again.
-        chosen = min(fit, key=lambda table: table.last_line) if self._interleaved else fit[-1]
+        chosen = min(fit, key=lambda table: table.rows.last) if self._interleaved else fit[-1]
         self._interleaved |= chosen is not tables[-1]
         return chosen
 
     def summed_up(self, line: int, average: float) -> Run | None:
         """The summary of a table came: of the one whose rows it fits best."""
         self._book.settle()
-        filled = [table for table in self.open if table.n_rows]
+        filled = [table for table in self.open if table.rows]
         if not filled:
             return None
-        table = min(filled, key=lambda each: abs(each.run.mean_busbw - average))
+        table = filled[0]
+        if len(filled) > 1:
+            table = min(filled, key=lambda each: each.distance(average))
         table.run.average, table.run.average_line = average, line
         self._close(table)
         return table.run
@@ -398,7 +433,7 @@ class Jobs:
 
     def failed(self) -> None:
         """The benchmark gave up: rows already printed stand, a table without any is dropped."""
-        empty = [table for table in self.open if not table.n_rows]
+        empty = [table for table in self.open if not table.rows]
         if empty:
             self._close(empty[-1])
         elif self._waiting:

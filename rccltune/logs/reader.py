@@ -7,28 +7,34 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from rccltune.logs.columns import Form, form_of, is_inspector
-from rccltune.logs.drafts import Run
+from rccltune.logs.facts import Run
 from rccltune.logs.jobs import Book
-from rccltune.logs.json_log import JsonSource, ResultsFile
-from rccltune.logs.long_table import DelimitedFile
-from rccltune.logs.records import read_records
+from rccltune.logs.json_log import JsonText, read_records, read_results
+from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.samples import fingerprint_of, samples_of
+from rccltune.logs.samples import fingerprint_of, records, table_of
 from rccltune.logs.text_log import TextReader
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.model.measured import Caution, Fingerprint, Notice, Sample, Stated
+from rccltune.model.settings import CurveKey
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
     """All that was learnt from one file.
 
     Attributes:
-        samples: every timing, flagged ones included, in the file's order within each run.
+        table: every timing, flagged ones included, in the file's order within each run; see
+            :func:`rccltune.logs.samples.table_of` for its columns.
+        keys: of the curves, by the number in the column ``key``.
         notices: what weakens them, each with its remedy.
         fingerprint: the machine as far as the file, the options and the assumptions tell it.
         tables: how many runs gave samples.
@@ -38,7 +44,8 @@ class Reading:
         library_version: of the collective library, as printed.
     """
 
-    samples: tuple[Sample, ...]
+    table: pd.DataFrame
+    keys: tuple[CurveKey, ...]
     notices: tuple[Notice, ...]
     fingerprint: Fingerprint
     tables: int
@@ -46,6 +53,11 @@ class Reading:
     origin: str | None = None
     benchmark: str | None = None
     library_version: str | None = None
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """The rows of the table as records."""
+        return records(self.table, self.keys)
 
 
 # Longer than any line that a benchmark prints; a file without line breaks must not fill memory.
@@ -184,14 +196,14 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
             case Form.TEXT:
                 return _text(lines_of(stream, name), resolver, launch)
             case Form.DELIMITED:
-                table = DelimitedFile(lines_of(stream, name), resolver)
-                runs = table.read()
-                return _reading(runs, resolver, launch, form, origin=table.origin)
+                runs, origin = read_table(lines_of(stream, name), resolver)
+                return _reading(runs, resolver, launch, form, origin=origin)
             case Form.RECORDS:
-                runs = read_records(JsonSource(stream, name), resolver)
+                runs = read_records(JsonText(stream, name), resolver)
                 return _reading(runs, resolver, launch, form)
             case Form.RESULTS:
-                return _results(stream, resolver, launch)
+                run, version = read_results(JsonText(stream, name), resolver)
+                return _reading([run], resolver, launch, form, library=version)
 
 
 def _inspector(name: str) -> OutputError:
@@ -297,36 +309,19 @@ def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
         resolver.notice(Caution.INCOMPLETE_LOG, text, again, line)
     for line, text in book.failures[:1]:
         resolver.notice(Caution.INCOMPLETE_LOG, f"a run failed: {text}", again, line)
-    for run in book.runs:
-        if not run.drafts and not book.failures:
+    for table in book.all:
+        if not table.rows and not book.failures:
             text = "a table's header has no row below it"
-            resolver.notice(Caution.INCOMPLETE_LOG, text, again, run.header)
+            resolver.notice(Caution.INCOMPLETE_LOG, text, again, table.run.header)
     for run in runs:
         if run.max_size is not None:
             resolver.notice(
                 Caution.INCOMPLETE_LOG,
-                f"the run ends at {run.last_size} bytes, it was asked to go to {run.max_size}",
+                f"the run ends at {run.timings['nbytes'].iloc[-1]} bytes, it was asked to go to "
+                f"{run.max_size}",
                 again,
-                run.drafts[-1][0],
+                int(run.timings["line"].iloc[-1]),
             )
-
-
-def _results(stream: BinaryIO, resolver: Resolver, launch: str) -> Reading:
-    file = ResultsFile(JsonSource(stream, resolver.name), resolver.name)
-    file.read()
-    if file.run is None or not file.run.drafts:
-        raise OutputError(
-            "the run stopped before its first result" if file.cut else "the JSON has no results",
-            where=resolver.name,
-            hint="look at what the run printed, then measure again.",
-        )
-    if file.cut:
-        resolver.notice(
-            Caution.INCOMPLETE_LOG,
-            f"the file is not finished: the run stopped after {file.n_rows} sizes",
-            "measure again what is missing; what was read is kept.",
-        )
-    return _reading([file.run], resolver, launch, Form.RESULTS, library=file.version)
 
 
 def _reading(
@@ -347,9 +342,10 @@ def _reading(
             "measure again without -C.",
         )
     fingerprint = fingerprint_of(runs, resolver)
-    samples = samples_of(runs, resolver, launch)
+    table, keys = table_of(runs, resolver, launch)
     return Reading(
-        samples=samples,
+        table=table,
+        keys=keys,
         notices=tuple(resolver.notices),
         fingerprint=fingerprint,
         tables=len(runs),

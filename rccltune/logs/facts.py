@@ -1,0 +1,123 @@
+"""What a file tells before options are laid beside it: facts, and the runs that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from rccltune.model.settings import Mode, Setting
+from rccltune.model.vocabulary import Collective, Placement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Said:
+    """What a file itself says about a run or a row; ``None`` is unsaid.
+
+    Compared by identity: one object stands for all timings that share it.
+
+    Attributes:
+        line: line that says it, or its first row.
+        said_at: other lines, by the field that they say.
+        setting: what was asked for, possibly only in part.
+        chosen_by: what chose, where no setting says it: a tuner, or a variable that leaves several.
+        nodes_unsure: the number of nodes comes from a column known to be wrong at times.
+    """
+
+    line: int
+    said_at: tuple[tuple[str, int], ...] = ()
+    collective: Collective | None = None
+    setting: Setting | None = None
+    chosen_by: str | None = None
+    variant: str | None = None
+    n_ranks: int | None = None
+    n_nodes: int | None = None
+    nodes_unsure: bool = False
+    dtype: str | None = None
+    redop: str | None = None
+    placement: Placement | None = None
+    graph: bool | None = None
+    rank_placement: str | None = None
+    mode: Mode | None = None
+    product: str | None = None
+    arch: str | None = None
+    cu_count: int | None = None
+    hosts: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    ranks_per_process: int | None = None
+    simulated: bool = False
+
+    def at(self, name: str) -> int:
+        """Line that says a field."""
+        return dict(self.said_at).get(name, self.line)
+
+    def or_else(self, other: Said) -> Said:
+        """Self, with what it leaves unsaid taken from another."""
+        missing = {
+            each.name: getattr(other, each.name)
+            for each in fields(self)
+            if getattr(self, each.name) in (None, ()) or getattr(self, each.name) is False
+        }
+        if self.graph is not None:
+            missing.pop("graph", None)
+        return replace(self, **missing)
+
+
+@dataclass(slots=True)
+class Run:
+    """One start of a benchmark, or what stands for it in the file.
+
+    Attributes:
+        said: what holds for the whole run.
+        timings: its table, see :mod:`rccltune.logs.timings`.
+        who: what holds for the timings of each number in its column ``who``.
+        settings: what ran, by the number in its column ``ran``.
+        header: line of the table's header, or its first row.
+        average: bus bandwidth as the benchmark summed it up.
+        out_of_bounds: timings that the benchmark's own summary calls wrong.
+        executed: what the library's log says it ran, by collective and size.
+        ordered: variables that choose, by the command that started it.
+        forced: the same by the library's log, and its tuner, once all of it was read.
+        below_header: its rows stand below a header of their own, so that one process printed all.
+        schedule: line of our plugin's schedule, 0 without one.
+        plugin: whether our plugin was the library's tuner.
+        unit: weight of the last printed digit of its bandwidths; None where they do not tell what
+            ran, being of several collectives or scales.
+        scale: ranks and nodes as the library's log tells them, once all of it was read.
+        rooted: whether rows name a root; None where the table has no column for it.
+        cputime: the benchmark printed the CPU's time, so times come from algbw.
+        ended: the benchmark came to its summary.
+        max_size: size that the benchmark was asked for and did not reach.
+    """
+
+    said: Said
+    timings: pd.DataFrame = None  # type: ignore[assignment] - given once all rows were read
+    who: list[Said] = field(default_factory=list)
+    settings: list[Setting | None] = field(default_factory=list)
+    header: int = 0
+    average: float | None = None
+    average_line: int = 0
+    out_of_bounds: int = 0
+    executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
+    ordered: dict[str, str] = field(default_factory=dict)
+    forced: dict[str, str] = field(default_factory=dict)
+    below_header: bool = False
+    schedule: int = 0
+    plugin: bool = False
+    unit: float | None = 0.01
+    scale: Callable[[], tuple[int | None, int | None]] | None = None
+    rooted: bool | None = None
+    cputime: bool = False
+    ended: bool = False
+    max_size: int | None = None
+
+    @property
+    def mean_busbw(self) -> float | None:
+        """What the benchmark calls the average bus bandwidth, from the rows read; zeros count."""
+        busbw = self.timings["busbw"] if "busbw" in self.timings else None
+        found = busbw[busbw.abs() < inf] if busbw is not None else ()
+        return float(found.mean()) if len(found) else None
