@@ -254,7 +254,11 @@ def steps(words: Iterable[str]) -> np.ndarray[Any, Any]:
 
 
 def disagree(
-    nbytes: pd.Series[Any], time_us: Any, algbw: Any, time_step: Any, algbw_step: Any
+    nbytes: pd.Series[int],
+    time_us: pd.Series[float],
+    algbw: pd.Series[float],
+    time_step: np.ndarray[Any, Any] | float,
+    algbw_step: np.ndarray[Any, Any] | float,
 ) -> pd.Series[bool]:
     """Whether size and algbw × time differ by more than one unit of the last digit of both.
 
@@ -267,7 +271,8 @@ def disagree(
         low = nbytes / ((time_us + time_step) * 1000.0) - algbw_step
         high = nbytes / ((time_us - time_step) * 1000.0) + algbw_step
         outside = (algbw < low * (1 - 1e-9)) | (algbw > high * (1 + 1e-9))
-    return outside & (time_us > time_step) & (nbytes > 0)
+    found: pd.Series[bool] = outside & (time_us > time_step) & (nbytes > 0)
+    return found
 
 
 def wrong(text: str) -> float:

@@ -95,7 +95,7 @@ class Run:
     """
 
     said: Said
-    timings: pd.DataFrame = None  # type: ignore[assignment] - given once all rows were read
+    timings: pd.DataFrame = field(init=False)
     who: list[Said] = field(default_factory=list)
     settings: list[Setting | None] = field(default_factory=list)
     header: int = 0
@@ -118,6 +118,12 @@ class Run:
     @property
     def mean_busbw(self) -> float | None:
         """What the benchmark calls the average bus bandwidth, from the rows read; zeros count."""
-        busbw = self.timings["busbw"] if "busbw" in self.timings else None
-        found = busbw[busbw.abs() < inf] if busbw is not None else ()
-        return float(found.mean()) if len(found) else None
+        return mean_busbw(self.timings)
+
+
+def mean_busbw(timings: pd.DataFrame) -> float | None:
+    """Mean of bus bandwidths, zeros included; None without any."""
+    if "busbw" not in timings:
+        return None
+    found = timings["busbw"][timings["busbw"].abs() < inf]
+    return float(found.mean()) if len(found) else None

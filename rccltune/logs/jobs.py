@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 
-from rccltune.logs.facts import Run, Said
+from rccltune.logs.facts import Run, Said, mean_busbw
 from rccltune.logs.rows import Layout, Rows
 from rccltune.logs.who import Who, marked
 from rccltune.model.settings import Setting
@@ -196,9 +196,8 @@ class Table:
 
     def distance(self, average: float) -> float:
         """How far the mean of its bus bandwidths is from what a benchmark sums up."""
-        table = self.rows.table()
-        found = table["busbw"][table["busbw"].abs() < inf] if "busbw" in table else ()
-        return abs(float(found.mean()) - average) if len(found) else inf
+        mean = mean_busbw(self.rows.table())
+        return inf if mean is None else abs(mean - average)
 
 
 @dataclass(slots=True)

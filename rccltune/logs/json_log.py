@@ -13,7 +13,7 @@ from rccltune.logs.facts import Run, Said
 from rccltune.logs.jobs import Preamble, Rank
 from rccltune.logs.long_table import named, runs_of, size
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.timings import Cells, fill
+from rccltune.logs.timings import fill
 from rccltune.logs.who import CHOOSING, commanded, words_of
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution
@@ -128,7 +128,8 @@ def read_records(source: JsonText, resolver: Resolver) -> list[Run]:
             table = named(names, [cells for _, cells in rows], lines, where)
         except OutputError as error:
             raise OutputError(
-                f"this JSON is no benchmark's output: it has {', '.join(names)[:120] or 'no fields'}",
+                "this JSON is no benchmark's output: it has "
+                f"{', '.join(names)[:120] or 'no fields'}",
                 where=where,
                 hint="give the file that the benchmark wrote with -Z json or -J.",
             ) from error
@@ -187,15 +188,15 @@ def read_results(source: JsonText, resolver: Resolver) -> tuple[Run, str | None]
     """
     start = _RESULTS.search(source.text)
     rows: list[dict[str, Any]] = []
-    n_sizes, is_cut, end = 0, False, 0
+    n_sizes, is_cut, end = 0, start is None, 0
     # What stands before and behind the results, in which an end that is lost is put.
     before, behind = source.text, ""
     if start is not None:
         before, end = source.text[: start.end()], start.end()
         try:
-            for line, result, end in source.values(start.end() - 1):
+            for line, result, after in source.values(start.end() - 1):
                 rows += _rows(result, source.line(start.start()) + line - 1, source.name)
-                n_sizes += 1
+                n_sizes, end = n_sizes + 1, after
             behind = source.text[source.text.index("]", end) :]
         except CutError:
             behind, is_cut = "]}", True
@@ -226,9 +227,9 @@ def _version(whole: Mapping[str, Any]) -> str | None:
 
 def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
     """A result's timings."""
+    if not isinstance(result, dict):
+        raise _strange("a result is no object", name, line)
     try:
-        if not isinstance(result, dict):
-            raise ValueError("a result is no object")
         for half, (key, placement) in enumerate(_HALVES.items()):
             told = result.get(key)
             if not isinstance(told, dict):
@@ -280,8 +281,9 @@ def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> Run
             cells[number] = cells[number].astype(float)
     cells["odd"] = False
     if {"time", "algbw"} <= set(cells):
-        numbers = (cells[each] for each in ("nbytes", "time", "algbw"))
-        cells["odd"] = columns.disagree(*numbers, _STEP, _STEP)
+        cells["odd"] = columns.disagree(
+            cells["nbytes"], cells["time"], cells["algbw"], _STEP, _STEP
+        )
     fill(run, cells, name)
     _summaries(run, whole, name)
     return run

@@ -76,7 +76,8 @@ def named(
             hint="name the columns nbytes and time_us (or busbw_gbs).",
         )
     found = {role: [row[at].strip() for row in rows] for role, at in roles.items()}
-    return pd.DataFrame({**found, "line": list(lines)})
+    table: pd.DataFrame = pd.DataFrame({**found, "line": list(lines)})
+    return table
 
 
 def runs_of(
@@ -106,7 +107,7 @@ def runs_of(
     who = _Who(facts, unsure=unsure)
     for row in first.to_dict("records"):
         try:
-            who.add(row)
+            who.add({str(name): each for name, each in row.items()})
         except (ValueError, OverflowError) as error:
             cells.bad(row["line"], error)
     texts = found[[name for name in ("time", "algbw", "busbw") if name in found]]
@@ -136,10 +137,9 @@ def runs_of(
     if "cycle" not in table:
         found["pass"] = passes(found, resolver.name)[0] if ordered else 0
     found["pass"] = found["pass"].astype("int64")
-    names = found["run"] if "run" in found else ""
     return [
         _run(part if ordered else _once(part, who, resolver), texts, facts, who)
-        for _, part in (found.groupby(names, sort=False) if "run" in found else [("", found)])
+        for _, part in (found.groupby("run", sort=False) if "run" in found else [("", found)])
     ]
 
 
@@ -159,7 +159,8 @@ def _half_rows(table: pd.DataFrame) -> pd.DataFrame:
         place = placement.value if placement else ""
         parts.append(part.assign(place=place, half=half))
     joined = pd.concat(parts, ignore_index=True)
-    return joined.sort_values(["line", "half"], kind="stable", ignore_index=True)
+    halves: pd.DataFrame = joined.sort_values(["line", "half"], kind="stable", ignore_index=True)
+    return halves
 
 
 class _Who:
@@ -248,7 +249,8 @@ def _derived(found: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.Series[fl
         "give the original table if there is one.",
         int(found["line"].iloc[0]),
     )
-    return found["nbytes"] / algbw.where(algbw > 0) / 1000
+    times: pd.Series[float] = found["nbytes"] / algbw.where(algbw > 0) / 1000
+    return times
 
 
 def _once(part: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.DataFrame:
@@ -273,12 +275,14 @@ def _once(part: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.DataFrame:
             hint="add a column 'repeat' that numbers the runs, or one that tells the two "
             "settings apart.",
         )
-    return part[~again]
+    once: pd.DataFrame = part[~again]
+    return once
 
 
 def _run(part: pd.DataFrame, texts: pd.DataFrame, facts: Said, who: _Who) -> Run:
     """A run with its part of the table."""
-    run = Run(said=facts, timings=part, who=who.said, settings=who.ran)
+    run = Run(said=facts, who=who.said, settings=who.ran)
+    run.timings = part
     kinds = {(who.said[at].collective, who.said[at].n_ranks) for at in part["who"].unique()}
     # The ratio of one collective on some ranks says nothing about the others.
     run.unit = None

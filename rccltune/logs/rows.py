@@ -53,6 +53,7 @@ _CELLS: Final = {
     "wrong": rf"{_NUMBER}|N/A|NA|n/a|-",
     "error": rf"(?:{_NUMBER})\*?|N/A|NA|n/a|-",
 }
+_USUAL: Final = {**dict.fromkeys(("time", "algbw", "busbw"), r"\d+\.?\d*"), "wrong": r"\d+"}
 NAMES: Final = frozenset(("dtype", "redop", "ran_algorithm", "ran_protocol"))
 # Whether a row of the second block alone stands here, only the blanks before it tell.
 _GAP: Final = re.compile(rb"\S {28,}-?\d")
@@ -67,11 +68,13 @@ class Shape:
         names: of its columns; those of the blocks as ``0.time`` and ``1.time``.
         placements: of the blocks that it has.
         pattern: a whole line of it.
+        usual: the same for plain numbers alone, which are nearly all, at a third of the time.
     """
 
     names: tuple[str, ...]
     placements: tuple[Placement, ...]
     pattern: re.Pattern[bytes]
+    usual: re.Pattern[bytes]
 
 
 class Layout(NamedTuple):
@@ -124,7 +127,8 @@ def layout(names: tuple[str, ...], placements: tuple[Placement, ...]) -> Layout 
         if n_blocks != len(_BOTH) or placements:
             return None
         placements = _BOTH
-    whole, first = [], []
+    whole: list[Shape] = []
+    first: list[Shape] = []
     for kept, complete in _subsets(columns):
         shape = _shape(kept, placements if complete else placements[:1])
         (whole if complete else first).append(shape)
@@ -193,13 +197,20 @@ def _subsets(columns: Sequence[tuple[int, str]]) -> Iterator[tuple[list[tuple[in
 
 def _shape(kept: Sequence[tuple[int, str]], placements: tuple[Placement, ...]) -> Shape:
     names = tuple(name if block < 0 else f"{block}.{name}" for block, name in kept)
-    cells = dict(_CELLS)
-    if "redop" not in names:
-        # Only its being a number tells such a row from another; else a label may touch it.
-        cells["root"] = r"-?\d+"
-    words = [f"(?:{cells.get(name, chr(92) + 'S+')})" for _, name in kept]
-    pattern = rf"[ \t]*{'[ ]+'.join(words)}\s*".replace("[ ]+", r"[ \t]+")
-    return Shape(names, placements, re.compile(pattern.encode()))
+    # Without an operation, only a root that is a number tells such a row from another; else a
+    # launcher's label may touch it.
+    cells = _CELLS if "redop" in names else {**_CELLS, "root": r"-?\d+"}
+    return Shape(
+        names,
+        placements,
+        _line([cells.get(name, r"\S+") for _, name in kept]),
+        _line([_USUAL.get(name) or cells.get(name, r"\S+") for _, name in kept]),
+    )
+
+
+def _line(cells: Sequence[str]) -> re.Pattern[bytes]:
+    words = r"[ \t]+".join(f"(?:{cell})" for cell in cells)
+    return re.compile(rf"[ \t]*{words}\s*".encode())
 
 
 class Rows:
@@ -210,7 +221,7 @@ class Rows:
         self.layout = announced
         self.found: dict[Shape, list[tuple[int, bytes]]] = {}
         # The shape of the last whole row is nearly always that of the next one too.
-        self._is_like = announced.whole[0].pattern.fullmatch
+        self._is_like = announced.whole[0].usual.fullmatch
         self._keep = self.found.setdefault(announced.whole[0], []).append
 
     def __len__(self) -> int:
@@ -251,7 +262,7 @@ class Rows:
                 kept = self.found.setdefault(shape, [])
                 kept.append((line, text))
                 if shape in self.layout.whole:
-                    self._is_like, self._keep = shape.pattern.fullmatch, kept.append
+                    self._is_like, self._keep = shape.usual.fullmatch, kept.append
                 return True
         return False
 
@@ -262,7 +273,8 @@ class Rows:
         found = [(shape, rows) for shape, rows in self.found.items() if rows]
         parts = [part for shape, rows in found for part in _parts(shape, rows)]
         joined = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
-        return joined.sort_values(["line", "half"], kind="stable", ignore_index=True)
+        table: pd.DataFrame = joined.sort_values(["line", "half"], kind="stable", ignore_index=True)
+        return table
 
 
 def _exact() -> dict[str, Any]:
@@ -331,14 +343,14 @@ def _odd(
     import numpy as np
     import pandas as pd
 
-    odd = pd.Series(data=False, index=part.index)
+    odd: pd.Series[bool] = pd.Series(data=False, index=part.index)
     if "time" not in at or "algbw" not in at:
         return odd
     time, algbw = part["time"], part["algbw"]
     with np.errstate(all="ignore"):
         far = (part["nbytes"] / time / 1000 - algbw).abs() >= _CLOSE + _SAME * algbw
     if far.any():
-        words = [rows[i][1].decode().split() for i in np.flatnonzero(far)]
+        words = [rows[i][1].decode().split() for i in np.flatnonzero(far).tolist()]
         time_step, algbw_step = (
             steps([word[at[name]] for word in words]) for name in ("time", "algbw")
         )

@@ -8,8 +8,8 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import who
-from rccltune.logs.facts import Run, Said
 from rccltune.logs.evidence import Evidence, evidence_of, proposed, sole
+from rccltune.logs.facts import Run, Said
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import numbered
 from rccltune.model.errors import CommandLineError, OutputError
@@ -33,7 +33,8 @@ def table_of(
 
     The table has the columns of :class:`rccltune.model.measured.Sample`: ``key`` (a number),
     ``launch``, ``nbytes``, ``count``, ``time_us``, ``wrong``, ``ran`` (a setting, empty where
-    nothing is known), ``unusable`` (why it must not be used, empty where it may), ``pass``, ``line``.
+    nothing is known), ``unusable`` (why it must not be used, empty where it may), ``pass`` and
+    ``line``; and percentiles of single calls under the names that the benchmark gave them.
 
     Args:
         runs: those that have rows, in order.
@@ -172,7 +173,7 @@ def _of_run(run: Run, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataF
     ran = [(at, None if number < 0 else settings[number]) for at, number in first.to_numpy()]
     wrong = np.ceil(timings["wrong"].clip(upper=MAX_NBYTES)) if "wrong" in timings else np.nan
     count = timings["count"].astype(float) if "count" in timings else np.nan
-    found = pd.DataFrame(
+    found: pd.DataFrame = pd.DataFrame(
         {
             "key": key,
             "nbytes": timings["nbytes"],
@@ -361,7 +362,7 @@ _WHOLE: Final = frozenset(
 
 def _of_type(
     found: pd.DataFrame, of_key: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
-) -> Iterable[tuple[Doubt, pd.Series[Any]]]:
+) -> Iterable[tuple[Doubt, Any]]:
     """Flags where the type is none, or where size and count of elements are not of one row.
 
     The count is that of one rank's share in newer benchmarks, of the whole in older ones.
@@ -421,4 +422,4 @@ def _of_first_row(run: Run) -> Said:
 
 def _first(run: Run) -> Said:
     """What holds for its first row."""
-    return run.who[run.timings["who"].iloc[0]]
+    return run.who[int(run.timings["who"].iloc[0])]

@@ -88,10 +88,7 @@ def numbered(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[int],
 
 def _times(run: Run, found: pd.DataFrame) -> pd.Series[float]:
     """Times that can be computed with; of ``-C 1`` those that algbw gives, which is the GPU's."""
-    if "time" in found:
-        times = found["time"]
-    else:
-        times = found["cputime"] * float("nan")
+    times = found["time"] if "time" in found else found["cputime"] * float("nan")
     if "cputime" in found and "algbw" in found:
         run.cputime = True
         algbw = found["algbw"]
@@ -102,7 +99,8 @@ def _times(run: Run, found: pd.DataFrame) -> pd.Series[float]:
 
 def usable(times: pd.Series[float]) -> pd.Series[float]:
     """Times that can be computed with; nan for the others (:mod:`rccltune.model.times`)."""
-    return times.where((times > 0) & (times < MOST_US))
+    kept: pd.Series[float] = times.where((times > 0) & (times < MOST_US))
+    return kept
 
 
 def _ran(found: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series[bool] | bool]:
@@ -178,13 +176,15 @@ class Cells:
         """Numbers of a column; missing where it is not there or a cell says so."""
         import pandas as pd
 
+        index = self.table.index
+        found: pd.Series[Any]
         if name not in self.table:
-            return pd.Series(float("nan"), index=self.table.index)
-        return pd.Series(
-            list(self._each(self.table[name].tolist(), as_number)),
-            index=self.table.index,
-            dtype="Int64" if name in ("nbytes", "count", "pass") else "float64",
-        )
+            found = pd.Series(float("nan"), index=index)
+            return found
+        kind: Any = "Int64" if name in ("nbytes", "count", "pass") else "float64"
+        numbers = list(self._each(self.table[name].tolist(), as_number))
+        found = pd.Series(numbers, index=index, dtype=kind)
+        return found
 
     def _each(
         self, words: Iterable[str], as_number: Callable[[str], float | None]
