@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 from math import isinf, nan
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +47,10 @@ _SPELLINGS: Final = {
 }
 
 
+# Units that change nothing: what a column of another unit holds is not known here.
+_UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
+
+
 def folded(name: str) -> str:
     """A column's name without what people vary."""
     plain = _UNIT.sub("", name.strip(" \t\"'"))
@@ -69,6 +72,15 @@ def roles_of(names: Sequence[str]) -> dict[str, int]:
         for role, spellings in _SPELLINGS.items()
         if any(each in position for each in spellings)
     }
+
+
+def is_bandwidths(header: str) -> bool:
+    """Whether these words name sizes and bandwidths alone, as in tables that AMD shows."""
+    words = _UNIT.sub("", header.lstrip("# ")).split()
+    roles = roles_of(words)
+    return set(roles) <= {"nbytes", "count", "algbw", "busbw"} and (
+        len(roles) == len(words) and {"nbytes", "busbw"} <= set(roles)
+    )
 
 
 _PLACEMENTS: Final = {
@@ -159,79 +171,8 @@ def facts_of(comment: str, where: str) -> dict[str, Any]:
     return found
 
 
-_OBJECT: Final = re.compile(r"\s*\{\s*(?:\"|\}|$)")
-_ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|\]|$)")
-_RESULTS: Final = re.compile(r"\s*\{\s*\"(?:version|start_time|args|config|results)\"")
-_RULE: Final = re.compile(
-    r"\s*[A-Za-z_]+\s*,\s*\d+\s*,\s*\d+\s*,\s*[\w-]+\s*,\s*[\w-]+\s*(?:,\s*-?\w+\s*){3,}"
-)
-_RULE_HEADER: Final = re.compile(r"\s*coll(?:ective)?_?type\s*,\s*min_?bytes", re.IGNORECASE)
-_SEPARATORS: Final = ",;\t|"
-# Units that change nothing: what a column of another unit holds is not known here.
-_UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
-
-
-# The field that every line of Inspector's has (inspector_json.cc).
-INSPECTOR_FORMAT: Final = "inspector_output_format_version"
-
-
-class Form(Enum):
-    """Kinds of files; the value is what people call them."""
-
-    TEXT = "benchmark log"
-    RESULTS = "nccl-tests -J file"
-    RECORDS = "rccl-tests JSON records"
-    DELIMITED = "table of comma-separated values"
-    RULES = "tuner rule file"
-
-
-def form_of(head: str) -> Form:
-    """Kind of a file that begins so."""
-    if _RESULTS.match(head):
-        return Form.RESULTS
-    if _OBJECT.match(head) or _ARRAY.match(head):
-        return Form.RECORDS
-    return next(filter(None, map(_form_of_line, head.splitlines())), Form.TEXT)
-
-
-def _form_of_line(line: str) -> Form | None:
-    """What a file's line makes of it; None for a comment or a blank line."""
-    text = line.strip().strip("|").strip()
-    if text.startswith("#@ "):
-        return Form.RULES
-    if is_bandwidths(text):
-        return Form.DELIMITED
-    if not text or text.startswith("#"):
-        return None
-    if _RULE.match(text) or _RULE_HEADER.match(text):
-        return Form.RULES
-    separator = separator_of(text)
-    roles = roles_of(text.split(separator)) if separator else {}
-    return Form.DELIMITED if "nbytes" in roles and len(roles) > 1 else Form.TEXT
-
-
-def is_bandwidths(header: str) -> bool:
-    """Whether these words name sizes and bandwidths alone, as in tables that AMD shows."""
-    words = _UNIT.sub("", header.lstrip("# ")).split()
-    roles = roles_of(words)
-    return set(roles) <= {"nbytes", "count", "algbw", "busbw"} and (
-        len(roles) == len(words) and {"nbytes", "busbw"} <= set(roles)
-    )
-
-
-def is_inspector(head: str) -> bool:
-    """Whether a file that begins so is a dump of the Inspector plugin that NCCL and RCCL ship."""
-    return head.lstrip().startswith("{") and f'"{INSPECTOR_FORMAT}"' in head[:4096]
-
-
-def separator_of(header: str) -> str:
-    """What stands between the columns; empty where there is one column."""
-    best = max(_SEPARATORS, key=header.count)
-    return best if best in header else ""
-
-
 UNCHECKED: Final = ("N/A", "n/a", "NA", "-", "")
-_PERCENTILE: Final = re.compile(r"i_(?:min|max|avg|p\d+|cv%?)")
+_PERCENTILE: Final = re.compile(r"i_(?:min|max|avg|p\d+|cv%?)|p\d\d")
 
 
 def is_percentile(name: str) -> bool:

@@ -152,17 +152,22 @@ def sole(
         collective: where it is known.
         n_ranks: where it is known.
     """
-    if all(one.ratio is None for one in told):
+    if not told or all(one.ratio is None for one in told):
         return None
-    if collective is None:
-        if n_ranks is None or n_ranks < 2:
-            return None
-        fit = [c for c in Collective if all(one.fits(c, n_ranks) for one in told)]
-        fit = [c for c in fit if not c.has_own_algbw]
-        return (fit[0], n_ranks) if len(fit) == 1 else None
-    spans = [one.ranks_of(collective) or (2, 1) for one in told]
-    few, many = max(span[0] for span in spans), min(span[1] for span in spans)
-    return (collective, few) if few == many else None
+    known = [c for c in Collective if not c.has_own_algbw] if collective is None else [collective]
+    fit = []
+    for each in known:
+        spans = [one.ranks_of(each) or (2, 1) for one in told]
+        few, many = max(span[0] for span in spans), min(span[1] for span in spans)
+        if n_ranks is not None and n_ranks > 1 and all(one.fits(each, n_ranks) for one in told):
+            few = many = n_ranks
+        elif n_ranks is not None:
+            continue
+        if few <= many:
+            fit.append((each, few, many))
+    if len(fit) != 1 or fit[0][1] != fit[0][2]:
+        return None
+    return fit[0][0], fit[0][1]
 
 
 def _options(

@@ -54,6 +54,8 @@ class Preamble:
     setting: Setting | None = None
     ranks: dict[tuple[int, int], Rank] = field(default_factory=dict)
     simulated: bool = False
+    # By the command that started it, on one node; a rank list says it better.
+    n_ranks: int | None = None
 
     @property
     def command(self) -> tuple[Collective | None, tuple[tuple[str, int], ...]]:
@@ -80,8 +82,9 @@ class Preamble:
             ),
             collective=self.collective,
             setting=self.setting,
-            n_ranks=len(first) or None,
-            n_nodes=len({each.host for each in first}) or None,
+            n_ranks=len(first) or (None if ranks else self.n_ranks),
+            n_nodes=len({each.host for each in first})
+            or (1 if self.n_ranks and not ranks else None),
             graph=numbers["graph:"] > 0 if "graph:" in numbers else None,
             product=" + ".join(products) or None,
             hosts=hosts,
@@ -370,7 +373,7 @@ class Jobs:
         if below_header and not self._waiting and book.late:
             book.new_process()
         preamble = self._take_preamble(line, below_header=below_header)
-        commanded = book.who.take_collective()
+        commanded, preamble.n_ranks = book.who.take_command()
         if preamble.collective is None:
             preamble.collective = commanded
         preamble.setting = book.who.mark

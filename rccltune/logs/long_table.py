@@ -14,10 +14,10 @@ from rccltune.logs.columns import (
     is_bandwidths,
     placement_of,
     roles_of,
-    separator_of,
     yes_or_no,
 )
 from rccltune.logs.facts import Run, Said
+from rccltune.logs.forms import separator_of
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import Cells, numbered, passes, usable
 from rccltune.model.errors import OutputError

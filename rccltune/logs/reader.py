@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from rccltune.logs.columns import Form, form_of, is_inspector
 from rccltune.logs.facts import Run
+from rccltune.logs.forms import Form, form_of, reader_of
 from rccltune.logs.jobs import Book
 from rccltune.logs.json_log import JsonText, read_records, read_results
 from rccltune.logs.long_table import read_table
@@ -160,11 +160,27 @@ def lines_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _candidates(path: Path) -> str:
-    names = sorted(each.name for each in path.iterdir() if each.suffix in _TEXT_SUFFIXES)
+    """Names of the files of a folder that can be read, as a hint."""
+    names = []
+    for each in sorted(path.iterdir()):
+        with suppress(OSError):
+            if each.suffix in _TEXT_SUFFIXES and each.is_file():
+                with each.open("rb") as stream:
+                    head = stream.read(HEAD)
+                if head and b"\0" not in head and _is_measurement(head.decode("utf-8", "replace")):
+                    names.append(each.name)
     if not names:
-        return "name the file; nothing in the directory looks like a log."
+        return "name the file; nothing in the directory looks like a measurement."
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     return f"name the file: {shown}."
+
+
+def _is_measurement(head: str) -> bool:
+    """Whether import reads a file that begins so; of a log only its words tell."""
+    form = form_of(head)
+    if form is Form.TEXT:
+        return any(word in head for word in ("algbw", "busbw", "bus bandwidth", "_perf", "NCCL"))
+    return form not in _OTHERS
 
 
 def read(path: Path, stated: Stated, launch: str) -> Reading:
@@ -182,17 +198,9 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
     name = str(path)
     with open_log(path) as stream, _collector_paused():
         head = head_of(stream, name).decode("utf-8-sig", "replace")
-        if is_inspector(head):
-            raise _inspector(name)
         form = form_of(head)
         resolver = Resolver(name, stated)
         match form:
-            case Form.RULES:
-                raise OutputError(
-                    "this is a rule file, not a measurement",
-                    where=name,
-                    hint=f"see what it does with: rccltune explain {name}",
-                )
             case Form.TEXT:
                 return _text(lines_of(stream, name), resolver, launch)
             case Form.DELIMITED:
@@ -204,16 +212,29 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
             case Form.RESULTS:
                 run, version = read_results(JsonText(stream, name), resolver)
                 return _reading([run], resolver, launch, form, library=version)
+            case _:
+                raise OutputError(
+                    _OTHERS[form], where=name, hint=f"{_DO[form]}: {reader_of(form, path)}"
+                )
 
 
-def _inspector(name: str) -> OutputError:
-    return OutputError(
+# What import does not read, and what the verb that reads it does.
+_OTHERS: Final = {
+    Form.RULES: "this is a rule file, not a measurement",
+    Form.RECORD: "this is a record of the calls that a job asked its tuner about; it has no times",
+    Form.INSPECTOR: (
         "this is a dump of NCCL's Inspector plugin, which makes no session: it names no algorithm "
         "or protocol, so there is nothing to choose among, and a call's time holds what its rank "
-        "waited for the others, so it is no measurement beside a benchmark's",
-        where=name,
-        hint=f"it says which calls a job makes: rccltune workload {name}",
-    )
+        "waited for the others, so it is no measurement beside a benchmark's"
+    ),
+    Form.SAMPLES: "this is samples.csv of a session, whose folder every verb reads as it is",
+}
+_DO: Final = {
+    Form.RULES: "see what it does with",
+    Form.RECORD: "it says which calls a job makes",
+    Form.INSPECTOR: "it says which calls a job makes",
+    Form.SAMPLES: "nothing need be imported",
+}
 
 
 def read_stream(lines: Iterable[bytes], name: str, stated: Stated, launch: str) -> Reading:

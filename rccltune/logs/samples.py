@@ -8,6 +8,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import who
+from rccltune.logs.columns import is_percentile
 from rccltune.logs.evidence import Evidence, evidence_of, proposed, sole
 from rccltune.logs.facts import Run, Said
 from rccltune.logs.resolver import Resolver
@@ -185,6 +186,8 @@ def _of_run(run: Run, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataF
             "line": timings["line"],
         }
     )
+    for name in filter(is_percentile, map(str, timings)):
+        found[name] = pd.to_numeric(timings[name], errors="coerce")
     # The summary counts wrong half-rows; where none shows which, none can be trusted.
     all_wrong = run.out_of_bounds > 0 and not (found["wrong"] > 0).any()
     other = [one is not None and known[at].setting.contradicts(one) for at, one in ran]
@@ -267,11 +270,14 @@ def _ask(run: Run, resolver: Resolver, evidence: Evidence, told: Sequence[Eviden
             fits = proposed(evidence, collective, n_ranks)
         else:
             name, number = found
-            text = (
-                f"{name.value}: the only collective with these bus bandwidths on {number} ranks"
-                if collective is None
-                else f"{number} ranks: the only number with these bus bandwidths for {name.value}"
-            )
+            if collective is not None:
+                text = f"{number} ranks: the only number with these bus bandwidths for {name.value}"
+            elif n_ranks is not None:
+                text = (
+                    f"{name.value}: the only collective with these bus bandwidths on {number} ranks"
+                )
+            else:
+                text = f"{name.value} on {number} ranks: nothing else has these bus bandwidths"
             best = max(told, key=lambda one: one.low / one.high)
             resolver.notice(
                 Caution.ASSUMED,

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.columns import is_percentile
 from rccltune.logs.facts import Run, Said
 from rccltune.model.errors import OutputError
 from rccltune.model.times import MOST_US
@@ -213,8 +212,3 @@ class Cells:
                 where=f"{self._name}:{line}",
                 hint="correct the cell, or take the row out.",
             )
-
-
-def kept(found: pd.DataFrame) -> list[str]:
-    """Names of columns of percentiles."""
-    return [str(name) for name in found if is_percentile(str(name))]

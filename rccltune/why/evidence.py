@@ -31,7 +31,11 @@ class Evidence:
     def show(self, fact: str, text: str) -> None:
         """A line shows a fact; the first one is kept."""
         if fact not in self.job.shown and len(self.job.shown) < MAX_WORDS:
-            self.job.shown[fact] = f"{self.place}: {text.strip()[:200]}"
+            self.job.shown[fact] = self.told(text)
+
+    def told(self, text: str) -> str:
+        """A line with its file and number."""
+        return f"{self.place}: {text.strip()[:200]}"
 
     def at(self, where: Where, collective: Collective, nbytes: int) -> Seen:
         """The place for what is said of one size; a place that is thrown away when all are full."""
@@ -179,6 +183,7 @@ def _merge(into: Seen, other: Seen) -> None:
     into.paths |= other.paths
     into.kindred |= other.kindred
     into.called |= other.called
+    into.shown = into.shown or other.shown
     if other.offered is not None:
         into.offered = other.offered | (into.offered or frozenset())
 

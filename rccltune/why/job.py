@@ -216,4 +216,5 @@ def _read_table(
             # How many channels a size gets is no choice of a rule's; they would part every range.
             cell = replace(sample.executed, channels=None)
             seen.ran[cell] += cell not in seen.ran
+            seen.shown = seen.shown or f"{path}:{sample.line}: the row says that {cell} ran"
             evidence.job.tuning.add(where)

@@ -40,7 +40,7 @@ from rccltune.why.phrases import (
     Writers,
     messages,
 )
-from rccltune.why.records import NOWHERE, Kindred, Said, Stuck, Where
+from rccltune.why.records import ASKED_OF_RANKS, NOWHERE, Kindred, Loading, Said, Stuck, Where
 from rccltune.why.remedies import SYMMETRIC
 
 _MAX_COMMS: Final = 65536
@@ -136,7 +136,7 @@ class LibraryLog:
         self._sends = Sends(evidence)
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
         # buffer where the last part says so.
-        self._homeless: dict[tuple[Collective, int, bool], Counter[Setting | None]] = {}
+        self._homeless: dict[tuple[Collective, int, bool], tuple[str, Counter[Setting | None]]] = {}
 
     def at(self, place: str) -> None:
         """Say where the next line stands."""
@@ -179,6 +179,7 @@ class LibraryLog:
         match = VERSION.search(body)
         if match is not None:
             self._evidence.version(f"{match[1]} {match[2]}")
+            self._evidence.show(f"version {match[1]} {match[2]}", body)
         file = FILE.search(body)
         if file is not None:
             self._evidence.path(file[1])
@@ -191,6 +192,8 @@ class LibraryLog:
             plain = value[:-1] if value[-1:] == "." and value[:-1].lstrip("-").isdigit() else value
             self._evidence.variable(match[1], plain)
             self._evidence.show(f"variable {match[1]}", body)
+            if match[1] in ASKED_OF_RANKS:
+                self._evidence.show(f"variable {match[1]}={plain}", body)
 
     def _network(self, body: str) -> None:
         """What a network plugin changes for everybody, and why."""
@@ -229,6 +232,8 @@ class LibraryLog:
             match = pattern.search(body)
             if match is not None:
                 self._evidence.loads(what, match[1].strip()[:300])
+                if what is Loading.USING:
+                    self._evidence.show(f"using {match[1].strip()[:300]}", body)
                 self._evidence.show(f"loading {what.value}", body)
                 return
 
@@ -297,6 +302,7 @@ class LibraryLog:
             self._writers.choosing(process),
             (collective, int(match[2]), own),
             setting_named(match[3], match[4]),
+            body,
         )
 
     def _nameless(self, process: Process | None, match: re.Match[str]) -> None:
@@ -306,14 +312,19 @@ class LibraryLog:
                 self._writers.choosing(process), int(match[2]), setting_named(match[3], match[4])
             )
 
-    def _ran(self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None) -> None:
+    def _ran(
+        self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None, body: str
+    ) -> None:
         collective, nbytes, own = call
         total = total_of(collective, nbytes, where.n_ranks) if own else nbytes
         if where is NOWHERE or total is None:
             if call in self._homeless or len(self._homeless) < MAX_KEYS:
-                self._homeless.setdefault(call, Counter())[ran] += 1
+                _, counted = self._homeless.setdefault(call, (self._evidence.told(body), Counter()))
+                counted[ran] += 1
             return
-        self._evidence.at(where, collective, total).ran[ran] += 1
+        seen = self._evidence.at(where, collective, total)
+        seen.ran[ran] += 1
+        seen.shown = seen.shown or self._evidence.told(body)
         self._evidence.job.tuning.add(where)
 
     def _call(self, process: Process | None, body: str) -> None:
@@ -366,12 +377,13 @@ class LibraryLog:
         self._sends.finish()
         job.refused |= self._models.refused()
         found = self._groups.nodes()
-        for (collective, nbytes, own), counted in self._homeless.items():
+        for (collective, nbytes, own), (shown, counted) in self._homeless.items():
             where = self._only_scale()
             total = total_of(collective, nbytes, where.n_ranks) if own else nbytes
             # Without the number of ranks it stays what it is: a rank's own bytes.
             seen = self._evidence.at(where, collective, nbytes if total is None else total)
             seen.ran.update(counted)
+            seen.shown = seen.shown or shown
             job.tuning.add(where)
         self._homeless.clear()
         return found

@@ -115,6 +115,7 @@ class OwnLines:
             return
         self._evidence.start(where, started)
         self._evidence.show("rules", match[0])
+        self._evidence.show(f"started {started.how} {started.sha256}", match[0])
 
     def _decision(self, source: str, match: re.Match[str]) -> None:
         collective = collective_named(match[2])

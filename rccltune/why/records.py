@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
@@ -142,7 +142,7 @@ class Question:
 
     Attributes:
         title: a word or two.
-        shown: the line that shows it, with its file and number; None where no line does.
+        shown: the lines that show it, each with its file and number; None where no line does.
         remedy: one imperative sentence; None where nothing is to be mended.
     """
 
@@ -208,6 +208,7 @@ class Seen:
         paths: ways around the tuner that the log names itself.
         called: the call was made, whether or not a tuner was asked.
         kindred: types and operations of the calls.
+        shown: the first line that says what ran, with its file and number.
     """
 
     said: Counter[Said] = field(default_factory=Counter)
@@ -217,6 +218,7 @@ class Seen:
     paths: set[str] = field(default_factory=set)
     called: bool = False
     kindred: set[Kindred] = field(default_factory=set)
+    shown: str = ""
 
 
 class Started(NamedTuple):
@@ -262,6 +264,11 @@ class Stuck(NamedTuple):
     limits: tuple[tuple[str, str], ...] = ()
 
 
+# Variables that must be alike on all ranks, or these choose differently.
+ASKED_OF_RANKS: Final = (
+    *("NCCL_ALGO", "NCCL_PROTO", "RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO"),
+    *("NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE"),
+)
 # How the library's own reader calls a table that is compiled into it.
 EMBEDDED = "<embedded>"
 

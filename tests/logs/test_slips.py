@@ -106,13 +106,20 @@ def test_the_hint_names_only_what_fits(read_text: ReadText) -> None:
 
 
 def test_a_ratio_above_one_is_all_reduces_alone(read_text: ReadText) -> None:
-    """2 (n - 1) / n = 1.975 on 80 ranks; reduce_scatter's (n - 1) / n stays below 1 on any number."""
+    """2 (n - 1) / n = 1.975 on 80 ranks; reduce_scatter's (n - 1) / n stays below 1 on any number.
+
+    Collective and ranks are taken, and said; nothing tells of the nodes, which are asked for.
+    """
     text = "".join(row(n << 12, "sum", 30.0 + k, 79 / 40) for k, n in enumerate(SIZES))
     with pytest.raises(OutputError) as error:
         read_text(text, Stated(setting=BASELINE))
-    hint = str(error.value.hint)
-    assert "--collective all_reduce --ranks 80" in hint
-    assert "reduce_scatter" not in hint
+    assert error.value.message.endswith("does not say how many nodes took part")
+    assert error.value.hint == "add --nodes N."
+    reading = read_text(text, Stated(setting=BASELINE, n_nodes=10))
+    assert {(s.key.collective.value, s.key.scale.n_ranks) for s in reading.samples} == {
+        ("all_reduce", 80)
+    }
+    assert any("all_reduce on 80 ranks: nothing else" in one.message for one in reading.notices)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +145,13 @@ def test_ranks_far_from_the_ratio_are_refused(read_text: ReadText, ranks: int) -
     assert len(read_text(text, Stated(n_ranks=96, **said)).samples) == 8
 
 
-def test_all_that_a_log_lacks_is_asked_for_at_once(bench: Bench, read_text: ReadText) -> None:
-    """Three options in one error, and ranks that the ratio of 1.75 gives: 8."""
+def test_all_that_a_log_lacks_is_asked_for_at_once(read_text: ReadText) -> None:
+    """Three options in one error; a ratio of 1.999 is that of any number above a thousand."""
+    text = "".join(row(n << 4, "sum", 30.0 + k, 1.999) for k, n in enumerate(SIZES))
     with pytest.raises(OutputError) as error:
-        read_text(bench.rows([1 << 24, 1 << 25], 100.0), Stated())
+        read_text(text, Stated())
     hint = str(error.value.hint)
-    for option in ("--collective C", "--ranks N", "--nodes N", "--collective all_reduce --ranks 8"):
+    for option in ("--collective C", "--ranks N", "--nodes N", "--collective all_reduce --ranks 1"):
         assert option in hint
 
 
