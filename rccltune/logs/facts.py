@@ -83,8 +83,6 @@ class Run:
         ordered: variables that choose, by the command that started it.
         forced: the same by the library's log, and its tuner, once all of it was read.
         below_header: its rows stand below a header of their own, so that one process printed all.
-        schedule: line of our plugin's schedule, 0 without one.
-        plugin: whether our plugin was the library's tuner.
         unit: weight of the last printed digit of its bandwidths; None where they do not tell what
             ran, being of several collectives or scales.
         scale: ranks and nodes as the library's log tells them, once all of it was read.
@@ -106,8 +104,6 @@ class Run:
     ordered: dict[str, str] = field(default_factory=dict)
     forced: dict[str, str] = field(default_factory=dict)
     below_header: bool = False
-    schedule: int = 0
-    plugin: bool = False
     unit: float | None = 0.01
     scale: Callable[[], tuple[int | None, int | None]] | None = None
     rooted: bool | None = None

@@ -222,13 +222,10 @@ class Book:
         who: command lines, exports, comments and section heads.
         jobs: of every writer.
         odd: lines that look like rows and are not understood, the first ones.
-        schedule: line where our plugin says that it runs one setting after the other.
-        plugin: our plugin is the library's tuner, by the library's log.
         out_of_bounds: wrong timings by the summary whose average is still to come.
         libraries: versions of the library, with the line that first names each.
         started: line where the last run began.
         first: first line with text that was looked at.
-        last: last line with text that was looked at.
     """
 
     name: str
@@ -246,15 +243,12 @@ class Book:
     who: Who = field(default_factory=Who)
     jobs: list[Jobs] = field(default_factory=list)
     odd: list[tuple[int, str]] = field(default_factory=list)
-    schedule: int = 0
-    plugin: bool = False
     out_of_bounds: int = 0
     benchmark: str | None = None
     library: str | None = None
     libraries: dict[str, int] = field(default_factory=dict)
     started: int | None = None
     first: tuple[int, str] | None = None
-    last: tuple[int, str] | None = None
 
     def new_run(self) -> None:
         """What the library's log says from here on belongs to another run."""

@@ -318,28 +318,18 @@ def _check_factor(run: Run, resolver: Resolver, evidence: Evidence) -> None:
 
 
 def _check_baseline(run: Run, resolver: Resolver) -> None:
-    """Refuse several settings, or a forced choice, that the user calls the baseline.
+    """Refuse as a baseline what the benchmark's own columns say to be several settings.
 
     Raises:
         CommandLineError: --baseline is not what the file shows.
     """
-    if resolver.stated.setting is None or resolver.stated.setting.role is not Role.BASELINE:
+    given = resolver.stated.setting
+    if given is None or given.role is not Role.BASELINE or resolver.is_mixed:
         return
-    if _setting_said(run) is not None or resolver.is_mixed:
-        return
-    forced = who.forced(_variables(run))
-    what = f"{' '.join(f'{n}={v}' for n, v in forced.items())} was set" if forced else None
-    if run.schedule:
-        what = f"our plugin's schedule tried one setting after the other (line {run.schedule})"
-    elif (nbytes := _several(run)) is not None:
-        what = f"several settings ran at {nbytes} bytes"
-    elif run.plugin and _in_passes(run):
-        what = (
-            "our plugin was loaded and sizes were timed in several passes, as a schedule has them"
-        )
-    if what is not None:
+    nbytes = _several(run) if _setting_said(run) is None else None
+    if nbytes is not None:
         raise CommandLineError(
-            f"--baseline says that nothing was forced, but {what}",
+            f"--baseline says that nothing was forced, but several settings ran at {nbytes} bytes",
             where=resolver.where(run.said.line),
             hint="leave out --baseline; measure the site as it is, and import that log with it.",
         )
@@ -352,12 +342,6 @@ def _several(run: Run) -> int | None:
         return None
     several = named[named.groupby(["who", "nbytes"])["ran"].transform("nunique") > 1]
     return int(several["nbytes"].iloc[0]) if len(several) else None
-
-
-def _in_passes(run: Run) -> bool:
-    """Whether its largest size came again; small ones may be rounded to the same number."""
-    sizes = run.timings["nbytes"]
-    return bool((run.timings["pass"][sizes == sizes.max()] > 0).any())
 
 
 # A tool may write sizes of a share in either way: of one rank, or of all.

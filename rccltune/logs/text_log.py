@@ -244,7 +244,8 @@ class Stream:
 
     def _command(self, number: int, text: str, *, comment: bool) -> None:
         if text.startswith("rccltune: comm=") and " schedule=" in text:
-            self._book.schedule = number
+            # Plugins of 0.1 could try one setting after the other.
+            self._book.library_says(TUNER, "our plugin's schedule")
         elif self._book.who.see(number, text, comment=comment):
             self.drop_begun()
             self._book.changed()
@@ -352,7 +353,6 @@ class TextReader:
         for each in found:
             fill(each.run, each.rows.table(), self.book.name)
             self._died(each)
-            each.run.schedule, each.run.plugin = self.book.schedule, self.book.plugin
         return [each.run for each in found]
 
     def _line(self, number: int, text: str) -> None:
@@ -367,7 +367,7 @@ class TextReader:
             self._message(rest.encode("utf-8", "replace"), b"")
         if not body.strip():
             return
-        self._remember(number, text)
+        self.book.first = self.book.first or (number, text.strip()[:160])
         stream = self._stream(label)
         stream.line(number, body, ended=text.endswith("\n") and not glued, glued=glued)
         if stream.jobs.layout is not None:
@@ -380,11 +380,6 @@ class TextReader:
         if found is None:
             found = self._streams[label] = Stream(self.book, self._labels, lambda: self._latest)
         return found
-
-    def _remember(self, number: int, text: str) -> None:
-        line = (number, text.strip()[:160])
-        self.book.first = self.book.first or line
-        self.book.last = line
 
     def _died(self, table: Table) -> None:
         """Say that a table without a summary ends before the size it was asked for, or misses some.
@@ -429,14 +424,10 @@ class TextReader:
         elif (match := _OUR_RULES.search(raw)) is not None:
             self.book.library_says(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
         elif b"tuner" in raw.lower():
-            self._tuner(tuner_of(raw.decode("utf-8", "replace")))
-
-    def _tuner(self, named: str) -> None:
-        """Take a tuner; ours answers nothing until it says that it has rules."""
-        if named == OUR_TUNER:
-            self.book.plugin = True
-        elif named not in ("none", "unknown", "plugin internal"):
-            self.book.library_says(TUNER, named)
+            named = tuner_of(raw.decode("utf-8", "replace"))
+            # Ours answers nothing until it says that it has rules.
+            if named not in ("none", "unknown", "plugin internal", OUR_TUNER):
+                self.book.library_says(TUNER, named)
 
     def _choice(self, raw: bytes) -> None:
         match = _CHOICE.search(raw)

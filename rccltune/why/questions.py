@@ -103,7 +103,7 @@ def _rules(job: Job) -> Question:
     stopped = [one for counted in job.started.values() for one in counted if one.how != "rules"]
     shown, remedy = None, None
     if job.lost:
-        answer = f"no rule was loaded: {job.lost[0]} is not there or holds none"
+        answer = f"no rule was loaded: {next(iter(job.lost))} is not there or holds none"
         shown, remedy = job.shown.get("lost"), remedies.SAME_FILE
     elif job.rule_file is not None:
         answer, shown = f"{job.rule_file} is in force, the user's file", job.shown.get("rules")
