@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -72,23 +71,17 @@ class Run:
     """One start of a benchmark, or what stands for it in the file.
 
     Attributes:
-        said: what holds for the whole run.
+        said: what holds for the whole run, once all of the file was read.
         timings: its table, see :mod:`rccltune.logs.timings`.
         who: what holds for the timings of each number in its column ``who``.
         settings: what ran, by the number in its column ``ran``.
-        header: line of the table's header, or its first row.
         average: bus bandwidth as the benchmark summed it up.
         out_of_bounds: timings that the benchmark's own summary calls wrong.
         executed: what the library's log says it ran, by collective and size.
-        ordered: variables that choose, by the command that started it.
-        forced: the same by the library's log, and its tuner, once all of it was read.
-        below_header: its rows stand below a header of their own, so that one process printed all.
         unit: weight of the last printed digit of its bandwidths; None where they do not tell what
             ran, being of several collectives or scales.
-        scale: ranks and nodes as the library's log tells them, once all of it was read.
         rooted: whether rows name a root; None where the table has no column for it.
         cputime: the benchmark printed the CPU's time, so times come from algbw.
-        ended: the benchmark came to its summary.
         max_size: size that the benchmark was asked for and did not reach.
     """
 
@@ -96,20 +89,19 @@ class Run:
     timings: pd.DataFrame = field(init=False)
     who: list[Said] = field(default_factory=list)
     settings: list[Setting | None] = field(default_factory=list)
-    header: int = 0
     average: float | None = None
     average_line: int = 0
     out_of_bounds: int = 0
     executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
-    ordered: dict[str, str] = field(default_factory=dict)
-    forced: dict[str, str] = field(default_factory=dict)
-    below_header: bool = False
     unit: float | None = 0.01
-    scale: Callable[[], tuple[int | None, int | None]] | None = None
     rooted: bool | None = None
     cputime: bool = False
-    ended: bool = False
     max_size: int | None = None
+
+    @property
+    def first(self) -> Said:
+        """What holds for its first row."""
+        return self.who[int(self.timings["who"].iloc[0])].or_else(self.said)
 
     @property
     def mean_busbw(self) -> float | None:

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from rccltune.logs.facts import Run, Said, mean_busbw
 from rccltune.logs.rows import Layout, Rows
-from rccltune.logs.who import Who, marked
+from rccltune.logs.timings import fill
+from rccltune.logs.who import Who, choice, marked
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 
@@ -175,11 +176,23 @@ class Table:
 
     Attributes:
         numbers: those of the line ``# nThread …``.
+        header: line of the table's header, or its first row.
+        below_header: its rows stand below a header of their own, so that one process printed all.
+        ordered: variables that choose, by the command that started it.
+        forced: the same by the library's log, and its tuner, once all of it was read.
+        scale: ranks and nodes as the library's log tells them, once all of it was read.
+        ended: the benchmark came to its summary.
     """
 
     run: Run
     rows: Rows
     numbers: dict[str, int]
+    header: int
+    below_header: bool
+    ordered: dict[str, str]
+    forced: dict[str, str]
+    scale: Callable[[], tuple[int | None, int | None]]
+    ended: bool = False
 
     @property
     def increment(self) -> int:
@@ -196,6 +209,18 @@ class Table:
         following = last - increment if increment < 0 else last * increment
         # A quarter of slack: all_gather and its kin round sizes down.
         return 2 if last < nbytes <= max(following * 1.25, 1024 if last == 0 else 0) else 0
+
+    def finish(self, name: str) -> None:
+        """Give its run the timings, and what only the whole file tells of it.
+
+        Raises:
+            OutputError: a size is repeated where no new pass begins.
+        """
+        n_ranks, n_nodes = self.scale()
+        known = choice(self.ordered | self.forced)
+        late = Said(line=self.run.said.line, n_ranks=n_ranks, n_nodes=n_nodes, **known)
+        self.run.said = self.run.said.or_else(late)
+        fill(self.run, self.rows.table(), name)
 
     def distance(self, average: float) -> float:
         """How far the mean of its bus bandwidths is from what a benchmark sums up."""
@@ -356,7 +381,7 @@ class Jobs:
             if table.rows:
                 self._close(table)
             else:
-                table.run.ordered = book.who.variables
+                table.ordered = book.who.variables
         # What ran, and what forced it, was the last one's.
         book.settle()
         book.executed, book.forced = {}, {}
@@ -371,16 +396,16 @@ class Jobs:
         if preamble.collective is None:
             preamble.collective = commanded
         preamble.setting = book.who.mark
-        run = Run(
-            said=preamble.said(),
+        table = Table(
+            run=Run(said=preamble.said(), executed=book.executed),
+            rows=Rows(layout),
+            numbers=preamble.numbers,
             header=line,
-            executed=book.executed,
+            below_header=below_header,
             ordered=book.who.variables,
             forced=book.forced,
-            below_header=below_header,
             scale=book.communicators.scale,
         )
-        table = Table(run, Rows(layout), preamble.numbers)
         if len(self.open) >= _MAX_OPEN:
             self._close(self.open[0])
         self.layout = layout
@@ -424,8 +449,8 @@ class Jobs:
     def ended(self, out_of_bounds: int) -> None:
         """The first line of a summary came; which table's, only one that is alone tells."""
         if len(self.open) == 1:
-            run = self.open[0].run
-            run.ended, run.out_of_bounds = True, out_of_bounds
+            self.open[0].ended = True
+            self.open[0].run.out_of_bounds = out_of_bounds
 
     def failed(self) -> None:
         """The benchmark gave up: rows already printed stand, a table without any is dropped."""

@@ -14,7 +14,7 @@ from rccltune.logs.jobs import Preamble, Rank
 from rccltune.logs.long_table import named, runs_of, size
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import fill
-from rccltune.logs.who import CHOOSING, commanded, words_of
+from rccltune.logs.who import CHOOSING, choice, commanded, words_of
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution
 from rccltune.model.times import printed_or_none
@@ -274,7 +274,8 @@ def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> Run
         for rank in filter(None, map(_rank, devices if isinstance(devices, list) else ())):
             preamble.ranks[rank.group, rank.rank] = rank
     ordered = {name: text for name, _, text in pairs if _CHOOSES.fullmatch(name)}
-    run = Run(said=preamble.said(), unit=_STEP, ordered=ordered)
+    said = preamble.said().or_else(Said(line=1, **choice(ordered)))
+    run = Run(said=said, unit=_STEP)
     cells = pd.DataFrame(rows)
     for number in _NUMBERS.values():
         if number in cells:

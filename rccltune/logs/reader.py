@@ -333,7 +333,7 @@ def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
     for table in book.all:
         if not table.rows and not book.failures:
             text = "a table's header has no row below it"
-            resolver.notice(Caution.INCOMPLETE_LOG, text, again, table.run.header)
+            resolver.notice(Caution.INCOMPLETE_LOG, text, again, table.header)
     for run in runs:
         if run.max_size is not None:
             resolver.notice(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.logs import who
 from rccltune.logs.columns import is_percentile
 from rccltune.logs.evidence import Evidence, evidence_of, proposed, sole
 from rccltune.logs.facts import Run, Said
@@ -48,7 +47,7 @@ def table_of(
     """
     import pandas as pd
 
-    resolver.is_mixed = len({_is_chosen(run) for run in runs}) > 1
+    resolver.is_mixed = len({_is_chosen(run.first) for run in runs}) > 1
     evidence = [evidence_of(run) for run in runs]
     keys: dict[CurveKey, int] = {}
     parts = []
@@ -156,8 +155,7 @@ def _of_run(run: Run, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataF
     import pandas as pd
 
     timings = run.timings
-    log = replace(_late(run), line=run.said.line).or_else(run.said)
-    mine = {at: resolver.key(run.who[at].or_else(log)) for at in timings["who"].unique()}
+    mine = {at: resolver.key(run.who[at].or_else(run.said)) for at in timings["who"].unique()}
     number = {at: keys.setdefault(key, len(keys)) for at, key in mine.items()}
     known = list(keys)
     key = timings["who"].map(number)
@@ -260,7 +258,7 @@ def _ask(run: Run, resolver: Resolver, evidence: Evidence, told: Sequence[Eviden
     Raises:
         OutputError: collective, ranks or nodes are missing.
     """
-    said = _of_first_row(run)
+    said = run.first
     n_ranks = resolver.of_one_group(said).n_ranks or resolver.stated.n_ranks
     collective = said.collective or resolver.stated.collective
     fits = ""
@@ -297,7 +295,7 @@ def _check_factor(run: Run, resolver: Resolver, evidence: Evidence) -> None:
         CommandLineError: the stated collective or ranks cannot be those of the file.
     """
     # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
-    said = resolver.of_one_group(_of_first_row(run))
+    said = resolver.of_one_group(run.first)
     collective = said.collective or resolver.stated.collective
     n_ranks = said.n_ranks or resolver.stated.n_ranks
     if collective is None or n_ranks is None or (said.collective and said.n_ranks):
@@ -326,7 +324,7 @@ def _check_baseline(run: Run, resolver: Resolver) -> None:
     given = resolver.stated.setting
     if given is None or given.role is not Role.BASELINE or resolver.is_mixed:
         return
-    nbytes = _several(run) if _setting_said(run) is None else None
+    nbytes = _several(run) if run.first.setting is None else None
     if nbytes is not None:
         raise CommandLineError(
             f"--baseline says that nothing was forced, but several settings ran at {nbytes} bytes",
@@ -368,30 +366,6 @@ def _of_type(
     yield Doubt.INCONSISTENT, differs & ~of_key(lambda key: key.collective.has_own_algbw)
 
 
-def _late(run: Run) -> Said:
-    """What only the whole file tells about a run."""
-    ranks, nodes = run.scale() if run.scale is not None else (None, None)
-    variables = _variables(run)
-    setting = _forced_setting(run)
-    several = ", ".join(f"{n}={v}" for n, v in who.forced(variables).items()) if not setting else ""
-    chosen_by = who.tuner(variables) or several or who.others(variables) or None
-    return Said(line=0, n_ranks=ranks, n_nodes=nodes, setting=setting, chosen_by=chosen_by)
-
-
-def _variables(run: Run) -> dict[str, str]:
-    """Variables that choose: what the library itself says goes before a command."""
-    return run.ordered | run.forced
-
-
-def _forced_setting(run: Run) -> Setting | None:
-    return who.forced_setting(_variables(run))
-
-
-def _setting_said(run: Run) -> Setting | None:
-    first = _first(run).setting
-    return first or run.said.setting or _forced_setting(run)
-
-
 def _is_like(one: Said, other: Said) -> bool:
     """Whether two runs say the same of what ran on how many ranks."""
     return (one.collective, one.n_ranks, one.hosts) == (
@@ -401,15 +375,6 @@ def _is_like(one: Said, other: Said) -> bool:
     )
 
 
-def _is_chosen(run: Run) -> bool:
+def _is_chosen(said: Said) -> bool:
     """Whether something else than the site as it is chose what ran."""
-    return _setting_said(run) is not None or _late(run).chosen_by is not None
-
-
-def _of_first_row(run: Run) -> Said:
-    return _first(run).or_else(run.said).or_else(_late(run))
-
-
-def _first(run: Run) -> Said:
-    """What holds for its first row."""
-    return run.who[int(run.timings["who"].iloc[0])]
+    return said.setting is not None or said.chosen_by is not None

@@ -20,7 +20,6 @@ from rccltune.logs.library import (
     setting_named,
     tuner_of,
 )
-from rccltune.logs.timings import fill
 from rccltune.logs.who import CHOOSING, TUNER, marked
 from rccltune.model.errors import OutputError
 from rccltune.model.vocabulary import DTYPE_BYTES, Placement
@@ -171,7 +170,7 @@ class Stream:
         size = int(words[0]) if words[0].isdecimal() and len(words[0]) < 20 else 0
         if jobs.open and self._book.late:
             # Late lines of the process whose table goes on are of all of its rows.
-            if jobs.open[-1].run.below_header and size > jobs.open[-1].rows.last[1]:
+            if jobs.open[-1].below_header and size > jobs.open[-1].rows.last[1]:
                 self._book.settle()
             else:
                 self._book.new_process()
@@ -351,7 +350,7 @@ class TextReader:
         self.book.settle()
         found = [table for table in self.book.all if table.rows]
         for each in found:
-            fill(each.run, each.rows.table(), self.book.name)
+            each.finish(self.book.name)
             self._died(each)
         return [each.run for each in found]
 
@@ -388,7 +387,7 @@ class TextReader:
         has at most k times the factor and the factor less one.
         """
         run, step, (_, last) = table.run, table.increment, table.rows.last
-        if run.ended or table not in self.book.tables:
+        if table.ended or table not in self.book.tables:
             return
         largest = table.numbers.get("maxBytes", 0)
         if last * max(step, 1) + max(-step, 0) <= largest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
@@ -146,6 +146,14 @@ def others(variables: Mapping[str, str]) -> str:
     """Variables beside the choice that change what rows show; empty without any."""
     known = {name for names in _FORCED.values() for name in names} | set(_LOADS)
     return ", ".join(f"{n}={v}" for n, v in sorted(variables.items()) if n not in known)
+
+
+def choice(variables: Mapping[str, str]) -> dict[str, Any]:
+    """What variables and the library's log say of the choice, by the field that takes it."""
+    setting = forced_setting(variables)
+    several = "" if setting else ", ".join(f"{n}={v}" for n, v in forced(variables).items())
+    chosen_by = tuner(variables) or several or others(variables) or None
+    return {"setting": setting, "chosen_by": chosen_by}
 
 
 class Who:
