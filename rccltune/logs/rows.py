@@ -53,7 +53,7 @@ _CELLS: Final = {
     "wrong": rf"{_NUMBER}|N/A|NA|n/a|-",
     "error": rf"(?:{_NUMBER})\*?|N/A|NA|n/a|-",
 }
-_USUAL: Final = {**dict.fromkeys(("time", "algbw", "busbw"), r"\d+\.?\d*"), "wrong": r"\d+"}
+_USUAL: Final = {**dict.fromkeys(("time", "algbw", "busbw"), r"\d+\.?\d*"), "wrong": r"\d+|N/A"}
 NAMES: Final = frozenset(("dtype", "redop", "ran_algorithm", "ran_protocol"))
 # Whether a row of the second block alone stands here, only the blanks before it tell.
 _GAP: Final = re.compile(rb"\S {28,}-?\d")
@@ -237,6 +237,13 @@ class Rows:
         (line, text), shape = max(ends, key=lambda one: one[0][0])
         return line, int(text.split()[shape.names.index("nbytes")])
 
+    def take_usual(self, line: int, text: bytes) -> bool:
+        """Take a whole row like the last one; False where it is another, or none."""
+        if self._is_like(text) is None:
+            return False
+        self._keep((line, text))
+        return True
+
     def take(self, line: int, text: bytes, *, short: bool = False) -> bool:
         """Take a row; False where it is none.
 
@@ -246,10 +253,7 @@ class Rows:
             short: it may have one placement only, or last columns that touch.
         """
         if not short:
-            if self._is_like(text) is None:
-                return self._add(self.layout.whole, line, text)
-            self._keep((line, text))
-            return True
+            return self.take_usual(line, text) or self._add(self.layout.whole, line, text)
         behind = _GAP.search(text) is not None
         if self._add(self.layout.last if behind else self.layout.first, line, text):
             return True

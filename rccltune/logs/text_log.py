@@ -344,7 +344,7 @@ class TextReader:
                 continue
             self._line(number, raw.decode("utf-8", "replace"))
             table = self.book.only_table
-            take = table.rows.take if table is not None else None
+            take = table.rows.take_usual if table is not None else None
         for stream in self._streams.values():
             stream.drop_begun()
         self.book.settle()
