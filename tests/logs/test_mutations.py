@@ -84,6 +84,7 @@ def changed(text: str, dice: random.Random) -> str:
             return "".join(lines)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("n", [40, pytest.param(300, marks=pytest.mark.long)])
 @pytest.mark.parametrize("form", FORMS)
 def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: str, n: int) -> None:

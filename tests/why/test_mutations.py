@@ -112,6 +112,7 @@ def test_damage_of_any_form_is_answered(tmp_path: Path, form: str, n: int) -> No
             assert len(explain_job([path]).questions) == 6
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("n", [5, pytest.param(300, marks=pytest.mark.long)])
 def test_damage_of_public_logs_is_answered(tmp_path: Path, shared_data: Path, n: int) -> None:
     """The same with the small inputs that were read wrongly once."""
