@@ -65,13 +65,15 @@ class Shape:
     """One way in which a row fills its header.
 
     Attributes:
-        names: of its columns; those of the blocks as ``0.time`` and ``1.time``.
+        names: of its columns.
+        blocks: number of the block that each column belongs to, -1 for the row's own.
         placements: of the blocks that it has.
         pattern: a whole line of it.
         usual: the same for plain numbers alone, which are nearly all, at a third of the time.
     """
 
     names: tuple[str, ...]
+    blocks: tuple[int, ...]
     placements: tuple[Placement, ...]
     pattern: re.Pattern[bytes]
     usual: re.Pattern[bytes]
@@ -196,12 +198,13 @@ def _subsets(columns: Sequence[tuple[int, str]]) -> Iterator[tuple[list[tuple[in
 
 
 def _shape(kept: Sequence[tuple[int, str]], placements: tuple[Placement, ...]) -> Shape:
-    names = tuple(name if block < 0 else f"{block}.{name}" for block, name in kept)
+    names = tuple(name for _, name in kept)
     # Without an operation, only a root that is a number tells such a row from another; else a
     # launcher's label may touch it.
     cells = _CELLS if "redop" in names else {**_CELLS, "root": r"-?\d+"}
     return Shape(
         names,
+        tuple(block for block, _ in kept),
         placements,
         _line([cells.get(name, r"\S+") for _, name in kept]),
         _line([_USUAL.get(name) or cells.get(name, r"\S+") for _, name in kept]),
@@ -296,42 +299,48 @@ def _parts(shape: Shape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.DataF
     """Each placement's timings."""
     import pandas as pd
 
-    plain = {name: name.rpartition(".")[2] for name in shape.names}
-    kinds: dict[str, Any] = {
-        name: "float64" if kind in _FLOATS else "int64" if kind in ("nbytes", "count") else "str"
-        for name, kind in plain.items()
+    kinds: dict[int, Any] = {
+        at: "float64" if name in _FLOATS else "int64" if name in ("nbytes", "count") else "str"
+        for at, name in enumerate(shape.names)
     }
+    missing: Any = {at: _NANS for at, kind in kinds.items() if kind == "float64"}
     raw = pd.read_csv(
         BytesIO(b"\n".join(text.rstrip() for _, text in rows)),
         sep=r"\s+",
         header=None,
-        names=[f"{at}" for at in range(len(shape.names))],
-        dtype={f"{at}": kinds[name] for at, name in enumerate(shape.names)},
-        na_values={f"{at}": _NANS for at, name in enumerate(shape.names) if plain[name] in _FLOATS},
+        names=list(kinds),
+        dtype=kinds,
+        na_values=missing,
         keep_default_na=False,
         quoting=csv.QUOTE_NONE,
         **_exact(),
         encoding_errors="replace",
         index_col=False,
     )
-    raw.columns = pd.Index(shape.names)
-    raw = raw.loc[:, ~raw.columns.duplicated()]
-    raw["line"] = [line for line, _ in rows]
-    blocks = sorted({name.partition(".")[0] for name in shape.names if name[:1].isdigit()})
-    own = [name for name in raw.columns if not name[:1].isdigit()]
+    lines = [line for line, _ in rows]
+    own = _columns_of(shape, -1)
+    blocks = sorted({block for block in shape.blocks if block >= 0})
     for half, (block, placement) in enumerate(zip(blocks, shape.placements, strict=True)):
         mine = {
-            name: plain[name]
-            for name in raw.columns
-            if name.startswith(f"{block}.")
-            and (plain[name] in _BLOCK.values() or is_percentile(plain[name]))
+            name: at
+            for name, at in _columns_of(shape, block).items()
+            if name in _BLOCK.values() or is_percentile(name)
         }
-        part = raw[[*own, *mine]].rename(columns=mine)
-        part["half"], part["placement"] = half, placement.value
+        part: pd.DataFrame = raw[[*own.values(), *mine.values()]].set_axis([*own, *mine], axis=1)
+        part["line"], part["half"], part["placement"] = lines, half, placement.value
         if "error" in part:
             part["wrong"] = old_errors(part.pop("error"))
-        part["odd"] = _odd(part, rows, {plain[n]: shape.names.index(n) for n in mine})
+        part["odd"] = _odd(part, rows, mine)
         yield part
+
+
+def _columns_of(shape: Shape, block: int) -> dict[str, int]:
+    """Where the columns of a block stand; the first of a name counts."""
+    found: dict[str, int] = {}
+    for at, (name, mine) in enumerate(zip(shape.names, shape.blocks, strict=True)):
+        if mine == block:
+            found.setdefault(name, at)
+    return found
 
 
 # Half of the second decimal, in which algbw is printed, and a share that no mistake of substance

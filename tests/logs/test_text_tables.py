@@ -164,6 +164,14 @@ def test_unknown_columns_are_stepped_over(read_text: ReadText, bench: Bench, at:
     assert at(read_text(text).samples, 64, IN).time_us == 11.0
 
 
+def test_a_column_whose_name_is_a_number(bench: Bench, read_text: ReadText, at: Lookup) -> None:
+    """A damaged header names no further block: the row is read by its place."""
+    header = bench.HEADER.replace("size ", "size  999 ")
+    row = bench.row(64, 10.0, 11.0).replace("64 ", "64  5 ", 1)
+    text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}{bench.footer()}"
+    assert at(read_text(text).samples, 64, IN).time_us == 11.0
+
+
 def test_columns_in_any_order(bench: Bench, read_text: ReadText, at: Lookup) -> None:
     """Columns are found by name: the first five may stand in any order, and so may a block's."""
     names = ("size", "count", "type", "redop", "root")
