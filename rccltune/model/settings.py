@@ -23,7 +23,7 @@ _COMPUTE: Final = ("spx", "dpx", "tpx", "qpx", "cpx")
 _MEMORY: Final = ("nps1", "nps2", "nps4", "nps8")
 MODES: Final = (
     *("auto", "none", "spx-nps1", "spx-nps4", "dpx-nps1", "dpx-nps2", "tpx-nps1"),
-    *("qpx-nps1", "qpx-nps4", "cpx-nps1", "cpx-nps4"),
+    *("qpx-nps1", "qpx-nps2", "qpx-nps4", "cpx-nps1", "cpx-nps2", "cpx-nps4"),
 )
 
 
