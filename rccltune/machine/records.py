@@ -210,14 +210,13 @@ class Link:
     """XGMI from one device to another, both by ``Gpu.index``.
 
     Attributes:
-        hops: links between OAMs on the way, 0 inside one OAM, None where the weight is not known.
-        weight: KFD's own figure, from which the hops follow.
+        hops: links between OAMs on the way, 0 inside one OAM, None where KFD's weight is of
+            another kind.
     """
 
     origin: int
     target: int
     hops: int | None
-    weight: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

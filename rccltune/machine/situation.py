@@ -7,6 +7,7 @@ from typing import Final
 
 from rccltune.machine.kfd import NODES, product_of
 from rccltune.machine.records import Finding, Oam, Severity, System
+from rccltune.machine.visible import VISIBLE
 
 _KFD: Final = f"/{NODES}"
 _ASSUME: Final = "set it anew with amd-smi (root): amd-smi set --gpu all --compute-partition SPX"
@@ -133,12 +134,6 @@ def _sources(system: System) -> Iterator[Finding]:
         )
 
 
-VISIBLE: Final = (
-    "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "CUDA_VISIBLE_DEVICES",
-    "GPU_DEVICE_ORDINAL",
-)
 _SIMULATE: Final = (
     "without a GPU, use --simulate mi300x --mode cpx-nps4, or work on logs with rccltune import."
 )

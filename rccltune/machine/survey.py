@@ -186,7 +186,7 @@ def _can_open(root: Root, minor: int | None) -> bool | None:
 def _links(root: Root, topology: Topology) -> tuple[Link, ...]:
     index_of = {node.number: index for index, node in enumerate(topology.nodes)}
     return tuple(
-        Link(origin=index, target=index_of[target], hops=hops_of(weight), weight=weight)
+        Link(origin=index, target=index_of[target], hops=hops_of(weight))
         for index, node in enumerate(topology.nodes)
         for target, weight in read_links(root, node)
         if target in index_of

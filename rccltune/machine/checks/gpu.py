@@ -13,7 +13,7 @@ from typing import Final
 from rccltune.machine.checks.facts import Circumstances, notes, stops, warns
 from rccltune.machine.pci import DEVICES
 from rccltune.machine.records import Finding
-from rccltune.machine.situation import VISIBLE
+from rccltune.machine.visible import VISIBLE
 from rccltune.releases import release_in, version_of
 
 _DRIVER: Final = "sys/module/amdgpu/version"

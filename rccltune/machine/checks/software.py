@@ -9,7 +9,7 @@ from typing import Final
 from rccltune.machine.checks.facts import Circumstances, notes, stops, warns
 from rccltune.machine.kfd import hidden_files as files_of
 from rccltune.machine.records import Benchmark, Finding
-from rccltune.machine.situation import VISIBLE
+from rccltune.machine.visible import VISIBLE
 from rccltune.releases import release_in
 
 _OURS: Final = re.compile(r"(NCCL|RCCL)_\w+")
