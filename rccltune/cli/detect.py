@@ -202,7 +202,7 @@ def _software(system: System) -> Iterator[str]:
 
 
 def _sources(system: System) -> Laid:
-    said = Counter((key, source) for oam in system.oams for key, source in oam.sources)
+    said = Counter((key, source) for oam in system.oams for key, source in oam.sources.items())
     lines = [f"  {key}: {source}" for key, source in sorted(said)]
     return lay(["Where it was read:", *lines] if lines else [])
 

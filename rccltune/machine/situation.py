@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from rccltune.machine.kfd import NODES, product_of
+from rccltune.machine.kfd import NODES
+from rccltune.machine.products import product_of
 from rccltune.machine.records import Finding, Oam, Severity, System
 from rccltune.machine.visible import VISIBLE
 
@@ -72,7 +73,7 @@ def _halves(live: list[Oam]) -> Iterator[Finding]:
             name="mode-unknown",
             severity=Severity.WARNS,
             message="the driver does not say the compute mode",
-            where=dict(live[0].sources).get("compute", "current_compute_partition"),
+            where=live[0].sources.get("compute", "current_compute_partition"),
             remedy="say it with --mode, and RCCLTUNE_MODE for the plugin; "
             "a driver of 6.12.12 or newer has the file.",
         )
@@ -81,7 +82,7 @@ def _halves(live: list[Oam]) -> Iterator[Finding]:
             name="memory-mode-unknown",
             severity=Severity.WARNS,
             message="the memory mode is not known; it does not follow from the memory's size",
-            where=dict(live[0].sources).get("memory", "current_memory_partition"),
+            where=live[0].sources.get("memory", "current_memory_partition"),
             remedy="amd-smi static --partition shows it (root); say it with --mode, and "
             "RCCLTUNE_MODE for the plugin.",
         )
@@ -122,14 +123,14 @@ def _sources(system: System) -> Iterator[Finding]:
             remedy="what is shown comes from sysfs; use the bindings of the installed ROCm, under "
             "<rocm>/share/amd_smi.",
         )
-    for differs in system.disagreements:
-        said = ", ".join(f"{source} says {value}" for source, value in differs.said)
+    if system.disagreements:
+        first, *others = system.disagreements
         yield Finding(
             name="sources-disagree",
             severity=Severity.WARNS,
-            message=f"{differs.what} of {differs.part}: {said}",
-            where=differs.said[0][0],
-            remedy="look again when no mode change is under way; the first is the one used.",
+            message=first + (f"; {len(others)} more (rccltune detect --json)" if others else ""),
+            where=system.smi.source or "amdsmi",
+            remedy="look again when no mode change is under way; the driver's own is used.",
             spoils=True,
         )
 
@@ -156,7 +157,7 @@ def _presence(system: System) -> Iterator[Finding]:
             name="nvidia-gpus",
             severity=Severity.NOTES,
             message=f"the GPUs are NVIDIA's ({len(system.gpus)}), so the mode is none",
-            where=dict(system.gpus[0].sources).get("product", "/sys/bus/pci/devices"),
+            where=system.gpus[0].sources.get("product", "/sys/bus/pci/devices"),
             remedy="measure with nccl-tests (--rccl-tests DIR); what is said of partitions, "
             "HIP and ROCm does not apply.",
         )

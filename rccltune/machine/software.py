@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import mmap
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,27 +80,14 @@ def _library_files(
 
 def _library(owner: str, path: Path) -> Library:
     real = path.resolve()
-    digest, found = _scan(real, VERSION)
     name = _ROCM.search(real.name)
     return Library(
         path=real,
         owner=owner,
-        version=f"{found[0]} {found[1]}" if found else None,
+        version=version_of(real),
         rocm=".".join(str(int(part)) for part in name.groups()) if name else None,
-        sha256=digest,
-        n_bytes=real.stat().st_size,
+        sha256=sha256_of(real),
     )
-
-
-def _scan(path: Path, pattern: re.Pattern[bytes]) -> tuple[str | None, list[str]]:
-    """Hash of a file and what a pattern finds in it, without reading it into memory."""
-    try:
-        with mapped(path) as content:
-            match = pattern.search(content)
-            groups = [g.decode("ascii", "replace") for g in match.groups()] if match else []
-            return hashlib.sha256(content).hexdigest(), groups
-    except (OSError, ValueError):
-        return None, []
 
 
 def sha256_of(path: Path) -> str | None:
@@ -132,16 +120,16 @@ def benchmark_folders(root: Root, rocm: Path | None, path: str | None) -> list[P
 
 
 def _benchmark(path: Path) -> Benchmark:
-    digest, found = _scan(path, _TESTS)
     try:
         content = path.read_bytes()
     except OSError:
         content = b""
+    version = _TESTS.search(content)
     return Benchmark(
         name=path.name,
         path=path,
-        version=found[0] if found else None,
-        sha256=digest,
+        version=version[1].decode("ascii", "replace") if version else None,
+        sha256=sha256_of(path),
         mpi=_family(content),
         simulated=SIMULATED_MARK in content,
     )
@@ -164,12 +152,15 @@ def _family(content: bytes) -> str | None:
     return next((family for mark, family in _MPI if mark in content), "none")
 
 
-def starters(programs: Sequence[Path]) -> tuple[Starter, ...]:
-    """Ask each launcher what it is; by --version, the one option that all of them know."""
-    return tuple(_starter(program) for program in programs)
+def starters(folders: Iterable[Path], variables: Mapping[str, str]) -> tuple[Starter, ...]:
+    """Launchers in some folders and on PATH, each asked what it is."""
+    places = [*map(str, folders), variables.get("PATH", "")]
+    found = [shutil.which(name, path=place) for name in ("mpirun", "srun") for place in places]
+    return tuple(starter(Path(program)) for program in dict.fromkeys(filter(None, found)))
 
 
-def _starter(program: Path) -> Starter:
+def starter(program: Path) -> Starter:
+    """Ask a launcher what it is; by --version, the one option that all of them know."""
     ended = files.ask([str(program), "--version"], timeout_s=10)
     text = ended.out or ended.err
     for flavour, pattern in _FLAVOURS:

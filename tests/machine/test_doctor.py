@@ -28,7 +28,6 @@ LIBRARY = Library(
     version="RCCL 2.27.7",
     rocm="7.2.0",
     sha256="a",
-    n_bytes=1,
 )
 BENCHMARK = Benchmark(
     name="all_reduce_perf",

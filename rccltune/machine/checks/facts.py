@@ -63,7 +63,7 @@ class Circumstances:
     @property
     def is_guest(self) -> bool:
         """Whether a hypervisor is underneath."""
-        flags = self.root.read("proc/cpuinfo", 1 << 22).data.split(b"\nflags", 1)
+        flags = (self.root.read("proc/cpuinfo", 1 << 22) or b"").split(b"\nflags", 1)
         return len(flags) == 2 and b" hypervisor" in flags[1].split(b"\n", 1)[0]
 
 

@@ -203,7 +203,7 @@ def iommu(facts: Circumstances) -> Iterator[Finding]:
     if not facts.has_amd or line is None or facts.is_guest:
         return
     given = line.split()
-    intel = "GenuineIntel" in facts.root.read("proc/cpuinfo", 1 << 22).data.decode("latin-1")
+    intel = b"GenuineIntel" in (facts.root.read("proc/cpuinfo", 1 << 22) or b"")
     wanted = ["iommu=pt", *(["intel_iommu=on"] if intel else [])]
     missing = [word for word in wanted if word not in given]
     if missing:
@@ -229,7 +229,7 @@ def acs(facts: Circumstances) -> Iterator[Finding]:
     on = [
         name
         for name in (facts.root.entries(DEVICES) or () if facts.has_amd else ())
-        if _validates_sources(facts.root.read(f"{DEVICES}/{name}/config", _CONFIG_SIZE + 1).data)
+        if _validates_sources(facts.root.read(f"{DEVICES}/{name}/config", _CONFIG_SIZE + 1) or b"")
     ]
     if on:
         yield warns(

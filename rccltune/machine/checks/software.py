@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.machine.checks.facts import Circumstances, notes, stops, warns
-from rccltune.machine.kfd import hidden_files as files_of
+from rccltune.machine.conf_files import hidden_files as files_of
 from rccltune.machine.records import Benchmark, Finding
 from rccltune.machine.visible import VISIBLE
 from rccltune.releases import release_in
