@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch import variables
 from rccltune.machine.checks.facts import Circumstances
 from rccltune.machine.conf_files import home_of_user
 from rccltune.machine.records import System
@@ -42,6 +41,7 @@ def _site_packages() -> Iterator[Path]:
     return map(Path, dict.fromkeys(found))
 
 
+_SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
 _LOG: Final = "/dev/kmsg"
 _LOG_BYTES: Final = 8 << 20
 
@@ -53,15 +53,23 @@ def circumstances(system: System, *, live: bool) -> Circumstances:
     return Circumstances(
         system=system,
         variables=dict(os.environ),
-        chooses=variables.chooses,
         home=home_of_user(),
         limits={
             "nofile": _limit(resource.RLIMIT_NOFILE),
             "memlock": _limit(resource.RLIMIT_MEMLOCK),
         },
         n_cpus=len(os.sched_getaffinity(0)),
+        shm_free=_free_bytes(_SHM),
         kernel_log=_kernel_log(),
     )
+
+
+def _free_bytes(folder: str) -> int | None:
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize
 
 
 def _limit(which: int) -> int | None:
