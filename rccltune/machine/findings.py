@@ -1,4 +1,4 @@
-"""Findings made by what they mean: a sweep is stopped, its figures are uncertain, or only to know."""
+"""Findings by what they mean: a sweep is stopped, its figures are uncertain, or only to know."""
 
 from __future__ import annotations
 
