@@ -161,16 +161,15 @@ class Difference:
 
 def differences(hosts: Sequence[Host]) -> tuple[Difference, ...]:
     """All in which hosts differ, in the order in which the hosts say it; empty where alike."""
-    said = [{RANKS: str(host.n_ranks), **dict(host.facts)} for host in hosts]
-    names = _distinct(hosts)
-    listed = dict.fromkeys(what for one in said for what in one)
+    said = {
+        name: {RANKS: str(host.n_ranks), **dict(host.facts)}
+        for name, host in zip(_distinct(hosts), hosts, strict=True)
+    }
     found = []
-    for what in listed:
-        groups: dict[str | None, list[str]] = {}
-        for name, one in zip(names, said, strict=True):
-            groups.setdefault(one.get(what), []).append(name)
+    for what in dict.fromkeys(what for one in said.values() for what in one):
+        groups = _grouped({name: one.get(what) for name, one in said.items()})
         if len(groups) > 1:
-            found.append(Difference(what=what, groups=_sorted(groups)))
+            found.append(Difference(what=what, groups=groups))
     return tuple(found)
 
 
@@ -184,24 +183,26 @@ def as_asked(
         wanted: what every rank was to have.
         but: variables that are known to differ already.
     """
-    left_out = set(but)
+    known = set(but)
     names = _distinct(hosts)
     found = []
     for what, value in sorted(wanted.items()):
-        if not compares(what) or what in left_out:
+        if not compares(what) or what in known:
             continue
-        as_set = value_of(what, [value])
-        groups: dict[str | None, list[str]] = {}
-        for name, host in zip(names, hosts, strict=True):
-            groups.setdefault(dict(host.facts).get(what), []).append(name)
-        if groups.keys() != {as_set}:
-            groups.setdefault(as_set, []).append(AS_SET)
-            found.append(Difference(what=what, groups=_sorted(groups)))
+        values = (dict(host.facts).get(what) for host in hosts)
+        said = {AS_SET: value_of(what, [value]), **dict(zip(names, values, strict=True))}
+        groups = _grouped(said)
+        if len(groups) > 1:
+            found.append(Difference(what=what, groups=groups))
     return tuple(found)
 
 
-def _sorted(groups: Mapping[str | None, Sequence[str]]) -> tuple[Group, ...]:
-    made = [Group(value=value, hosts=tuple(sorted(names))) for value, names in groups.items()]
+def _grouped(said: Mapping[str, str | None]) -> tuple[Group, ...]:
+    """Names by what they say, the largest group first."""
+    groups: dict[str | None, list[str]] = {}
+    for name, value in said.items():
+        groups.setdefault(value, []).append(name)
+    made = (Group(value=value, hosts=tuple(sorted(names))) for value, names in groups.items())
     return tuple(sorted(made, key=lambda one: (-len(one.hosts), one.hosts)))
 
 

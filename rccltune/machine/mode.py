@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +21,16 @@ from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import lay
+
+# AMD's names for pieces of memory (AmdSmiMemoryPartitionType).
+_MEMORY: Final = ("NPS1", "NPS2", "NPS4", "NPS8")
+
+
+def unknown_mode(wanted: Mode | None) -> str | None:
+    """Why no machine has a mode, None where one may have it."""
+    if wanted is None or wanted.memory is None or wanted.memory in _MEMORY:
+        return None
+    return f"no GPU has {wanted.memory}: AMD's drivers know {', '.join(_MEMORY)}"
 
 
 def check_mode(wanted: Mode | None, system: System) -> None:
@@ -70,6 +79,9 @@ def commands(wanted: Mode) -> tuple[str, ...]:
 def _hint(wanted: Mode, system: System) -> str:
     if system.vendor != "amd":
         return "say --mode none: these GPUs have no partitions."
+    unknown = unknown_mode(wanted)
+    if unknown is not None:
+        return f"{unknown}; say --mode auto, or --mode {system.mode_text}."
     if wanted.compute is None:
         return "say --mode auto, or the mode that the machine is in."
     return lay(
@@ -83,7 +95,6 @@ def _hint(wanted: Mode, system: System) -> str:
 
 COMPUTE_TIMEOUT_S: Final = 120.0
 MEMORY_TIMEOUT_S: Final = 400.0
-_DEPRECATED: Final = 10
 _CODES: Final = {
     "code 2": "not supported: a virtual machine, or a driver without partitions",
     "code 10": "not permitted: it needs root",
@@ -108,9 +119,6 @@ def needs(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
         oam.mode is None or oam.mode.memory != wanted.memory for oam in system.oams
     ):
         said.append("a reload of the amdgpu driver for the memory mode, on every GPU of the node")
-    release = re.match(r"\d+", system.rocm or "")
-    if release is None or int(release[0]) >= _DEPRECATED:
-        said.append("calls of amdsmi that ROCm 10 marks as deprecated")
     said.append("nothing that keeps it: a restart returns to the default mode")
     return tuple(said)
 
