@@ -168,19 +168,31 @@ def _links(system: System) -> str:
     return f"XGMI paths from device to device: {', '.join(said)}" if said else ""
 
 
+def _tuner(version: str | None) -> str:
+    """What a library makes of a tuner: the newest interface that it looks up, or its own reader."""
+    from rccltune.releases import release_of
+
+    release = release_of(version)
+    if release is None:
+        return "?"
+    rules = ", reads rules" if release.reads_rules else ""
+    return (f"v{release.abi}" if release.abi else "none") + rules
+
+
 def _software(system: System) -> Iterator[str]:
     rows = [
         (
             lib.owner,
             lib.version or "?",
             lib.rocm or "–",
+            _tuner(lib.version),
             (lib.sha256 or "?")[:12],
             str(lib.path),
         )
         for lib in system.libraries
     ]
     if rows:
-        yield table(("library of", "version", "ROCm", "sha256", "file"), rows, numeric=())
+        yield table(("library of", "version", "ROCm", "tuner", "sha256", "file"), rows, numeric=())
     tests = [
         (
             benchmark.name,

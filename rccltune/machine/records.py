@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.model.settings import Mode
+from rccltune.releases import release_of
 
 # Field to the file, program or rule that it was read from.
 Sources = Mapping[str, str]
@@ -280,6 +281,10 @@ def as_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
     for shown, oam in zip(plain["oams"], system.oams, strict=True):
         mode = shown["mode"] or {"compute": None, "memory": None}
         shown |= {**mode, "mode": oam.mode_text}
+    for shown, library in zip(plain["libraries"], system.libraries, strict=True):
+        release = release_of(library.version)
+        shown["tuner_abi"] = release.abi if release is not None else None
+        shown["reads_rules"] = release.reads_rules if release is not None else None
     del plain["links"]
     return plain | {
         "mode": system.mode_text,
