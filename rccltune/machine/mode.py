@@ -126,6 +126,9 @@ def needs(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
 def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
     """Why a mode cannot be set, or could not be put back; empty where it can."""
     said = [] if is_root else ["you are not root"]
+    unknown = unknown_mode(wanted)
+    if unknown is not None:
+        said.append(unknown)
     users = Root(system.root).entries("sys/class/kfd/kfd/proc") or ()
     if users:
         said.append(f"the GPUs are in use by process {', '.join(users)}")
