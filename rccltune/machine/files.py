@@ -40,7 +40,7 @@ class Root:
         return self.path == Path("/")
 
     def at(self, name: str) -> Path:
-        """Where a file of the machine is."""
+        """Path of a file of the machine."""
         return self.path / name.lstrip("/")
 
     def content(self, name: str, limit: int = MAX_ATTRIBUTE) -> bytes:

@@ -237,10 +237,10 @@ def table_of(found: Sequence[Difference]) -> Laid:
 
 
 def _rows(one: Difference) -> list[tuple[str, str, str]]:
-    shown, rest = one.groups[:_GROUPS], one.groups[_GROUPS:]
+    first, rest = one.groups[:_GROUPS], one.groups[_GROUPS:]
     rows = [
         ("" if number else one.what, _short(group), named_hosts(group.hosts))
-        for number, group in enumerate(shown)
+        for number, group in enumerate(first)
     ]
     if rest:
         others = named_hosts(name for group in rest for name in group.hosts)

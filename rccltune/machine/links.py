@@ -98,7 +98,7 @@ def _relation(pair: Pair) -> object:
 
 
 def _spread(relations: Sequence[Sequence[Pair]], wanted: int) -> list[Pair]:
-    """So many pairs: from evenly spaced relations, in each from another place of the machine."""
+    """Pairs of evenly spaced relations, in each from another place of the machine."""
     n_used = min(len(relations), wanted)
     used = [relations[i * len(relations) // n_used] for i in range(n_used)]
     n_rounds = -(-wanted // n_used) if n_used else 0

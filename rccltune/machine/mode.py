@@ -193,7 +193,7 @@ def applied(
     reporter.say(f"Setting {mode_text(wanted)}. Should this be killed, go back by hand: {back}")
     with signals.interruptible():
         try:
-            yield _reach(target, look, run, reporter)
+            yield _change(target, look, run, reporter)
         finally:
             with signals.held():
                 _put_back(before, look, run, reporter)
@@ -211,7 +211,7 @@ def _stop_where_hindered(wanted: Mode, system: System, is_root: bool) -> None:
 def _put_back(before: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> None:
     reporter.say("Putting the mode back.")
     try:
-        _reach(before, look, run, reporter)
+        _change(before, look, run, reporter)
     except MachineError as error:
         named = "; ".join(f"{a} had {mode_text(m)}" for a, m in sorted(before.items()))
         raise MachineError(
@@ -226,7 +226,7 @@ def _merged(wanted: Mode, now: Mode) -> Mode:
     return Mode(compute=wanted.compute or now.compute, memory=wanted.memory or now.memory)
 
 
-def _reach(wanted: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
+def _change(wanted: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
     """Call until the machine says that it is there; a reset compute mode takes a second round."""
     system = look()
     for _ in range(2):

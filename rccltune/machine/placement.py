@@ -32,7 +32,7 @@ _WHERE: Final = "rccltune detect -v shows which devices lie where."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seating:
-    """Where the ranks of every launch run.
+    """Devices and environment of the ranks of every launch.
 
     Attributes:
         n_started: ranks of a launch, those of all groups.
@@ -317,7 +317,7 @@ def _seated(
 def over_hosts(
     wanted: RankPlacement | None, seating: Seating, n_hosts: int, n_devices: int
 ) -> Seating:
-    """The same ranks on several hosts, whose devices cannot be seen from here.
+    """Ranks of one host put on several, whose devices cannot be seen from here.
 
     Args:
         wanted: as said.

@@ -75,7 +75,7 @@ def real_words(library: Path) -> tuple[str, str]:
 
 
 def unchecked(runner: str | None) -> str:
-    """For behind the word that something is simulated: what ran is the real library's choice.
+    """Words behind "simulated" where what ran is the real library's choice.
 
     Args:
         runner: of the fingerprint, None for the imitation.
@@ -86,7 +86,7 @@ def unchecked(runner: str | None) -> str:
 def check_real_memory(
     n_ranks: int, n_hosts: int = 1, *, one_process: bool, free_mib: int | None
 ) -> None:
-    """Before anything is started.
+    """Stop where the real library needs more memory than is free.
 
     Args:
         n_ranks: of the launch.

@@ -276,15 +276,15 @@ def as_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
         "amdsmi": "smi",
     }
     plain |= {name: plain.pop(own) for name, own in renamed.items()}
-    for shown, gpu in zip(plain["devices"], system.gpus, strict=True):
-        shown["address"] = gpu.address
-    for shown, oam in zip(plain["oams"], system.oams, strict=True):
-        mode = shown["mode"] or {"compute": None, "memory": None}
-        shown |= {**mode, "mode": oam.mode_text}
-    for shown, library in zip(plain["libraries"], system.libraries, strict=True):
+    for row, gpu in zip(plain["devices"], system.gpus, strict=True):
+        row["address"] = gpu.address
+    for row, oam in zip(plain["oams"], system.oams, strict=True):
+        mode = row["mode"] or {"compute": None, "memory": None}
+        row |= {**mode, "mode": oam.mode_text}
+    for row, library in zip(plain["libraries"], system.libraries, strict=True):
         release = release_of(library.version)
-        shown["tuner_abi"] = release.abi if release is not None else None
-        shown["reads_rules"] = release.reads_rules if release is not None else None
+        row["tuner_abi"] = release.abi if release is not None else None
+        row["reads_rules"] = release.reads_rules if release is not None else None
     del plain["links"]
     return plain | {
         "mode": system.mode_text,

@@ -113,7 +113,7 @@ def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
 
 
 def benchmark_folders(root: Root, rocm: Path | None, path: str | None) -> list[Path]:
-    """Where benchmarks are looked for: on PATH and in the usual places."""
+    """Folders that may hold benchmarks: those on PATH and the usual places."""
     named = [root.at(f) for f in (path or "").split(":") if f]
     return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
 

@@ -69,7 +69,7 @@ def look(
 
 
 def with_nvidia(system: System, variables: Mapping[str, str]) -> System:
-    """The same machine with NVIDIA's GPUs, where none of AMD's was found.
+    """Add NVIDIA's GPUs, where none of AMD's was found.
 
     Their own program is asked for their names, which takes too long for every launch.
     """

@@ -31,7 +31,7 @@ def here(root: Path | None) -> System:
 
 
 def _site_packages() -> Iterator[Path]:
-    """Of the running Python, and of the environment that is activated."""
+    """Folders with packages of the running Python, and of the environment that is activated."""
     named = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     found = [*sorted(named), site.getusersitepackages()]
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):

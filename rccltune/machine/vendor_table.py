@@ -67,7 +67,7 @@ def vendor_table(root: Root, variables: Mapping[str, str], arch: str | None) -> 
 
 
 def _libraries(root: Root, variables: Mapping[str, str]) -> list[Path]:
-    """Those that a job could load, in the loader's order."""
+    """RCCL's files that a job could load, in the loader's order."""
     rocm = rocm_folder(root, variables)
     found = library_files(root, rocm, (), variables.get("LD_LIBRARY_PATH"))
     return list(dict.fromkeys(path.resolve() for _, path in found if "rccl" in path.name))
@@ -82,7 +82,7 @@ def _folders(root: Root, variables: Mapping[str, str], libraries: Sequence[Path]
 def _found(
     content: bytes | mmap.mmap, word: bytes, pattern: re.Pattern[bytes]
 ) -> Iterator[re.Match[bytes]]:
-    """Where a pattern that begins with a word stands; a gigabyte is searched for words fast."""
+    """Matches of a pattern that begins with a word, which is found fast in a gigabyte."""
     at = content.find(word)
     while at >= 0:
         match = pattern.match(content, at)

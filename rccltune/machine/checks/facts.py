@@ -33,7 +33,7 @@ class Circumstances:
 
     @property
     def root(self) -> Root:
-        """Where files are read."""
+        """The root below which files are read."""
         return Root(self.system.root)
 
     @property

@@ -175,7 +175,7 @@ def _sensors(facts: Circumstances, address: str) -> str | None:
 
 
 def other_users(facts: Circumstances) -> Iterator[Finding]:
-    """Somebody else's job in the same memory and on the same links."""
+    """Other jobs in the same memory and on the same links."""
     processes = facts.root.entries(_PROCESSES) or ()
     if processes:
         yield warns(

@@ -25,7 +25,7 @@ _GRUB: Final = "add it to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-g
 _ACS: Final = 0x000D
 _SOURCE_VALIDATION: Final = 1
 _CONFIG_SIZE: Final = 4096
-# (pattern, what it means, whether the GPU is ill); amdgpu and KFD.
+# What amdgpu and KFD log, and what it means.
 _LOG: Final = (
     (r"Runlist is getting oversubscribed", "more queues than the GPU has: other jobs run on it"),
     (r"GPU reset begin", "a GPU was reset"),
@@ -244,7 +244,7 @@ def _validates_sources(config: bytes) -> bool:
 
 
 def huge_pages(facts: Circumstances) -> Iterator[Finding]:
-    """To be recorded; both values are in use."""
+    """Size of the kernel's pages, to be kept the same; both values are in use."""
     value = facts.root.text(_PAGES)
     chosen = re.search(r"\[(\w+)\]", value or "")
     if chosen is not None and chosen[1] != "always":

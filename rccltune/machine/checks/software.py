@@ -181,7 +181,7 @@ def benchmarks(facts: Circumstances) -> Iterator[Finding]:
 
 
 def launcher(facts: Circumstances) -> Iterator[Finding]:
-    """On one node rccltune starts the ranks; over several, and of rccl-tests, a launcher does."""
+    """Launchers, which start ranks on several nodes and those of rccl-tests."""
     if facts.system.starters is None:
         return
     known = [s for s in facts.system.starters if s.flavour is not None]
