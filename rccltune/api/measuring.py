@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
-from rccltune.measure import crosscheck, declaration, launched, measuring, to_launch
+from rccltune.measure import crosscheck, launched, measuring, to_launch
 from rccltune.measure.instrument import Instrument, find_sides
+from rccltune.measure.options import PERF
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import in_mode
 from rccltune.model import defaults
@@ -54,7 +55,7 @@ def sweep(
     telling = reporter or Logging()
     place, file, command = Path(folder), path_of(config), "rccltune.api.sweep"
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
-    if request.site.runner == declaration.PERF:
+    if request.site.runner == PERF:
         wanted = measuring.prepare_measuring(_of_one_scale(request, place), place, telling)
         done = measuring.measure_with_perf(wanted, reporter=telling, command=command, force=force)
         crosscheck.after_sweep(request, wanted, reporter=telling)

@@ -5,7 +5,6 @@ Nothing heavy is imported here: ``rccltune --help`` costs what click costs.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from rccltune import __version__
 from rccltune.cli import gone
 from rccltune.cli.console import put, take_over, talk
 from rccltune.model.errors import RccltuneError, SessionError
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import lay, unknown
 
 _ISSUES: Final = "please report it with this file"
 _START: Final = (
@@ -84,9 +83,7 @@ class _Verbs(click.Group):
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
             if (went := gone.sentence(args[0])) is not None:
                 raise click.UsageError(went)
-            near = difflib.get_close_matches(args[0], _VERBS, n=2, cutoff=0.5)
-            asks = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise click.UsageError(f"There is no command '{args[0]}'.{asks}", ctx)
+            raise click.UsageError(unknown("command", args[0], _VERBS), ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -177,9 +174,20 @@ def _explain(error: Exception) -> int:
 
 
 def _went(error: click.NoSuchOption) -> str | None:
-    """What to use instead of an option that went."""
-    verb = error.ctx.info_name if error.ctx is not None else None
-    return gone.sentence(verb or "", error.option_name)
+    """What to use instead of an option that went, or the verbs that have it."""
+    verb = (error.ctx.info_name if error.ctx is not None else None) or ""
+    if (went := gone.sentence(verb, error.option_name)) is not None:
+        return went
+    verbs = [name for name in _VERBS if error.option_name in _options(name)]
+    if not verbs:
+        return None
+    return f"{error.option_name} is no option of {verb}, but of {', '.join(verbs)}"
+
+
+def _options(verb: str) -> set[str]:
+    """All options of a verb, as they are typed."""
+    command = group.get_command(click.Context(group), verb)
+    return {word for one in command.params for word in one.opts} if command else set()
 
 
 def _usage(error: click.ClickException) -> list[str]:

@@ -31,7 +31,7 @@ import click
 
 from rccltune.cli.help import grouped
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import Laid, json_text, lay, shown
+from rccltune.model.vocabulary import Laid, json_text, lay, shown, unknown
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -272,13 +272,13 @@ def _remark(caution: Caution, places: Mapping[str | None, int]) -> str:
 
 
 if TYPE_CHECKING:
-    _Type: TypeAlias = click.ParamType[Any]
+    ValueType: TypeAlias = click.ParamType[Any]
 else:
     # Generic since click 8.4 alone.
-    _Type = click.ParamType
+    ValueType = click.ParamType
 
 
-class Word(_Type):
+class Word(ValueType):
     """A parameter read by a function that raises ValueError with a good message."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
@@ -299,6 +299,23 @@ class Word(_Type):
             return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+if TYPE_CHECKING:
+    _Words: TypeAlias = click.Choice[str]
+else:
+    # Generic since click 8.2 alone.
+    _Words = click.Choice
+
+
+class Choice(_Words):
+    """A few words; one that is none of them is told which it may have been."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's
+        """The word."""
+        if value not in self.choices:
+            self.fail(unknown("word", str(value), self.choices), param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def common(command: F) -> F:
@@ -336,7 +353,7 @@ _COMMON = (
     grouped(
         "--color",
         group="Output",
-        type=click.Choice(["auto", "always", "never"]),
+        type=Choice(["auto", "always", "never"]),
         default="auto",
         help="Colour messages; auto: on a terminal, unless NO_COLOR is set.",
     ),

@@ -11,6 +11,8 @@ import click
 _ALL: Final = "rccltune.help_all"
 # Above one a verb has headings, above the other a short help, too.
 _SHORT, _LONG = 15, 18
+# Columns for names and their values; longer ones stand on a line of their own.
+_NAMES: Final = 28
 HEADINGS: Final = ("What", "Sizes", "Running", "Choosing", "Output", "Advanced", "Options")
 
 
@@ -118,7 +120,7 @@ def _section(
         # No line ends within a name: rccltune-session, --mode.
         kept = [(name, text.replace("  [", " [").replace("-", _UNBROKEN)) for name, text in rows]
         with formatter.section(heading):
-            formatter.write_dl(kept)
+            formatter.write_dl(kept, col_max=_NAMES)
         formatter.buffer = [text.replace(_UNBROKEN, "-") for text in formatter.buffer]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _duration(text: str) -> float:
-    from rccltune.measure.declaration import parse_duration
+    from rccltune.model.vocabulary import parse_duration
 
     return parse_duration(text)
 
@@ -78,7 +78,7 @@ def job(
     \b
     Example:
       rccltune job -- torchrun --nproc_per_node=8 train.py --steps 200 --out {run}
-      rccltune job --rules rules.csv --measure 'step ([0-9.]+) ms' -- mpirun -np 8 ./app
+      rccltune job --rules rules.csv --measure 'step ([0-9.]+)' -- mpirun ./app
 
     Exit codes: 0 done, 2 command line, 3 the rule file is refused, 4 no plugin or not loaded by
     the job, 5 the job fails, 6 its output is not understood, 7 no session, 8 too few runs, or no

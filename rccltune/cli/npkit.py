@@ -50,7 +50,7 @@ def npkit(
 
     \b
     Example:
-      rccltune npkit --setting tree/ll128 --collective all_reduce --bytes 4M -o dump
+      rccltune npkit --setting tree/ll --collective all_reduce --bytes 4M -o dump
 
     Exit codes: 0 done, 2 the folder is not empty, 4 no NPKit in the library, or several GPUs in a
     process, 5 the launch fails, another setting ran, or the events are of no use, 7 no session.

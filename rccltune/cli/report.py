@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, Console, common
+from rccltune.cli.console import DEFAULT_SESSION, Choice, Console, common
 from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
@@ -92,7 +92,7 @@ def _text(done: Reported) -> Laid:
 @click.option(
     "--format",
     "formats",
-    type=click.Choice(FIGURE_FORMATS),
+    type=Choice(FIGURE_FORMATS),
     multiple=True,
     default=defaults.FIGURE_FORMAT,
     show_default=True,
@@ -101,9 +101,11 @@ def _text(done: Reported) -> Laid:
 @click.option(
     "--figure",
     "names",
-    type=click.Choice((*defaults.FIGURES, *defaults.MORE_FIGURES)),
+    type=Choice((*defaults.FIGURES, *defaults.MORE_FIGURES)),
     multiple=True,
-    help="Draw this figure alone (repeatable). [default: the first five]",
+    metavar="NAME",
+    help=f"Draw this figure alone (repeatable): {', '.join(defaults.FIGURES)}, which are the "
+    f"default; {', '.join(defaults.MORE_FIGURES)}.",
 )
 @click.option("--force", is_flag=True, help="Replace figures in the folder of -o.")
 @common

@@ -90,7 +90,7 @@ def sweep(
     Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 runs failed, 7
     the session is of another machine, 130 interrupted.
     """
-    from rccltune.measure import declaration
+    from rccltune.measure.options import PERF
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.scales import at_scales
     from rccltune.measure.site import in_mode
@@ -105,7 +105,7 @@ def sweep(
                 (replace(request, site=one.request), one.folder, one.scale)
                 for one in at_scales(request.site, request.scales, output)
             ]
-        is_perf = request.site.runner == declaration.PERF
+        is_perf = request.site.runner == PERF
         if plan_only and is_perf:
             plans = [sweep_perf.prepare(console, *one) for one in wanted]
             sweep_perf.show(console, plans, request.scales)

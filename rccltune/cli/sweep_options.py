@@ -1,21 +1,31 @@
-"""Options of the verbs that measure, and what a shell completes of them."""
+"""Options of the verbs that measure, from the record that sweep.yaml keeps to as well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import product
-from typing import Any, Final, TypeAlias, TypeVar
+from functools import cache
+from itertools import chain, product
+from typing import Any, Final, TypeAlias, TypeVar, get_type_hints
 
 import click
 
 from rccltune.cli import gone
-from rccltune.cli.console import Word
+from rccltune.cli.console import ValueType
 from rccltune.cli.help import grouped
-from rccltune.cli.options import FOLDER, PAIR
-from rccltune.measure.all_options import declared
-from rccltune.measure.declaration import Declared
+from rccltune.cli.options import PAIR
+from rccltune.measure.options import (
+    LAUNCHERS,
+    PLACEMENTS,
+    PRESETS,
+    RUNNERS,
+    TIMINGS,
+    SweepOptions,
+    flag,
+)
 from rccltune.model.errors import CommandLineError
-from rccltune.model.schema import FromUp, OneOf
+from rccltune.model.schema import convert
+from rccltune.model.settings import MODES
+from rccltune.model.vocabulary import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,18 +37,25 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
         name: of its field.
         help: what it means to this verb, where that is something else.
     """
-    one = declared()[name]
-    place: dict[str, Any] = {"group": one.option.group, "usual": one.option.is_usual}
-    if one.option.is_flag:
-        both = f"{one.flag}/--no-{one.flag.removeprefix('--')}"
-        return grouped(both, is_flag=True, default=None, help=help or one.help, **place)
+    field = SweepOptions.model_fields[name]
+    extra: Any = field.json_schema_extra
+    place: dict[str, Any] = {"group": extra["group"], "usual": extra["usual"]}
+    place["help"] = help or field.description
+    if name == "crosscheck":
+        return grouped(f"{flag(name)}/--no-{name}", is_flag=True, default=None, **place)
+    if name == "env":
+        kind: Any = PAIR
+        gather: Any = _pairs
+    else:
+        kind = _Value(name)
+        gather = _together if isinstance(field.default, tuple) else None
     return grouped(
-        one.flag,
-        type=_type(one),
-        multiple=one.option.again,
-        metavar=one.option.metavar,
-        help=help or one.help,
-        shell_complete=completing(one.name),
+        flag(name),
+        type=kind,
+        multiple=gather is not None,
+        callback=gather,
+        metavar=extra["metavar"],
+        shell_complete=completing(name),
         **place,
     )
 
@@ -56,41 +73,44 @@ def sweep_options(*names: str) -> Callable[[F], F]:
 
 def names() -> tuple[str, ...]:
     """All that a command line can say, in the order of the help."""
-    return tuple(name for name, one in declared().items() if one.option.help is not None)
+    return tuple(name for name, one in SweepOptions.model_fields.items() if one.description)
 
 
-def _type(one: Declared) -> click.ParamType[Any] | None:
-    """How click reads it; None for a text as it is."""
-    if one.option.read is not None:
-        return Word(one.name, one.option.read)
-    if one.parsed is None:
-        return None if one.is_list else PAIR
-    parse = one.parsed.parse
-    if isinstance(parse, OneOf):
-        return _Choice(parse.words)
-    if isinstance(parse, FromUp):
-        return click.IntRange(min=parse.minimum)
-    known = {"file": FOLDER, "line": None}
-    return known.get(one.parsed.what, Word(one.parsed.what, parse))
+class _Value(ValueType):
+    """One text for an option, held to the option's field; of a list also several words."""
+
+    def __init__(self, name: str) -> None:
+        """Name the field."""
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's
+        """The value; anything but a text was read already."""
+        if not isinstance(value, str):
+            return value
+        went = gone.sentence((ctx and ctx.info_name) or "", f"{flag(self.name)} {value}")
+        if went is not None:
+            raise CommandLineError(went)
+        made, mistakes = convert(_kinds()[self.name], value, strict=False)
+        if mistakes:
+            self.fail("; ".join(said for _, _, said in mistakes), param, ctx)
+        return made
 
 
-class _Choice(click.Choice[str]):
-    """A few words; one that went says what to use instead."""
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(SweepOptions, include_extras=True)
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The word."""
-        if param is not None and ctx is not None:
-            went = gone.sentence(ctx.info_name or "", f"{param.opts[0]} {value}")
-            if went is not None:
-                raise CommandLineError(went)
-        return super().convert(value, param, ctx)
+
+def _together(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - click's
+    """Words of an option that was given several times."""
+    return tuple(chain.from_iterable(value))
+
+
+def _pairs(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - click's
+    return dict(value)
 
 
 _Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
-_MODES: Final = (
-    *("auto", "none", "spx-nps1", "spx-nps4", "dpx-nps1", "dpx-nps2", "tpx-nps1"),
-    *("qpx-nps1", "qpx-nps4", "cpx-nps1", "cpx-nps4"),
-)
 
 
 def _nodes() -> Iterable[str]:
@@ -119,16 +139,24 @@ def _variants() -> Iterable[str]:
 
 
 _VALUES: Final[dict[str, Callable[[], Iterable[str]]]] = {
-    "mode": lambda: _MODES,
+    "mode": lambda: MODES,
     "simulate": _nodes,
     "collective": _collectives,
     "setting": _settings,
     "variant": _variants,
+    "runner": lambda: RUNNERS,
+    "launcher": lambda: LAUNCHERS,
+    "rank_placement": lambda: RANK_PLACEMENTS,
+    "preset": lambda: PRESETS,
+    "dtype": lambda: DTYPE_BYTES,
+    "op": lambda: REDOPS,
+    "placement": lambda: PLACEMENTS,
+    "timing": lambda: TIMINGS,
 }
 
 
 def completing(name: str) -> _Complete | None:
-    """What completes the values of an option; None where click knows them, or nobody does."""
+    """What completes the values of an option; None where nobody knows them."""
     values = _VALUES.get(name)
     if values is None:
         return None

@@ -17,7 +17,14 @@ from rccltune.cli.options import Choosing, base_option, choosing_of_tune
 from rccltune.cli.progress import minutes
 from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
-from rccltune.cli.verify import beside_lines, loop_of, no_hardware, not_kept, undecided_line
+from rccltune.cli.verify import (
+    beside_lines,
+    loop_of,
+    no_hardware,
+    not_kept,
+    undecided_line,
+    unregistered_line,
+)
 from rccltune.model import defaults
 from rccltune.model.chosen import NOT_MEASURED
 from rccltune.model.errors import CommandLineError
@@ -66,8 +73,8 @@ def tune(
     machine cannot run it, 5 runs failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune.measure.declaration import PERF
     from rccltune.measure.measuring import prepare_measuring
+    from rccltune.measure.options import PERF
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
@@ -180,7 +187,7 @@ def _text(done: Tuned) -> Laid:
 
 def _beside_rules(one: Verified) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
-    lines = [f"  {line}" for line in beside_lines(one)]
+    lines = [f"  {line}" for line in (*beside_lines(one), *unregistered_line(one))]
     lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 

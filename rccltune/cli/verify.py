@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Console, common, table
+from rccltune.cli.console import Choice, Console, common, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, allow_need_option, named, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
@@ -53,7 +53,7 @@ _SHOWN = 12
 )
 @grouped(
     "--dtype",
-    type=click.Choice(list(DTYPE_BYTES)),
+    type=Choice(list(DTYPE_BYTES)),
     metavar="TYPE",
     group="What",
     usual=True,
@@ -61,7 +61,7 @@ _SHOWN = 12
 )
 @grouped(
     "--timing",
-    type=click.Choice(["auto", "graph", "loop"]),
+    type=Choice(["auto", "graph", "loop"]),
     default=defaults.TIMING,
     show_default=True,
     group="Running",
@@ -205,7 +205,7 @@ def text_of(done: Verified) -> Laid:
         rows = [_row(one) for one in shown if one.is_kept]
         lines += [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
         lines += [f"not kept: {said}" for said in not_kept(done)]
-        lines += beside_lines(done)
+        lines += [*beside_lines(done), *unregistered_line(done)]
         lines.append(undecided_line(done))
         stand = f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)}"
         lines.append(f"{stand} {took}, in {done.path}")
@@ -278,6 +278,17 @@ def beside_lines(done: Verified) -> list[str]:
             for rule in file.standings
         )
     ][:_SHOWN]
+
+
+def unregistered_line(done: Verified) -> list[str]:
+    """Which rules do not answer for registered buffers, which nobody timed."""
+    if not any(one.is_kept and one.reg_buff == 0 for one in done.standings):
+        return []
+    said = (
+        "above 4 MiB rules are for buffers that are not registered, as timed (captured graphs "
+        "register theirs where NCCL_GRAPH_REGISTER is 1)"
+    )
+    return [said]
 
 
 def undecided_line(done: Verified) -> str:

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.measure.declaration import WENT_WITH_TORCH
+# What 0.1.0's files may say of it, and a session that was measured so.
+WENT_WITH_TORCH: Final = (
+    "nothing measures through PyTorch's calls any more, and rccltune 0.1.0 alone goes on with a "
+    "session that was measured so: write librccl: torch, or import what "
+    "examples/torch_all_reduce.py prints"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from rccltune.launch.launchers import Launcher
 from rccltune.machine import files, overrides, placement, real_rccl, survey
 from rccltune.machine.mode import check_mode, unknown_mode
 from rccltune.machine.placement import Seating
-from rccltune.measure.declaration import PERF
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
+from rccltune.measure.options import PERF
 from rccltune.measure.request import Request
 from rccltune.measure.site import (
     RCCLX_SWITCH,

@@ -12,8 +12,6 @@ from rccltune import __version__
 from rccltune.launch import signals, variables
 from rccltune.logs.library import tuner_of
 from rccltune.measure import sweep_file, variants
-from rccltune.measure.all_options import declared
-from rccltune.measure.declaration import PERF
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import (
     Instrument,
@@ -23,6 +21,7 @@ from rccltune.measure.instrument import (
     same_runner,
 )
 from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.options import PERF
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site
 from rccltune.measure.swept import Swept
@@ -367,12 +366,7 @@ def _sweep_text(prepared: ToMeasure) -> str:
     import yaml
 
     said = {**sweep_file.options_of(prepared.sweep), **_said(prepared.keys)}
-    known = {
-        name: value
-        for name, value in said.items()
-        if PERF in (declared()[name].option.runners or (PERF,))
-    }
-    text: str = yaml.safe_dump(sweep_file.to_plain(known), sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(sweep_file.to_plain(said), sort_keys=False, allow_unicode=True)
     return text
 
 

@@ -1,319 +1,321 @@
-"""The options of a sweep, each declared once: the schema of sweep.yaml and of the command line.
+"""Options of a sweep: one record that the command line fills and sweep.yaml keeps to.
 
-``min_bytes`` is ``--min-bytes``. What is made of them is in ``measure/request.py``.
+``min_bytes`` is ``--min-bytes``. A field has its values, their range, its default and its help;
+what is made of them stands in ``measure/request.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, TypeAlias
 
-from rccltune.measure.declaration import (
-    COLLECTIVE,
-    COUNT,
-    COUNT_OR_NONE,
-    FILE,
-    LAUNCHERS,
-    LINE,
-    MODE,
-    PAIRS,
-    PERF,
-    PLACEMENTS,
-    PRESETS,
-    RUNNERS,
-    SCALE,
-    SETTING,
-    SIZE,
-    SIZED,
-    TIME,
-    TIMINGS,
-    Option,
-    Pairs,
-    RunnerWord,
-    parse_channels,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from rccltune.measure.gone import WENT_WITH_TORCH
 from rccltune.model import defaults
-from rccltune.model.schema import FromUp, Listed, OneOf, Parsed
-from rccltune.model.settings import Mode, Scale, Setting, parse_scales
-from rccltune.model.vocabulary import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS, Collective
+from rccltune.model.schema import FromUp, Line, OneOf, VariableName, odd_letters, parsed
+from rccltune.model.settings import Mode, Scale, Setting
+from rccltune.model.vocabulary import (
+    DTYPE_BYTES,
+    RANK_PLACEMENTS,
+    REDOPS,
+    Collective,
+    RankPlacement,
+    parse_duration,
+    parse_size,
+    short_size,
+    shown,
+)
+
+PERF: Final = "perf"
+RUNNERS: Final = (PERF, "rccl-tests")
+LAUNCHERS: Final = ("auto", "local", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
+PLACEMENTS: Final = ("out", "in", "both")
+TIMINGS: Final = ("auto", "graph", "loop")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions:
-    """What a user may say of a sweep; empty is what rccltune takes by itself."""
+def _path(text: str) -> Path:
+    """A path that a message can show."""
+    if odd_letters(text):
+        raise ValueError(f"'{shown(text)}' has a letter that is no plain text")
+    return Path(text)
 
-    mode: Annotated[
-        Mode | None,
-        MODE,
-        Option(
-            "Mode the GPUs must be in: cpx-nps4, none, auto …",
-            "What",
-            is_usual=True,
-        ),
-    ] = None
-    simulate: Annotated[
-        str | None,
-        LINE,
-        Option(
-            "Measure a simulated node instead of this machine, mi300x say; needs no GPU.",
-            "What",
-            is_usual=True,
-            metavar="NODE",
-            is_order=True,
-        ),
-    ] = None
-    rccl_tests: Annotated[
-        Path | None,
-        FILE,
-        Option(
-            "Folder of rccl-tests or nccl-tests (all_reduce_perf …). [default: PATH and ROCm]",
-            "What",
-            metavar="DIR",
-            is_order=True,
-        ),
-    ] = None
-    runner: Annotated[
-        str,
-        Parsed(RunnerWord(RUNNERS)),
-        Option(
-            "Measure by our rank program (sweep does) or rccl-tests. [tune: {default}]",
-            "Running",
-            is_order=True,
-        ),
-    ] = defaults.RUNNER
-    librccl: Annotated[
-        Path | None,
-        FILE,
-        Option(
-            "Library to measure: a file, 'torch' for PyTorch's own, 'real' on a simulated node.",
-            "Running",
-            is_usual=True,
-            metavar="FILE|torch|real",
-            is_order=True,
-        ),
-    ] = None
-    launcher: Annotated[
-        str,
-        Parsed(OneOf(LAUNCHERS)),
-        Option(
-            "Program that starts the ranks. [default: the one that fits the benchmark's MPI]",
-            "Running",
-            is_order=True,
-        ),
-    ] = defaults.LAUNCHER
-    hostfile: Annotated[
-        Path | None,
-        FILE,
-        Option(
-            "Hosts to run on, a file in the launcher's own form.",
-            "Running",
-            metavar="FILE",
-            is_order=True,
-        ),
-    ] = None
-    np: Annotated[
-        int | None,
-        COUNT,
-        Option(
-            "Number of ranks. [default: one for each GPU that a job can use]",
-            "Running",
-            is_usual=True,
-            metavar="N",
-        ),
-    ] = None
-    scales: Annotated[
-        tuple[Annotated[Scale, SCALE], ...],
-        Listed(),
-        Option(
-            "Several scales, N nodes with R ranks in all (1x64,2x128), each into its own session.",
-            "Running",
-            metavar="NxR,...",
-            read=parse_scales,
-        ),
-    ] = ()
-    rank_placement: Annotated[
-        str | None,
-        Parsed(OneOf(RANK_PLACEMENTS)),
-        Option(
-            "Devices of the ranks: node, one-oam, one-per-oam, … [default: node, or first]",
-            "Running",
-            metavar="PLACE",
-            pinned=True,
-        ),
-    ] = None
-    preset: Annotated[
-        str | None,
-        Parsed(OneOf(tuple(PRESETS))),
-        Option("Start from a published set of options; other options win over it.", "What"),
-    ] = None
-    collective: Annotated[
-        tuple[Annotated[Collective, COLLECTIVE], ...],
-        Listed(),
-        Option(
-            "Collective to measure (repeatable). [default: the five that ask a tuner]",
-            "What",
-            is_usual=True,
-            again=True,
-        ),
-    ] = ()
-    setting: Annotated[
-        tuple[Annotated[Setting, SETTING], ...],
-        Listed(),
-        Option(
-            "Setting to measure, tree/ll or tree/ll/16 (repeatable). [default: all that can run]",
-            "What",
-            again=True,
-        ),
-    ] = ()
-    channels: Annotated[
-        tuple[Annotated[int, COUNT], ...],
-        Listed(),
-        Option(
-            "Channel counts to try, 8,16: for each --setting, or for the fastest ones.",
-            "What",
-            metavar="LIST",
-            read=parse_channels,
-        ),
-    ] = ()
-    variant: Annotated[
-        tuple[Annotated[str, LINE], ...],
-        Listed(),
-        Option(
-            "Environment to measure settings in (repeatable); 'rccltune variants' lists them.",
-            "What",
-            is_usual=True,
-            metavar="NAME",
-            again=True,
-        ),
-    ] = ()
-    variants: Annotated[
-        Path | None,
-        FILE,
-        Option("File with variants of your own.", "What", metavar="YAML", is_order=True),
-    ] = None
-    min_bytes: Annotated[
-        int,
-        SIZE,
-        Option(
-            "Smallest message size. [default: {default}]",
-            "Sizes",
-            is_usual=True,
-            is_range=True,
-            pinned=True,
-        ),
-    ] = defaults.MIN_NBYTES
-    max_bytes: Annotated[
-        int,
-        SIZE,
-        Option(
-            "Largest message size. [default: {default}, in CPX modes 128M]",
-            "Sizes",
-            is_usual=True,
-            is_range=True,
-            pinned=True,
-        ),
-    ] = defaults.MAX_NBYTES
-    factor: Annotated[
-        int,
-        Parsed(FromUp(2)),
-        Option(
-            "Factor from one size to the next. [default: {default}]",
-            "Sizes",
-            metavar="N",
-            is_range=True,
-            pinned=True,
-        ),
-    ] = defaults.FACTOR
-    sizes: Annotated[tuple[Annotated[tuple[Collective, int], SIZED], ...], Listed(), Option()] = ()
-    workload: Annotated[
-        Path | None,
-        FILE,
-        Option(
-            "Measure only the sizes of this recorded job.", "Sizes", metavar="FILE", is_order=True
-        ),
-    ] = None
-    dtype: Annotated[
-        tuple[Annotated[str, Parsed(OneOf(tuple(DTYPE_BYTES)))], ...],
-        Listed(),
-        Option(
-            "Data type: float, half, bfloat16, … [default: {default}]",
-            "What",
-            metavar="TYPE",
-            pinned=True,
-        ),
-    ] = (defaults.DTYPE,)
-    op: Annotated[
-        str,
-        Parsed(OneOf(REDOPS)),
-        Option(
-            "Reduction of all_reduce, reduce and reduce_scatter. [default: {default}]",
-            "What",
-            pinned=True,
-        ),
-    ] = defaults.REDOP
-    placement: Annotated[
-        str,
-        Parsed(OneOf(PLACEMENTS)),
-        Option(
-            "Measure out-of-place, in-place or both. [default: {default}]",
-            "What",
-            pinned=True,
-        ),
-    ] = defaults.PLACEMENT
-    communicators: Annotated[
-        int,
-        COUNT,
-        Option(
-            "Repetitions: communicators, or launches with rccl-tests. [default: {default}]",
-            "Running",
-            metavar="N",
-        ),
-    ] = defaults.COMMUNICATORS
-    timing: Annotated[
-        str,
-        Parsed(OneOf(TIMINGS)),
-        Option(
-            "Time replayed graphs, calls launched one by one, or each where it counts (auto; with "
-            "rccl-tests: loop).",
-            "Running",
-        ),
-    ] = defaults.TIMING
-    crosscheck: Annotated[
-        bool | None,
-        Option(
-            "Measure a few sizes with rccl-tests too. [default: where they are; not simulated]",
-            "Running",
-            is_flag=True,
-            runners=(PERF,),
-        ),
-    ] = None
-    budget: Annotated[
-        float | None,
-        TIME,
-        Option("Time to measure, 5m or 1h. [default: as needed]", "Running", is_usual=True),
-    ] = None
-    timeout: Annotated[
-        float | None,
-        TIME,
-        Option(
-            "End a launch that takes longer, or ranks of which none ends a step for so long. "
-            "[default: by what others took; 1m for a step]"
-        ),
-    ] = None
-    env: Annotated[
-        Pairs,
-        PAIRS,
-        Option(
-            "Set this variable in every launch (repeatable).",
-            "Running",
-            metavar="NAME=VALUE",
-            again=True,
-            is_order=True,
-        ),
-    ] = ()
-    seed: Annotated[
-        int,
-        COUNT_OR_NONE,
-        Option("Seed of the order of launches, and of simulated noise.", metavar="N", pinned=True),
-    ] = 0
+
+def _runner(text: str) -> str:
+    """What measures; one that went is told what to use instead."""
+    if text == "torch":
+        raise ValueError(WENT_WITH_TORCH)
+    return OneOf(RUNNERS)(text)
+
+
+def _sized(text: str) -> tuple[Collective, int]:
+    """``all_reduce/1M``: the collective, and a size to measure it at."""
+    collective, slash, size = text.partition("/")
+    if not slash:
+        raise ValueError(f"'{text}' is no collective with a size: write all_reduce/1M")
+    return Collective.parse(collective), parse_size(size)
+
+
+def _separate(value: object) -> object:
+    """The words of ``8,16,32``; a list stays."""
+    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+
+
+_Several: Final = BeforeValidator(_separate)
+_ModeWord: TypeAlias = Annotated[Mode | None, parsed(Mode.parse_option), PlainSerializer(str)]
+_ScaleWord: TypeAlias = Annotated[
+    Scale, parsed(Scale.parse), PlainSerializer(lambda one: one.short, return_type=str)
+]
+_CollectiveWord: TypeAlias = Annotated[
+    Collective, parsed(Collective.parse), PlainSerializer(lambda one: one.value, return_type=str)
+]
+_SettingWord: TypeAlias = Annotated[Setting, parsed(Setting.parse), PlainSerializer(str)]
+_SizedWord: TypeAlias = Annotated[
+    tuple[Collective, int],
+    parsed(_sized),
+    PlainSerializer(lambda one: f"{one[0].value}/{one[1]}", return_type=str),
+]
+_Size: TypeAlias = Annotated[int, parsed(parse_size)]
+_Count: TypeAlias = Annotated[int, parsed(FromUp(1))]
+_Seconds: TypeAlias = Annotated[
+    float,
+    parsed(parse_duration),
+    PlainSerializer(lambda seconds: f"{seconds:.12g}s", return_type=str),
+]
+_File: TypeAlias = Annotated[Path, parsed(_path), PlainSerializer(str)]
+_Dtype: TypeAlias = Annotated[str, parsed(OneOf(tuple(DTYPE_BYTES)))]
+
+# Published ways to measure, as values of the options; what a file or a command line says wins. From
+# AMD's RCCL usage tips for CPX: mpirun -np 64 --bind-to numa all_reduce_perf -b 8 -e 1G -f 2; the
+# same with ROCR_VISIBLE_DEVICES=0,…,7 and -np 8; and with -b 32 -G 2 -w 20 -n 50.
+_RANGE: Final[Mapping[str, Any]] = {"min_bytes": 8, "max_bytes": 1 << 30, "factor": 2}
+_ONE_OAM: Final[Mapping[str, Any]] = {**_RANGE, "rank_placement": RankPlacement.ONE_OAM.value}
+PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "cpx-64": {**_RANGE, "np": 64, "rank_placement": RankPlacement.NODE.value},
+    "cpx-one-oam": _ONE_OAM,
+    "cpx-one-oam-graph": {
+        **_ONE_OAM,
+        "min_bytes": 32,
+        "timing": "graph",
+        "collective": (Collective.ALL_REDUCE,),
+        # What AMD's figure for one OAM was reached with.
+        "variant": ("mscclpp-read",),
+    },
+}
+
+
+def _option(
+    default: object,
+    text: str | None,
+    group: str = "Advanced",
+    *,
+    usual: bool = False,
+    metavar: str | None = None,
+) -> Any:  # noqa: ANN401 - pydantic's own way
+    """A field with what the help says of it.
+
+    Args:
+        default: of the field.
+        text: the help; None where only a file can say it.
+        group: heading in the whole help.
+        usual: whether the short help shows it.
+        metavar: name of the value, where its words do not stand for themselves.
+    """
+    place: dict[str, Any] = {"group": group, "usual": usual, "metavar": metavar}
+    return Field(default, description=text, json_schema_extra=place)
+
+
+class SweepOptions(BaseModel):
+    """What a user may say of a sweep."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: _ModeWord = _option(
+        None,
+        "Mode the GPUs must be in: cpx-nps4, none, auto …",
+        "What",
+        usual=True,
+        metavar="MODE",
+    )
+    simulate: Line | None = _option(
+        None,
+        "Measure a simulated node instead of this machine, mi300x say; needs no GPU.",
+        "What",
+        usual=True,
+        metavar="NODE",
+    )
+    rccl_tests: _File | None = _option(
+        None,
+        "Folder of rccl-tests. [default: PATH and ROCm]",
+        "What",
+        metavar="DIR",
+    )
+    runner: Annotated[str, parsed(_runner)] = _option(
+        defaults.RUNNER,
+        f"Measure by our rank program or by rccl-tests. [default: {defaults.SWEEP_RUNNER}]",
+        "Running",
+        metavar="|".join(RUNNERS),
+    )
+    librccl: _File | None = _option(
+        None,
+        "Library to measure: a file, 'torch' for PyTorch's own, 'real' on a simulated node.",
+        "Running",
+        usual=True,
+        metavar="FILE|torch|real",
+    )
+    launcher: Annotated[str, parsed(OneOf(LAUNCHERS))] = _option(
+        defaults.LAUNCHER,
+        "Program that starts the ranks. [default: auto]",
+        "Running",
+        metavar="|".join(LAUNCHERS),
+    )
+    hostfile: _File | None = _option(
+        None, "Hosts to run on, in the launcher's own form.", "Running", metavar="FILE"
+    )
+    np: _Count | None = _option(
+        None,
+        "Number of ranks. [default: one for each GPU that a job can use]",
+        "Running",
+        usual=True,
+        metavar="N",
+    )
+    scales: Annotated[tuple[_ScaleWord, ...], _Several] = _option(
+        (),
+        "Several scales, N nodes with R ranks in all (1x64,2x128), each into its own session.",
+        "Running",
+        metavar="NxR,...",
+    )
+    rank_placement: Annotated[str, parsed(OneOf(RANK_PLACEMENTS))] | None = _option(
+        None,
+        "Devices of the ranks: node, one-oam, one-per-oam, … [default: node, or first]",
+        "Running",
+        metavar="PLACE",
+    )
+    preset: Annotated[str, parsed(OneOf(tuple(PRESETS)))] | None = _option(
+        None,
+        "Start from a published set of options; other options win over it.",
+        "What",
+        metavar="|".join(PRESETS),
+    )
+    collective: Annotated[tuple[_CollectiveWord, ...], _Several] = _option(
+        (),
+        "Collective to measure. [default: the five that ask a tuner]",
+        "What",
+        usual=True,
+        metavar="COLLECTIVE",
+    )
+    setting: Annotated[tuple[_SettingWord, ...], _Several] = _option(
+        (),
+        "Setting to measure, tree/ll/16 say. [default: all]",
+        "What",
+        metavar="SETTING",
+    )
+    channels: Annotated[tuple[_Count, ...], _Several] = _option(
+        (),
+        "Channel counts to try, 8,16: for each --setting, or for the fastest ones.",
+        "What",
+        metavar="LIST",
+    )
+    variant: Annotated[tuple[Line, ...], _Several] = _option(
+        (),
+        "Environment to measure in (repeatable); rccltune variants lists them.",
+        "What",
+        usual=True,
+        metavar="NAME",
+    )
+    variants: _File | None = _option(
+        None, "File with variants of your own.", "What", metavar="YAML"
+    )
+    min_bytes: _Size = _option(
+        defaults.MIN_NBYTES,
+        f"Smallest message size. [default: {short_size(defaults.MIN_NBYTES)}]",
+        "Sizes",
+        usual=True,
+        metavar="SIZE",
+    )
+    max_bytes: _Size = _option(
+        defaults.MAX_NBYTES,
+        f"Largest message size. [default: {short_size(defaults.MAX_NBYTES)}, in CPX modes "
+        f"{short_size(defaults.MAX_NBYTES_CPX)}]",
+        "Sizes",
+        usual=True,
+        metavar="SIZE",
+    )
+    factor: Annotated[int, parsed(FromUp(2))] = _option(
+        defaults.FACTOR,
+        f"Factor from one size to the next. [default: {defaults.FACTOR}]",
+        "Sizes",
+        metavar="N",
+    )
+    sizes: Annotated[tuple[_SizedWord, ...], _Several] = _option((), None)
+    workload: _File | None = _option(
+        None, "Measure only the sizes of this recorded job.", "Sizes", metavar="FILE"
+    )
+    dtype: Annotated[tuple[_Dtype, ...], _Several] = _option(
+        (defaults.DTYPE,),
+        f"Data type: float, half, bfloat16, … [default: {defaults.DTYPE}]",
+        "What",
+        metavar="TYPE",
+    )
+    op: Annotated[str, parsed(OneOf(REDOPS))] = _option(
+        defaults.REDOP,
+        f"Reduction of all_reduce, reduce and reduce_scatter. [default: {defaults.REDOP}]",
+        "What",
+        metavar="|".join(REDOPS),
+    )
+    placement: Annotated[str, parsed(OneOf(PLACEMENTS))] = _option(
+        defaults.PLACEMENT,
+        f"Measure out-of-place, in-place or both. [default: {defaults.PLACEMENT}]",
+        "What",
+        metavar="|".join(PLACEMENTS),
+    )
+    communicators: _Count = _option(
+        defaults.COMMUNICATORS,
+        f"Repetitions: communicators, or launches with rccl-tests. "
+        f"[default: {defaults.COMMUNICATORS}]",
+        "Running",
+        metavar="N",
+    )
+    timing: Annotated[str, parsed(OneOf(TIMINGS))] = _option(
+        defaults.TIMING,
+        "Time replayed graphs, calls launched one by one, or each where it counts (auto).",
+        "Running",
+        metavar="|".join(TIMINGS),
+    )
+    crosscheck: bool | None = _option(
+        None,
+        "Measure a few sizes with rccl-tests too. [default: where they are; not simulated]",
+        "Running",
+    )
+    budget: _Seconds | None = _option(
+        None,
+        "Time to measure, 5m or 1h. [default: as needed]",
+        "Running",
+        usual=True,
+        metavar="DURATION",
+    )
+    timeout: _Seconds | None = _option(
+        None,
+        "End ranks that stand still for so long. [default: 1m; of a launch, by others]",
+        metavar="DURATION",
+    )
+    env: dict[VariableName, Line] = _option(
+        {},
+        "Set this variable in every rank (repeatable).",
+        "Running",
+        metavar="NAME=VALUE",
+    )
+    seed: Annotated[int, parsed(FromUp(0))] = _option(
+        0, "Seed of the order of launches, and of simulated noise.", metavar="N"
+    )
+
+
+def default_of(name: str) -> Any:  # noqa: ANN401 - of whatever type the option is
+    """Default of an option."""
+    return SweepOptions.model_fields[name].default
+
+
+def flag(name: str) -> str:
+    """``--min-bytes``."""
+    return f"--{name.replace('_', '-')}"

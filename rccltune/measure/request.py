@@ -10,10 +10,7 @@ from typing import Any, Final
 
 from rccltune.machine.real_rccl import real_library
 from rccltune.measure import sweep_file
-from rccltune.measure.all_options import declared, given
-from rccltune.measure.all_options import orders as options_orders
-from rccltune.measure.declaration import PERF, PRESETS, Declared
-from rccltune.measure.options import SweepOptions
+from rccltune.measure.options import PERF, PRESETS, SweepOptions, flag
 from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of
@@ -23,6 +20,16 @@ from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.session import store
 from rccltune.session.folders import SWEEP_FILE, is_ours
 from rccltune.simulate.sources import shipped_nodes
+
+# What names programs, files or variables, so that nobody else's session may say it.
+ORDERS: Final = frozenset(
+    (
+        *("simulate", "runner", "librccl", "rccl_tests", "launcher", "hostfile"),
+        *("env", "variants", "workload"),
+    )
+)
+# What rccltune-perf alone understands.
+OF_PERF: Final = ("crosscheck",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,18 @@ class Request:
     crosscheck: bool | None = None
 
 
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a command line that were given; click has None and () for the others."""
+    said = {name: value for name, value in values.items() if value not in (None, (), {})}
+    lists = {
+        name for name, one in SweepOptions.model_fields.items() if isinstance(one.default, tuple)
+    }
+    return {
+        name: (value,) if name in lists and not isinstance(value, tuple) else value
+        for name, value in said.items()
+    }
+
+
 def merge_request(
     path: Path | None, options: Mapping[str, Any], *, runner: str = defaults.RUNNER
 ) -> Request:
@@ -77,7 +96,8 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
     """What was said, by file and options, as a request."""
     said = {**PRESETS.get(said.get("preset", ""), {}), "runner": runner, **said}
     named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
-    asked = SweepOptions(**said)
+    # Its values were held to it where they were read.
+    asked = SweepOptions.model_construct(**said)
     sweep = sweep_file.sweep_of(asked)
     _check(sweep)
     _check_sizes(said)
@@ -108,7 +128,7 @@ def _site(options: SweepOptions) -> SiteRequest:
         launcher=options.launcher,
         n_ranks=options.np,
         placement=RankPlacement(placement) if placement else None,
-        added=options.env,
+        added=tuple(options.env.items()),
         seed=options.seed,
         rccl_tests=options.rccl_tests,
         librccl=_library(options),
@@ -165,7 +185,7 @@ def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
         "runner": site.runner,
         "launcher": site.launcher,
         "np": site.n_ranks,
-        "env": site.added,
+        "env": dict(site.added),
         "rccl_tests": _absolute(site.rccl_tests),
         "librccl": site.librccl if str(site.librccl) in _WORDS else _absolute(site.librccl),
         "hostfile": _absolute(site.hostfile),
@@ -200,7 +220,7 @@ def session_request(
     """
     path = folder / SWEEP_FILE
     if not is_ours(folder):
-        followed = options_orders() - set(given(options))
+        followed = ORDERS - set(given(options))
         orders = {
             name: value
             for name, value in _read(path).items()
@@ -222,11 +242,7 @@ def _by_benchmark(said: Mapping[str, Any]) -> dict[str, Any]:
     """What a session's file says, without what only rccltune-perf understands."""
     if said.get("runner") != PERF:
         return dict(said)
-    kept = {
-        name: value
-        for name, value in said.items()
-        if defaults.RUNNER in (declared()[name].option.runners or (defaults.RUNNER,))
-    }
+    kept = {name: value for name, value in said.items() if name not in OF_PERF}
     if kept.get("launcher") == "local":
         del kept["launcher"]
     return kept | {"runner": defaults.RUNNER}
@@ -245,7 +261,7 @@ def _is_harmless(name: str, value: object, folder: Path) -> bool:
 def _listed(orders: Mapping[str, Any]) -> str:
     said = []
     for name, value in orders.items():
-        words = [f"{n}={v}" for n, v in value] if name == "env" else [str(value)]
+        words = [f"{n}={v}" for n, v in value.items()] if name == "env" else [str(value)]
         said.append(f"{name}: {' '.join(words)}")
     return "; ".join(said)
 
@@ -280,10 +296,10 @@ def _check(sweep: Sweep) -> None:
 
 def _check_sizes(said: Mapping[str, Any]) -> None:
     """A workload says the sizes, and a range would say others."""
-    ranged = [one for one in _said(said) if one.option.is_range]
+    ranged = [name for name in ("min_bytes", "max_bytes", "factor") if said.get(name)]
     if said.get("workload") and ranged:
         raise CommandLineError(
-            f"--workload says which sizes to measure, and so does {ranged[0].flag}",
+            f"--workload says which sizes to measure, and so does {flag(ranged[0])}",
             hint="say one of the two.",
         )
 
@@ -291,15 +307,7 @@ def _check_sizes(said: Mapping[str, Any]) -> None:
 def _check_runner(said: Mapping[str, Any]) -> None:
     """What a runner has not, and what it alone has."""
     runner = said["runner"]
-    # A benchmark's options mean something to it also where they say no or nothing.
-    given_ = [declared()[name] for name in declared() if said.get(name) not in (None, (), "")]
-    found = given_ if runner == PERF else _said(said)
-    flags = [one.flag for one in found if runner not in (one.option.runners or (runner,))]
-    if runner == PERF and flags:
-        raise CommandLineError(
-            f"{flags[0]} means nothing to rccltune-perf, the program that sweep measures with",
-            hint=f"leave it out, or say --runner {defaults.RUNNER} with it.",
-        )
+    flags = [flag(name) for name in OF_PERF if runner != PERF and said.get(name)]
     if runner != PERF and str(said.get("librccl")) == "torch":
         raise CommandLineError(
             "rccl-tests take a library by its file, and 'torch' is none",
@@ -311,8 +319,3 @@ def _check_runner(said: Mapping[str, Any]) -> None:
         raise CommandLineError(
             f"{flags[0]} is rccltune-perf's", hint=f"say --runner {PERF} with it."
         )
-
-
-def _said(said: Mapping[str, Any]) -> list[Declared]:
-    """What was said and is not nothing, in the order of the help."""
-    return [one for name, one in declared().items() if said.get(name)]

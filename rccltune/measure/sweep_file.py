@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rccltune.measure import gone
-from rccltune.measure.all_options import declared
-from rccltune.measure.options import SweepOptions
+from rccltune.measure.options import SweepOptions, default_of
 from rccltune.model import defaults, yamlfile
 from rccltune.model.measured import Sweep
 from rccltune.model.settings import Setting
@@ -24,6 +23,13 @@ _PLACEMENTS: Final = {
     "in": (Placement.IN_PLACE,),
     "both": (Placement.OUT_OF_PLACE, Placement.IN_PLACE),
 }
+# What a session's file says at its default too, for a reader.
+_PINNED: Final = frozenset(
+    (
+        *("min_bytes", "max_bytes", "factor", "dtype", "op", "placement"),
+        *("rank_placement", "seed"),
+    )
+)
 # Which collectives matter most in training comes first, so that an early stop keeps them.
 _DEFAULT_ORDER: Final = tuple(reversed(TUNABLE))
 
@@ -46,7 +52,7 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
         rename=lambda key: key.replace("-", "_"),
         gone=gone.refused,
     )
-    return {key: getattr(read.value, key) for key in read.keys if key in declared()}
+    return {key: getattr(read.value, key) for key in read.keys if key in SweepOptions.model_fields}
 
 
 def sweep_of(options: SweepOptions) -> Sweep:
@@ -135,9 +141,10 @@ def _wanted(
 
 def to_plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options as a session's sweep.yaml has them, without those that say nothing."""
-    said = ((declared()[name], value) for name, value in values.items())
-    return {
-        one.name: one.plain(value)
-        for one, value in said
-        if value not in (None, ()) and (one.option.pinned or value != one.default)
+    said = {
+        name
+        for name, value in values.items()
+        if value not in (None, (), {}) and (name in _PINNED or value != default_of(name))
     }
+    plain = SweepOptions.model_construct(**values).model_dump(mode="json", include=said)
+    return {name: plain[name] for name in values if name in said}

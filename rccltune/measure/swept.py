@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rccltune.measure.declaration import PERF
+from rccltune.measure.options import PERF
 from rccltune.model import schema
 from rccltune.model.failure import Quarantine
 from rccltune.session.store import Session

@@ -13,7 +13,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
@@ -21,10 +21,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 from annotated_types import Ge, Le, MaxLen
 
 from rccltune.model.errors import InputFileError, RccltuneError, SessionError
-from rccltune.model.vocabulary import lay, shown
+from rccltune.model.vocabulary import lay, shown, unknown
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+    from pydantic import (
+        GetCoreSchemaHandler,
+        GetJsonSchemaHandler,
+        PlainValidator,
+        TypeAdapter,
+    )
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema, ErrorDetails
 
@@ -67,80 +72,25 @@ class Checked:
         return {**found, "pattern": self.pattern} if self.pattern else found
 
 
-def _as_it_is(value: object) -> object:
-    return value
+def parsed(parse: Callable[[str], Any], told: Any = Any) -> PlainValidator:  # noqa: ANN401 - a type
+    """A value that is made from a text; what is no text is refused.
 
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A value that is made from a text, by the function that reads the option of the same name.
-
-    Attributes:
+    Args:
         parse: raises ValueError with what is wrong of the text.
-        told: the same as JSON schema, for editors that know it.
-        what: it is, in a word: a size, a duration.
-        write: what YAML is given, for ``parse`` to read again.
-        show: what a help says of it.
+        told: a type, which JSON schema says in its place.
     """
+    from pydantic import PlainValidator
 
-    parse: Callable[[str], Any]
-    told: Mapping[str, Any] = field(default_factory=dict)
-    what: str = ""
-    write: Callable[[Any], Any] = _as_it_is
-    show: Callable[[Any], str] = str
-
-    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
-        """How pydantic asks for it."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self._read)
-
-    def __get_pydantic_json_schema__(self, _core: object, _handler: object) -> dict[str, Any]:
-        """What an editor may know of it."""
-        return dict(self.told)
-
-    def _read(self, value: object) -> Any:  # noqa: ANN401 - the parser's type
+    def read(value: object) -> Any:  # noqa: ANN401 - the parser's type
         if not isinstance(value, str):
             raise ValueError("one value is wanted here")  # noqa: TRY004 - pydantic gathers these
-        return self.parse(value)
+        return parse(value)
+
+    return PlainValidator(read, json_schema_input_type=told)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What is made of a value that keeps to its type.
-
-    Attributes:
-        make: raises ValueError where the whole makes no sense.
-        of: the type in the file, where the record has another.
-    """
-
-    make: Callable[[Any], Any]
-    of: Any = None
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """How pydantic asks for it."""
-        from pydantic_core import core_schema
-
-        held = handler(source) if self.of is None else handler.generate_schema(self.of)
-        return core_schema.no_info_after_validator_function(self.make, held)
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
+def several(value: object) -> object:
     """One value stands for a list of one."""
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """How pydantic asks for it."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_before_validator_function(_as_list, handler(source))
-
-
-def _as_list(value: object) -> object:
     return value if isinstance(value, list) else [value]
 
 
@@ -163,7 +113,7 @@ class OneOf:
     def __call__(self, text: str) -> str:
         """The word itself; ValueError for any other."""
         if text not in self.words:
-            raise ValueError(f"'{text}' is none of {', '.join(self.words)}")
+            raise ValueError(unknown("word", text, self.words))
         return text
 
 

@@ -14,9 +14,17 @@ from enum import Enum
 from typing import Final
 
 from rccltune.model.schema import Line, Variable, VariableName, Whole, Word
-from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, unknown
 
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
+
+# What drivers offer of MI300 and MI350: most of these, by the number of dies.
+_COMPUTE: Final = ("spx", "dpx", "tpx", "qpx", "cpx")
+_MEMORY: Final = ("nps1", "nps2", "nps4", "nps8")
+MODES: Final = (
+    *("auto", "none", "spx-nps1", "spx-nps4", "dpx-nps1", "dpx-nps2", "tpx-nps1"),
+    *("qpx-nps1", "qpx-nps4", "cpx-nps1", "cpx-nps4"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +41,12 @@ class Mode:
 
     @classmethod
     def parse_option(cls, text: str) -> Mode | None:
-        """As :meth:`parse`, and ``auto``: the machine's own, whatever that is."""
-        return None if text.strip().lower() == "auto" else cls.parse(text)
+        """As :meth:`parse`, of modes that there are, and ``auto``: the machine's own."""
+        word = text.strip().lower()
+        compute, _, memory = word.partition("-")
+        if word not in MODES and (compute not in _COMPUTE or memory not in ("", *_MEMORY)):
+            raise ValueError(unknown("mode", text, MODES))
+        return None if word == "auto" else cls.parse(text)
 
     @classmethod
     def parse(cls, text: str) -> Mode:
@@ -92,11 +104,6 @@ class Role(Enum):
     SILENT = "silent"
     RULES = "rules"
     UNSTATED = "unstated"
-
-
-def parse_scales(text: str) -> tuple[Scale, ...]:
-    """Scales of ``1x64,2x128``; ValueError otherwise."""
-    return tuple(Scale.parse(part) for part in text.split(",") if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from typing import Final
@@ -116,6 +117,20 @@ def _printable(text: str) -> str:
     )
 
 
+def unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """Say that a word is none of those that are known, which is nearest, and all of them.
+
+    Args:
+        what: is looked for, ``collective``.
+        word: as it was typed.
+        known: words.
+    """
+    words = list(dict.fromkeys(known))
+    near = get_close_matches(word.strip().lower(), words, n=1)
+    meant = f", did you mean '{near[0]}'?" if near else ";"
+    return f"unknown {what} '{word[:60]}'{meant} known are {', '.join(words)}"
+
+
 class Collective(Enum):
     """What a benchmark measures; the first five are those that ask a tuner."""
 
@@ -189,7 +204,7 @@ class Collective(Enum):
         name = text.strip().lower().replace("-", "_").removesuffix("_mpi").removesuffix("_perf")
         found = _COLLECTIVE_BY_NAME.get(name.replace("_", ""))
         if found is None:
-            raise ValueError(f"unknown collective '{text}'")
+            raise ValueError(unknown("collective", text, [one.value for one in Collective]))
         return found
 
 
@@ -254,7 +269,7 @@ _PROTOCOL_BY_NAME: Final = {_fold(p.value): p for p in Protocol}
 def _known(text: str, names: dict[str, Algorithm] | dict[str, Protocol], what: str) -> str:
     folded = _fold(text)
     if folded not in names:
-        raise ValueError(f"unknown {what} '{text}'")
+        raise ValueError(unknown(what, text, [one.value for one in names.values()]))
     return folded
 
 
@@ -378,6 +393,18 @@ def format_size(nbytes: float) -> str:
             break
         value, unit = value / KIB, larger
     return f"{_digits(value, unit)} {unit}"
+
+
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)")
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``90``, ``90s``, ``5m`` or ``1.5h``; ValueError otherwise."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        raise ValueError(f"'{text}' is no duration: write 90, 90s, 5m or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def short_size(nbytes: int) -> str:

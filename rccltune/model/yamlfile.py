@@ -77,7 +77,7 @@ def read(
     """Hold a file to a schema; an empty one has no key.
 
     Args:
-        kind: a TypedDict whose annotations are the schema.
+        kind: a TypedDict or a pydantic model, whose annotations are the schema.
         text: of the file.
         name: its path, for messages.
         hint: what helps against mistakes.
@@ -245,7 +245,7 @@ def _known(kind: Any, place: schema.Place) -> list[str]:  # noqa: ANN401 - annot
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     arguments = [one for one in get_args(kind) if one is not type(None)]
-    if is_typeddict(kind) or is_dataclass(kind):
+    if is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "model_fields"):
         hints = get_type_hints(kind, include_extras=True)
         hints = {name: _bare(one) for name, one in hints.items()}
         return _known(hints[str(place[0])], place[1:]) if place else list(hints)

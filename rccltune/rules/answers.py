@@ -61,8 +61,10 @@ class Call:
     reg_buff: int = 0
 
     def __str__(self) -> str:
-        """``numPipeOps=1 regBuff=1``, as the columns are named."""
-        return f"numPipeOps={self.num_pipe_ops} regBuff={self.reg_buff}"
+        """``registered buffers (regBuff=1)``, with the column's name."""
+        registered = f"{'' if self.reg_buff else 'un'}registered buffers (regBuff={self.reg_buff})"
+        n = self.num_pipe_ops
+        return registered if n == 1 else f"{n} operations in a group (numPipeOps={n}), {registered}"
 
 
 USUAL: Final = Call()

@@ -184,7 +184,7 @@ def framed(lines: Iterable[str]) -> list[str]:
     return ["#@ format 1", *kept, f"#@ end {sum(map(is_row, kept))}"]
 
 
-_MIN, _MAX = 1, 2
+_MIN, _MAX, _REG_BUFF = 1, 2, 9
 # A comment directly above a rule whose gain nothing proves.
 UNPROVEN_MARK: Final = "UNPROVEN:"
 
@@ -240,9 +240,12 @@ def _changed(line: str, number: int, change: Change) -> list[str]:
 
 
 def _narrowed(line: str, number: int, part: Rule) -> list[str]:
-    """A row with other bounds; whatever else it has, columns of other dialects too, it keeps."""
+    """A row with other bounds and registration; columns of other dialects too it keeps."""
     fields = grammar.trim(line).split(",")
     fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
+    if part.reg_buff is not None:
+        fields += ["-1"] * (_REG_BUFF + 1 - len(fields))
+        fields[_REG_BUFF] = str(part.reg_buff)
     return kept(",".join(fields), number)
 
 

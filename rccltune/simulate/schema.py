@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Len, MaxLen
+from pydantic import AfterValidator, PlainValidator
 from typing_extensions import Required, TypedDict
 
-from rccltune.model.schema import LARGEST, Checked, Line, Made, Parsed, Text, matching
+from rccltune.model.schema import LARGEST, Checked, Line, Text, matching, parsed
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 MAX_CHANNELS: Final = 128  # MAXCHANNELS of RCCL
 
 
-def _one_of(known: dict[str, Any]) -> Parsed:
+def _one_of(known: dict[str, Any]) -> PlainValidator:
     def parse(text: str) -> Any:  # noqa: ANN401 - words stand for what they stand for
         if text not in known:
             raise ValueError(f"is '{text}', not one of {', '.join(known)}")
         return known[text]
 
-    return Parsed(parse, {"enum": list(known.values())})
+    return parsed(parse, Literal[tuple(known.values())])
 
 
-def _listed(*words: str) -> Parsed:
+def _listed(*words: str) -> PlainValidator:
     return _one_of({word: word for word in words})
 
 
@@ -352,7 +353,7 @@ class NodeFile(TypedDict, total=False):
     variants: tuple[VariantKeys, ...]
     fill: tuple[Fill, ...]
     curves: Required[tuple[CurveKeys, ...]]
-    effects: tuple[Annotated[EffectKeys, Made(_one_shape)], ...]
+    effects: tuple[Annotated[EffectKeys, AfterValidator(_one_shape)], ...]
     bypasses: tuple[BypassKeys, ...]
     faults: tuple[FaultKeys, ...]
 

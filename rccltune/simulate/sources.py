@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of
 from rccltune.model.schema import convert
+from rccltune.model.vocabulary import unknown
 from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE, written
 from rccltune.simulate.modelled import filled
 from rccltune.simulate.node import (
@@ -146,10 +147,13 @@ def node_path(text: str, mode: str | None = None) -> Path:
             f"which mode of {text} to simulate is not said",
             hint=f"add {' or '.join(f'--mode {one}' for one in modes)}.",
         )
-    raise InputFileError(
-        f"There is no simulated node '{text}'" + (f" in mode {mode}." if mode else "."),
-        hint=f"Name a .yaml file or one of: {', '.join(known)}.",
-    )
+    names = dict.fromkeys((*(_parted(name)[0] for name in known), *known))
+    if text in names:
+        raise InputFileError(
+            f"there is no simulated node '{text}' in mode {mode}",
+            hint=f"name a .yaml file or one of: {', '.join(known)}.",
+        )
+    raise InputFileError(unknown("simulated node", text, names), hint="name one, or a .yaml file.")
 
 
 def load_node(path: Path) -> SimulatedNode:

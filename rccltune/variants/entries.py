@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
+from pydantic import AfterValidator, BeforeValidator
 from typing_extensions import Required, TypedDict
 
 from rccltune.model import yamlfile
-from rccltune.model.schema import FromUp, Line, Listed, Made, OneOf, Parsed, VariableName, matching
+from rccltune.model.schema import FromUp, Line, OneOf, VariableName, matching, parsed, several
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective, parse_size
 from rccltune.model.yamlfile import YamlFile
 from rccltune.variants.records import (
@@ -177,20 +178,20 @@ _T = TypeVar("_T")
 _VariantName: TypeAlias = Annotated[
     str, matching(_NAME, "name: write small letters, digits and single -")
 ]
-_Several: TypeAlias = Annotated[tuple[_T, ...], Listed()]
-_Text: TypeAlias = Annotated[Line, Made(_text)]
-_Size: TypeAlias = Annotated[int, Parsed(parse_size)]
-_Count: TypeAlias = Annotated[int, Parsed(FromUp(1))]
-_Flag: TypeAlias = Annotated[bool, Parsed(_flag)]
-_Variable: TypeAlias = Annotated[VariableName, Made(_variable)]
+_Several: TypeAlias = Annotated[tuple[_T, ...], BeforeValidator(several)]
+_Text: TypeAlias = Annotated[Line, AfterValidator(_text)]
+_Size: TypeAlias = Annotated[int, parsed(parse_size)]
+_Count: TypeAlias = Annotated[int, parsed(FromUp(1))]
+_Flag: TypeAlias = Annotated[bool, parsed(_flag)]
+_Variable: TypeAlias = Annotated[VariableName, AfterValidator(_variable)]
 
 
 class CallsKeys(TypedDict, total=False):
     """Keys of one kind of calls."""
 
-    collectives: _Several[Annotated[Collective, Parsed(Collective.parse)]]
-    dtypes: _Several[Annotated[str, Parsed(OneOf(tuple(DTYPE_BYTES)))]]
-    redops: _Several[Annotated[str, Parsed(OneOf(REDOPS))]]
+    collectives: _Several[Annotated[Collective, parsed(Collective.parse)]]
+    dtypes: _Several[Annotated[str, parsed(OneOf(tuple(DTYPE_BYTES)))]]
+    redops: _Several[Annotated[str, parsed(OneOf(REDOPS))]]
     min_bytes: _Size
     max_bytes: _Size
     multiple_of: _Count
@@ -214,7 +215,7 @@ class ThresholdKeys(TypedDict, total=False):
 
     variable: _Variable
     default: _Size
-    bounds: Annotated[str, Parsed(OneOf(("above", "below")))]
+    bounds: Annotated[str, parsed(OneOf(("above", "below")))]
 
 
 class EntryKeys(TypedDict, total=False):
@@ -222,19 +223,21 @@ class EntryKeys(TypedDict, total=False):
 
     summary: Required[_Text]
     feature: _Text
-    releases: _Several[Annotated[Releases, Parsed(Releases.parse)]]
-    library: Annotated[Line, Made(_path)]
-    environment: Annotated[dict[_Variable, Line], Made(_pairs)]
-    options: Annotated[dict[Annotated[Line, Made(_letter)], _Text], Made(_pairs)]
-    parameter: Annotated[
-        Parameter, Parsed(OneOf(tuple(one.value for one in Parameter))), Made(Parameter)
+    releases: _Several[Annotated[Releases, parsed(Releases.parse)]]
+    library: Annotated[Line, AfterValidator(_path)]
+    environment: Annotated[dict[_Variable, Line], AfterValidator(_pairs)]
+    options: Annotated[
+        dict[Annotated[Line, AfterValidator(_letter)], _Text], AfterValidator(_pairs)
     ]
-    acts: Annotated[Acts, Parsed(OneOf(tuple(one.value for one in Acts))), Made(Acts)]
-    calls: _Several[Annotated[CallsKeys, Made(_calls)]]
-    needs: Annotated[NeedsKeys, Made(lambda values: Needs(**values))]
-    threshold: Annotated[ThresholdKeys, Made(_threshold)]
+    parameter: Annotated[
+        Parameter, parsed(OneOf(tuple(one.value for one in Parameter))), AfterValidator(Parameter)
+    ]
+    acts: Annotated[Acts, parsed(OneOf(tuple(one.value for one in Acts))), AfterValidator(Acts)]
+    calls: _Several[Annotated[CallsKeys, AfterValidator(_calls)]]
+    needs: Annotated[NeedsKeys, AfterValidator(lambda values: Needs(**values))]
+    threshold: Annotated[ThresholdKeys, AfterValidator(_threshold)]
     lossy: _Flag
-    runner: Annotated[str, Parsed(OneOf(("torch",)))]
+    runner: Annotated[str, parsed(OneOf(("torch",)))]
     not_tunable: _Text
     widens: _Text
     without: _Text
@@ -247,7 +250,7 @@ class EntryKeys(TypedDict, total=False):
 class VariantsFile(TypedDict, total=False):
     """A file of variants."""
 
-    format: Annotated[str, Parsed(OneOf(("1",)))]
+    format: Annotated[str, parsed(OneOf(("1",)))]
     variants: dict[_VariantName, EntryKeys]
 
 

@@ -264,6 +264,8 @@ def evidence_of(one: RuleVerdict) -> str:
         said += f"; {loop_words(one)}"
     if one.n_undecided:
         said += f"; undecided at {one.n_undecided}"
+    if one.reg_buff == 0:
+        said += "; for buffers that are not registered, as timed"
     return said
 
 

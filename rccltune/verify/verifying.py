@@ -78,6 +78,9 @@ def verify_rules(
     verifying = Verifying(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
+    if not request.keep_losers:
+        text = rewriting.as_timed(text, ours(file, scale))
+        file = read_rules(text.encode())
     before = counted(ours(file, scale))
     _check(file, before, request, scale)
     # A line that cannot be written again is told now, and not when all is measured.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,13 +44,14 @@ def test_a_long_verb_shows_the_usual_options(verb: str, capsys: pytest.CaptureFi
 def test_help_fits_the_terminal(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lists of words and commands to copy may be longer; sentences wrap."""
+    """Each verb's on a screen of 40 lines of 80 columns, all options on 100 lines."""
     monkeypatch.setenv("COLUMNS", str(columns))
     # Which context it is asked in is nothing to this group.
     for verb in group.list_commands(None):  # type: ignore[arg-type]
-        for line in told(capsys, verb, "--help").splitlines():
-            is_whole = line.startswith("    rccltune ") or " [" in line
-            assert len(line) <= columns or is_whole, (verb, line)
+        lines = told(capsys, verb, "--help").splitlines()
+        assert [line for line in lines if len(line) > columns] == []
+        assert len(lines) <= 40, verb
+        assert len(told(capsys, verb, "--help-all").splitlines()) <= 100, verb
 
 
 def test_bare_it_says_where_to_start(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,13 +62,60 @@ def test_bare_it_says_where_to_start(capsys: pytest.CaptureFixture[str]) -> None
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("fti", "fit"), ("emitconfig", "emit-config")])
-def test_a_verb_that_is_nearly_right_is_named(
-    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+# What was typed, what was meant, and another word that is known.
+WRONG_WORDS = [
+    ("fti", "fit", "gather"),
+    ("emitconfig", "emit-config", "tune"),
+    ("sweep --collective allreduc", "all_reduce", "reduce_scatter"),
+    ("sweep --collective all_gather,brodcast", "broadcast", "all_reduce"),
+    ("explain x.csv --collective redcue", "reduce", "all_gather"),
+    ("sweep --simulate mi300", "mi300x", "mi300x-msccl"),
+    ("sweep --mode cpx-nps5", "cpx-nps4", "spx-nps1"),
+    ("sweep --setting tre/ll", "tree", "pat"),
+    ("sweep --setting tree/l128", "ll128", "simple"),
+    ("sweep --dtype flot", "float", "bfloat16"),
+    ("sweep --op summ", "sum", "prod"),
+    ("sweep --launcher opnmpi", "openmpi", "srun"),
+    ("sweep --preset cpx64", "cpx-64", "cpx-one-oam"),
+    ("plot --figure gian", "gain", "predictions"),
+    ("verify --timing grap", "graph", "loop"),
+]
+
+
+@pytest.mark.parametrize(("typed", "meant", "known"), WRONG_WORDS)
+def test_a_word_that_is_nearly_right_is_named_with_all_known_ones(
+    typed: str,
+    meant: str,
+    known: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And nothing runs."""
-    assert run([typed]) == 2
-    assert meant in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert run(typed.split()) in {2, 3}
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"did you mean '{meant}" in said
+    assert known in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("typed", "verbs"),
+    [
+        ("fit --tolerance 3", {"tune", "emit-config"}),
+        ("report --format png", {"plot"}),
+        ("emit-config --communicators 3", {"verify", "sweep"}),
+    ],
+)
+def test_an_option_of_another_verb_is_answered_with_that_verb(
+    typed: str, verbs: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No option of this one is guessed instead."""
+    assert run(typed.split()) == 2
+    said = capsys.readouterr().err
+    assert "is no option of" in said
+    assert verbs <= set(said.replace(",", " ").split())
 
 
 def test_the_version_has_a_letter(capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,7 +184,8 @@ def test_the_next_step_names_the_session_that_this_one_was_for(
             out, err = capsys.readouterr()
             last = next(line for line in (err + out).splitlines() if line.startswith(NEXT))
             for command in last.removeprefix("Next: ").split(", "):
-                if command.startswith("rccltune"):
+                # What was imported is measured anew elsewhere, in a session that has no name yet.
+                if command.startswith("rccltune") and "on that machine" not in command:
                     assert ("'my session'" in command) == (session == "my session")
 
 

@@ -74,9 +74,9 @@ def test_another_machine_than_the_sessions_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--simulate", "mi250"], 3, "no simulated node"),
+        (["--simulate", "mi250"], 3, "unknown simulated node"),
         (["--simulate", "mi300x", "--mode", "qpx-nps1"], 3, "no simulated node"),
-        (["--simulate", "mi300x", "--mode", "cpx-nps4", "--channels", "0"], 2, "no list of"),
+        (["--simulate", "mi300x", "--mode", "cpx-nps4", "--channels", "0"], 2, "no whole number"),
         (["--runner", "rccl-tests", "--rccl-tests", "."], 4, "no benchmark"),
         (["-c", "s.yaml"], 3, "did you mean 'preset'"),
         (["--min-bytes", "4K", "--max-bytes", "1K", "--simulate", "mi300x"], 2, "is below"),

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.measure.all_options import declared
-from rccltune.measure.declaration import parse_duration
+from rccltune.measure.options import SweepOptions
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file
 from rccltune.model.errors import InputFileError
 from rccltune.model.measured import Sweep
 from rccltune.model.settings import Mode, Setting
-from rccltune.model.vocabulary import Collective
+from rccltune.model.vocabulary import Collective, parse_duration
 
 
 def test_values_are_typed() -> None:
@@ -31,7 +30,7 @@ def test_values_are_typed() -> None:
         "min_bytes": 4096,
         "collective": (Collective.ALL_REDUCE, Collective.ALL_GATHER),
         "setting": (Setting.parse("tree/ll128/16"),),
-        "env": (("NCCL_NET", "Socket"),),
+        "env": {"NCCL_NET": "Socket"},
     }
 
 
@@ -80,7 +79,7 @@ def test_an_empty_file_wishes_nothing() -> None:
 def test_no_text_makes_it_fail_otherwise(text: str) -> None:
     """Whatever is in the file, the answer is values or an InputFileError."""
     with suppress(InputFileError):
-        assert set(read_sweep_file(text, "s.yaml")) <= set(declared())
+        assert set(read_sweep_file(text, "s.yaml")) <= set(SweepOptions.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import yamls
 
 from rccltune.cli.help import HEADINGS, Grouped
 from rccltune.cli.sweep import sweep
-from rccltune.measure.all_options import declared, given, orders
-from rccltune.measure.declaration import PRESETS
 from rccltune.measure.gone import KEYS
-from rccltune.measure.request import merge_request, site_keys
+from rccltune.measure.options import PRESETS, SweepOptions, default_of, flag
+from rccltune.measure.request import ORDERS, given, merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.vocabulary import short_size
@@ -67,31 +66,31 @@ def in_file(name: str) -> str:
 
 def words(name: str) -> list[str]:
     """The same on the command line."""
-    one, value = declared()[name], SAID[name]
-    if one.option.is_flag:
-        return [one.flag]
+    value = SAID[name]
+    if value is True:
+        return [flag(name)]
     if isinstance(value, dict):
-        return [word for pair in value.items() for word in (one.flag, "=".join(pair))]
-    if one.option.again:
-        return [word for each in value for word in (one.flag, str(each))]
+        return [word for pair in value.items() for word in (flag(name), "=".join(pair))]
     if isinstance(value, list):
-        return [one.flag, ",".join(map(str, value))]
-    return [one.flag, str(value)]
+        return [word for each in value for word in (flag(name), str(each))]
+    return [flag(name), str(value)]
 
 
-TYPED = [name for name in SAID if declared()[name].option.help is not None]
+FIELDS = SweepOptions.model_fields
+TYPED = [name for name in SAID if FIELDS[name].description is not None]
+LISTS = [name for name in TYPED if isinstance(SAID[name], list)]
 
 
 def test_each_option_is_here() -> None:
     """A new one has a value to be tried with."""
-    assert set(SAID) == set(declared())
+    assert set(SAID) == set(FIELDS)
 
 
 @pytest.mark.parametrize("name", SAID)
 def test_a_file_says_it_and_a_file_is_made_of_it(name: str) -> None:
     """What is read is no default, and what is written of it reads back."""
     read = read_sweep_file(f"{name}: {yamls.dumped(SAID[name], default_flow_style=True)}", "s")
-    assert read[name] != declared()[name].default
+    assert read[name] != default_of(name)
     assert to_plain(read) == {name: SAID[name]}
 
 
@@ -100,11 +99,21 @@ def test_the_command_line_says_the_same(name: str) -> None:
     """As an option of its name, with a help, and with the value that a file would give."""
     # click keeps a command's help option as the first context wants it.
     context = sweep.make_context("sweep", words(name), help_option_names=["-h", "--help"])
-    params = {one: value for one, value in context.params.items() if one in declared()}
+    params = {one: value for one, value in context.params.items() if one in FIELDS}
     assert given(params) == read_sweep_file(yamls.dumped({name: SAID[name]}, sort_keys=False), "s")
-    (option,) = (one for one in sweep.params if declared()[name].flag in one.opts)
+    (option,) = (one for one in sweep.params if flag(name) in one.opts)
     assert isinstance(option, Grouped)
     assert option.group in HEADINGS
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_words_of_a_list_stand_between_commas_too(name: str) -> None:
+    """In a file, and on the command line."""
+    joined = ",".join(map(str, SAID[name]))
+    read = read_sweep_file(in_file(name), "s")
+    assert read_sweep_file(f"{name}: {joined}\n", "s") == read
+    context = sweep.make_context("sweep", [flag(name), joined], help_option_names=["-h", "--help"])
+    assert context.params[name] == read[name]
 
 
 def test_a_file_alone_says_few() -> None:
@@ -145,19 +154,17 @@ def test_a_preset_is_values_of_options(name: str) -> None:
 
 def test_what_names_programs_is_nobody_elses_to_say() -> None:
     """Programs, files and variables of somebody else's session are not followed."""
-    assert orders() == {
+    assert {
         *("rccl_tests", "librccl", "runner", "launcher", "hostfile"),
         *("env", "simulate", "variants", "workload"),
-    }
+    } == ORDERS
 
 
 def test_a_default_in_a_help_is_the_default() -> None:
     """A word and a number are themselves; ends of the range are those of the runner."""
     for name, text in (("op", "sum"), ("factor", "2")):
-        one = declared()[name]
-        assert f"{text}]" in one.help
-        assert one.parsed is not None
-        assert one.parsed.parse(text) == one.default
+        assert f"{text}]" in (FIELDS[name].description or "")
+        assert read_sweep_file(f"{name}: {text}\n", "s")[name] == default_of(name)
 
 
 @pytest.mark.parametrize("runner", ["perf", "rccl-tests"])
@@ -165,14 +172,14 @@ def test_the_range_in_the_help_is_what_every_runner_measures(runner: str) -> Non
     """1K and 256M, declared once."""
     sweep = merge_request(None, {}, runner=runner).sweep
     for name, nbytes in (("min_bytes", sweep.min_nbytes), ("max_bytes", sweep.max_nbytes)):
-        assert f"[default: {short_size(nbytes)}" in declared()[name].help
+        assert f"[default: {short_size(nbytes)}" in (FIELDS[name].description or "")
     assert (sweep.min_nbytes, sweep.max_nbytes) == (1024, 256 << 20)
 
 
 def test_click_shows_what_is_declared() -> None:
     """No option of a sweep is declared beside the record."""
     own = {param.name for param in sweep.params if isinstance(param, click.Option)}
-    assert own - set(declared()) == {
+    assert own - set(FIELDS) == {
         *("config", "output", "apply_mode", "plan_only", "force"),
         *("verbose", "quiet", "as_json", "color"),
     }

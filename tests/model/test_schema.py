@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
 from rccltune.analyse.fit import FitFile
@@ -146,9 +147,9 @@ def test_texts_are_no_numbers_and_ones_no_flags() -> None:
 class Plain(TypedDict, total=False):
     """A small YAML file."""
 
-    n: Annotated[int, schema.Parsed(int)]
+    n: Annotated[int, schema.parsed(int)]
     inner: dict[schema.Word, schema.Whole]
-    several: Annotated[tuple[schema.Word, ...], schema.Listed()]
+    several: Annotated[tuple[schema.Word, ...], BeforeValidator(schema.several)]
 
 
 @pytest.mark.parametrize(

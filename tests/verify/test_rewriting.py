@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rccltune import plugin
 from rccltune.model.chosen import Rule
+from rccltune.model.errors import MachineError
 from rccltune.model.settings import Scale, Setting
-from rccltune.model.vocabulary import Collective
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.rules.decision import Decision, cost_table, decisions
+from rccltune.rules.host import Host
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.judge import Part
@@ -67,3 +76,47 @@ def test_one_reason_needs_no_sizes_of_its_own() -> None:
     (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)
     made = rewriting.narrowed(TEXT, [rule], [part(rule, MIB, 16 * MIB, State.UNDECIDED)])
     assert [one.reason for one in made.cuts] == ["undecided, 0.98x (0.97 to 0.99)"]
+
+
+# Below 4 MiB, across it with a fallback behind, above it, and what is for such calls alone.
+AROUND_4_MIB = """\
+#@ format 1
+allreduce,0,65535,tree,ll,-1,1,64,-1,-1
+allreduce,1048576,16777216,ring,simple,24,1,64,-1,-1
+allreduce,1048576,16777216,tree,simple,-1,1,64
+allreduce,33554432,67108864,tree,simple,-1,1,64,-1,-1
+allreduce,134217728,268435456,ring,simple,-1,1,64,-1,1
+#@ end 5
+"""
+
+
+@pytest.mark.parametrize("offered", [("ring", "tree"), ("tree",)])
+def test_above_4_mib_registered_buffers_are_left_to_the_library(
+    tmp_path: Path, offered: tuple[str, ...]
+) -> None:
+    """The real plugin answers all other calls as before, also where only the fallback is there."""
+    try:
+        host = Host(plugin.library())
+    except MachineError as error:
+        pytest.skip(str(error))
+    cells = [(Algorithm(name), protocol) for name in offered for protocol in Protocol]
+
+    def answers(text: str, reg_buff: int) -> Sequence[Decision]:
+        path = tmp_path / "rules.csv"
+        path.write_text(text)
+        env = {"NCCL_TUNER_CONFIG_FILE": str(path)}
+        hints = [each for rule in read_rules(text.encode()).rules for each in (rule.min_nbytes,)]
+        with host.communicator(abi=5, n_nodes=1, n_ranks=64, env=env) as opened:
+            table = cost_table(cells)
+            return decisions(opened, Collective.ALL_REDUCE, table, hints, reg_buff=reg_buff)
+
+    made = rewriting.as_timed(AROUND_4_MIB, rewriting.ours(read_rules(AROUND_4_MIB.encode()), NODE))
+    assert answers(made, 0) == answers(AROUND_4_MIB, 0)
+    before, after = answers(AROUND_4_MIB, 1), answers(made, 1)
+    below = [one for one in before if one.max_nbytes <= 4 * MIB]
+    assert list(after[: len(below)]) == below
+    named = [one for one in after if one.setting is not None]
+    # 1 to 4 MiB, and the rule that somebody wrote for registered buffers.
+    assert (named[-1].min_nbytes == 128 * MIB) is ("ring" in offered)
+    assert max(one.max_nbytes for one in named if one.min_nbytes < 128 * MIB) == 4 * MIB
+    assert rewriting.as_timed(made, rewriting.ours(read_rules(made.encode()), NODE)) == made
