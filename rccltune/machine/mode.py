@@ -22,16 +22,6 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import lay
 
-# AMD's names for pieces of memory (AmdSmiMemoryPartitionType).
-_MEMORY: Final = ("NPS1", "NPS2", "NPS4", "NPS8")
-
-
-def unknown_mode(wanted: Mode | None) -> str | None:
-    """Why no machine has a mode, None where one may have it."""
-    if wanted is None or wanted.memory is None or wanted.memory in _MEMORY:
-        return None
-    return f"no GPU has {wanted.memory}: AMD's drivers know {', '.join(_MEMORY)}"
-
 
 def check_mode(wanted: Mode | None, system: System) -> None:
     """Stop where a sweep would measure another mode than the one asked for.
@@ -79,9 +69,6 @@ def commands(wanted: Mode) -> tuple[str, ...]:
 def _hint(wanted: Mode, system: System) -> str:
     if system.vendor != "amd":
         return "say --mode none: these GPUs have no partitions."
-    unknown = unknown_mode(wanted)
-    if unknown is not None:
-        return f"{unknown}; say --mode auto, or --mode {system.mode_text}."
     if wanted.compute is None:
         return "say --mode auto, or the mode that the machine is in."
     return lay(
@@ -126,9 +113,6 @@ def needs(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
 def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
     """Why a mode cannot be set, or could not be put back; empty where it can."""
     said = [] if is_root else ["you are not root"]
-    unknown = unknown_mode(wanted)
-    if unknown is not None:
-        said.append(unknown)
     users = Root(system.root).entries("sys/class/kfd/kfd/proc") or ()
     if users:
         said.append(f"the GPUs are in use by process {', '.join(users)}")

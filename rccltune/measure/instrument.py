@@ -13,7 +13,7 @@ from typing import Final
 from rccltune.launch import launchers
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import files, overrides, placement, real_rccl, survey
-from rccltune.machine.mode import check_mode, unknown_mode
+from rccltune.machine.mode import check_mode
 from rccltune.machine.placement import Seating
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
 from rccltune.measure.options import PERF
@@ -103,15 +103,14 @@ def _real(request: SiteRequest) -> Instrument:
     system = system_here()
     there = survey.with_nvidia(system, os.environ)
     seen = seen_by(request)
-    bare = "; ".join(filter(None, ("no GPU here", unknown_mode(request.mode))))
     try:
         measured = library.find(request.librccl, seen)
     except MachineError as error:
         if there.has_no_gpu and request.librccl is None:
-            raise MachineError(f"{bare} (and {error.message})", hint=_SHOWN) from error
+            raise MachineError(f"no GPU here (and {error.message})", hint=_SHOWN) from error
         raise
     if there.has_no_gpu:
-        raise MachineError(bare, where=measured.what, hint=_SHOWN)
+        raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
     check_mode(request.mode, system)
     launcher = _launcher(request)
     seating = placement.seating_of(request.placement, request.n_ranks, there, seen)

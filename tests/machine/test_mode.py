@@ -73,14 +73,6 @@ def test_the_hint_has_the_commands(tmp_path: Path) -> None:
     assert "--apply-mode" in hint
 
 
-def test_a_mode_that_no_machine_has(tmp_path: Path) -> None:
-    """The error says which there are, and shows no command that would fail."""
-    with pytest.raises(MachineError) as caught:
-        check_mode(Mode.parse("cpx-nps5"), seen(write("mi300x-spx-nps1", tmp_path)))
-    assert lacks(str(caught.value.hint), "NPS1, NPS2, NPS4, NPS8", "--mode spx-nps1") == []
-    assert "amd-smi" not in str(caught.value.hint)
-
-
 def test_more_memory_parts_come_last_and_fewer_first() -> None:
     """SPX under NPS4 is refused by the library with code 55."""
     there = steps({"a": SPX1}, {"a": CPX4})
