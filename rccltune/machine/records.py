@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,7 +96,7 @@ class Severity(Enum):
     NOTES = "notes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something about the machine that a user should know, with what to do about it.
 
@@ -103,18 +104,23 @@ class Finding:
         name: one word with hyphens, the same in every release.
         message: what is there.
         where: file, variable or program that said so.
-        expected: what a machine fit for measuring has there, None where nothing is expected.
         remedy: the command, or one imperative sentence.
+        expected: what a machine fit for measuring has there, None where nothing is expected.
         spoils: whether results stop being repeatable.
     """
 
-    name: str
     severity: Severity
+    name: str
     message: str
     where: str
-    expected: str | None = None
-    remedy: str
-    spoils: bool = False
+    remedy: str = field(kw_only=True)
+    expected: str | None = field(default=None, kw_only=True)
+    spoils: bool = field(default=False, kw_only=True)
+
+
+stops = partial(Finding, Severity.STOPS)
+warns = partial(Finding, Severity.WARNS)
+notes = partial(Finding, Severity.NOTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

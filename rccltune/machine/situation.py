@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from rccltune.machine.findings import notes, stops, warns
 from rccltune.machine.kfd import NODES
 from rccltune.machine.products import product_of
-from rccltune.machine.records import Finding, Oam, System
+from rccltune.machine.records import Finding, Oam, System, notes, stops, warns
 from rccltune.machine.visible import VISIBLE, in_force, visible
 from rccltune.model.errors import MachineError
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.machine.checks.facts import Circumstances
-from rccltune.machine.findings import stops, warns
 from rccltune.machine.pci import DEVICES
-from rccltune.machine.records import Finding
+from rccltune.machine.records import Finding, stops, warns
 from rccltune.releases import release_in, version_of
 
 _DRIVER: Final = "sys/module/amdgpu/version"

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.machine.checks.facts import Circumstances
-from rccltune.machine.findings import notes, warns
 from rccltune.machine.pci import DEVICES
-from rccltune.machine.records import Finding
+from rccltune.machine.records import Finding, notes, warns
 
 _CPUS: Final = "sys/devices/system/cpu"
 _GIB: Final = 1 << 30

@@ -9,8 +9,7 @@ from typing import Final
 from rccltune.launch.variables import CHANNELS, chooses
 from rccltune.machine.checks.facts import Circumstances
 from rccltune.machine.conf_files import hidden_files as files_of
-from rccltune.machine.findings import notes, warns
-from rccltune.machine.records import Benchmark, Finding
+from rccltune.machine.records import Benchmark, Finding, notes, warns
 from rccltune.machine.visible import VISIBLE
 from rccltune.releases import release_in
 
