@@ -151,7 +151,7 @@ class Gpu:
     render_minor: int | None = None
     can_open: bool | None = None
     mec_firmware: int | None = None
-    sources: Sources = field(default_factory=dict)
+    sources: Sources = field(default_factory=dict, hash=False)
 
     @property
     def address(self) -> str:
@@ -182,7 +182,7 @@ class Oam:
     numa_node: int | None = None
     identity: str | None = None
     contradiction: str | None = None
-    sources: Sources = field(default_factory=dict)
+    sources: Sources = field(default_factory=dict, hash=False)
 
     @property
     def mode_text(self) -> str:

@@ -338,3 +338,9 @@ def test_nvidia_is_seen_on_the_bus(tmp_path: Path) -> None:
         put(root, f"sys/bus/pci/devices/{address}/vendor", "0x10de")
         put(root, f"sys/bus/pci/devices/{address}/class", kind)
     assert [gpu.oam for gpu in seen(root).gpus] == ["0000:0f:00.0"]
+
+
+def test_devices_can_be_keys(tmp_path: Path) -> None:
+    """Pairs of them are, where links are measured."""
+    system = seen(write("mi300x-spx-nps1", tmp_path))
+    assert len(set(system.gpus)) == len(set(system.oams)) == 8
