@@ -16,6 +16,7 @@ from rccltune.measure.measuring import ToMeasure, measure_with_perf
 from rccltune.measure.site import SiteRequest
 from rccltune.measure.swept import Swept
 from rccltune.model import defaults, schema
+from rccltune.model.brief import brief
 from rccltune.model.errors import HarmError, VerificationError
 from rccltune.model.measured import Notice
 from rccltune.model.reporter import Reporter
@@ -39,6 +40,7 @@ _AFTER_THE_SWEEP: Final = (
 )
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """What came of it.

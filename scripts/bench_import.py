@@ -120,7 +120,7 @@ def main() -> None:
     print(
         f"  {options.rows} table rows: {whole:.2f} s whole process, {result['rows_per_s']:.0f} "
         f"rows/s; {result['rows_per_s_without_start_up']:.0f} rows/s without {start_up:.2f} s "
-        f"of start-up (median of {options.repeats}; 40000 wanted)"
+        f"of start-up (median of {options.repeats}; 100000 wanted)"
     )
     print(
         f"  {options.noise_mb} MB of NCCL INFO with 10000 rows: {seconds:.1f} s, "

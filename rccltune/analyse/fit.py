@@ -17,6 +17,7 @@ from rccltune.analyse.library import Bypass, IdleCompared, OwnChoice
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.steps import separate
 from rccltune.model import schema
+from rccltune.model.brief import brief
 from rccltune.model.chosen import WrongShare
 from rccltune.model.curves import Crossover, Curve, Separation
 from rccltune.model.errors import TooLittleDataError
@@ -57,6 +58,7 @@ class FitFile:
     runner: Line | None = None
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitDone:
     """What fit found.

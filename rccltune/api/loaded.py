@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.analyse.fit import FitDone, fit_session
 from rccltune.api.arguments import Logging
 from rccltune.api.tables import RULES, frame, rule_rows
+from rccltune.model import defaults
 from rccltune.model.settings import Target, View
 from rccltune.rules.stored import stored_choice
 from rccltune.session import store
@@ -20,6 +21,8 @@ from rccltune.verify import verdict_store
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from rccltune.model.curves import Curve
 
 _TARGET: Final = {
     "collective": "str",
@@ -35,7 +38,7 @@ _KEY: Final = {
     "redop": "str",
     "graph": "boolean",
 }
-_CURVES: Final = {
+_POINTS: Final = {
     **_KEY,
     "setting": "str",
     "nbytes": "int64",
@@ -45,7 +48,18 @@ _CURVES: Final = {
     "n_samples": "int64",
     "n_communicators": "int64",
     "n_left_out": "int64",
+}
+_CURVES: Final = {
+    **_KEY,
+    "setting": "str",
+    "min_nbytes": "int64",
+    "max_nbytes": "int64",
+    "n_sizes": "int64",
     "model": "str",
+    "latency_us": "float64",
+    "gb_per_s": "float64",
+    "error": "float64",
+    "n_wrong": "int64",
 }
 _CROSSOVERS: Final = {
     **_KEY,
@@ -90,11 +104,12 @@ _VERDICTS: Final = {
 }
 
 
-def load(folder: str | os.PathLike[str]) -> Loaded:
+def load(folder: str | os.PathLike[str] = defaults.SESSION) -> Loaded:
     """A session's tables; each is made when it is asked for.
 
     Args:
-        folder: of the session, as ``rccltune sweep``, ``tune`` and ``import`` leave it.
+        folder: of the session, as ``rccltune sweep``, ``tune`` and ``import`` leave it;
+            ``./rccltune-session`` where none is named.
 
     Raises:
         SessionError: no session there, a newer format, or a file of it that cannot be read.
@@ -156,12 +171,15 @@ class Loaded:
         return made
 
     @cached_property
-    def curves(self) -> DataFrame:
-        """A row for each size of each curve.
+    def points(self) -> DataFrame:
+        """A row for each setting at each size.
 
         ``setting``, ``nbytes``, ``time_us`` (median over communicators), ``low_us``, ``high_us``
         (least and largest of them), ``n_samples``, ``n_communicators``, ``n_left_out``
-        (communicators that stalled), ``model`` (that predicts best).
+        (communicators that stalled).
+
+        Raises:
+            TooLittleDataError: no usable sample.
         """
         rows = (
             {
@@ -174,12 +192,26 @@ class Loaded:
                 "n_samples": point.n_samples,
                 "n_communicators": point.n_communicators,
                 "n_left_out": point.n_left_out,
-                "model": curve.chosen.value,
             }
             for curve in self.fitted.curves
             for point in curve.points
         )
-        return frame(rows, _CURVES)
+        return frame(rows, _POINTS)
+
+    @cached_property
+    def curves(self) -> DataFrame:
+        """A row for each curve: time against size of one setting.
+
+        ``setting``, ``min_nbytes``, ``max_nbytes``, ``n_sizes``, ``model`` (that predicts best:
+        ``linear``, ``segmented``, ``log-log``), ``latency_us`` of its first segment, ``gb_per_s``
+        (GB/s as bytes of a call over time, of its last one; both missing of ``log-log``),
+        ``error`` (mean share at sizes left out, 0.02 is 2 %; missing from too few sizes),
+        ``n_wrong`` (samples with wrong results).
+
+        Raises:
+            TooLittleDataError: no usable sample.
+        """
+        return frame((_curve_row(curve) for curve in self.fitted.curves), _CURVES)
 
     @cached_property
     def crossovers(self) -> DataFrame:
@@ -294,6 +326,25 @@ class Loaded:
                     "n_replicates": one.replicates,
                     "judgement": one.judgement.value,
                 }
+
+
+def _curve_row(curve: Curve) -> dict[str, Any]:
+    fit = curve.fit(curve.chosen)
+    first, last = (fit.segments[0], fit.segments[-1]) if fit and fit.segments else (None, None)
+    rises = last is not None and last.us_per_byte > 0
+    return {
+        **_key_row(curve.key.target, curve.key.view),
+        "setting": str(curve.key.setting),
+        "min_nbytes": curve.min_nbytes,
+        "max_nbytes": curve.max_nbytes,
+        "n_sizes": len(curve.points),
+        "model": curve.chosen.value,
+        "latency_us": first.latency_us if first else None,
+        # 1 byte a µs is 1e6 bytes a second, a thousandth of a GB/s.
+        "gb_per_s": 1e-3 / last.us_per_byte if last and rises else None,
+        "error": fit.held_out_error if fit else None,
+        "n_wrong": curve.n_wrong,
+    }
 
 
 def _key_row(target: Target, view: View) -> dict[str, Any]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    folder: Place,
+    folder: Place = defaults.SESSION,
     *,
     config: Place | None = None,
     force: bool = False,
@@ -69,7 +69,7 @@ def sweep(
 
 
 def verify(
-    folder: Place,
+    folder: Place = defaults.SESSION,
     rule_file: Place | None = None,
     *,
     communicators: int | None = None,
@@ -116,7 +116,7 @@ def verify(
 
 
 def tune(
-    folder: Place,
+    folder: Place = defaults.SESSION,
     *,
     config: Place | None = None,
     force: bool = False,

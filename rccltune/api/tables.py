@@ -23,6 +23,7 @@ RULES: Final = {
     "min_nbytes": "int64",
     "max_nbytes": "int64",
     "setting": "str",
+    "reg_buff": "Int64",
     "fallback": "bool",
     "vendor": "bool",
     "reason": "str",
@@ -34,7 +35,8 @@ def read_rules(rule_file: Place) -> DataFrame:
 
     ``file`` (as given), ``line``, ``collective``, ``n_nodes``, ``n_ranks`` (missing where any will
     do), ``min_nbytes``, ``max_nbytes`` (bytes as a tuner sees them, inclusive), ``setting``
-    (missing in a gap), ``fallback``, ``vendor``, ``reason`` (of a gap).
+    (missing in a gap), ``reg_buff`` (0: for unregistered buffers alone, 1: for registered ones;
+    missing for any), ``fallback``, ``vendor``, ``reason`` (of a gap).
 
     Raises:
         InputFileError: the file cannot be read, or the plugin would refuse it.
@@ -56,6 +58,7 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
             "min_nbytes": rule.min_nbytes,
             "max_nbytes": rule.max_nbytes,
             "setting": str(rule.setting),
+            "reg_buff": rule.reg_buff,
             "fallback": waits and not rule.vendor,
             "vendor": rule.vendor,
         }

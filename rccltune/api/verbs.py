@@ -80,7 +80,7 @@ def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = N
     return imports.import_files(Path(folder), paths, stated or Stated(), reporter=Logging())
 
 
-def fit(folder: Place) -> FitDone:
+def fit(folder: Place = defaults.SESSION) -> FitDone:
     """Curves of every setting, and where they cross.
 
     Raises:
@@ -91,7 +91,7 @@ def fit(folder: Place) -> FitDone:
 
 
 def emit_config(
-    folders: Place | Sequence[Place],
+    folders: Place | Sequence[Place] = defaults.SESSION,
     output: Place | None = None,
     *,
     force: bool = False,
@@ -133,7 +133,7 @@ def emit_config(
 
 
 def plot(
-    folder: Place,
+    folder: Place = defaults.SESSION,
     directory: Place | None = None,
     *,
     formats: Sequence[str] = defaults.FIGURE_FORMAT,
@@ -166,7 +166,7 @@ def plot(
 
 
 def report(
-    folder: Place,
+    folder: Place = defaults.SESSION,
     output: Place | None = None,
     *,
     force: bool = False,
@@ -248,7 +248,9 @@ def workload(files: Iterable[Place]) -> Told:
     return told(read_all([Path(file) for file in files]))
 
 
-def deploy(directory: Place, folder: Place, *, unproven: bool = False) -> Deployed:
+def deploy(
+    directory: Place, folder: Place = defaults.SESSION, *, unproven: bool = False
+) -> Deployed:
     """Make a folder with plugin, rules, env.sh and README that a site's jobs can use.
 
     Args:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar, cast
 import click
 
 from rccltune.cli.help import grouped
+from rccltune.model import defaults
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import Laid, json_text, lay, shown, unknown
 
@@ -110,7 +111,7 @@ def _text_of(raw: _Raw, before: TextIO | None) -> io.TextIOWrapper:
     )
 
 
-DEFAULT_SESSION = Path("rccltune-session")
+DEFAULT_SESSION = Path(defaults.SESSION)
 F = TypeVar("F", bound=Callable[..., Any])
 
 

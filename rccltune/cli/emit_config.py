@@ -45,8 +45,9 @@ def emit_config(
 ) -> None:
     """Choose the setting for each size and write the rules.
 
-    As few rules as stay within the tolerance of the best at every measured size, and none where
-    the library's own choice is as good. A measured variant has files of its own, in a folder.
+    As few rules as stay within the tolerance of the best at every measured size (behind: by how
+    much at most), and none where the library's own choice is as good. A measured variant has files
+    of its own, in a folder.
 
     \b
     Example:
@@ -107,7 +108,7 @@ def _file(text: str) -> Laid:
 
 
 def _text(done: Emitted) -> Laid:
-    columns = ("collective", "ranks", "from", "to", "setting", "sizes", "loss", "gain", "why")
+    columns = ("collective", "ranks", "from", "to", "setting", "sizes", "behind", "gain", "why")
     parts = []
     if done.is_kept:
         parts.append(

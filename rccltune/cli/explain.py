@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, named
 from rccltune.cli.verify import no_hardware
+from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, lay
 from rccltune.releases import hosts_of
@@ -60,6 +62,8 @@ def explain(
     from rccltune.rules.writer import is_verified
 
     question = Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
+    for path in (rules, *([diff] if diff else [])):
+        _must_be_rules(path)
     console.say(f"Rule file: {rules}")
     if diff is None:
         found = rules_explain(rules, question)
@@ -80,6 +84,30 @@ def explain(
     changes = differences(one, other)
     console.result(schema.to_plain(changes), _changes(changes, one, other))
     console.say(f"Next: rccltune verify --rules {shlex.quote(str(diff))} measures the other file.")
+
+
+def _must_be_rules(path: Path) -> None:
+    """Stop where a file holds no rules at all, and say which verb reads it.
+
+    Raises:
+        InputFileError: as a table of measurements.
+    """
+    from rccltune.logs.forms import Form, no_rules, reader_of
+
+    with suppress(OSError):
+        form = no_rules(path.read_bytes().decode("utf-8", "replace"))
+        if form is not None:
+            is_text = form is Form.TEXT
+            raise InputFileError(
+                "this is no rule file: not one of its lines is a rule"
+                if is_text
+                else f"this is no rule file, it is a {form.value}",
+                where=str(path),
+                hint="give a file of lines colltype,minbytes,maxbytes,algorithm,…; a log of "
+                f"measurements is read by: {reader_of(form, path)}"
+                if is_text
+                else f"read it with: {reader_of(form, path)}",
+            )
 
 
 def _plain(found: Explanation) -> dict[str, Any]:

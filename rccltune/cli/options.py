@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 # Said where no variant was asked for.
 ON_REQUEST: Final = (
-    "Variants are measured on request only, such as more channels at start, which cost the job's "
-    "kernels compute units: 'rccltune variants' lists them, sweep --variant NAME measures one"
+    "Variants, which may cost the job's kernels compute units, are tried on request: rccltune "
+    "variants"
 )
 
 

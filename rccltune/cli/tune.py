@@ -28,6 +28,7 @@ from rccltune.cli.verify import (
 from rccltune.model import defaults
 from rccltune.model.chosen import NOT_MEASURED
 from rccltune.model.errors import CommandLineError
+from rccltune.model.measured import Caution
 from rccltune.model.vocabulary import Laid, format_span, lay
 from rccltune.perf.plan import LOOP
 
@@ -117,8 +118,14 @@ def tune(
                 base=base,
                 confirms=confirming_site(request.site, site),
             )
-    console.warn(done.notices)
-    plain, text = done.as_plain(), _text(done)
+    told = console.verbosity > 0
+    # Its own passes measure settings at fewer sizes where they cannot win.
+    console.warn(
+        one
+        for one in done.notices
+        if told or not (one.caution.can_wait or one.caution is Caution.MISSING_VIEW)
+    )
+    plain, text = done.as_plain(), _text(done, told=told)
     if choosing.workload is not None:
         from rccltune.rules import savings
 
@@ -142,8 +149,13 @@ def _show(console: Console, prepared: ToMeasure) -> None:
     console.say("Next: the same command without --plan.")
 
 
-def _text(done: Tuned) -> Laid:
-    """Where it is faster and by how much, what is undecided, and how to use it now."""
+def _text(done: Tuned, *, told: bool) -> Laid:
+    """Where it is faster and by how much, what is undecided, and how to use it now.
+
+    Args:
+        done: the whole way.
+        told: technical remarks, too.
+    """
     lines = [no_hardware(done.runner)] if done.simulated else []
     files = {one.path: one for one in (done.emitted, *done.emitted.beside)}
     site = [one for one in done.verified if files[one.path].environment is None]
@@ -160,7 +172,7 @@ def _text(done: Tuned) -> Laid:
             "The rule file is empty; leave everything as it is.",
         ]
     for one in site:
-        lines += _beside_rules(one)
+        lines += _beside_rules(one, told=told)
     lines += _unmeasured(done)
     if rows and done.emitted.base is not None:
         base = done.emitted.base
@@ -170,13 +182,13 @@ def _text(done: Tuned) -> Laid:
             f"Faster still somewhere, slower nowhere: {_exports(files[one.path])} with rules of "
             "its own, verified too; the site's .env names them:"
         )
-        lines += [*_rules(one), *_beside_rules(one)]
+        lines += [*_rules(one), *_beside_rules(one, told=told)]
     if rows or named:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
     for one in beside:
         emitted = files[one.path]
         if _rules(one):
-            lines += _in_environment(one, emitted)
+            lines += _in_environment(one, emitted, told=told)
         else:
             lines.append(f"{_exports(emitted)}: no gain is certain")
     lines += [one.file.confirmed for one in done.verified if one.file.confirmed]
@@ -185,21 +197,30 @@ def _text(done: Tuned) -> Laid:
     return lay(lines)
 
 
-def _beside_rules(one: Verified) -> list[str]:
+def _beside_rules(one: Verified, *, told: bool) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
-    lines = [f"  {line}" for line in (*beside_lines(one), *unregistered_line(one))]
+    # What the idle plugin does is a remark; what a variable does to calls without a rule is none.
+    beside = beside_lines(one) if told or one.file.needs else []
+    lines = [f"  {line}" for line in (*beside, *unregistered_line(one))]
     lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 
 
-def _in_environment(one: Verified, emitted: Emitted) -> list[str]:
-    """The second pair of files: first what it costs, then what it gains."""
-    exports = _exports(emitted)
-    lines = [f"Or with {exports} in the job's environment, its rules against the library in it:"]
+def _in_environment(one: Verified, emitted: Emitted, *, told: bool) -> list[str]:
+    """The second pair of files: what it gains, and what it costs; its rules where told."""
+    gains = [rule.gain.ratio for rule in one.standings if rule.is_kept and rule.gain]
+    low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
+    lines = [
+        f"Or with {_exports(emitted)} in the job's environment, against the library in it:",
+        f"  {one.after}, {low if low == high else f'{low} to {high}'}",
+    ]
     costs = _costs(emitted.environment or "")
     if costs is not None:
         lines.append(f"  It costs: {costs}.")
-    lines += [*_rules(one), *_beside_rules(one)]
+    if told:
+        lines += [*_rules(one), *_beside_rules(one, told=True)]
+    else:
+        lines += [f"  {line}" for line in beside_lines(one)[:1]]
     if emitted.environment_path is not None:
         path = shlex.quote(str(emitted.environment_path.resolve()))
         lines.append(f"To use that instead: source {path}")
@@ -228,7 +249,7 @@ def _rules(one: Verified) -> list[str]:
             if rule.loop is not None:
                 # Above 4 MiB the loop is the clock.
                 up_to = " up to 4 MiB" if LOOP in rule.clock else ""
-                said += f" in a graph{up_to}, launched one by one {loop_of(rule)}"
+                said += f" in a graph{up_to}, one by one {loop_of(rule)}"
             found.append(said)
     return found
 
@@ -237,12 +258,11 @@ def _unmeasured(done: Tuned) -> Sequence[str]:
     """Where rules end because measuring did."""
     zones = [zone for one in (done.emitted, *done.emitted.beside) for zone in one.zones]
     ruled = {zone.target for zone in zones if zone.setting is not None}
-    lines = []
-    for zone in (zone for zone in zones if zone.target in ruled):
-        name = f"  {zone.target.collective.value} "
-        if zone.reason == NOT_MEASURED:
-            lines.append(name + zone.why)
-    return tuple(dict.fromkeys(lines))
+    open_ = (zone for zone in zones if zone.target in ruled and zone.reason == NOT_MEASURED)
+    lines = dict.fromkeys(zone.why for zone in open_)
+    end = f" {NOT_MEASURED}: left to the library"
+    where = [line.removesuffix(end) for line in lines]
+    return (f"  {', '.join(where)}{end}",) if where else ()
 
 
 _own = {param.name for param in tune.params}

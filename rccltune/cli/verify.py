@@ -284,11 +284,7 @@ def unregistered_line(done: Verified) -> list[str]:
     """Which rules do not answer for registered buffers, which nobody timed."""
     if not any(one.is_kept and one.reg_buff == 0 for one in done.standings):
         return []
-    said = (
-        "above 4 MiB rules are for buffers that are not registered, as timed (captured graphs "
-        "register theirs where NCCL_GRAPH_REGISTER is 1)"
-    )
-    return [said]
+    return ["above 4 MiB for unregistered buffers alone (in graphs: NCCL_GRAPH_REGISTER=0)"]
 
 
 def undecided_line(done: Verified) -> str:

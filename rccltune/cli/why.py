@@ -96,10 +96,10 @@ def _text(found: Verdict) -> Laid:
 
 
 def _question(one: Question) -> list[str]:
-    """An answer, below it the line that shows it."""
+    """An answer, below it the lines that show it."""
     first, *more = one.answer.split("\n")
     lines = [f"{one.title}: {first}", *(f"  {text}" for text in more)]
-    return [*lines, *([f"    {one.shown}"] if one.shown else [])]
+    return [*lines, *(f"    {text}" for text in (one.shown or "").splitlines())]
 
 
 def _joined(answers: Sequence[Answer]) -> Iterator[tuple[list[str], Answer]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__, plugin
+from rccltune.model.brief import brief
 from rccltune.model.chosen import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.settings import Scale
@@ -70,6 +71,7 @@ class Rules:
         return f"{said}; {self.n_unproven} UNPROVEN" if self.n_unproven else said
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
     """What was put where.

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rccltune.analyse import noise
 from rccltune.job.runs import Arm, Run
+from rccltune.model.brief import brief
 from rccltune.model.errors import RccltuneError
 
 # A loss below it is said and is no reason for another exit code: counting calls may cost as much.
@@ -73,6 +74,7 @@ class Gain:
         return {"ratio": self.ratio, "low": self.low, "high": self.high, "pairs": self.pairs}
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """All that is known of a job.

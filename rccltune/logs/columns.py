@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from enum import Enum
-from math import isfinite
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from math import isinf, nan
+from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.logs.drafts import dtype_named, placement_of, yes_or_no
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Mode, Setting
-from rccltune.model.vocabulary import (
-    MAX_NBYTES,
-    Algorithm,
-    Collective,
-    Doubt,
-    Protocol,
-)
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
 
 # The first spelling that a table has wins, so that time_us stands before latency_us.
 _SPELLINGS: Final = {
@@ -51,6 +47,10 @@ _SPELLINGS: Final = {
 }
 
 
+# Units that change nothing: what a column of another unit holds is not known here.
+_UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
+
+
 def folded(name: str) -> str:
     """A column's name without what people vary."""
     plain = _UNIT.sub("", name.strip(" \t\"'"))
@@ -72,6 +72,52 @@ def roles_of(names: Sequence[str]) -> dict[str, int]:
         for role, spellings in _SPELLINGS.items()
         if any(each in position for each in spellings)
     }
+
+
+def is_bandwidths(header: str) -> bool:
+    """Whether these words name sizes and bandwidths alone, as in tables that AMD shows."""
+    words = _UNIT.sub("", header.lstrip("# ")).split()
+    roles = roles_of(words)
+    return set(roles) <= {"nbytes", "count", "algbw", "busbw"} and (
+        len(roles) == len(words) and {"nbytes", "busbw"} <= set(roles)
+    )
+
+
+_PLACEMENTS: Final = {
+    "out": Placement.OUT_OF_PLACE,
+    "out-of-place": Placement.OUT_OF_PLACE,
+    "in": Placement.IN_PLACE,
+    "in-place": Placement.IN_PLACE,
+}
+_YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+# What people call them in tables of their own; benchmarks print the names on the right.
+_DTYPES: Final = {
+    "bf16": "bfloat16", "fp16": "half", "float16": "half", "fp32": "float", "float32": "float",
+    "fp64": "double", "float64": "double",
+}  # fmt: skip
+
+
+def dtype_named(text: str) -> str:
+    """A data type by the name that benchmarks print; any other text as it is."""
+    return _DTYPES.get(text.lower(), text)
+
+
+def placement_of(text: str) -> Placement:
+    """Read ``in``, ``out``, ``in-place``, ``out-of-place``; ValueError for anything else."""
+    found = _PLACEMENTS.get(text.strip().lower().replace("_", "-"))
+    if found is None:
+        raise ValueError(f"'{text}' is no placement: write in or out")
+    return found
+
+
+def yes_or_no(text: str) -> bool:
+    """Read ``1``, ``0``, ``true``, ``no`` …; ValueError for anything else."""
+    found = _YES.get(text.strip().lower())
+    if found is None:
+        raise ValueError(f"'{text}' is neither 0 nor 1")
+    return found
 
 
 _FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
@@ -125,78 +171,13 @@ def facts_of(comment: str, where: str) -> dict[str, Any]:
     return found
 
 
-_OBJECT: Final = re.compile(r"\s*\{\s*(?:\"|\}|$)")
-_ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|\]|$)")
-_RESULTS: Final = re.compile(r"\s*\{\s*\"(?:version|start_time|args|config|results)\"")
-_RULE: Final = re.compile(
-    r"\s*[A-Za-z_]+\s*,\s*\d+\s*,\s*\d+\s*,\s*[\w-]+\s*,\s*[\w-]+\s*(?:,\s*-?\w+\s*){3,}"
-)
-_RULE_HEADER: Final = re.compile(r"\s*coll(?:ective)?_?type\s*,\s*min_?bytes", re.IGNORECASE)
-_SEPARATORS: Final = ",;\t|"
-# Units that change nothing: what a column of another unit holds is not known here.
-_UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
+UNCHECKED: Final = ("N/A", "n/a", "NA", "-", "")
+_PERCENTILE: Final = re.compile(r"i_(?:min|max|avg|p\d+|cv%?)|p\d\d")
 
 
-# The field that every line of Inspector's has (inspector_json.cc).
-INSPECTOR_FORMAT: Final = "inspector_output_format_version"
-
-
-class Form(Enum):
-    """Kinds of files; the value is what people call them."""
-
-    TEXT = "benchmark log"
-    RESULTS = "nccl-tests -J file"
-    RECORDS = "rccl-tests JSON records"
-    DELIMITED = "table of comma-separated values"
-    RULES = "tuner rule file"
-
-
-def form_of(head: str) -> Form:
-    """Kind of a file that begins so."""
-    if _RESULTS.match(head):
-        return Form.RESULTS
-    if _OBJECT.match(head) or _ARRAY.match(head):
-        return Form.RECORDS
-    return next(filter(None, map(_form_of_line, head.splitlines())), Form.TEXT)
-
-
-def _form_of_line(line: str) -> Form | None:
-    """What a file's line makes of it; None for a comment or a blank line."""
-    text = line.strip().strip("|").strip()
-    if text.startswith("#@ "):
-        return Form.RULES
-    if is_bandwidths(text):
-        return Form.DELIMITED
-    if not text or text.startswith("#"):
-        return None
-    if _RULE.match(text) or _RULE_HEADER.match(text):
-        return Form.RULES
-    separator = separator_of(text)
-    roles = roles_of(text.split(separator)) if separator else {}
-    return Form.DELIMITED if "nbytes" in roles and len(roles) > 1 else Form.TEXT
-
-
-def is_bandwidths(header: str) -> bool:
-    """Whether these words name sizes and bandwidths alone, as in tables that AMD shows."""
-    words = _UNIT.sub("", header.lstrip("# ")).split()
-    roles = roles_of(words)
-    return set(roles) <= {"nbytes", "count", "algbw", "busbw"} and (
-        len(roles) == len(words) and {"nbytes", "busbw"} <= set(roles)
-    )
-
-
-def is_inspector(head: str) -> bool:
-    """Whether a file that begins so is a dump of the Inspector plugin that NCCL and RCCL ship."""
-    return head.lstrip().startswith("{") and f'"{INSPECTOR_FORMAT}"' in head[:4096]
-
-
-def separator_of(header: str) -> str:
-    """What stands between the columns; empty where there is one column."""
-    best = max(_SEPARATORS, key=header.count)
-    return best if best in header else ""
-
-
-UNCHECKED = frozenset(("N/A", "n/a", "NA", "-", ""))
+def is_percentile(name: str) -> bool:
+    """Whether a column tells of single calls, as ``-I`` of nccl-tests and rccl-tests adds them."""
+    return _PERCENTILE.fullmatch(name) is not None
 
 
 def step(text: str) -> float:
@@ -206,85 +187,67 @@ def step(text: str) -> float:
     return float(f"1e{int(exponent or 0) - decimals}")
 
 
-def agree(nbytes: int, time_us: float, algbw: float, time_step: float, algbw_step: float) -> bool:
-    """Whether size = algbw × time within one unit of the last digit of both.
+def steps(words: Iterable[str]) -> np.ndarray[Any, Any]:
+    """Weight of the last printed digit of each number; 0 for what is none."""
+    import numpy as np
+
+    return np.array([step(word) if word[-1:].isdigit() else 0.0 for word in words])
+
+
+def disagree(
+    nbytes: pd.Series[int],
+    time_us: pd.Series[float],
+    algbw: pd.Series[float],
+    time_step: np.ndarray[Any, Any] | float,
+    algbw_step: np.ndarray[Any, Any] | float,
+) -> pd.Series[bool]:
+    """Whether size and algbw × time differ by more than one unit of the last digit of both.
 
     One whole unit, not half of one: tools that recompute or truncate a column are common and
     harmless.
     """
-    if time_us <= time_step:
-        return True
-    low = nbytes / ((time_us + time_step) * 1000.0) - algbw_step
-    high = nbytes / ((time_us - time_step) * 1000.0) + algbw_step
-    return low * (1 - 1e-9) <= algbw <= high * (1 + 1e-9)
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        low = nbytes / ((time_us + time_step) * 1000.0) - algbw_step
+        high = nbytes / ((time_us - time_step) * 1000.0) + algbw_step
+        outside = (algbw < low * (1 - 1e-9)) | (algbw > high * (1 + 1e-9))
+    found: pd.Series[bool] = outside & (time_us > time_step) & (nbytes > 0)
+    return found
 
 
-def wrong(text: str) -> int | None:
-    """The ``#wrong`` column: a count, in any notation, or None where nothing was checked.
+def wrong(text: str) -> float:
+    """The ``#wrong`` column: a count, in any notation; nan where nothing was checked.
 
     Raises:
         ValueError: neither a count nor one of the words for unchecked.
     """
-    if text in UNCHECKED:
-        return None
-    value = float(text)
-    if not isfinite(value):
-        raise ValueError(text)
-    # A fraction of an element would still be a wrong element.
-    return int(value) + (value > int(value))
-
-
-def old_error(text: str) -> int | None:
-    """The ``error`` column of old benchmarks: the largest difference, not a count.
-
-    Only an asterisk says that it was too large; without one the run's summary decides.
-
-    Raises:
-        ValueError: no number.
-    """
-    if text in UNCHECKED:
-        return None
-    if text.endswith("*"):
-        return 1
-    float(text)
-    return 0
-
-
-def size(text: str) -> int:
-    """A size or a count in bytes or elements.
-
-    Raises:
-        ValueError: not a whole number of at most 2^63-1.
-    """
-    value = int(text)
-    if not 0 <= value <= MAX_NBYTES:
+    value = nan if text in UNCHECKED else float(text)
+    if isinf(value) or (value != value and text not in UNCHECKED):  # noqa: PLR0124 - nan
         raise ValueError(text)
     return value
 
 
-def doubt_of(nbytes: int, time_us: float | None, n_wrong: int | None) -> Doubt | None:
-    """The gravest reason not to use a timing, from its own numbers."""
-    if n_wrong:
-        return Doubt.WRONG
-    if nbytes == 0:
-        return Doubt.ZERO_BYTES
-    if time_us is None:
-        return Doubt.NO_TIME
-    return None
+def old_errors(words: pd.Series[str]) -> pd.Series[float]:
+    """The ``error`` column of old benchmarks: the largest difference, not a count.
+
+    Only an asterisk says that it was too large; without one the run's summary decides.
+    """
+    return words.str.endswith("*").astype(float).mask(words.isin(UNCHECKED))
 
 
 _NOTHING: Final = frozenset(("", "-", "N/A", "NONE", "-1"))
 
 
-def executed(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, Doubt | None]:
-    """What a benchmark says that ran; the flag where that is no setting which a tuner knows."""
+def ran(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, bool]:
+    """What a file says that ran; and whether that is a path that is no setting of a tuner's."""
     if algorithm.upper() in _NOTHING:
-        return None, None
+        return None, False
     try:
         return Setting(
             algorithm=Algorithm.parse(algorithm),
             protocol=None if protocol.upper() in _NOTHING else Protocol.parse(protocol),
             channels=int(channels) if channels.isdigit() and int(channels) > 0 else None,
-        ), None
+        ), False
     except ValueError:
-        return None, Doubt.BYPASSED
+        return None, True

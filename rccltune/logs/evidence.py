@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Final
 
-from rccltune.logs.drafts import Run
+from rccltune.logs.facts import Run
 from rccltune.model.vocabulary import Collective, busbw_factor
 
 _NONE: Final = "none"
@@ -98,11 +98,20 @@ UNKNOWN: Final = Evidence()
 
 def evidence_of(run: Run) -> Evidence:
     """What the rows of one run tell."""
-    algbw, busbw, line = run.peak
-    redops = {said.redop for said in {draft[8] for draft in run.drafts}}
+    timings = run.timings
+    redops = {run.who[at].redop for at in timings["who"].unique()}
     named = frozenset(each.lower() for each in redops if each)
+    known = {"algbw", "busbw"} <= set(timings) and run.unit is not None
+    told = timings[:0]
+    if known:
+        told = timings[(timings["algbw"] > 0) & (timings["algbw"] < inf)]
+        told = told[told["busbw"].abs() < inf]
+    if not len(told):
+        return Evidence(redops=named, rooted=run.rooted)
+    peak = told.loc[told["algbw"].idxmax()]
+    algbw, busbw, line = float(peak["algbw"]), float(peak["busbw"]), int(peak["line"])
     # One whole unit, since some tools truncate; below one unit nothing is told.
-    unit = run.unit
+    unit = run.unit or 0.0
     if algbw <= 2 * unit:
         return Evidence(redops=named, rooted=run.rooted, line=line)
     return Evidence(
@@ -143,17 +152,22 @@ def sole(
         collective: where it is known.
         n_ranks: where it is known.
     """
-    if all(one.ratio is None for one in told):
+    if not told or all(one.ratio is None for one in told):
         return None
-    if collective is None:
-        if n_ranks is None or n_ranks < 2:
-            return None
-        fit = [c for c in Collective if all(one.fits(c, n_ranks) for one in told)]
-        fit = [c for c in fit if not c.has_own_algbw]
-        return (fit[0], n_ranks) if len(fit) == 1 else None
-    spans = [one.ranks_of(collective) or (2, 1) for one in told]
-    few, many = max(span[0] for span in spans), min(span[1] for span in spans)
-    return (collective, few) if few == many else None
+    known = [c for c in Collective if not c.has_own_algbw] if collective is None else [collective]
+    fit = []
+    for each in known:
+        spans = [one.ranks_of(each) or (2, 1) for one in told]
+        few, many = max(span[0] for span in spans), min(span[1] for span in spans)
+        if n_ranks is not None and n_ranks > 1 and all(one.fits(each, n_ranks) for one in told):
+            few = many = n_ranks
+        elif n_ranks is not None:
+            continue
+        if few <= many:
+            fit.append((each, few, many))
+    if len(fit) != 1 or fit[0][1] != fit[0][2]:
+        return None
+    return fit[0][0], fit[0][1]
 
 
 def _options(

@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
-from rccltune.logs.drafts import Run, Said
-from rccltune.logs.text_table import Layout, Table
-from rccltune.logs.who import Who, marked
+from rccltune.logs.facts import Run, Said, mean_busbw
+from rccltune.logs.rows import Layout, Rows
+from rccltune.logs.timings import fill
+from rccltune.logs.who import Who, choice, marked
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 
@@ -53,6 +55,8 @@ class Preamble:
     setting: Setting | None = None
     ranks: dict[tuple[int, int], Rank] = field(default_factory=dict)
     simulated: bool = False
+    # By the command that started it, on one node; a rank list says it better.
+    n_ranks: int | None = None
 
     @property
     def command(self) -> tuple[Collective | None, tuple[tuple[str, int], ...]]:
@@ -79,8 +83,9 @@ class Preamble:
             ),
             collective=self.collective,
             setting=self.setting,
-            n_ranks=len(first) or None,
-            n_nodes=len({each.host for each in first}) or None,
+            n_ranks=len(first) or (None if ranks else self.n_ranks),
+            n_nodes=len({each.host for each in first})
+            or (1 if self.n_ranks and not ranks else None),
             graph=numbers["graph:"] > 0 if "graph:" in numbers else None,
             product=" + ".join(products) or None,
             hosts=hosts,
@@ -165,13 +170,71 @@ def _collective(name: str) -> Collective | None:
 Choices = dict[tuple[Collective, int], set[Setting]]
 
 
+@dataclass(slots=True, eq=False)
+class Table:
+    """Rows below one header.
+
+    Attributes:
+        numbers: those of the line ``# nThread …``.
+        header: line of the table's header, or its first row.
+        below_header: its rows stand below a header of their own, so that one process printed all.
+        ordered: variables that choose, by the command that started it.
+        forced: the same by the library's log, and its tuner, once all of it was read.
+        scale: ranks and nodes as the library's log tells them, once all of it was read.
+        ended: the benchmark came to its summary.
+    """
+
+    run: Run
+    rows: Rows
+    numbers: dict[str, int]
+    header: int
+    below_header: bool
+    ordered: dict[str, str]
+    forced: dict[str, str]
+    scale: Callable[[], tuple[int | None, int | None]]
+    ended: bool = False
+
+    @property
+    def increment(self) -> int:
+        """Factor from size to size, or bytes where below 0."""
+        return self.numbers.get("step:", 2)
+
+    def expects(self, nbytes: int) -> int:
+        """How well a size continues this table: 2 exactly, 1 possibly, 0 not at all."""
+        smallest = self.numbers.get("minBytes")
+        if not self.rows:
+            return 1 if smallest is None else 2 * (nbytes <= smallest)
+        _, last = self.rows.last
+        increment = self.increment
+        following = last - increment if increment < 0 else last * increment
+        # A quarter of slack: all_gather and its kin round sizes down.
+        return 2 if last < nbytes <= max(following * 1.25, 1024 if last == 0 else 0) else 0
+
+    def finish(self, name: str) -> None:
+        """Give its run the timings, and what only the whole file tells of it.
+
+        Raises:
+            OutputError: a size is repeated where no new pass begins.
+        """
+        n_ranks, n_nodes = self.scale()
+        known = choice(self.ordered | self.forced)
+        late = Said(line=self.run.said.line, n_ranks=n_ranks, n_nodes=n_nodes, **known)
+        self.run.said = self.run.said.or_else(late)
+        fill(self.run, self.rows.table(), name)
+
+    def distance(self, average: float) -> float:
+        """How far the mean of its bus bandwidths is from what a benchmark sums up."""
+        mean = mean_busbw(self.rows.table())
+        return inf if mean is None else abs(mean - average)
+
+
 @dataclass(slots=True)
 class Book:
     """Findings in one log.
 
     Attributes:
         name: file name for messages.
-        runs: one for each header, or for each section of rows without one.
+        all: tables, one for each header, or for each section of rows without one.
         tables: those whose summary has not come yet.
         pending: how many rows are waiting for their rest.
         hosts: names met in rank lists and in the library's messages.
@@ -184,17 +247,14 @@ class Book:
         who: command lines, exports, comments and section heads.
         jobs: of every writer.
         odd: lines that look like rows and are not understood, the first ones.
-        schedule: line where our plugin says that it runs one setting after the other.
-        plugin: our plugin is the library's tuner, by the library's log.
         out_of_bounds: wrong timings by the summary whose average is still to come.
         libraries: versions of the library, with the line that first names each.
         started: line where the last run began.
         first: first line with text that was looked at.
-        last: last line with text that was looked at.
     """
 
     name: str
-    runs: list[Run] = field(default_factory=list)
+    all: list[Table] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     pending: int = 0
     hosts: set[str] = field(default_factory=set)
@@ -208,15 +268,12 @@ class Book:
     who: Who = field(default_factory=Who)
     jobs: list[Jobs] = field(default_factory=list)
     odd: list[tuple[int, str]] = field(default_factory=list)
-    schedule: int = 0
-    plugin: bool = False
     out_of_bounds: int = 0
     benchmark: str | None = None
     library: str | None = None
     libraries: dict[str, int] = field(default_factory=dict)
     started: int | None = None
     first: tuple[int, str] | None = None
-    last: tuple[int, str] | None = None
 
     def new_run(self) -> None:
         """What the library's log says from here on belongs to another run."""
@@ -232,7 +289,7 @@ class Book:
 
     def library_says(self, name: str, value: str) -> None:
         """A process of the library's named a variable that chooses, or its tuner."""
-        if any(table.n_rows for table in self.tables):
+        if any(table.rows for table in self.tables):
             if self.forced.get(name) != value:
                 self.late[name] = value
         else:
@@ -321,10 +378,10 @@ class Jobs:
         """Rows that follow are of another run, whose columns and facts are the same."""
         book = self._book
         for table in tuple(self.open):
-            if table.n_rows:
+            if table.rows:
                 self._close(table)
             else:
-                table.run.ordered = book.who.variables
+                table.ordered = book.who.variables
         # What ran, and what forced it, was the last one's.
         book.settle()
         book.executed, book.forced = {}, {}
@@ -335,29 +392,26 @@ class Jobs:
         if below_header and not self._waiting and book.late:
             book.new_process()
         preamble = self._take_preamble(line, below_header=below_header)
-        commanded = book.who.take_collective()
+        commanded, preamble.n_ranks = book.who.take_command()
         if preamble.collective is None:
             preamble.collective = commanded
         preamble.setting = book.who.mark
-        run = Run(
-            said=preamble.said(),
+        table = Table(
+            run=Run(said=preamble.said(), executed=book.executed),
+            rows=Rows(layout),
+            numbers=preamble.numbers,
             header=line,
-            executed=book.executed,
+            below_header=below_header,
             ordered=book.who.variables,
             forced=book.forced,
-            below_header=below_header,
-            schedule=lambda: book.schedule,
-            plugin=lambda: book.plugin,
             scale=book.communicators.scale,
         )
-        table = Table(run, layout, book.name)
-        table.numbers = preamble.numbers
         if len(self.open) >= _MAX_OPEN:
             self._close(self.open[0])
         self.layout = layout
         self.open.append(table)
         book.tables.append(table)
-        book.runs.append(run)
+        book.all.append(table)
         return table
 
     def resume(self, line: int) -> Table | None:
@@ -375,17 +429,19 @@ class Jobs:
             return tables[-1]
         fit = [table for table, how in zip(tables, willing, strict=True) if how == best]
         # Jobs that run side by side take turns; a job that died is never heard of again.
-        chosen = min(fit, key=lambda table: table.last_line) if self._interleaved else fit[-1]
+        chosen = min(fit, key=lambda table: table.rows.last) if self._interleaved else fit[-1]
         self._interleaved |= chosen is not tables[-1]
         return chosen
 
     def summed_up(self, line: int, average: float) -> Run | None:
         """The summary of a table came: of the one whose rows it fits best."""
         self._book.settle()
-        filled = [table for table in self.open if table.n_rows]
+        filled = [table for table in self.open if table.rows]
         if not filled:
             return None
-        table = min(filled, key=lambda each: abs(each.run.mean_busbw - average))
+        table = filled[0]
+        if len(filled) > 1:
+            table = min(filled, key=lambda each: each.distance(average))
         table.run.average, table.run.average_line = average, line
         self._close(table)
         return table.run
@@ -393,12 +449,12 @@ class Jobs:
     def ended(self, out_of_bounds: int) -> None:
         """The first line of a summary came; which table's, only one that is alone tells."""
         if len(self.open) == 1:
-            run = self.open[0].run
-            run.ended, run.out_of_bounds = True, out_of_bounds
+            self.open[0].ended = True
+            self.open[0].run.out_of_bounds = out_of_bounds
 
     def failed(self) -> None:
         """The benchmark gave up: rows already printed stand, a table without any is dropped."""
-        empty = [table for table in self.open if not table.n_rows]
+        empty = [table for table in self.open if not table.rows]
         if empty:
             self._close(empty[-1])
         elif self._waiting:

@@ -1,333 +1,306 @@
-"""What nccl-tests writes with ``-J``, of any size, and a cursor over any JSON."""
+"""Benchmarks' JSON: ``-J`` of nccl-tests, ``-Z json`` of rccl-tests, and graphs of ROCm/cvs."""
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, BinaryIO, Final
 
 from rccltune.logs import columns
-from rccltune.logs.drafts import Passes, RepeatedSizeError, Run, Said
+from rccltune.logs.facts import Run, Said
 from rccltune.logs.jobs import Preamble, Rank
-from rccltune.logs.who import CHOOSING, commanded
+from rccltune.logs.long_table import named, runs_of, size
+from rccltune.logs.resolver import Resolver
+from rccltune.logs.timings import fill
+from rccltune.logs.who import CHOOSING, choice, commanded, words_of
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import Setting
-from rccltune.model.times import derived_us, is_usable, printed_or_none
-from rccltune.model.vocabulary import Doubt, Placement
+from rccltune.model.measured import Caution
+from rccltune.model.times import printed_or_none
+from rccltune.model.vocabulary import Placement
 
-_CHUNK: Final = 1 << 20
-_MAX_VALUE: Final = 16 << 20
-_BLANK: Final = " \t\r\n"
-
-
-# A whole string, or one that goes on behind the end; else a number that is seen to end.
-_PRINTF: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|(?<=[\s:,\[])-?(?:inf|nan)(?=[\s,}\]])')
+_AGAIN: Final = "give the file as the benchmark wrote it."
+# A string, which stays as it is, or a number as printf writes what is none.
+_PRINTF: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|(?<=[\s:,\[])-?(?:inf|nan)(?=[\s,}\]]|$)')
 _AS_JSON: Final = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN", "-nan": "NaN"}
-
-
-def _as_json(match: re.Match[str]) -> str:
-    return _AS_JSON.get(match[0], match[0])
+_RESULTS: Final = re.compile(r'(?<!\\)"results"\s*:\s*\[')
+# What may stand where a file was cut inside a word or a number.
+_CUT: Final = re.compile(r"[\w.+\\-]*\s*")
+_DECODER: Final = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 class CutError(Exception):
     """The file ends inside a value."""
 
 
-class JsonSource:
-    """A cursor over JSON text; numbers are given as they are written."""
+class JsonText:
+    """A whole file of JSON; numbers are given as they are written."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
-        """Nothing was read yet."""
-        self._stream = stream
-        self._name = name
-        self._text = ""
-        self._at = 0
-        self._line = 1
-        self._ended = False
-        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        self._json = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
-
-    @property
-    def line(self) -> int:
-        """Line of the cursor, from 1."""
-        return self._line + self._text.count("\n", 0, self._at)
-
-    def peek(self) -> str:
-        """Next character that is no blank; empty at the end of the file."""
-        while True:
-            while self._at < len(self._text) and self._text[self._at] in _BLANK:
-                self._at += 1
-            if self._at < len(self._text) or not self._fill():
-                return self._text[self._at : self._at + 1]
-
-    def skip(self, characters: str) -> bool:
-        """Step over one character if it is one of these."""
-        found = self.peek()
-        if not found or found not in characters:
-            return False
-        self._at += 1
-        return True
-
-    def expect(self, character: str) -> None:
-        """Step over a character that must come.
+        """Read the file.
 
         Raises:
-            CutError: the file ends.
-            OutputError: another one comes.
+            OutputError: a byte that no text has.
         """
-        if not self.skip(character):
-            if not self.peek():
-                raise CutError
-            raise self._invalid(f"'{character}' is missing")
+        data = stream.read()
+        if b"\0" in data:
+            raise OutputError("the file is binary: it holds a zero byte", where=name, hint=_AGAIN)
+        text = data.decode("utf-8-sig", "replace")
+        self.text = _PRINTF.sub(lambda match: _AS_JSON.get(match[0], match[0]), text)
+        self.name = name
 
-    def value(self) -> object:
-        """The next whole value.
+    def line(self, at: int) -> int:
+        """Line of a place, from 1."""
+        return self.text.count("\n", 0, at) + 1
+
+    def values(self, at: int = 0) -> Iterator[tuple[int, Any, int]]:
+        """Values one after the other, of an array or of the whole file: line, value, end.
+
+        Raises:
+            CutError: the file ends inside a value, or the array does not end.
+            OutputError: it is no JSON.
+        """
+        text, line, seen = self.text, 1, 0
+        is_array = text[at : at + 1] == "["
+        at += is_array
+        while (at := _skip(text, at)) < len(text) and text[at] != "]":
+            line, seen = line + text.count("\n", seen, at), at
+            value, at = self.value(at)
+            yield line, value, at
+        if is_array and at >= len(text):
+            raise CutError
+
+    def value(self, at: int) -> tuple[Any, int]:
+        """The value at a place, and its end.
 
         Raises:
             CutError: the file ends inside it.
-            OutputError: it is no JSON, or larger than any record of a benchmark.
+            OutputError: it is no JSON.
         """
-        if not self.peek():
-            raise CutError
-        while True:
-            try:
-                value, end = self._json.raw_decode(self._text, self._at)
-            except RecursionError as error:
-                raise self._invalid("it is nested too deep") from error
-            except ValueError as error:
-                if self._mend():
-                    continue
-                if len(self._text) - self._at > _MAX_VALUE:
-                    raise self._invalid("one value is larger than 16 MiB") from error
-                if not self._fill():
-                    raise self._cut_or_invalid(error) from error
-                continue
-            # A number that touches the end of what was read may go on.
-            if end == len(self._text) and self._fill():
-                continue
-            self._at = end
-            return value
-
-    def _mend(self) -> bool:
-        """Rewrite numbers as printf writes them, from the cursor on; False where none is whole.
-
-        printf writes infinity in a way that no JSON reader takes. The cursor stands outside of
-        strings, so that texts are told from numbers.
-        """
-        rest = self._text[self._at :]
-        mended = _PRINTF.sub(_as_json, rest)
-        if mended == rest:
-            return False
-        self._text = self._text[: self._at] + mended
-        return True
-
-    def _cut_or_invalid(self, error: ValueError) -> Exception:
-        position = error.pos if isinstance(error, json.JSONDecodeError) else self._at
-        rest = self._text[position:].strip()
-        # An unterminated string is reported where it begins; all else where the text ends.
-        if len(rest) <= len("Infinity") or "Unterminated" in str(error):
-            return CutError()
-        return self._invalid(str(error).partition(":")[0])
-
-    def _fill(self) -> bool:
-        if self._ended:
-            return False
-        self._line = self.line
-        chunk = self._stream.read(_CHUNK)
-        self._ended = not chunk
-        if b"\0" in chunk:
-            raise OutputError(
-                "the file is binary: it holds a zero byte",
-                where=self._name,
-                hint="give the benchmark's text, CSV or JSON output.",
-            )
-        text = self._utf8.decode(chunk, final=self._ended)
-        self._text = self._text[self._at :] + text
-        self._at = 0
-        return not self._ended or bool(text)
-
-    def _invalid(self, why: str) -> OutputError:
-        return OutputError(
+        try:
+            return _DECODER.raw_decode(self.text, at)
+        except RecursionError:
+            why, where = "it is nested too deep", at
+        except json.JSONDecodeError as error:
+            if error.msg.startswith("Unterminated") or _CUT.fullmatch(self.text, error.pos):
+                raise CutError from error
+            why, where = error.msg, error.pos
+        raise OutputError(
             f"the file begins as JSON but is not valid: {why}",
-            where=f"{self._name}:{self.line}",
-            hint="give the file as the benchmark wrote it.",
+            where=f"{self.name}:{self.line(where)}",
+            hint=_AGAIN,
         )
 
 
+def _skip(text: str, at: int) -> int:
+    """The next place that is no blank and no comma."""
+    match = re.compile(r"[\s,]*").match(text, at)
+    return at if match is None else match.end()
+
+
+def read_records(source: JsonText, resolver: Resolver) -> list[Run]:
+    """Read all records; those with other fields are other tables of the same file.
+
+    Raises:
+        OutputError: no record, or one that cannot be read.
+        CommandLineError: an option contradicts a record.
+    """
+    tables: dict[tuple[str, ...], list[tuple[int, list[str]]]] = {}
+    line = 1
+    try:
+        for line, value, _ in source.values(_skip(source.text, 0)):
+            for record in _records(value):
+                cells = ["" if each is None else str(each) for each in record.values()]
+                tables.setdefault(tuple(record), []).append((line, cells))
+    except CutError:
+        resolver.notice(
+            Caution.INCOMPLETE_LOG,
+            "the file ends inside a record, which is left out",
+            "give the whole file.",
+            source.line(len(source.text.rstrip())),
+        )
+    runs: list[Run] = []
+    for names, rows in tables.items():
+        lines = [line for line, _ in rows]
+        where = resolver.where(lines[0])
+        try:
+            table = named(names, [cells for _, cells in rows], lines, where)
+        except OutputError as error:
+            raise OutputError(
+                "this JSON is no benchmark's output: it has "
+                f"{', '.join(names)[:120] or 'no fields'}",
+                where=where,
+                hint="give the file that the benchmark wrote with -Z json or -J.",
+            ) from error
+        runs += runs_of(table, Said(line=lines[0]), resolver, ordered=True, unsure=True)
+    if not runs:
+        raise OutputError(
+            "the JSON holds no results",
+            where=resolver.name,
+            hint="give the file that the benchmark wrote with -Z json or -J.",
+        )
+    return runs
+
+
+def _records(value: object) -> Iterator[dict[str, Any]]:
+    """The record that a value is; of a graph of cvs one for each series and size.
+
+    cvs keeps one row of each size, the last that the benchmark wrote, which is the one in place
+    (cvs/lib/rccl_lib.py, convert_to_graph_dict).
+    """
+    record = {str(name): each for name, each in value.items()} if isinstance(value, dict) else {}
+    sizes = next(iter(record.values()), None)
+    row = next(iter(sizes.values()), None) if isinstance(sizes, dict) else None
+    if not (isinstance(row, dict) and "bus_bw" in row):
+        yield record
+        return
+    for series, rows in record.items():
+        collective = commanded(series)
+        algorithm, protocol = words_of(series)
+        for nbytes, each in rows.items() if isinstance(rows, dict) else ():
+            told = each if isinstance(each, dict) else {}
+            yield {
+                "collective": collective.value if collective else "",
+                "algorithm": algorithm,
+                "protocol": protocol,
+                "nbytes": nbytes,
+                **{name: told.get(name) for name in ("time", "alg_bw", "bus_bw")},
+                "placement": "in",
+            }
+
+
+_HALVES: Final = {"out_of_place": Placement.OUT_OF_PLACE, "in_place": Placement.IN_PLACE}
+# What a half says, by the names of a table of cells.
+_NUMBERS: Final = {
+    "time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw",
+}  # fmt: skip
 _CHOOSES: Final = re.compile(CHOOSING)
-_HALVES: Final = (
-    ("out_of_place", Placement.OUT_OF_PLACE),
-    ("in_place", Placement.IN_PLACE),
-)
 # printf's %lf: six decimals, whatever the size of the number.
 _STEP: Final = 1e-6
 
 
-class ResultsFile:
-    """Reads one object, key by key, so that a file cut off by a crash gives what it holds."""
+def read_results(source: JsonText, resolver: Resolver) -> tuple[Run, str | None]:
+    """The run of an nccl-tests -J file, and the library's version; one cut by a crash is closed.
 
-    def __init__(self, source: JsonSource, name: str) -> None:
-        """Nothing was read yet."""
-        self.run: Run | None = None
-        self.version: str | None = None
-        self.cut = False
-        self.n_rows = 0
-        self._source = source
-        self._name = name
-        self._variables: dict[str, str] = {}
-        self._preamble = Preamble(line=1)
-        self._passes: dict[tuple[str, str], Passes] = {}
-        self._said: dict[tuple[str, str, Placement], Said] = {}
-
-    def read(self) -> None:
-        """Read to the end, or to where the file is cut.
-
-        Raises:
-            OutputError: not JSON, or not of this form.
-        """
-        source = self._source
+    Raises:
+        OutputError: not JSON, not of this form, or no result in it.
+    """
+    start = _RESULTS.search(source.text)
+    rows: list[dict[str, Any]] = []
+    n_sizes, is_cut, end = 0, start is None, 0
+    # What stands before and behind the results, in which an end that is lost is put.
+    before, behind = source.text, ""
+    if start is not None:
+        before, end = source.text[: start.end()], start.end()
         try:
-            source.expect("{")
-            while not source.skip("}"):
-                key = source.value()
-                source.expect(":")
-                if key == "results":
-                    self._results()
-                else:
-                    self._fact(str(key), source.value())
-                source.skip(",")
+            for line, result, after in source.values(start.end() - 1):
+                rows += _rows(result, source.line(start.start()) + line - 1, source.name)
+                n_sizes, end = n_sizes + 1, after
+            behind = source.text[source.text.index("]", end) :]
         except CutError:
-            self.cut = True
+            behind, is_cut = "]}", True
+    source.text = before + behind
+    try:
+        whole, _ = source.value(_skip(source.text, 0))
+    except CutError:
+        source.text, is_cut = before + "]}", True
+        whole = source.value(_skip(source.text, 0))[0] if start is not None else {}
+    if not rows:
+        raise OutputError(
+            "the run stopped before its first result" if is_cut else "the JSON has no results",
+            where=resolver.name,
+            hint="look at what the run printed, then measure again.",
+        )
+    if is_cut:
+        resolver.notice(
+            Caution.INCOMPLETE_LOG,
+            f"the file is not finished: the run stopped after {n_sizes} sizes",
+            "measure again what is missing; what was read is kept.",
+        )
+    return _run(whole, rows, source.name), _version(whole)
 
-    def _results(self) -> None:
-        self.run = Run(said=self._preamble.said(), unit=_STEP, ordered=self._variables)
-        source = self._source
-        source.expect("[")
-        while not source.skip("]"):
-            line = source.line
-            value = source.value()
-            if not isinstance(value, dict):
-                raise self._strange("a result is no object", line)
-            self._result(value, line)
-            source.skip(",")
 
-    def _fact(self, key: str, value: Any) -> None:  # noqa: ANN401 - whatever the file holds
-        if key in ("nccl_version", "rccl_version"):
-            self.version = str(value)
-        elif key == "args" and isinstance(value, list) and value:
-            self._preamble.collective = commanded(str(value[0]))
-        elif key == "env" and isinstance(value, list):
-            pairs = (str(each).partition("=") for each in value)
-            self._variables = {name: text for name, _, text in pairs if _CHOOSES.fullmatch(name)}
-        elif key == "config" and isinstance(value, dict):
-            self._config(value)
-        elif self.run is not None and isinstance(value, dict):
-            self._summary(key, value)
+def _version(whole: Mapping[str, Any]) -> str | None:
+    return next((str(whole[k]) for k in ("nccl_version", "rccl_version") if k in whole), None)
 
-    def _config(self, config: Mapping[str, Any]) -> None:
-        names = {"nthreads": "nThread", "ngpus": "nGpus", "graph": "graph:"}
-        for theirs, ours in names.items():
+
+def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
+    """A result's timings."""
+    if not isinstance(result, dict):
+        raise _strange("a result is no object", name, line)
+    try:
+        for half, (key, placement) in enumerate(_HALVES.items()):
+            told = result.get(key)
+            if not isinstance(told, dict):
+                continue
+            tuning = told.get("tuning", result.get("tuning"))
+            tuning = tuning if isinstance(tuning, dict) else {}
+            numbers = {ours: told[theirs] for theirs, ours in _NUMBERS.items() if theirs in told}
+            yield {
+                "line": line,
+                "half": half,
+                "placement": placement.value,
+                "nbytes": size(str(result["size"])),
+                "count": size(str(result["count"])),
+                "dtype": str(result["type"]),
+                "redop": str(result["redop"]),
+                "wrong": columns.wrong(str("" if told.get("nwrong") is None else told["nwrong"])),
+                **{k: printed_or_none(str(each)) for k, each in numbers.items()},
+                "ran_algorithm": str(tuning.get("algo") or "-"),
+                "ran_protocol": str(tuning.get("proto") or "-"),
+                "ran_channels": str(tuning.get("#channels") or "-"),
+                "path": str(tuning.get("implementation") or "-") if tuning else "-",
+                **{k: each for k, each in told.items() if columns.is_percentile(k)},
+            }
+    except (KeyError, ValueError, TypeError) as error:
+        raise _strange(f"a result lacks or mangles {error}", name, line) from error
+
+
+def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> Run:
+    import pandas as pd
+
+    preamble = Preamble(line=1)
+    args, env = whole.get("args"), whole.get("env")
+    if isinstance(args, list) and args:
+        preamble.collective = commanded(str(args[0]))
+    pairs = (str(each).partition("=") for each in (env if isinstance(env, list) else ()))
+    config = whole.get("config")
+    if isinstance(config, dict):
+        for theirs, ours in (("nthreads", "nThread"), ("ngpus", "nGpus"), ("graph", "graph:")):
             if str(config.get(theirs)).isdecimal():
-                self._preamble.numbers[ours] = int(config[theirs])
+                preamble.numbers[ours] = int(config[theirs])
         devices = config.get("devices")
-        for each in devices if isinstance(devices, list) else ():
-            rank = _rank(each)
-            if rank is not None:
-                self._preamble.ranks[rank.group, rank.rank] = rank
+        for rank in filter(None, map(_rank, devices if isinstance(devices, list) else ())):
+            preamble.ranks[rank.group, rank.rank] = rank
+    ordered = {name: text for name, _, text in pairs if _CHOOSES.fullmatch(name)}
+    said = preamble.said().or_else(Said(line=1, **choice(ordered)))
+    run = Run(said=said, unit=_STEP)
+    cells = pd.DataFrame(rows)
+    for number in _NUMBERS.values():
+        if number in cells:
+            cells[number] = cells[number].astype(float)
+    cells["odd"] = False
+    if {"time", "algbw"} <= set(cells):
+        cells["odd"] = columns.disagree(
+            cells["nbytes"], cells["time"], cells["algbw"], _STEP, _STEP
+        )
+    fill(run, cells, name)
+    _summaries(run, whole, name)
+    return run
 
-    def _summary(self, key: str, value: Mapping[str, Any]) -> None:
-        if self.run is None:
-            return
-        if key == "average_bus_bandwidth":
-            self.run.average = self._average(value.get("bandwidth"))
-            self.run.average_line = self._source.line
-        elif key == "out_of_bounds" and value.get("okay") in ("false", False):
-            self.run.out_of_bounds = 1
 
-    def _average(self, value: object) -> float | None:
+def _summaries(run: Run, whole: Mapping[str, Any], name: str) -> None:
+    """Take what the benchmark itself sums up."""
+    average, bounds = whole.get("average_bus_bandwidth"), whole.get("out_of_bounds")
+    if isinstance(average, dict):
         try:
-            average = _number(value)
+            value = printed_or_none(str(average.get("bandwidth")))
         except ValueError as error:
-            raise self._strange(f"its average is mangled: {error}", self._source.line) from error
-        return average if average is not None and isfinite(average) else None
-
-    def _result(self, result: Mapping[str, Any], line: int) -> None:
-        try:
-            nbytes = columns.size(str(result["size"]))
-            count = columns.size(str(result["count"]))
-            kind = (str(result["type"]), str(result["redop"]))
-            halves = [(p, result[k]) for k, p in _HALVES if isinstance(result.get(k), dict)]
-            passes = self._passes.setdefault(kind, Passes())
-            cycle = passes.cycle(nbytes, line)
-            for placement, half in halves:
-                place = (line, nbytes, count, cycle)
-                ran = _tuning(half.get("tuning", result.get("tuning")))
-                self._half(place, self._of(kind, placement, line), half, ran)
-        except (KeyError, ValueError) as error:
-            raise self._strange(f"a result lacks or mangles {error}", line) from error
-        except RepeatedSizeError as error:
-            raise self._strange(f"size {error.nbytes} is there twice", line) from error
-        self.n_rows += 1
-
-    def _half(
-        self,
-        place: tuple[int, int, int, int],
-        said: Said,
-        half: Mapping[str, Any],
-        ran: tuple[Setting | None, Doubt | None],
-    ) -> None:
-        run = self.run
-        line, nbytes, count, cycle = place
-        if run is None:
-            return
-        algbw, busbw = _number(half.get("alg_bw")), _number(half.get("bus_bw"))
-        value = _number(half.get("time"))
-        time_us = value if is_usable(value) else None
-        if value is None and "cpu_time" in half:
-            run.cputime = True
-            is_exact = algbw is not None and algbw > _STEP * 100
-            time_us = derived_us(nbytes, algbw) if is_exact else None
-        nwrong = half.get("nwrong")
-        n_wrong = None if nwrong is None else columns.wrong(str(nwrong))
-        doubt = columns.doubt_of(nbytes, time_us, n_wrong)
-        if doubt is None and time_us is not None and algbw is not None and "time" in half:
-            known = said.collective is None or not said.collective.has_own_algbw
-            if known and not columns.agree(nbytes, time_us, algbw, _STEP, _STEP):
-                doubt = Doubt.INCONSISTENT
-        executed, bypassed = ran
-        run.drafts.append(
-            (line, nbytes, count, time_us, n_wrong, doubt or bypassed, cycle, executed, said)
-        )
-        run.add(line, algbw, busbw)
-
-    def _of(self, kind: tuple[str, str], placement: Placement, line: int) -> Said:
-        half = (*kind, placement)
-        found = self._said.get(half)
-        if found is None:
-            own = Said(line=line, dtype=kind[0], redop=kind[1], placement=placement)
-            whole = self._preamble.said()
-            found = self._said[half] = own.or_else(whole)
-        return found
-
-    def _strange(self, what: str, line: int) -> OutputError:
-        return OutputError(
-            f"the file looks like nccl-tests -J, but {what}",
-            where=f"{self._name}:{line}",
-            hint="give the file as the benchmark wrote it.",
-        )
-
-
-def _tuning(value: object) -> tuple[Setting | None, Doubt | None]:
-    """What ran, as nccl-tests from 2.20 on says with ``-U 1``; a path has no algorithm."""
-    if not isinstance(value, dict):
-        return None, None
-    words = [str(value.get(name) or "-") for name in ("algo", "proto", "#channels")]
-    ran, doubt = columns.executed(*words)
-    is_path = ran is None and str(value.get("implementation") or "-") != "-"
-    return ran, Doubt.BYPASSED if is_path else doubt
+            raise _strange(f"its average is mangled: {error}", name, 1) from error
+        run.average = value if value is not None and isfinite(value) else None
+    if isinstance(bounds, dict) and bounds.get("okay") in ("false", False):
+        run.out_of_bounds = 1
 
 
 def _rank(device: object) -> Rank | None:
@@ -346,6 +319,7 @@ def _rank(device: object) -> Rank | None:
         return None
 
 
-def _number(value: object) -> float | None:
-    """A number as written; None for null."""
-    return printed_or_none(str(value))
+def _strange(what: str, name: str, line: int) -> OutputError:
+    return OutputError(
+        f"the file looks like nccl-tests -J, but {what}", where=f"{name}:{line}", hint=_AGAIN
+    )

@@ -3,269 +3,223 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.columns import facts_of, is_bandwidths, roles_of, separator_of
-from rccltune.logs.drafts import (
-    Passes,
-    RepeatedSizeError,
-    Run,
-    Said,
+from rccltune.logs.columns import (
     dtype_named,
+    facts_of,
+    is_bandwidths,
     placement_of,
+    roles_of,
     yes_or_no,
 )
+from rccltune.logs.facts import Run, Said
+from rccltune.logs.forms import separator_of
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.samples import drop_repeats
+from rccltune.logs.timings import Cells, numbered, passes, usable
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution
 from rccltune.model.settings import BASELINE, Setting
-from rccltune.model.times import derived_us, is_usable, printed_or_none
+from rccltune.model.times import printed_or_none
 from rccltune.model.vocabulary import (
+    MAX_NBYTES,
     Algorithm,
     Collective,
-    Doubt,
     Placement,
     Protocol,
     busbw_factor,
     parse_size,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _UNFORCED: Final = frozenset(("default", "baseline", "auto"))
 _EMPTY: Final = frozenset(("", "-", "-1", "n/a", "none", "null", "nan"))
-# Everything that tells one curve from another; a row's key is worked out once for each mix.
-_KEY_ROLES: Final = (
+# Everything that tells one curve from another.
+_KEY: Final = (
     "collective", "algorithm", "protocol", "channels", "setting", "variant", "dtype", "redop",
     "inplace", "placement", "ranks", "per_rank", "nodes", "graph", "requested", "rank_placement",
+    "place",
 )  # fmt: skip
+# Columns of times, with the placement that their name says.
+_TIMES: Final = {
+    "time": None, "time_out": Placement.OUT_OF_PLACE, "time_in": Placement.IN_PLACE,
+}  # fmt: skip
 
 
-class RecordReader:
-    """Takes rows of one table."""
+def named(
+    names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[int], where: str
+) -> pd.DataFrame:
+    """Cells under the names that mean something here.
 
-    def __init__(
-        self, names: Sequence[str], facts: Said, resolver: Resolver, *, ordered: bool
-    ) -> None:
-        """Find the columns.
+    Args:
+        names: the header's cells.
+        rows: as many cells each.
+        lines: of the rows.
+        where: the header stands.
 
-        Args:
-            names: the header's cells.
-            facts: what holds for the whole table.
-            resolver: the options.
-            ordered: a benchmark wrote it, so that a size seen again begins another cycle.
+    Raises:
+        OutputError: no column of sizes, or none from which a time can be had.
+    """
+    import pandas as pd
 
-        Raises:
-            OutputError: no column of sizes, or none from which a time can be had.
-        """
-        self.roles = roles_of(names)
-        self.runs: dict[str, Run] = {}
-        self._facts = facts
-        self._resolver = resolver
-        self._ordered = ordered
-        self._passes: dict[Said, Passes] = {}
-        self._said: dict[tuple[str, ...], Said] = {}
-        self._key_at = [self.roles[role] for role in _KEY_ROLES if role in self.roles]
-        self._times = [role for role in ("time", "time_out", "time_in") if role in self.roles]
-        self._nodes_unsure = False
-        self._kinds: dict[str, set[tuple[Collective | None, int | None]]] = {}
-        if "nbytes" not in self.roles or not (self._times or {"busbw", "algbw"} & set(self.roles)):
-            missing = "time" if "nbytes" in self.roles else "size"
-            raise OutputError(
-                f"the table has no column of {missing}s; it has {', '.join(names)[:200]}",
-                where=resolver.where(facts.line),
-                hint="name the columns nbytes and time_us (or busbw_gbs).",
-            )
+    roles = roles_of(names)
+    if "nbytes" not in roles or not {*_TIMES, "busbw", "algbw"} & set(roles):
+        missing = "time" if "nbytes" in roles else "size"
+        raise OutputError(
+            f"the table has no column of {missing}s; it has {', '.join(names)[:200]}",
+            where=where,
+            hint="name the columns nbytes and time_us (or busbw_gbs).",
+        )
+    found = {role: [row[at].strip() for row in rows] for role, at in roles.items()}
+    table: pd.DataFrame = pd.DataFrame({**found, "line": list(lines)})
+    return table
 
-    def unsure_of_nodes(self) -> None:
-        """The column of nodes is rccl-tests' own, which is wrong when several nodes run."""
-        self._nodes_unsure = True
 
-    def row(self, line: int, cells: Sequence[str]) -> None:
-        """Take one row.
+def runs_of(
+    table: pd.DataFrame, facts: Said, resolver: Resolver, *, ordered: bool, unsure: bool = False
+) -> list[Run]:
+    """Runs of a table, each without rows that say the same twice.
 
-        Raises:
-            OutputError: a cell that cannot be read, with its column.
-        """
+    Args:
+        table: of text, by what its columns mean.
+        facts: what holds for the whole table.
+        resolver: the options.
+        ordered: a benchmark wrote it, so that a size seen again begins another cycle.
+        unsure: the column of nodes is rccl-tests' own, which is wrong when several nodes run.
+
+    Raises:
+        OutputError: a cell that cannot be read, or a size twice.
+    """
+    cells = Cells(_half_rows(table), resolver.name)
+    found = cells.table
+    if not len(found):
+        raise OutputError(
+            "no row of the table has a time",
+            where=resolver.where(int(table["line"].iloc[0])),
+            hint="measure again; the program that wrote it stopped before its first result.",
+        )
+    found["who"], first = numbered(found, [name for name in _KEY if name in found])
+    who = _Who(facts, unsure=unsure)
+    for row in first.to_dict("records"):
         try:
-            self._row(line, cells)
+            who.add({str(name): each for name, each in row.items()})
         except (ValueError, OverflowError) as error:
-            raise OutputError(
-                f"the row cannot be read: {error}",
-                where=self._resolver.where(line),
-                hint="correct the cell, or take the row out.",
-            ) from error
+            cells.bad(row["line"], error)
+    texts = found[[name for name in ("time", "algbw", "busbw") if name in found]]
+    numbers = {
+        name: cells.read(name, read)
+        for name, read in (
+            ("nbytes", size),
+            ("count", _count),
+            ("wrong", columns.wrong),
+            ("pass", size),
+            ("time", printed_or_none),
+            ("algbw", printed_or_none),
+            ("busbw", printed_or_none),
+        )
+    }
+    cells.check()
+    found = found.assign(**numbers)
+    found["nbytes"] = found["nbytes"].astype("int64")
+    found["half"] = 0
+    found["odd"] = False
+    if "time" in texts and "algbw" in texts:
+        given = (columns.steps(texts[name]) for name in ("time", "algbw"))
+        found["odd"] = columns.disagree(found["nbytes"], found["time"], found["algbw"], *given)
+    found["time_us"] = usable(found["time"] if "time" in texts else _derived(found, who, resolver))
+    found["ran"] = found["who"].where(found["who"].map(lambda at: who.ran[at] is not None), -1)
+    found["bypassed"] = found["who"].map(dict(enumerate(who.bypassed))).astype(bool)
+    if "cycle" not in table:
+        found["pass"] = passes(found, resolver.name)[0] if ordered else 0
+    found["pass"] = found["pass"].astype("int64")
+    return [
+        _run(part if ordered else _once(part, who, resolver), texts, facts, who)
+        for _, part in (found.groupby("run", sort=False) if "run" in found else [("", found)])
+    ]
 
-    def finish(self) -> list[Run]:
-        """All runs, each without rows that say the same twice."""
-        for name, run in self.runs.items():
-            if len(self._kinds.get(name, ())) > 1:
-                # The ratio of one collective on some ranks says nothing about the others.
-                run.peak = (0.0, 0.0, 0)
-            if not self._ordered:
-                run.drafts = drop_repeats(run.drafts, self._resolver)
-        return list(self.runs.values())
 
-    def _row(self, line: int, cells: Sequence[str]) -> None:
-        key = tuple([cells[at] for at in self._key_at])
-        said = self._said.get(key)
-        if said is None:
-            said = self._said[key] = self._read_key(line, cells)
-        nbytes = _size(self._cell(cells, "nbytes"))
-        count = self._cell(cells, "count").lower()
-        n = None if count in _EMPTY else _size(count)
-        n_wrong = columns.wrong(self._cell(cells, "wrong"))
-        name = self._cell(cells, "run")
-        run = self.runs.get(name)
-        if run is None:
-            run = self.runs[name] = Run(said=self._facts)
-        self._kinds.setdefault(name, set()).add((said.collective, said.n_ranks))
-        self._take_bandwidths(run, line, cells)
-        executed, bypassed = self._executed(said, cells)
-        for placed, text in self._placed(said, cells):
-            time_us, doubt = self._time(placed, nbytes, text, cells, n_wrong)
-            cycle = self._cycle(placed, nbytes, line, cells)
-            run.drafts.append(
-                (line, nbytes, n, time_us, n_wrong, doubt or bypassed, cycle, executed, placed)
-            )
+def _half_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """A row for each time; one that is blank is not there where a row may have several."""
+    import pandas as pd
 
-    def _take_bandwidths(self, run: Run, line: int, cells: Sequence[str]) -> None:
-        """Both bandwidths of a row, whose ratio tells what ran on how many ranks."""
-        words = self._cell(cells, "algbw"), self._cell(cells, "busbw")
-        algbw, busbw = map(printed_or_none, words)
-        if algbw is None or busbw is None:
-            return
-        run.add(line, algbw, busbw)
-        if run.peak[2] == line:
-            run.unit = max(map(columns.step, words))
+    times = [role for role in _TIMES if role in table]
+    table = table.rename(columns={"cycle": "pass"})
+    if times in ([], ["time"]):
+        return table
+    parts = []
+    for half, role in enumerate(times):
+        placement = _TIMES[role]
+        part = table.drop(columns=[each for each in times if each != role])
+        part = part.rename(columns={role: "time"})[table[role] != ""]
+        place = placement.value if placement else ""
+        parts.append(part.assign(place=place, half=half))
+    joined = pd.concat(parts, ignore_index=True)
+    halves: pd.DataFrame = joined.sort_values(["line", "half"], kind="stable", ignore_index=True)
+    return halves
 
-    def _cell(self, cells: Sequence[str], role: str) -> str:
-        at = self.roles.get(role)
-        return "" if at is None else cells[at].strip()
 
-    def _read_key(self, line: int, cells: Sequence[str]) -> Said:
+class _Who:
+    """What each mix of cells says of who ran."""
+
+    def __init__(self, facts: Said, *, unsure: bool) -> None:
+        self.said: list[Said] = []
+        self.ran: list[Setting | None] = []
+        self.bypassed: list[bool] = []
+        self._facts = facts
+        self._unsure = unsure
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take the first row of a mix; ValueError where a cell cannot be read."""
+
         def cell(role: str) -> str:
-            return self._cell(cells, role)
+            return str(row.get(role, ""))
 
+        # A mistake here is named later; numbers must go on meanwhile.
+        self.ran.append(None)
+        self.bypassed.append(False)
+        self.said.append(self._facts)
         placement = placement_of(cell("placement")) if cell("placement") else None
         if cell("inplace"):
             placement = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)[yes_or_no(cell("inplace"))]
+        if cell("place"):
+            placement = Placement(cell("place"))
         ranks = _positive(cell("ranks"))
-        row = Said(
-            line=line,
+        words = [cell(role).lower() for role in ("algorithm", "protocol", "channels")]
+        said = Said(
+            line=row["line"],
             collective=Collective.parse(cell("collective")) if cell("collective") else None,
-            setting=self._setting(cells),
+            setting=_setting(cell("setting").lower(), cell("requested").lower(), words),
             variant=cell("variant") or None,
             n_ranks=ranks * (_positive(cell("per_rank")) or 1) if ranks else None,
             n_nodes=_positive(cell("nodes")),
-            nodes_unsure=self._nodes_unsure,
+            nodes_unsure=self._unsure,
             dtype=dtype_named(cell("dtype")) or None,
             redop=cell("redop") or None,
             placement=placement,
             graph=yes_or_no(cell("graph")) if cell("graph") else None,
             rank_placement=cell("rank_placement") or None,
-        )
-        return row.or_else(self._facts)
-
-    def _setting(self, cells: Sequence[str]) -> Setting | None:
-        """What was asked for; None where the row says nothing about it."""
-        whole = self._cell(cells, "setting").lower()
-        if whole:
-            return BASELINE if whole in _UNFORCED else Setting.parse(whole)
-        words = [self._cell(cells, role).lower() for role in ("algorithm", "protocol", "channels")]
-        if self._cell(cells, "requested").lower() in _UNFORCED or words[0] in _UNFORCED:
-            return BASELINE
-        if not any(words):
-            return None
-        return _parts(words) or BASELINE
-
-    def _executed(self, said: Said, cells: Sequence[str]) -> tuple[Setting | None, Doubt | None]:
-        """What ran where nothing was forced, from columns that then name it."""
-        if said.setting is not BASELINE or "algorithm" not in self.roles:
-            return None, None
-        words = [self._cell(cells, role).lower() for role in ("algorithm", "protocol", "channels")]
-        try:
-            return (None if words[0] in _UNFORCED else _parts(words)), None
-        except ValueError:
-            return None, Doubt.BYPASSED
-
-    def _placed(self, said: Said, cells: Sequence[str]) -> list[tuple[Said, str]]:
-        """The row's timings, each with its time as written; a blank one is not there."""
-        if not self._times or self._times == ["time"]:
-            return [(said, self._cell(cells, "time"))]
-        halves = []
-        for role in self._times:
-            text = self._cell(cells, role)
-            if text:
-                placement = None if role == "time" else _PLACED[role]
-                halves.append((self._in_placement(said, placement), text))
-        return halves
-
-    def _in_placement(self, said: Said, placement: Placement | None) -> Said:
-        if placement is None or said.placement is placement:
-            return said
-        key = (placement.value, str(id(said)))
-        found = self._said.get(key)
-        if found is None:
-            found = self._said[key] = replace(said, placement=placement)
-        return found
-
-    def _time(
-        self, said: Said, nbytes: int, text: str, cells: Sequence[str], n_wrong: int | None
-    ) -> tuple[float | None, Doubt | None]:
-        if not self._times:
-            time_us = self._derived(said, nbytes, cells)
-            return time_us, columns.doubt_of(nbytes, time_us, n_wrong)
-        value = printed_or_none(text)
-        time_us = value if is_usable(value) else None
-        doubt = columns.doubt_of(nbytes, time_us, n_wrong)
-        word = self._cell(cells, "algbw")
-        algbw = printed_or_none(word)
-        if doubt is None and time_us is not None and algbw is not None:
-            steps = columns.step(text), columns.step(word)
-            if not columns.agree(nbytes, time_us, algbw, *steps):
-                doubt = Doubt.INCONSISTENT
-        return time_us, doubt
-
-    def _derived(self, said: Said, nbytes: int, cells: Sequence[str]) -> float | None:
-        """Time from a bandwidth, in a table that has no times."""
-        role = "algbw" if "algbw" in self.roles else "busbw"
-        algbw = printed_or_none(self._cell(cells, role))
-        if role == "busbw" and algbw is not None:
-            key = self._resolver.key(said)
-            factor = busbw_factor(key.collective, key.scale.n_ranks)
-            algbw = algbw / factor if factor else None
-        self._resolver.notice(
-            Caution.DERIVED_TIME,
-            f"the table has no times; they are worked out from {role}, no more exact than its "
-            "printed digits",
-            "give the original table if there is one.",
-            said.line,
-        )
-        return derived_us(nbytes, algbw)
-
-    def _cycle(self, said: Said, nbytes: int, line: int, cells: Sequence[str]) -> int:
-        if "cycle" in self.roles:
-            return _size(self._cell(cells, "cycle"))
-        if not self._ordered:
-            return 0
-        passes = self._passes.setdefault(said, Passes())
-        try:
-            return passes.cycle(nbytes, line)
-        except RepeatedSizeError as error:
-            raise OutputError(
-                f"size {nbytes} is there twice, in lines {error.first_line} and {line}, and no new "
-                "pass over the sizes begins there",
-                where=self._resolver.where(line),
-                hint="split the file: one run in each.",
-            ) from error
+        ).or_else(self._facts)
+        self.said[-1] = said
+        if said.setting is BASELINE and "algorithm" in row and words[0] not in _UNFORCED:
+            # What ran where nothing was forced, from columns that then name it.
+            try:
+                self.ran[-1] = _parts(words)
+            except ValueError:
+                self.bypassed[-1] = True
 
 
-_PLACED: Final = {"time_out": Placement.OUT_OF_PLACE, "time_in": Placement.IN_PLACE}
+def _setting(whole: str, requested: str, words: Sequence[str]) -> Setting | None:
+    """What was asked for; None where the row says nothing about it."""
+    if whole:
+        return BASELINE if whole in _UNFORCED else Setting.parse(whole)
+    if requested in _UNFORCED or words[0] in _UNFORCED:
+        return BASELINE
+    return (_parts(words) or BASELINE) if any(words) else None
 
 
 def _parts(words: Sequence[str]) -> Setting | None:
@@ -273,131 +227,165 @@ def _parts(words: Sequence[str]) -> Setting | None:
     algorithm, protocol, channels = words
     if all(word in _EMPTY for word in words):
         return None
-    number = None if channels in _EMPTY else _positive(channels)
     return Setting(
         algorithm=None if algorithm in _EMPTY else Algorithm.parse(algorithm),
         protocol=None if protocol in _EMPTY else Protocol.parse(protocol),
-        channels=number,
+        channels=None if channels in _EMPTY else _positive(channels),
     )
+
+
+def _derived(found: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.Series[float]:
+    """Times from a bandwidth, in a table that has no times."""
+    role = "algbw" if found["algbw"].notna().any() else "busbw"
+    algbw = found[role]
+    if role == "busbw":
+        keys = [resolver.key(said) for said in who.said]
+        factors = [busbw_factor(key.collective, key.scale.n_ranks) or float("nan") for key in keys]
+        algbw = algbw / found["who"].map(dict(enumerate(factors)))
+    resolver.notice(
+        Caution.DERIVED_TIME,
+        f"the table has no times; they are worked out from {role}, no more exact than its "
+        "printed digits",
+        "give the original table if there is one.",
+        int(found["line"].iloc[0]),
+    )
+    times: pd.Series[float] = found["nbytes"] / algbw.where(algbw > 0) / 1000
+    return times
+
+
+def _once(part: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.DataFrame:
+    """Drop rows that say the same again.
+
+    Raises:
+        OutputError: a size is there twice with other values.
+    """
+    keys = [resolver.key(said) for said in who.said]
+    # Equal keys are one object there.
+    numbers = {id(key): at for at, key in enumerate(keys)}
+    same = part.assign(key=part["who"].map(lambda at: numbers[id(keys[at])]))
+    told = ["key", "nbytes", "pass"]
+    again = same.duplicated(told) & (same["nbytes"] > 0)
+    first = same.drop_duplicates(told)[[*told, "time_us", "line"]]
+    pairs = same[again].merge(first, on=told, suffixes=("", "_first"))
+    for row in pairs[pairs["time_us"].fillna(0) != pairs["time_us_first"].fillna(0)].itertuples():
+        raise OutputError(
+            f"{keys[row.who].setting} at {row.nbytes} bytes stands in lines {row.line_first} and "
+            f"{row.line} with other values",
+            where=resolver.where(row.line),
+            hint="add a column 'repeat' that numbers the runs, or one that tells the two "
+            "settings apart.",
+        )
+    once: pd.DataFrame = part[~again]
+    return once
+
+
+def _run(part: pd.DataFrame, texts: pd.DataFrame, facts: Said, who: _Who) -> Run:
+    """A run with its part of the table."""
+    run = Run(said=facts, who=who.said, settings=who.ran)
+    run.timings = part
+    kinds = {(who.said[at].collective, who.said[at].n_ranks) for at in part["who"].unique()}
+    # The ratio of one collective on some ranks says nothing about the others.
+    run.unit = None
+    if len(kinds) == 1 and {"algbw", "busbw"} <= set(texts):
+        told = part[(part["algbw"] > 0) & (part["algbw"] < float("inf")) & part["busbw"].notna()]
+        if len(told):
+            words = texts.loc[told["algbw"].idxmax(), ["algbw", "busbw"]]
+            run.unit = max(columns.steps(words))
+    return run
 
 
 def _positive(text: str) -> int | None:
     if not text or text.lower() in _EMPTY:
         return None
-    value = _size(text)
+    value = size(text)
     if value < 1:
         raise ValueError(f"{text} is no count")
     return value
 
 
-def _size(text: str) -> int:
+def _count(text: str) -> int | None:
+    return None if text.lower() in _EMPTY else size(text)
+
+
+def size(text: str) -> int:
     """Whole number in any honest spelling: ``4096``, ``4096.0`` (pandas), ``4K``."""
-    if text.isascii() and text.isdigit():
-        return columns.size(text)
-    if text.endswith(".0"):
-        return columns.size(text[:-2])
-    return parse_size(text)
+    plain = text.removesuffix(".0")
+    value = int(plain) if plain.isascii() and plain.isdigit() else parse_size(text)
+    if not 0 <= value <= MAX_NBYTES:
+        raise ValueError(text)
+    return value
 
 
-_FACT_LINE = "# rccltune:"
+_FACT_LINE: Final = "# rccltune:"
 # What stands between header and rows of a table in Markdown.
 _RULED: Final = re.compile(r"[|:\s-]*-[|:\s-]*")
 
 
-class DelimitedFile:
-    """One table with a header."""
+def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[Run], str | None]:
+    """Runs of one table with a header, and whose measurement it says to be.
 
-    def __init__(self, lines: Iterable[bytes], resolver: Resolver) -> None:
-        """Nothing was read yet.
+    Args:
+        lines: with their line ends.
+        resolver: the options.
 
-        Args:
-            lines: with their line ends.
-            resolver: the options.
-        """
-        self.origin: str | None = None
-        self._lines = enumerate(lines, 1)
-        self._resolver = resolver
-        self._facts: dict[str, Any] = {}
-        # None: any blanks.
-        self._separator: str | None = ","
-        self._is_header = True
-        self._cut = False
-
-    def read(self) -> list[Run]:
-        """Read all rows.
-
-        Raises:
-            OutputError: no row, or one that cannot be read.
-            CommandLineError: an option contradicts a row.
-        """
-        texts = self._texts()
-        header_line, header = next(texts)
-        self._separator = None if is_bandwidths(header) else separator_of(header) or ","
-        names = self._split(header_line, header)
-        first = next(texts, None)
-        if first is None:
+    Raises:
+        OutputError: no row, or one that cannot be read.
+        CommandLineError: an option contradicts a row.
+    """
+    facts: dict[str, Any] = {}
+    texts: list[tuple[int, str]] = []
+    is_whole = True
+    for line, raw in enumerate(lines, 1):
+        text = raw.decode("utf-8-sig" if line == 1 else "utf-8", "replace")
+        is_whole = text.endswith("\n")
+        text = text.strip("\r\n ")
+        if text.startswith(_FACT_LINE):
+            facts.update(facts_of(text.removeprefix(_FACT_LINE), resolver.where(line)))
+        elif not texts and is_bandwidths(text):
+            texts.append((line, columns.without_units(text)))
+        elif text and not text.startswith("#") and not _RULED.fullmatch(text):
+            texts.append((line, text.strip("| ") if text.startswith("|") else text))
+    (header_line, header), *rest = texts
+    separator = None if is_bandwidths(header) else separator_of(header) or ","
+    (names, *rows) = [_split(text, separator, resolver.where(line)) for line, text in texts]
+    names, unsure = _with_nodes(names, len(rows[0]) if rows else 0)
+    if rows and not is_whole and len(rows[-1]) < len(names):
+        resolver.notice(
+            Caution.INCOMPLETE_LOG,
+            "the last row is cut; it is left out",
+            "give the whole file.",
+            rest.pop()[0],
+        )
+        rows.pop()
+    for (line, _), row in zip(rest, rows, strict=True):
+        if len(row) != len(names):
             raise OutputError(
-                "the table has a header and no rows",
-                where=self._resolver.where(header_line),
-                hint="measure again; the program that wrote it stopped before its first result.",
-            )
-        names, unsure = _with_nodes(names, len(self._split(*first)))
-        self.origin = self._facts.pop("origin", None)
-        said = Said(line=header_line, **self._facts)
-        reader = RecordReader(names, said, self._resolver, ordered=False)
-        if unsure:
-            reader.unsure_of_nodes()
-        self._row(reader, *first, n_cells=len(names))
-        for line, text in texts:
-            self._row(reader, line, text, n_cells=len(names))
-        return reader.finish()
-
-    def _row(self, reader: RecordReader, line: int, text: str, *, n_cells: int) -> None:
-        cells = self._split(line, text)
-        if len(cells) == n_cells:
-            reader.row(line, cells)
-        elif self._cut and len(cells) < n_cells:
-            self._resolver.notice(
-                Caution.INCOMPLETE_LOG,
-                "the last row is cut; it is left out",
-                "give the whole file.",
-                line,
-            )
-        else:
-            raise OutputError(
-                f"the row has {len(cells)} cells, the header {n_cells}",
-                where=self._resolver.where(line),
+                f"the row has {len(row)} cells, the header {len(names)}",
+                where=resolver.where(line),
                 hint="correct the row; quote cells that hold a separator.",
             )
+    origin = facts.pop("origin", None)
+    said = Said(line=header_line, **facts)
+    table = named(names, rows, [line for line, _ in rest], resolver.where(header_line))
+    if not rows:
+        raise OutputError(
+            "the table has a header and no rows",
+            where=resolver.where(header_line),
+            hint="measure again; the program that wrote it stopped before its first result.",
+        )
+    return runs_of(table, said, resolver, ordered=False, unsure=unsure), origin
 
-    def _texts(self) -> Iterator[tuple[int, str]]:
-        """Lines that are no comments; facts in comments are kept."""
-        for line, raw in self._lines:
-            text = raw.decode("utf-8-sig" if line == 1 else "utf-8", "replace")
-            self._cut = not text.endswith("\n")
-            text = text.strip("\r\n ")
-            if text.startswith(_FACT_LINE):
-                found = facts_of(text.removeprefix(_FACT_LINE), self._resolver.where(line))
-                self._facts.update(found)
-            elif self._is_header and is_bandwidths(text):
-                self._is_header = False
-                yield line, columns.without_units(text)
-            elif text and not text.startswith("#") and not _RULED.fullmatch(text):
-                self._is_header = False
-                yield line, text.strip("| ") if text.startswith("|") else text
 
-    def _split(self, line: int, text: str) -> list[str]:
-        if '"' not in text:
-            return text.split(self._separator)
-        try:
-            separator = self._separator or " "
-            return next(csv.reader(io.StringIO(text), delimiter=separator, strict=True))
-        except (csv.Error, StopIteration) as error:
-            raise OutputError(
-                f"the row cannot be split into cells: {error}",
-                where=self._resolver.where(line),
-                hint="correct its quotes.",
-            ) from error
+def _split(text: str, separator: str | None, where: str) -> list[str]:
+    """Cells of a row; None separates at any blanks."""
+    if '"' not in text:
+        return text.split(separator)
+    try:
+        return next(csv.reader([text], delimiter=separator or " ", strict=True))
+    except (csv.Error, StopIteration) as error:
+        raise OutputError(
+            f"the row cannot be split into cells: {error}", where=where, hint="correct its quotes."
+        ) from error
 
 
 def _with_nodes(names: list[str], n_cells: int) -> tuple[list[str], bool]:

@@ -5,30 +5,36 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from rccltune.logs.columns import Form, form_of, is_inspector
-from rccltune.logs.drafts import Run
+from rccltune.logs.facts import Run
+from rccltune.logs.forms import Form, form_of, reader_of
 from rccltune.logs.jobs import Book
-from rccltune.logs.json_log import JsonSource, ResultsFile
-from rccltune.logs.long_table import DelimitedFile
-from rccltune.logs.records import read_records
+from rccltune.logs.json_log import JsonText, read_records, read_results
+from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.samples import fingerprint_of, samples_of
+from rccltune.logs.samples import fingerprint_of, records, table_of
 from rccltune.logs.text_log import TextReader
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.model.measured import Caution, Fingerprint, Notice, Sample, Stated
+from rccltune.model.settings import CurveKey
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
     """All that was learnt from one file.
 
     Attributes:
-        samples: every timing, flagged ones included, in the file's order within each run.
+        table: every timing, flagged ones included, in the file's order within each run; see
+            :func:`rccltune.logs.samples.table_of` for its columns.
+        keys: of the curves, by the number in the column ``key``.
         notices: what weakens them, each with its remedy.
         fingerprint: the machine as far as the file, the options and the assumptions tell it.
         tables: how many runs gave samples.
@@ -38,7 +44,8 @@ class Reading:
         library_version: of the collective library, as printed.
     """
 
-    samples: tuple[Sample, ...]
+    table: pd.DataFrame
+    keys: tuple[CurveKey, ...]
     notices: tuple[Notice, ...]
     fingerprint: Fingerprint
     tables: int
@@ -46,6 +53,11 @@ class Reading:
     origin: str | None = None
     benchmark: str | None = None
     library_version: str | None = None
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """The rows of the table as records."""
+        return records(self.table, self.keys)
 
 
 # Longer than any line that a benchmark prints; a file without line breaks must not fill memory.
@@ -148,11 +160,27 @@ def lines_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _candidates(path: Path) -> str:
-    names = sorted(each.name for each in path.iterdir() if each.suffix in _TEXT_SUFFIXES)
+    """Names of the files of a folder that can be read, as a hint."""
+    names = []
+    for each in sorted(path.iterdir()):
+        with suppress(OSError):
+            if each.suffix in _TEXT_SUFFIXES and each.is_file():
+                with each.open("rb") as stream:
+                    head = stream.read(HEAD)
+                if head and b"\0" not in head and _is_measurement(head.decode("utf-8", "replace")):
+                    names.append(each.name)
     if not names:
-        return "name the file; nothing in the directory looks like a log."
+        return "name the file; nothing in the directory looks like a measurement."
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     return f"name the file: {shown}."
+
+
+def _is_measurement(head: str) -> bool:
+    """Whether import reads a file that begins so; of a log only its words tell."""
+    form = form_of(head)
+    if form is Form.TEXT:
+        return any(word in head for word in ("algbw", "busbw", "bus bandwidth", "_perf", "NCCL"))
+    return form not in _OTHERS
 
 
 def read(path: Path, stated: Stated, launch: str) -> Reading:
@@ -170,38 +198,43 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
     name = str(path)
     with open_log(path) as stream, _collector_paused():
         head = head_of(stream, name).decode("utf-8-sig", "replace")
-        if is_inspector(head):
-            raise _inspector(name)
         form = form_of(head)
         resolver = Resolver(name, stated)
         match form:
-            case Form.RULES:
-                raise OutputError(
-                    "this is a rule file, not a measurement",
-                    where=name,
-                    hint=f"see what it does with: rccltune explain {name}",
-                )
             case Form.TEXT:
                 return _text(lines_of(stream, name), resolver, launch)
             case Form.DELIMITED:
-                table = DelimitedFile(lines_of(stream, name), resolver)
-                runs = table.read()
-                return _reading(runs, resolver, launch, form, origin=table.origin)
+                runs, origin = read_table(lines_of(stream, name), resolver)
+                return _reading(runs, resolver, launch, form, origin=origin)
             case Form.RECORDS:
-                runs = read_records(JsonSource(stream, name), resolver)
+                runs = read_records(JsonText(stream, name), resolver)
                 return _reading(runs, resolver, launch, form)
             case Form.RESULTS:
-                return _results(stream, resolver, launch)
+                run, version = read_results(JsonText(stream, name), resolver)
+                return _reading([run], resolver, launch, form, library=version)
+            case _:
+                raise OutputError(
+                    _OTHERS[form], where=name, hint=f"{_DO[form]}: {reader_of(form, path)}"
+                )
 
 
-def _inspector(name: str) -> OutputError:
-    return OutputError(
+# What import does not read, and what the verb that reads it does.
+_OTHERS: Final = {
+    Form.RULES: "this is a rule file, not a measurement",
+    Form.RECORD: "this is a record of the calls that a job asked its tuner about; it has no times",
+    Form.INSPECTOR: (
         "this is a dump of NCCL's Inspector plugin, which makes no session: it names no algorithm "
         "or protocol, so there is nothing to choose among, and a call's time holds what its rank "
-        "waited for the others, so it is no measurement beside a benchmark's",
-        where=name,
-        hint=f"it says which calls a job makes: rccltune workload {name}",
-    )
+        "waited for the others, so it is no measurement beside a benchmark's"
+    ),
+    Form.SAMPLES: "this is samples.csv of a session, whose folder every verb reads as it is",
+}
+_DO: Final = {
+    Form.RULES: "see what it does with",
+    Form.RECORD: "it says which calls a job makes",
+    Form.INSPECTOR: "it says which calls a job makes",
+    Form.SAMPLES: "nothing need be imported",
+}
 
 
 def read_stream(lines: Iterable[bytes], name: str, stated: Stated, launch: str) -> Reading:
@@ -297,36 +330,19 @@ def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
         resolver.notice(Caution.INCOMPLETE_LOG, text, again, line)
     for line, text in book.failures[:1]:
         resolver.notice(Caution.INCOMPLETE_LOG, f"a run failed: {text}", again, line)
-    for run in book.runs:
-        if not run.drafts and not book.failures:
+    for table in book.all:
+        if not table.rows and not book.failures:
             text = "a table's header has no row below it"
-            resolver.notice(Caution.INCOMPLETE_LOG, text, again, run.header)
+            resolver.notice(Caution.INCOMPLETE_LOG, text, again, table.header)
     for run in runs:
         if run.max_size is not None:
             resolver.notice(
                 Caution.INCOMPLETE_LOG,
-                f"the run ends at {run.last_size} bytes, it was asked to go to {run.max_size}",
+                f"the run ends at {run.timings['nbytes'].iloc[-1]} bytes, it was asked to go to "
+                f"{run.max_size}",
                 again,
-                run.drafts[-1][0],
+                int(run.timings["line"].iloc[-1]),
             )
-
-
-def _results(stream: BinaryIO, resolver: Resolver, launch: str) -> Reading:
-    file = ResultsFile(JsonSource(stream, resolver.name), resolver.name)
-    file.read()
-    if file.run is None or not file.run.drafts:
-        raise OutputError(
-            "the run stopped before its first result" if file.cut else "the JSON has no results",
-            where=resolver.name,
-            hint="look at what the run printed, then measure again.",
-        )
-    if file.cut:
-        resolver.notice(
-            Caution.INCOMPLETE_LOG,
-            f"the file is not finished: the run stopped after {file.n_rows} sizes",
-            "measure again what is missing; what was read is kept.",
-        )
-    return _reading([file.run], resolver, launch, Form.RESULTS, library=file.version)
 
 
 def _reading(
@@ -347,9 +363,10 @@ def _reading(
             "measure again without -C.",
         )
     fingerprint = fingerprint_of(runs, resolver)
-    samples = samples_of(runs, resolver, launch)
+    table, keys = table_of(runs, resolver, launch)
     return Reading(
-        samples=samples,
+        table=table,
+        keys=keys,
         notices=tuple(resolver.notices),
         fingerprint=fingerprint,
         tables=len(runs),

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from rccltune.logs.drafts import Said, dtype_named, placement_of, yes_or_no
+from rccltune.logs.columns import dtype_named, placement_of, yes_or_no
+from rccltune.logs.facts import Said
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measured import Caution, Notice, Stated
 from rccltune.model.settings import (

@@ -1,27 +1,40 @@
-"""Drafts to samples: launches numbered, flags that need the key, notices, the fingerprint."""
+"""Timings to samples: launches numbered, flags that need the key, notices, the fingerprint."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.logs import who
-from rccltune.logs.drafts import Draft, Run, Said
+from rccltune.logs.columns import is_percentile
 from rccltune.logs.evidence import Evidence, evidence_of, proposed, sole
+from rccltune.logs.facts import Run, Said
 from rccltune.logs.resolver import Resolver
+from rccltune.logs.timings import numbered
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measured import RUNS, Caution, Fingerprint, Sample
 from rccltune.model.settings import CurveKey, Role, Setting, vendor_of
-from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt, busbw_factor
+from rccltune.model.vocabulary import DTYPE_BYTES, MAX_NBYTES, Collective, Doubt, busbw_factor
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
 
 # Rounding of busbw to two decimals, and of their mean to six digits.
 _ROUNDING: Final = 0.0055
 _DIGITS: Final = 1e-5
 
 
-def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sample, ...]:
-    """All samples of a file.
+def table_of(
+    runs: Sequence[Run], resolver: Resolver, launch: str
+) -> tuple[pd.DataFrame, tuple[CurveKey, ...]]:
+    """All samples of a file, and the keys of their curves.
+
+    The table has the columns of :class:`rccltune.model.measured.Sample`: ``key`` (a number),
+    ``launch``, ``nbytes``, ``count``, ``time_us``, ``wrong``, ``ran`` (a setting, empty where
+    nothing is known), ``unusable`` (why it must not be used, empty where it may), ``pass`` and
+    ``line``; and percentiles of single calls under the names that the benchmark gave them.
 
     Args:
         runs: those that have rows, in order.
@@ -32,18 +45,50 @@ def samples_of(runs: Sequence[Run], resolver: Resolver, launch: str) -> tuple[Sa
         CommandLineError: an option contradicts the file.
         OutputError: something needed is said nowhere.
     """
-    resolver.is_mixed = len({_is_chosen(run) for run in runs}) > 1
-    found: list[Sample] = []
-    for k, run in enumerate(runs, 1):
-        facts = run.said
-        told = [evidence_of(one) for one in runs if one.drafts and _is_like(one.said, facts)]
-        _ask(run, resolver, told)
-        _check_factor(run, resolver)
+    import pandas as pd
+
+    resolver.is_mixed = len({_is_chosen(run.first) for run in runs}) > 1
+    evidence = [evidence_of(run) for run in runs]
+    keys: dict[CurveKey, int] = {}
+    parts = []
+    facts = [run.said for run in runs]
+    for k, run in enumerate(runs):
+        told = [e for e, said in zip(evidence, facts, strict=True) if _is_like(said, facts[k])]
+        _ask(run, resolver, evidence[k], told)
+        _check_factor(run, resolver, evidence[k])
         _check_baseline(run, resolver)
         _check_average(run, resolver)
-        found.extend(_of_run(run, resolver, f"{launch}{RUNS}{k}" if len(runs) > 1 else launch))
-        run.drafts.clear()
-    return tuple(found)
+        part = _of_run(run, resolver, keys)
+        part["launch"] = f"{launch}{RUNS}{k + 1}" if len(runs) > 1 else launch
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True), tuple(keys)
+
+
+def records(table: pd.DataFrame, keys: Sequence[CurveKey]) -> tuple[Sample, ...]:
+    """Rows of a table of samples as records."""
+    ran = {word: Setting.parse(word) if word else None for word in table["ran"].unique()}
+    doubts: dict[str, Doubt | None] = {"": None, **{one.value: one for one in Doubt}}
+    names = (
+        *("key", "launch", "nbytes", "count", "time_us", "wrong"),
+        *("ran", "unusable", "pass", "line"),
+    )
+    return tuple(
+        Sample(
+            key=keys[key],
+            launch=launch,
+            nbytes=nbytes,
+            count=None if isnan(count) else int(count),
+            time_us=None if isnan(time_us) else time_us,
+            n_wrong=None if isnan(n_wrong) else int(n_wrong),
+            executed=ran[setting],
+            doubt=doubts[doubt],
+            cycle=cycle,
+            line=line,
+        )
+        for key, launch, nbytes, count, time_us, n_wrong, setting, doubt, cycle, line in zip(
+            *(table[name].tolist() for name in names), strict=True
+        )
+    )
 
 
 def fingerprint_of(runs: Iterable[Run], resolver: Resolver) -> Fingerprint:
@@ -104,99 +149,133 @@ def _check_vendor(whole: Said, resolver: Resolver) -> None:
             )
 
 
-def _of_run(run: Run, resolver: Resolver, launch: str) -> Iterable[Sample]:
-    log = replace(_late(run), line=run.said.line).or_else(run.said)
-    keys: dict[Said, CurveKey] = {}
+def _of_run(run: Run, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataFrame:
+    """Samples of a run, but for their launch."""
+    import numpy as np
+    import pandas as pd
+
+    timings = run.timings
+    mine = {at: resolver.key(run.who[at].or_else(run.said)) for at in timings["who"].unique()}
+    number = {at: keys.setdefault(key, len(keys)) for at, key in mine.items()}
+    known = list(keys)
+    key = timings["who"].map(number)
+
+    def of_key(told: Callable[[CurveKey], Any]) -> np.ndarray[Any, Any]:
+        return np.array([told(one) for one in known])[key]
+
+    settings = [*run.settings]
+    mixes = pd.DataFrame({"key": key, "ran": timings["ran"]})
+    if run.executed:
+        by_log = _by_log(timings, key, known, run.executed, settings)
+        mixes["ran"] = mixes["ran"].where(mixes["ran"] >= 0, by_log)
+    mix, first = numbered(mixes, ["key", "ran"])
+    ran = [(at, None if number < 0 else settings[number]) for at, number in first.to_numpy()]
+    wrong = np.ceil(timings["wrong"].clip(upper=MAX_NBYTES)) if "wrong" in timings else np.nan
+    count = timings["count"].astype(float) if "count" in timings else np.nan
+    found: pd.DataFrame = pd.DataFrame(
+        {
+            "key": key,
+            "nbytes": timings["nbytes"],
+            "count": count,
+            "time_us": timings["time_us"],
+            "wrong": wrong,
+            "ran": np.array([str(one or "") for _, one in ran])[mix],
+            "pass": timings["pass"],
+            "line": timings["line"],
+        }
+    )
+    for name in filter(is_percentile, map(str, timings)):
+        found[name] = pd.to_numeric(timings[name], errors="coerce")
     # The summary counts wrong half-rows; where none shows which, none can be trusted.
-    all_wrong = run.out_of_bounds > 0 and not any(draft[4] for draft in run.drafts)
-    for line, nbytes, count, time_us, n_wrong, printed, cycle, ran, said in run.drafts:
-        key = keys.get(said)
-        if key is None:
-            key = keys[said] = resolver.key(said.or_else(log))
-        own = printed or _of_type(key, nbytes, count)
-        executed = ran
-        if ran is None and run.executed:
-            executed = _only(run.executed.get((key.collective, nbytes)))
-        doubt = own
-        if all_wrong:
-            doubt = Doubt.WRONG
-        elif own is Doubt.BYPASSED or (
-            own is not Doubt.WRONG and (executed is not None or key.scale.n_ranks == 1)
-        ):
-            doubt = _doubt(own, key, executed)
-        yield Sample(
-            key=key,
-            launch=launch,
-            nbytes=nbytes,
-            time_us=time_us,
-            cycle=cycle,
-            count=count,
-            n_wrong=n_wrong,
-            doubt=doubt,
-            executed=executed,
-            line=line,
-        )
+    all_wrong = run.out_of_bounds > 0 and not (found["wrong"] > 0).any()
+    other = [one is not None and known[at].setting.contradicts(one) for at, one in ran]
+    forced = of_key(lambda one: one.setting.role is Role.FORCED)
+    bypassed = timings["bypassed"].to_numpy() & forced
+    # Whatever path an untouched library takes is what it does.
+    plain = timings["bypassed"].to_numpy() & ~forced
+    flags = (
+        (Doubt.WRONG, (found["wrong"] > 0) | all_wrong),
+        (Doubt.ZERO_BYTES, found["nbytes"] == 0),
+        (Doubt.NO_TIME, found["time_us"].isna()),
+        (Doubt.ONE_RANK, of_key(lambda one: one.scale.n_ranks == 1)),
+        (Doubt.INCONSISTENT, timings["odd"] & ~of_key(lambda one: one.collective.has_own_algbw)),
+        (Doubt.BYPASSED, bypassed),
+        (None, plain),
+        *_of_type(found, of_key),
+        (Doubt.SUBSTITUTED, np.array(other)[mix]),
+    )
+    found["unusable"] = np.select(
+        [np.asarray(flag, dtype=bool) for _, flag in flags],
+        ["" if doubt is None else doubt.value for doubt, _ in flags],
+        "",
+    )
+    return found
 
 
-def _doubt(own: Doubt | None, key: CurveKey, executed: Setting | None) -> Doubt | None:
-    """Flag from the row's own numbers, else from what it is compared with."""
-    if own in (Doubt.ZERO_BYTES, Doubt.NO_TIME):
-        return own
-    if key.scale.n_ranks == 1:
-        return Doubt.ONE_RANK
-    if own is None and executed is not None and key.setting.contradicts(executed):
-        return Doubt.SUBSTITUTED
-    if own is Doubt.BYPASSED and key.setting.role is not Role.FORCED:
-        # Whatever path an untouched library takes is what it does.
-        return None
-    return own
-
-
-def _only(settings: set[Setting] | None) -> Setting | None:
-    return next(iter(settings)) if settings is not None and len(settings) == 1 else None
+def _by_log(
+    timings: pd.DataFrame,
+    key: pd.Series[int],
+    keys: Sequence[CurveKey],
+    executed: Mapping[tuple[Collective, int], set[Setting]],
+    settings: list[Setting | None],
+) -> list[int]:
+    """Number of what the library's log says it ran at each row's size, -1 unless it is one."""
+    numbers = {}
+    for call, said in executed.items():
+        if len(said) == 1:
+            numbers[call] = len(settings)
+            settings.extend(said)
+    return [
+        numbers.get((keys[at].collective, nbytes), -1)
+        for at, nbytes in zip(key.tolist(), timings["nbytes"].tolist(), strict=True)
+    ]
 
 
 def _check_average(run: Run, resolver: Resolver) -> None:
     """Compare the rows with the benchmark's own summary: a row that is missing shows there."""
-    if run.average is None or not run.n_busbw:
+    mean = run.mean_busbw
+    if run.average is None or mean is None:
         return
-    if abs(run.average - run.mean_busbw) > _ROUNDING + _DIGITS * abs(run.average):
+    if abs(run.average - mean) > _ROUNDING + _DIGITS * abs(run.average):
         resolver.notice(
             Caution.INCOMPLETE_LOG,
             f"the benchmark's average bus bandwidth is {run.average:g} GB/s, the rows that were "
-            f"read give {run.mean_busbw:g}: rows are missing or were changed",
+            f"read give {mean:g}: rows are missing or were changed",
             "compare the log with the original.",
             run.average_line,
         )
 
 
-def _ask(run: Run, resolver: Resolver, told: Sequence[Evidence]) -> None:
+def _ask(run: Run, resolver: Resolver, evidence: Evidence, told: Sequence[Evidence]) -> None:
     """Take the only candidate for what is said nowhere, or ask for it, with what the rows fit.
 
     Args:
         run: one of the file's.
         resolver: the options.
+        evidence: what it tells.
         told: what all runs of its facts tell.
 
     Raises:
         OutputError: collective, ranks or nodes are missing.
     """
-    said = _of_first_row(run)
+    said = run.first
     n_ranks = resolver.of_one_group(said).n_ranks or resolver.stated.n_ranks
     collective = said.collective or resolver.stated.collective
     fits = ""
     if collective is None or n_ranks is None:
-        evidence = evidence_of(run)
         found = sole(told, collective, n_ranks)
         if found is None:
             fits = proposed(evidence, collective, n_ranks)
         else:
             name, number = found
-            text = (
-                f"{name.value}: the only collective with these bus bandwidths on {number} ranks"
-                if collective is None
-                else f"{number} ranks: the only number with these bus bandwidths for {name.value}"
-            )
+            if collective is not None:
+                text = f"{number} ranks: the only number with these bus bandwidths for {name.value}"
+            elif n_ranks is not None:
+                text = (
+                    f"{name.value}: the only collective with these bus bandwidths on {number} ranks"
+                )
+            else:
+                text = f"{name.value} on {number} ranks: nothing else has these bus bandwidths"
             best = max(told, key=lambda one: one.low / one.high)
             resolver.notice(
                 Caution.ASSUMED,
@@ -209,19 +288,18 @@ def _ask(run: Run, resolver: Resolver, told: Sequence[Evidence]) -> None:
     resolver.ask(said, fits)
 
 
-def _check_factor(run: Run, resolver: Resolver) -> None:
+def _check_factor(run: Run, resolver: Resolver, evidence: Evidence) -> None:
     """Compare bandwidths and operation with collective and ranks, where the user stated them.
 
     Raises:
         CommandLineError: the stated collective or ranks cannot be those of the file.
     """
     # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
-    said = resolver.of_one_group(_of_first_row(run))
+    said = resolver.of_one_group(run.first)
     collective = said.collective or resolver.stated.collective
     n_ranks = said.n_ranks or resolver.stated.n_ranks
     if collective is None or n_ranks is None or (said.collective and said.n_ranks):
         return
-    evidence = evidence_of(run)
     if said.collective is not None and not evidence.allows(said.collective):
         evidence = replace(evidence, redops=frozenset())
     if evidence.fits(collective, n_ranks):
@@ -238,28 +316,18 @@ def _check_factor(run: Run, resolver: Resolver) -> None:
 
 
 def _check_baseline(run: Run, resolver: Resolver) -> None:
-    """Refuse several settings, or a forced choice, that the user calls the baseline.
+    """Refuse as a baseline what the benchmark's own columns say to be several settings.
 
     Raises:
         CommandLineError: --baseline is not what the file shows.
     """
-    if resolver.stated.setting is None or resolver.stated.setting.role is not Role.BASELINE:
+    given = resolver.stated.setting
+    if given is None or given.role is not Role.BASELINE or resolver.is_mixed:
         return
-    if _setting_said(run) is not None or resolver.is_mixed:
-        return
-    forced = who.forced(_variables(run))
-    what = f"{' '.join(f'{n}={v}' for n, v in forced.items())} was set" if forced else None
-    if run.schedule is not None and (line := run.schedule()):
-        what = f"our plugin's schedule tried one setting after the other (line {line})"
-    elif (nbytes := _several(run)) is not None:
-        what = f"several settings ran at {nbytes} bytes"
-    elif run.plugin is not None and run.plugin() and _in_passes(run):
-        what = (
-            "our plugin was loaded and sizes were timed in several passes, as a schedule has them"
-        )
-    if what is not None:
+    nbytes = _several(run) if run.first.setting is None else None
+    if nbytes is not None:
         raise CommandLineError(
-            f"--baseline says that nothing was forced, but {what}",
+            f"--baseline says that nothing was forced, but several settings ran at {nbytes} bytes",
             where=resolver.where(run.said.line),
             hint="leave out --baseline; measure the site as it is, and import that log with it.",
         )
@@ -267,17 +335,11 @@ def _check_baseline(run: Run, resolver: Resolver) -> None:
 
 def _several(run: Run) -> int | None:
     """A size at which the benchmark's own columns name more than one setting."""
-    seen: dict[tuple[int, int], Setting] = {}
-    for draft in run.drafts:
-        if draft[7] is not None and seen.setdefault((draft[1], id(draft[8])), draft[7]) != draft[7]:
-            return draft[1]
-    return None
-
-
-def _in_passes(run: Run) -> bool:
-    """Whether its largest size came again; small ones may be rounded to the same number."""
-    largest = max((draft[1] for draft in run.drafts), default=0)
-    return any(draft[1] == largest and draft[6] > 0 for draft in run.drafts)
+    named = run.timings[run.timings["ran"] >= 0]
+    if not len(named):
+        return None
+    several = named[named.groupby(["who", "nbytes"])["ran"].transform("nunique") > 1]
+    return int(several["nbytes"].iloc[0]) if len(several) else None
 
 
 # A tool may write sizes of a share in either way: of one rank, or of all.
@@ -286,45 +348,22 @@ _WHOLE: Final = frozenset(
 )
 
 
-def _of_type(key: CurveKey, nbytes: int, count: int | None) -> Doubt | None:
-    """Flag where the type is none, or where size and count of elements are not of one row.
+def _of_type(
+    found: pd.DataFrame, of_key: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
+) -> Iterable[tuple[Doubt, Any]]:
+    """Flags where the type is none, or where size and count of elements are not of one row.
 
     The count is that of one rank's share in newer benchmarks, of the whole in older ones.
     """
-    if key.dtype is None:
-        return None
-    width = DTYPE_BYTES.get(key.dtype)
-    if width is None:
-        return Doubt.UNKNOWN_TYPE
-    if count is None or count * width == nbytes or key.collective.has_own_algbw:
-        return None
-    if key.collective not in _WHOLE and count * width * key.scale.n_ranks == nbytes:
-        return None
-    return Doubt.INCONSISTENT
-
-
-def _late(run: Run) -> Said:
-    """What only the whole file tells about a run."""
-    ranks, nodes = run.scale() if run.scale is not None else (None, None)
-    variables = _variables(run)
-    setting = _forced_setting(run)
-    several = ", ".join(f"{n}={v}" for n, v in who.forced(variables).items()) if not setting else ""
-    chosen_by = who.tuner(variables) or several or who.others(variables) or None
-    return Said(line=0, n_ranks=ranks, n_nodes=nodes, setting=setting, chosen_by=chosen_by)
-
-
-def _variables(run: Run) -> dict[str, str]:
-    """Variables that choose: what the library itself says goes before a command."""
-    return run.ordered | run.forced
-
-
-def _forced_setting(run: Run) -> Setting | None:
-    return who.forced_setting(_variables(run))
-
-
-def _setting_said(run: Run) -> Setting | None:
-    first = run.drafts[0][8].setting if run.drafts else None
-    return first or run.said.setting or _forced_setting(run)
+    yield (
+        Doubt.UNKNOWN_TYPE,
+        of_key(lambda key: key.dtype is not None and key.dtype not in DTYPE_BYTES),
+    )
+    width = of_key(lambda key: DTYPE_BYTES.get(key.dtype or "", nan))
+    share = of_key(lambda key: 1 if key.collective in _WHOLE else key.scale.n_ranks)
+    total = found["count"] * width
+    differs = total.notna() & (total != found["nbytes"]) & (total * share != found["nbytes"])
+    yield Doubt.INCONSISTENT, differs & ~of_key(lambda key: key.collective.has_own_algbw)
 
 
 def _is_like(one: Said, other: Said) -> bool:
@@ -336,37 +375,6 @@ def _is_like(one: Said, other: Said) -> bool:
     )
 
 
-def _is_chosen(run: Run) -> bool:
+def _is_chosen(said: Said) -> bool:
     """Whether something else than the site as it is chose what ran."""
-    return _setting_said(run) is not None or _late(run).chosen_by is not None
-
-
-def _of_first_row(run: Run) -> Said:
-    said = run.drafts[0][8] if run.drafts else run.said
-    return said.or_else(run.said).or_else(_late(run))
-
-
-def drop_repeats(drafts: list[Draft], resolver: Resolver) -> list[Draft]:
-    """Drop rows that say the same again.
-
-    Raises:
-        OutputError: a size is there twice with other values.
-    """
-    seen: dict[tuple[int, int, int], Draft] = {}
-    kept: list[Draft] = []
-    for draft in drafts:
-        line, nbytes, _, time_us, _, _, cycle, _, said = draft
-        # Equal keys are one object there, which is far faster to look up than to compare.
-        key = resolver.key(said)
-        first = seen.setdefault((id(key), nbytes, cycle), draft)
-        if first is draft or nbytes == 0:
-            kept.append(draft)
-        elif first[3] != time_us:
-            raise OutputError(
-                f"{key.setting} at {nbytes} bytes stands in lines {first[0]} and {line} with "
-                "other values",
-                where=resolver.where(line),
-                hint="add a column 'repeat' that numbers the runs, or one that tells the two "
-                "settings apart.",
-            )
-    return kept
+    return said.setting is not None or said.chosen_by is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import Final
 
-from rccltune.logs import text_table
-from rccltune.logs.drafts import Run
-from rccltune.logs.jobs import Book, Jobs, numbers_of, rank_of, starting
+from rccltune.logs import rows
+from rccltune.logs.facts import Run
+from rccltune.logs.jobs import Book, Jobs, Table, numbers_of, rank_of, starting
 from rccltune.logs.labels import Labels
 from rccltune.logs.library import (
     NOISE,
@@ -20,7 +20,6 @@ from rccltune.logs.library import (
     setting_named,
     tuner_of,
 )
-from rccltune.logs.text_table import Table
 from rccltune.logs.who import CHOOSING, TUNER, marked
 from rccltune.model.errors import OutputError
 from rccltune.model.vocabulary import DTYPE_BYTES, Placement
@@ -108,16 +107,16 @@ class Stream:
         words = ((self._begun[1] if self._begun is not None else "") + body).split()
         if layout is None:
             return all(_VALUE.fullmatch(word) for word in body.split())
-        if len(words) > max(layout.whole):
+        if len(words) > layout.most:
             return False
         whole = words if ended else words[:-1]
         return any(
             all(
-                (_NAME if at in shape.names_at else _VALUE).fullmatch(word)
-                for at, word in enumerate(whole)
+                (_NAME if name in rows.NAMES else _VALUE).fullmatch(word)
+                for word, name in zip(whole, shape.names, strict=False)
             )
-            for shapes in layout.whole.values()
-            for shape in shapes
+            for shape in layout.whole
+            if len(whole) <= len(shape.names)
         ) and (ended or _PART.fullmatch(words[-1]) is not None)
 
     def drop_begun(self) -> None:
@@ -131,19 +130,17 @@ class Stream:
         if table is None:
             self._odd(number, body)
             return
-        if table.row(number, words):
+        text = body.encode()
+        if table.rows.take(number, text):
             return
-        plain = self._labels.inside(body).split()
-        if plain != words and table.row(number, plain):
+        plain = self._labels.inside(body)
+        if plain != body and table.rows.take(number, plain.encode()):
             return
-        if glued and len(words) < max(table.layout.whole):
+        if glued and len(words) < table.rows.layout.most:
             self._wait_for((number, body))
         elif not ended:
             self._note(number, "the last row is cut; it is left out")
-        elif (
-            not table.short_row(number, words, gap=_GAP.search(body) is not None)
-            and words[2] in DTYPE_BYTES
-        ):
+        elif not table.rows.take(number, text, short=True) and words[2] in DTYPE_BYTES:
             self._odd(number, body)
 
     def _odd(self, number: int, body: str) -> None:
@@ -153,18 +150,19 @@ class Stream:
             self._book.odd.append((number, body.strip()[:160]))
 
     def _go_on(self, number: int, begun: str, body: str, *, ended: bool) -> None:
-        words = (begun + body).split()
+        whole = begun + body
+        words = whole.split()
         table = self._table(number, words)
-        if table is not None and table.row(number, words):
+        text = " ".join(words).encode()
+        if table is not None and table.rows.take(number, text):
             self._wait_for(None)
-        elif ended or table is None or len(words) >= max(table.layout.whole):
-            short = table is not None and ended and table.short_row(number, words, gap=False)
-            if short:
+        elif ended or table is None or len(words) >= table.rows.layout.most:
+            if table is not None and ended and table.rows.take(number, text, short=True):
                 self._wait_for(None)
             else:
                 self.drop_begun()
         else:
-            self._wait_for((number, begun + body))
+            self._wait_for((number, whole))
 
     def _table(self, number: int, words: list[str]) -> Table | None:
         """The table that a row belongs to; None where nothing says that it is a row."""
@@ -172,13 +170,13 @@ class Stream:
         size = int(words[0]) if words[0].isdecimal() and len(words[0]) < 20 else 0
         if jobs.open and self._book.late:
             # Late lines of the process whose table goes on are of all of its rows.
-            if jobs.open[-1].run.below_header and size > jobs.open[-1].run.last_size:
+            if jobs.open[-1].below_header and size > jobs.open[-1].rows.last[1]:
                 self._book.settle()
             else:
                 self._book.new_process()
         if jobs.open:
             return jobs.whose(size)
-        guessed = text_table.guess(words)
+        guessed = rows.guess(words)
         if jobs.layout is not None and (guessed is not None or self._fits(words)):
             return jobs.resume(number)
         return None if guessed is None else jobs.begin(number, guessed, below_header=False)
@@ -186,7 +184,7 @@ class Stream:
     def _fits(self, words: list[str]) -> bool:
         """Whether a header in force has rows of so many words; its columns may stand anyhow."""
         layout = self.jobs.layout
-        return layout is not None and (len(words) in layout.whole or len(words) in layout.halves)
+        return layout is not None and layout.has(len(words))
 
     def _wait_for(self, begun: tuple[int, str] | None) -> None:
         self._book.pending += (begun is not None) - (self._begun is not None)
@@ -245,7 +243,8 @@ class Stream:
 
     def _command(self, number: int, text: str, *, comment: bool) -> None:
         if text.startswith("rccltune: comm=") and " schedule=" in text:
-            self._book.schedule = number
+            # Plugins of 0.1 could try one setting after the other.
+            self._book.library_says(TUNER, "our plugin's schedule")
         elif self._book.who.see(number, text, comment=comment):
             self.drop_begun()
             self._book.changed()
@@ -258,11 +257,11 @@ class Stream:
             self._own.preamble(number, lambda each: key not in each.ranks).ranks[key] = rank
 
     def _header(self, number: int, text: str) -> None:
-        words, named = text_table.header(text)
+        words, named = rows.header(text)
         if not words:
             return
         self.drop_begun()
-        found = text_table.from_names(words, placements(named) or self._placements)
+        found = rows.layout(tuple(words), tuple(placements(named) or self._placements))
         if found is None:
             raise OutputError(
                 "the header has one block of columns and nothing says in which placement",
@@ -330,28 +329,30 @@ class TextReader:
     def read(self, lines: Iterable[bytes]) -> list[Run]:
         """Take all lines and give the runs that have rows, in the order of their headers."""
         noise = NOISE.match
-        table = None
         lines = iter(lines)
         first = list(islice(lines, _FIRST_LINES))
         self._labels.learn(raw.decode("utf-8", "replace") for raw in first)
-        lines = chain(first, lines)
-        for number, raw in enumerate(lines, 1):
+        take = None
+        for number, raw in enumerate(chain(first, lines), 1):
+            # The usual case first: one table, and a whole row of it.
+            if take is not None and raw[-1:] == b"\n" and take(number, raw):
+                continue
             if (match := noise(raw)) is not None:
                 self._message(raw, match[1])
                 if self.book.late:
-                    table = None
+                    take = None
                 continue
-            text = raw.decode("utf-8", "replace")
-            # The usual case first: one table, and a whole row of it.
-            if table is not None and raw[-1:] == b"\n" and table.row(number, text.split()):
-                continue
-            self._line(number, text)
+            self._line(number, raw.decode("utf-8", "replace"))
             table = self.book.only_table
+            take = table.rows.take_usual if table is not None else None
         for stream in self._streams.values():
             stream.drop_begun()
         self.book.settle()
-        self._died()
-        return [run for run in self.book.runs if run.drafts]
+        found = [table for table in self.book.all if table.rows]
+        for each in found:
+            each.finish(self.book.name)
+            self._died(each)
+        return [each.run for each in found]
 
     def _line(self, number: int, text: str) -> None:
         label, rest = self._labels.cut(text)
@@ -365,7 +366,7 @@ class TextReader:
             self._message(rest.encode("utf-8", "replace"), b"")
         if not body.strip():
             return
-        self._remember(number, text)
+        self.book.first = self.book.first or (number, text.strip()[:160])
         stream = self._stream(label)
         stream.line(number, body, ended=text.endswith("\n") and not glued, glued=glued)
         if stream.jobs.layout is not None:
@@ -379,35 +380,32 @@ class TextReader:
             found = self._streams[label] = Stream(self.book, self._labels, lambda: self._latest)
         return found
 
-    def _remember(self, number: int, text: str) -> None:
-        line = (number, text.strip()[:160])
-        self.book.first = self.book.first or line
-        self.book.last = line
-
-    def _died(self) -> None:
-        """Tables without a summary that end before the size they were asked for, or miss sizes."""
-        for table in self.book.tables:
-            run, step = table.run, table.increment
-            if run.ended or not table.n_rows:
-                continue
-            largest = table.numbers.get("maxBytes", 0)
-            if run.last_size * max(step, 1) + max(-step, 0) <= largest:
-                run.max_size = largest
-            if "step:" in table.numbers:
-                self._missing(table, step)
-
-    def _missing(self, table: Table, step: int) -> None:
-        """Say which rows lost a row before them that nothing else was said of.
+    def _died(self, table: Table) -> None:
+        """Say that a table without a summary ends before the size it was asked for, or misses some.
 
         Benchmarks round sizes down to whole elements of every rank: of k such units the next size
         has at most k times the factor and the factor less one.
         """
+        run, step, (_, last) = table.run, table.increment, table.rows.last
+        if table.ended or table not in self.book.tables:
+            return
+        largest = table.numbers.get("maxBytes", 0)
+        if last * max(step, 1) + max(-step, 0) <= largest:
+            run.max_size = largest
+        if "step:" not in table.numbers:
+            return
+        lines, sizes = run.timings["line"], run.timings["nbytes"]
+        low = sizes.shift(fill_value=0)
+        most = low - 1.5 * step if step < 0 else low * (2 * step - 1)
         said = [line for line, _ in self.book.notes]
-        for (before, low, *_), (line, high, *_) in pairwise(table.run.drafts):
-            most = low - 1.5 * step if step < 0 else low * (2 * step - 1)
-            if low > 0 and most < high and not any(before <= each <= line for each in said):
+        for at in sizes.index[(low > 0) & (most < sizes)]:
+            before, line = int(lines[at - 1]), int(lines[at])
+            if not any(before <= each <= line for each in said):
                 self.book.notes.append(
-                    (line, f"no row of the sizes between {low} and {high} bytes can be read")
+                    (
+                        line,
+                        f"no row of the sizes between {low[at]} and {sizes[at]} bytes can be read",
+                    )
                 )
 
     def _message(self, raw: bytes, host: bytes) -> None:
@@ -425,14 +423,10 @@ class TextReader:
         elif (match := _OUR_RULES.search(raw)) is not None:
             self.book.library_says(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
         elif b"tuner" in raw.lower():
-            self._tuner(tuner_of(raw.decode("utf-8", "replace")))
-
-    def _tuner(self, named: str) -> None:
-        """Take a tuner; ours answers nothing until it says that it has rules."""
-        if named == OUR_TUNER:
-            self.book.plugin = True
-        elif named not in ("none", "unknown", "plugin internal"):
-            self.book.library_says(TUNER, named)
+            named = tuner_of(raw.decode("utf-8", "replace"))
+            # Ours answers nothing until it says that it has rules.
+            if named not in ("none", "unknown", "plugin internal", OUR_TUNER):
+                self.book.library_says(TUNER, named)
 
     def _choice(self, raw: bytes) -> None:
         match = _CHOICE.search(raw)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
@@ -37,6 +37,7 @@ _UNSET: Final = re.compile(rf"(?:unset|unsetenv|env\s+-u|export\s+-n)\s.*?({CHOO
 _EXPORT: Final = re.compile(r"(?:^|[\s;+&])(?:export|setenv|declare\s+-x|os\.environ)[\s\[.]")
 _COMMAND: Final = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_perf(?:_mpi)?\b")
 _LAUNCHER: Final = re.compile(r"(?:^|[\s/])(?:mpirun|mpiexec|prterun|srun|torchrun)(?=\s)")
+_OWN_RANKS: Final = re.compile(r"(?<=\s)-([gt])\s+(\d{1,4})(?=\s|$)")
 # What makes a line a command and not prose about one.
 _IS_ORDER: Final = re.compile(
     r"(?:^|\s)(?:-x|-e|-genv|--?env|--export|env|export|setenv|declare)(?=[\s=])|_perf\b"
@@ -66,6 +67,14 @@ def commanded(text: str) -> Collective | None:
         except ValueError:
             names.add(None)
     return names.pop() if len(names) == 1 else None
+
+
+def _alone(text: str) -> int | None:
+    """Ranks of a benchmark that no launcher starts: GPUs times threads of one process."""
+    counts = {name: int(number) for name, number in _OWN_RANKS.findall(text)}
+    if not counts or _LAUNCHER.search(text) is not None:
+        return None
+    return counts.get("g", 1) * counts.get("t", 1)
 
 
 def marked(text: str) -> Setting | None:
@@ -139,12 +148,21 @@ def others(variables: Mapping[str, str]) -> str:
     return ", ".join(f"{n}={v}" for n, v in sorted(variables.items()) if n not in known)
 
 
+def choice(variables: Mapping[str, str]) -> dict[str, Any]:
+    """What variables and the library's log say of the choice, by the field that takes it."""
+    setting = forced_setting(variables)
+    several = "" if setting else ", ".join(f"{n}={v}" for n, v in forced(variables).items())
+    chosen_by = tuner(variables) or several or others(variables) or None
+    return {"setting": setting, "chosen_by": chosen_by}
+
+
 class Who:
     """What is known at one line of a file."""
 
     def __init__(self) -> None:
         """Nothing is."""
         self.collective: Collective | None = None
+        self.n_ranks: int | None = None
         self.mark: Setting | None = None
         self._exported: dict[str, str] = {}
         self._given: dict[str, str] = {}
@@ -156,9 +174,10 @@ class Who:
         """Variables of a command that starts now."""
         return {**self._exported, **self._given}
 
-    def take_collective(self) -> Collective | None:
-        """Benchmark of the last command, which holds for one table."""
-        found, self.collective = self.collective, None
+    def take_command(self) -> tuple[Collective | None, int | None]:
+        """Benchmark of the last command and its ranks on one node, which hold for one table."""
+        found = self.collective, self.n_ranks
+        self.collective, self.n_ranks = None, None
         return found
 
     def section(self, mark: Setting | None) -> None:
@@ -215,6 +234,7 @@ class Who:
             self._order = (line, head[1] if head is not None else "")
         if names_benchmark:
             self.collective = commanded(text) or self.collective
+            self.n_ranks = None if self._goes_on else _alone(text)
         self._goes_on = text.rstrip().endswith("\\")
 
     def _assign(self, new: Mapping[str, str], *, exports: bool) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 from rccltune.measure.options import PERF
 from rccltune.model import schema
+from rccltune.model.brief import brief
 from rccltune.model.failure import Quarantine
 from rccltune.session.store import Session
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
     """How a sweep ended.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+# Folder of a session that nobody names.
+SESSION: Final = "rccltune-session"
 # Sizes of a sweep, smaller at most where GPUs are partitioned.
 MIN_NBYTES: Final = 1 << 10
 MAX_NBYTES: Final = 256 << 20

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from rccltune import __version__
+from rccltune.model.brief import brief
 from rccltune.model.chosen import Judgement, Verdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measured import Outcome
@@ -70,6 +71,7 @@ _JUDGED: Final = {
 }
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
     """The page that was written.

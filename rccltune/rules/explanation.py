@@ -12,6 +12,7 @@ from typing import Final
 
 from rccltune import plugin
 from rccltune.model import grammar
+from rccltune.model.brief import brief
 from rccltune.model.chosen import Rule
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Mode, Scale, Setting, Vendor
@@ -52,6 +53,7 @@ class Declared:
     without: bool
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """A whole file.

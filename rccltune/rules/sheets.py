@@ -19,6 +19,7 @@ from rccltune.analyse.choosing import Choice, choose_together
 from rccltune.analyse.fit import FitDone
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model import schema
+from rccltune.model.brief import brief
 from rccltune.model.chosen import Environment, LeftOut, RuleCount, Zone
 from rccltune.model.measured import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
@@ -246,6 +247,7 @@ class EmitRequest:
     base: Path | None = None
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
     """What was written.

@@ -114,39 +114,50 @@ def as_table(samples: pd.DataFrame | Iterable[Sample]) -> pd.DataFrame:
 
 def frame(samples: Iterable[Sample]) -> pd.DataFrame:
     """Records of samples as a table; see this module for its columns."""
-    import numpy as np
     import pandas as pd
 
     listed = list(samples)
-    n = len(listed)
-    number: dict[int, int] = {}
-    keys: list[CurveKey] = []
-    of_key = np.empty(n, dtype=np.int32)
-    for at, sample in enumerate(listed):
-        found = number.get(id(sample.key))
-        if found is None:
-            found = number[id(sample.key)] = len(keys)
-            keys.append(sample.key)
-        of_key[at] = found
-    told = pd.DataFrame([_described(key) for key in keys], columns=list(KEY))
-    told = told.astype({name: "category" for name in KEY if name in TEXTS})
-    made: pd.DataFrame = told.take(of_key).reset_index(drop=True)
-    by_key = [_CLOCKS[key.graph] for key in keys]
-    made["clock"] = [s.clock or by_key[at] for s, at in zip(listed, of_key, strict=True)]
-    made["nbytes"] = np.fromiter((s.nbytes for s in listed), np.int64, n)
-    made["time_us"] = [np.nan if s.time_us is None else s.time_us for s in listed]
-    for name, values in (
-        ("wrong", [s.n_wrong for s in listed]),
-        ("line", [s.line for s in listed]),
-    ):
-        made[name] = pd.array(values, dtype="Int64")
-    ran = {s.executed: str(s.executed or "") for s in listed}
-    made["ran"] = [ran[s.executed] for s in listed]
-    made["unusable"] = ["" if s.doubt is None else s.doubt.value for s in listed]
-    made["pass"] = [s.cycle for s in listed]
+    keys = list(dict.fromkeys(id(one.key) for one in listed))
+    number = {key: at for at, key in enumerate(keys)}
+    known = {id(one.key): one.key for one in listed}
+    told = {
+        "key": [number[id(one.key)] for one in listed],
+        "clock": [one.clock or "" for one in listed],
+        "nbytes": [one.nbytes for one in listed],
+        "time_us": [one.time_us for one in listed],
+        "wrong": [one.n_wrong for one in listed],
+        "ran": [str(one.executed or "") for one in listed],
+        "unusable": ["" if one.doubt is None else one.doubt.value for one in listed],
+        "pass": [one.cycle for one in listed],
+        "line": pd.array([one.line for one in listed], dtype="Int64"),
+        "launch": [one.launch for one in listed],
+    }
+    return framed(pd.DataFrame(told), [known[key] for key in keys])
+
+
+def framed(told: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
+    """A table of what was read (:func:`rccltune.logs.samples.table_of`) as the table of samples.
+
+    Args:
+        told: its column ``key`` numbers the curve of each row.
+        keys: of the curves.
+    """
+    import numpy as np
+    import pandas as pd
+
+    described = pd.DataFrame([_described(key) for key in keys], columns=list(KEY))
+    described = described.astype({name: "category" for name in KEY if name in TEXTS})
+    made: pd.DataFrame = described.take(told["key"].to_numpy(dtype=int)).reset_index(drop=True)
+    clocks = pd.Series([_CLOCKS[key.graph] for key in keys], dtype="str")[told["key"]]
+    own = told["clock"].to_numpy() if "clock" in told else ""
+    made["clock"] = np.where(np.asarray(own) == "", clocks.to_numpy(), own) if len(told) else ""
+    for name in ("nbytes", "time_us", "wrong", "line", "pass"):
+        made[name] = told[name].to_numpy()
+    for name in ("ran", "unusable"):
+        made[name] = told[name].astype("category").array
     made["calls"], made["slowest_us"], made["registered"] = pd.NA, np.nan, pd.NA
     made["library"], made["purpose"], made["rough"] = "", "sweep", False
-    _name_communicators(made, [s.launch for s in listed])
+    _name_communicators(made, told["launch"])
     return arranged(made)
 
 
@@ -167,23 +178,22 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
     )
 
 
-def _name_communicators(made: pd.DataFrame, launches: Sequence[str]) -> None:
+def _name_communicators(made: pd.DataFrame, launches: pd.Series[str]) -> None:
     """Add run, process and communicator.
 
     Settings share a communicator in a run of ours; what one log or one table holds of several
     settings was measured in processes of their own.
     """
-    named = {name: run_samples.run_in(name) for name in set(launches)}
-    made["run"] = [named[name][0] for name in launches]
+    import pandas as pd
+
+    codes, names = pd.factorize(launches)
+    named = [run_samples.run_in(name) for name in names]
+    made["run"] = pd.Categorical([run for run, _ in named]).take(codes)
     made["process"] = made["run"]
     by_setting = made.groupby(["run", "setting", "variant"], observed=True, sort=False).ngroup()
-    first = by_setting.groupby(made["run"]).transform("min")
-    made["communicator"] = [
-        alone if number is None else number
-        for number, alone in zip(
-            (named[name][1] for name in launches), (by_setting - first).tolist(), strict=True
-        )
-    ]
+    first = by_setting.groupby(made["run"], observed=True).transform("min")
+    numbers = pd.Series([number for _, number in named], dtype="Int64").take(codes)
+    made["communicator"] = numbers.reset_index(drop=True).fillna(by_setting - first)
 
 
 def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sample, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune import __version__
 from rccltune.logs import reader
 from rccltune.model import schema
+from rccltune.model.brief import brief
 from rccltune.model.errors import SessionError
 from rccltune.model.measured import (
     Caution,
@@ -21,7 +22,6 @@ from rccltune.model.measured import (
     Launch,
     Notice,
     Outcome,
-    Sample,
     Stated,
     Status,
 )
@@ -30,7 +30,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, Variant
 from rccltune.model.vocabulary import Doubt
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
-from rccltune.session.frame import frame, joined
+from rccltune.session.frame import frame, framed, joined
 from rccltune.session.samples import again, frame_from_logs
 from rccltune.session.store import Session
 
@@ -45,6 +45,7 @@ VENDOR_UNKNOWN: Final = (
 )
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """What an import added."""
@@ -73,7 +74,7 @@ class _Incoming:
     launch: Launch
     outcome: Outcome
     path: Path
-    samples: tuple[Sample, ...]
+    reading: reader.Reading
 
 
 def import_files(
@@ -112,18 +113,19 @@ def import_files(
             if item.launch.id in have:
                 reporter.say(f"{item.path}: already in the session, nothing added")
         target = _target_session(folder, current, fresh, same=_SAME_MACHINE in stated.assume)
-        new = tuple(sample for item in fresh for sample in item.samples)
+        new = joined(framed(item.reading.table, item.reading.keys) for item in fresh)
         if fresh:
-            _check(new, target)
+            _check(fresh, target)
             added = [(i.launch, i.outcome, i.path) for i in fresh]
-            store.commit(target, added, joined((old, frame(new))))
+            store.commit(target, added, joined((old, new)))
             if target.fingerprint.vendor is None:
                 reporter.say(VENDOR_UNKNOWN)
+    doubts = Counter(Doubt(word) for word in new["unusable"] if word)
     return Imported(
         n_files=len(incoming),
         n_new=len(new),
-        n_doubted=sum(sample.doubt is not None for sample in new),
-        doubts=tuple(Counter(s.doubt for s in new if s.doubt is not None).most_common()),
+        n_doubted=sum(doubts.values()),
+        doubts=tuple(doubts.most_common()),
         n_samples=len(old) + len(new),
         notices=(
             *(n for item in incoming for n in item.outcome.notices),
@@ -156,9 +158,9 @@ def _two_libraries(
     ]
 
 
-def _check(samples: Sequence[Sample], target: Session) -> None:
+def _check(items: Sequence[_Incoming], target: Session) -> None:
     """Refuse names that no session can hold."""
-    for key in {id(one.key): one.key for one in samples}.values():
+    for key in (key for item in items for key in item.reading.keys):
         schema.checked(key, str(target.path), store.SAY)
 
 
@@ -195,13 +197,13 @@ def _read(path: Path, stated: Stated) -> _Incoming:
         started=datetime.fromtimestamp(path.stat().st_mtime, tz=timezone.utc).isoformat(
             timespec="seconds"
         ),
-        n_samples=len(reading.samples),
+        n_samples=len(reading.table),
         fingerprint=reading.fingerprint,
         origin=reading.origin,
         library_version=reading.library_version,
         notices=reading.notices,
     )
-    return _Incoming(launch=launch, outcome=outcome, path=path, samples=reading.samples)
+    return _Incoming(launch=launch, outcome=outcome, path=path, reading=reading)
 
 
 def _for_parsing(stated: Stated) -> Stated:
@@ -233,7 +235,7 @@ def _target_session(
         parts = [(name, _filled(part, [p for _, p in parts])) for name, part in parts]
     fingerprint = store.combined_fingerprint(parts) if parts else Fingerprint()
     variants = {v.name: v for v in (current.variants if current else ())}
-    for variant in {s.key.variant for item in fresh for s in item.samples}:
+    for variant in {key.variant for item in fresh for key in item.reading.keys}:
         if variants.setdefault(variant.name, variant) != variant:
             raise SessionError(
                 f"variant '{variant.name}' was recorded with another environment or library",

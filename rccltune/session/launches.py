@@ -53,14 +53,15 @@ def samples_of_launch(
     check_met(log, wanted.scale.n_ranks if wanted.scale else None)
     with log.open("rb") as stream:
         reading = read_stream(stream, str(log), _stated(wanted), wanted.id)
+    samples = reading.samples
     if wanted.variant.lossy:
-        reading = replace(reading, samples=tuple(map(_tolerated, reading.samples)))
+        samples = tuple(map(_tolerated, samples))
     if setting.role is not Role.FORCED:
-        return reading.samples, reading, ()
+        return samples, reading, ()
     if is_watched(wanted):
-        samples = prove_by_decisions(reading.samples, _decisions(own), setting, channels_in(own))
+        samples = prove_by_decisions(samples, _decisions(own), setting, channels_in(own))
     else:
-        samples = prove_by_log(reading.samples, _logged(own), setting)
+        samples = prove_by_log(samples, _logged(own), setting)
     return samples, reading, _doubts(samples, wanted)
 
 

@@ -52,7 +52,8 @@ def write(table: pd.DataFrame, stream: IO[bytes]) -> None:
     for start in range(0, len(table), _CHUNK):
         part = table.iloc[start : start + _CHUNK]
         pieces = (_texts(part[list(names)]) for names in _PIECES)
-        stream.write("".join(f"{','.join(row)}\n" for row in zip(*pieces, strict=True)).encode())
+        rows = "\n".join(map(",".join, zip(*pieces, strict=True)))
+        stream.write(f"{rows}\n".encode())
 
 
 def _texts(part: pd.DataFrame) -> list[str]:
@@ -60,8 +61,13 @@ def _texts(part: pd.DataFrame) -> list[str]:
     columns = list(part.columns)
     if len(columns) == 1:
         column = part[columns[0]]
-        pairs = zip(column.isna().tolist(), column.tolist(), strict=True)
-        return ["" if is_missing else repr(value) for is_missing, value in pairs]
+        missing = column.isna()
+        if missing.all():
+            return [""] * len(column)
+        words = list(map(repr, column.tolist()))
+        for at in missing.to_numpy().nonzero()[0].tolist():
+            words[at] = ""
+        return words
     number = part.groupby(columns, observed=True, sort=False, dropna=False).ngroup().to_numpy()
     first = part[~part.duplicated()]
     texts = [",".join(map(_text, row)) for row in first.astype(object).itertuples(index=False)]

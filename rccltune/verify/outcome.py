@@ -10,6 +10,7 @@ from pathlib import Path
 from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
+from rccltune.model.brief import brief
 from rccltune.model.chosen import Judgement, RuleCount, Verdict
 from rccltune.model.measured import Sweep
 from rccltune.model.reporter import Reporter
@@ -60,6 +61,7 @@ class VerifyRequest:
     allowed: frozenset[str] = frozenset()
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """How a verification ended.

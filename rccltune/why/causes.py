@@ -9,7 +9,8 @@ from typing import Final
 
 from rccltune.releases import LOADING_OURS, release_of
 from rccltune.why import remedies
-from rccltune.why.records import Job, Kind, Known, Loading, Reason, Started, Where, is_ours
+from rccltune.why.knowledge import Known
+from rccltune.why.records import Job, Kind, Loading, Reason, Started, Where, is_ours
 
 # What the plugin says where it stops a job or goes on without rules: first match counts. Texts are
 # those of native_plugin/src/config.c, settings.c, watch.c and plugin.c.
@@ -121,7 +122,7 @@ def no_rules(job: Job) -> str:
 def skipped_lines(job: Job) -> str:
     """Lines that the library's own reader passed over, ready for a further half-sentence."""
     file = job.table or "the rule file"
-    told = [f"line {n} of {file} {_as_fault(why)}" for n, why in job.skipped[:3]]
+    told = [f"line {n} of {file} {_as_fault(why)}" for n, why in [*job.skipped][:3]]
     more = [f"{len(job.skipped) - 3} more lines were skipped"] if len(job.skipped) > 3 else []
     return "".join(f"{one}, " for one in [*told, *more])
 

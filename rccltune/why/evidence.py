@@ -8,13 +8,22 @@ from typing import Final
 
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.why.records import Job, Key, Loading, Seen, Started, Stuck, Totals, Where
+from rccltune.why.records import (
+    MAX_SCALES,
+    MAX_WORDS,
+    Few,
+    Job,
+    Key,
+    Loading,
+    Seen,
+    Started,
+    Stuck,
+    Totals,
+    Where,
+)
 
 # A job of varying sizes may ask of millions; the first ones tell what goes wrong.
 MAX_KEYS: Final = 65536
-# Values, paths and messages of one sort; more are noise or torn lines.
-MAX_WORDS: Final = 256
-MAX_SCALES: Final = 4096
 
 
 class Evidence:
@@ -31,7 +40,11 @@ class Evidence:
     def show(self, fact: str, text: str) -> None:
         """A line shows a fact; the first one is kept."""
         if fact not in self.job.shown and len(self.job.shown) < MAX_WORDS:
-            self.job.shown[fact] = f"{self.place}: {text.strip()[:200]}"
+            self.job.shown[fact] = self.told(text)
+
+    def told(self, text: str) -> str:
+        """A line with its file and number."""
+        return f"{self.place}: {text.strip()[:200]}"
 
     def at(self, where: Where, collective: Collective, nbytes: int) -> Seen:
         """The place for what is said of one size; a place that is thrown away when all are full."""
@@ -48,9 +61,7 @@ class Evidence:
     def start(self, where: Where, started: Started) -> None:
         """The plugin said how it began."""
         if where in self.job.started or len(self.job.started) < MAX_SCALES:
-            counted = self.job.started.setdefault(where, Counter())
-            if started in counted or len(counted) < MAX_WORDS:
-                counted[started] += 1
+            self.job.started.setdefault(where, Few()).see(started)
 
     def total(self, where: Where, numbers: tuple[int, int, int, int, int]) -> None:
         """The plugin summed up a communicator."""
@@ -63,16 +74,6 @@ class Evidence:
         sums.not_selectable += numbers[3]
         sums.fallbacks += numbers[4]
 
-    def version(self, text: str) -> None:
-        """A library named itself."""
-        if text in self.job.versions or len(self.job.versions) < MAX_WORDS:
-            self.job.versions[text] += 1
-
-    def path(self, text: str) -> None:
-        """A library's file was named."""
-        if len(self.job.paths) < MAX_WORDS:
-            self.job.paths.add(text)
-
     def variable(self, name: str, value: str) -> None:
         """A variable that a library read."""
         if name in self.job.variables or len(self.job.variables) < MAX_WORDS:
@@ -80,32 +81,10 @@ class Evidence:
             if len(values) < MAX_WORDS:
                 values.add(value)
 
-    def loads(self, what: Loading, name: str) -> None:
-        """A library said something of a tuner."""
-        if (what, name) in self.job.loading or len(self.job.loading) < MAX_WORDS:
-            self.job.loading[what, name] += 1
-
-    def unread(self, text: str) -> None:
-        """A benchmark's table that could not be used."""
-        if len(self.job.unread) < MAX_WORDS:
-            self.job.unread.add(text)
-
     def stuck(self, where: Where, stuck: Stuck) -> None:
         """A library found nothing to run a call with."""
         if where in self.job.stuck or len(self.job.stuck) < MAX_SCALES:
-            counted = self.job.stuck.setdefault(where, Counter())
-            if stuck in counted or len(counted) < MAX_WORDS:
-                counted[stuck] += 1
-
-    def channels(self, where: Where, number: int) -> None:
-        """How many channels a communicator has; others of its scale may have fewer."""
-        if where in self.job.channels or len(self.job.channels) < MAX_SCALES:
-            self.job.channels[where] = max(number, self.job.channels.get(where, 0))
-
-    def scale(self, where: Where) -> None:
-        """A communicator was made."""
-        if where in self.job.scales or len(self.job.scales) < MAX_SCALES:
-            self.job.scales[where] += 1
+            self.job.stuck.setdefault(where, Few()).see(stuck)
 
     def nameless(self, where: Where, nbytes: int, ran: Setting | None) -> None:
         """A choice was made at a size, for a collective that is not named."""
@@ -150,13 +129,11 @@ class Evidence:
             _merge(self.at(new, key[1], key[2]), job.seen.pop(key))
         job.scales[new] += job.scales.pop(old, 0)
         if old in job.started:
-            job.started.setdefault(new, Counter()).update(job.started.pop(old))
+            job.started.setdefault(new, Few()).update(job.started.pop(old))
         if old in job.hit_rules:
             job.hit_rules.setdefault(new, Counter()).update(job.hit_rules.pop(old))
         if old in job.stuck:
-            job.stuck.setdefault(new, Counter()).update(job.stuck.pop(old))
-        if old in job.channels:
-            self.channels(new, job.channels.pop(old))
+            job.stuck.setdefault(new, Few()).update(job.stuck.pop(old))
         if old in job.totals:
             sums = job.totals.pop(old)
             numbers = (sums.calls, sums.hits, sums.misses, sums.not_selectable, sums.fallbacks)
@@ -179,6 +156,7 @@ def _merge(into: Seen, other: Seen) -> None:
     into.paths |= other.paths
     into.kindred |= other.kindred
     into.called |= other.called
+    into.shown = into.shown or other.shown
     if other.offered is not None:
         into.offered = other.offered | (into.offered or frozenset())
 

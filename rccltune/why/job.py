@@ -38,7 +38,7 @@ _WANTED: Final = (
         b"Tuner",
         b"TUNER",
     ),
-    *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol", b"coll channels"),
+    *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol"),
 )
 _MAX_REPEATED: Final = 65536
 # So many show which labels a log has.
@@ -70,7 +70,7 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
             where=", ".join(map(str, rules)),
             hint="name the one that the job had.",
         )
-    known = knowledge.known_of(next(iter(rules), None))
+    known = knowledge.Known(next(iter(rules), None))
     evidence = Evidence()
     library, own = LibraryLog(evidence), OwnLines(evidence)
     for path in (one for one in paths if one not in rules):
@@ -79,7 +79,7 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
             _read_table(path, rows, evidence, collective)
     job = evidence.finish(library.finish())
     is_rcclx = any(name.startswith(_RCCLX) for name in job.variables)
-    known = replace(known, around=knowledge.Paths(variables=job.variables, is_rcclx=is_rcclx))
+    known.paths = knowledge.Paths(variables=job.variables, is_rcclx=is_rcclx)
     found = ranges.verdict(job, known)
     if job.is_empty or not found.answers:
         raise _nothing(paths, job)
@@ -198,7 +198,7 @@ def _read_table(
         reading = _table_of(path, collective)
     except RccltuneError as error:
         # All else in the file was read; what its rows lack is said.
-        evidence.unread(f"{path}: {error.message}")
+        evidence.job.unread.see(f"{path}: {error.message}")
         return
     evidence.job.tables += reading.tables
     for sample in reading.samples:
@@ -216,4 +216,5 @@ def _read_table(
             # How many channels a size gets is no choice of a rule's; they would part every range.
             cell = replace(sample.executed, channels=None)
             seen.ran[cell] += cell not in seen.ran
+            seen.shown = seen.shown or f"{path}:{sample.line}: the row says that {cell} ran"
             evidence.job.tuning.add(where)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from rccltune.model.chosen import Rule
 from rccltune.model.settings import Setting
 from rccltune.releases import KEEPING_PROTOCOLS
 from rccltune.why import remedies
 from rccltune.why.causes import cause
-from rccltune.why.records import Job, Key, Kind, Known, Reason, RuleHere, Said, Seen, Where, is_ours
+from rccltune.why.knowledge import Known, conditions_of
+from rccltune.why.records import Job, Key, Kind, Reason, Said, Seen, Where, is_ours
 from rccltune.why.remedies import bypassed, cell_of, is_offered, not_selectable, unmet
 
 _OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
@@ -110,7 +112,7 @@ class Answered:
             "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
         )
 
-    def compared(self, rule: RuleHere, ran: Sequence[Setting], where: Where) -> Reason | None:
+    def compared(self, rule: Rule, ran: Sequence[Setting], where: Where) -> Reason | None:
         """No word of the plugin's on a size, and what ran is what a rule asks for; else None."""
         if any(differs(rule.setting, one) for one in ran):
             return None
@@ -159,19 +161,19 @@ def by_summary(where: Where, ran: Sequence[Setting], job: Job) -> Reason | None:
     return None
 
 
-def was_shut(where: Where, rule: RuleHere, job: Job) -> bool:
+def was_shut(where: Where, rule: Rule, job: Job) -> bool:
     """Whether a rule that matches was never hit, and calls met rules that cannot be chosen."""
     sums = job.totals.get(where)
     return sums is not None and sums.not_selectable > 0 and not _is_hit(where, rule, job)
 
 
-def was_hit(where: Where, rule: RuleHere, job: Job) -> bool:
+def was_hit(where: Where, rule: Rule, job: Job) -> bool:
     """Whether a rule was hit, and no call met one that cannot be chosen."""
     sums = job.totals.get(where)
     return sums is not None and not sums.not_selectable and _is_hit(where, rule, job)
 
 
-def _is_hit(where: Where, rule: RuleHere, job: Job) -> bool:
+def _is_hit(where: Where, rule: Rule, job: Job) -> bool:
     return any(said.line == rule.line for said in job.hit_rules.get(where, ()))
 
 
@@ -222,8 +224,8 @@ class Judge:
 
     def _behind(self, key: Key, seen: Seen, said: Said, reason: Reason) -> Reason:
         """The same, with the rule before it that would have answered if it could be chosen."""
-        before = [one for one in self._rules(key) or () if one.line < said.line]
-        if not before or before[0].conditions or before[0].setting == said.setting:
+        before = [one for one in self._rules(key) or () if (one.line or 0) < said.line]
+        if not before or conditions_of(before[0]) or before[0].setting == said.setting:
             return reason
         shut = self._shut(before[0], key, seen)
         return Reason(reason.kind, f"{reason.text}; {shut.text}", reason.remedy or shut.remedy)
@@ -239,12 +241,12 @@ class Judge:
         shut = [rule for rule in rules if not is_offered(rule, seen)]
         if shut:
             return self._shut(shut[0], key, seen)
-        with_conditions = [rule for rule in rules if rule.conditions]
+        with_conditions = [rule for rule in rules if conditions_of(rule)]
         if with_conditions:
             rule = with_conditions[0]
             return Reason(
                 Kind.HOLE,
-                f"rule of line {rule.line} asks for {rule.conditions}, and the calls had others",
+                f"rule of line {rule.line} asks for {conditions_of(rule)}, and calls had others",
                 "leave numPipeOps and regBuff at -1 in the rule file",
             )
         return Reason(
@@ -273,7 +275,7 @@ class Judge:
         )
 
     def _hole(self, key: Key) -> Reason:
-        stated = self._known.hole(key[1], key[2], key[0]) if self._known.hole else None
+        stated = self._known.hole(key[1], key[2], key[0])
         if stated is not None and "not beaten" in stated:
             return Reason(Kind.HOLE, stated)
         name = key[1].value
@@ -292,9 +294,9 @@ class Judge:
 
     def _has_none(self, key: Key) -> bool:
         """Whether a whole collective is left out, rather than some of its sizes."""
-        return not any(one.collective is key[1] for one in self._known.file_rules)
+        return not any(one.collective is key[1] for one in self._known.file_rules or ())
 
-    def _shut(self, rule: RuleHere, key: Key, seen: Seen) -> Reason:
+    def _shut(self, rule: Rule, key: Key, seen: Seen) -> Reason:
         return not_selectable(rule, key, seen, self._job, self._known)
 
     # --- not asked, or nobody wrote it down
@@ -341,7 +343,7 @@ class Judge:
         if was_hit(key[0], rule, self._job) or self._known.overwrites(
             self._job.library, key[1], key[0]
         ):
-            said = Said(rule.setting, rule.line)
+            said = Said(rule.setting, rule.line or 0)
             return self._answered.overwritten(key, said, f"rule of line {rule.line}", ran[0])
         return Reason(
             Kind.UNKNOWN,
@@ -353,7 +355,7 @@ class Judge:
     def _untold(self, ran: Sequence[Setting]) -> Reason:
         told = f"{', '.join(map(str, ran))} ran, and " if ran else ""
         remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
-        if self._known.rules is None and self._job.rule_file:
+        if self._known.file_rules is None and self._job.rule_file:
             # What ran, held against what each rule asks for, tells as much without another run.
             remedy = remedies.tell_rules(self._job.rule_file)
         return Reason(Kind.UNKNOWN, f"{told}nothing here says what a rule answered", remedy)
@@ -366,5 +368,5 @@ class Judge:
     def _bypassed(self, key: Key, seen: Seen, named: set[str]) -> Reason:
         return bypassed(key, seen, named, self._job, self._known)
 
-    def _rules(self, key: Key) -> tuple[RuleHere, ...] | None:
-        return self._known.rules(key[1], key[2], key[0]) if self._known.rules else None
+    def _rules(self, key: Key) -> tuple[Rule, ...] | None:
+        return self._known.rules(key[1], key[2], key[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,11 +15,11 @@ from rccltune.model.chosen import Rule
 from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.releases import Family, release_of
-from rccltune.rules.reader import RuleFile
+from rccltune.rules.reader import StatedHole
 from rccltune.rules.refusals import accepted, content_of
 from rccltune.variants import availability, catalog
 from rccltune.variants.records import Acts, VariantSpec
-from rccltune.why.records import Around, Filed, Kindred, Known, RuleHere, Where
+from rccltune.why.records import Around, Kindred, Where
 
 # RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8
@@ -47,7 +47,7 @@ class Paths:
             spec.without: spec.threshold for spec in specs if spec.without and spec.threshold
         }
 
-    def __call__(
+    def of(
         self,
         collective: Collective,
         nbytes: int,
@@ -128,54 +128,50 @@ def _around(spec: VariantSpec) -> Around:
     return Around(name=spec.feature, export=exports)
 
 
-def _overwrites(library: str | None, collective: Collective, where: Where) -> bool:
-    return collective in overrides.CONCERNED and overrides.overwrites(library, where.n_nodes)
+class Known:
+    """What other packages know, asked for one job.
 
-
-def known_of(path: Path | None) -> Known:
-    """What is known without a rule file, or with one.
-
-    Raises:
-        InputFileError: it cannot be read, or the plugin refuses it.
+    Attributes:
+        paths: those that may take its calls before a tuner is asked.
+        file_rules: of the job's rule file, in its order; None without one.
+        is_amd: the rule file says that it is for AMD's GPUs.
+        file_name: of the job's rules.
+        file_sha256: its hash.
+        file_libraries: what it was measured with, with or without the family, empty where that
+            is not recorded.
     """
-    around = Paths(variables={}, is_rcclx=False)
-    if path is None:
-        return Known(around=around, why_not=_WhyNot(None), overwrites=_overwrites)
-    content = content_of(path)
-    file = accepted(content, path, "correct these lines; a job with this file stops for them.")
-    rules = _Rules(file)
-    return Known(
-        around=around,
-        why_not=_WhyNot(file.arch_or_vendor),
-        is_amd=vendor_of(file.arch_or_vendor) is Vendor.AMD,
-        overwrites=_overwrites,
-        rules=rules.at,
-        hole=rules.hole,
-        line_range=rules.range_of,
-        file_rules=rules.all(),
-        file_scales=rules.scales(),
-        file_name=str(path),
-        file_sha256=hashlib.sha256(content).hexdigest(),
-        file_libraries=_libraries(content),
-    )
 
+    def __init__(self, path: Path | None = None) -> None:
+        """Read the job's rule file, if there is one.
 
-def _libraries(content: bytes) -> tuple[str, ...]:
-    """What the header says that the rules were measured with."""
-    found = _LIBRARIES.search(content)
-    names = found[1].decode("ascii", "replace").strip().split(", ") if found else []
-    return tuple(name for name in names if _LIBRARY.fullmatch(name))
+        Raises:
+            InputFileError: it cannot be read, or the plugin refuses it.
+        """
+        self.paths = Paths(variables={}, is_rcclx=False)
+        self.file_rules: tuple[Rule, ...] | None = None
+        self.file_name, self.file_sha256 = "", ""
+        self.file_libraries: tuple[str, ...] = ()
+        self._holes: tuple[StatedHole, ...] = ()
+        self._arch: str | None = None
+        if path is not None:
+            content = content_of(path)
+            file = accepted(
+                content, path, "correct these lines; a job with this file stops for them."
+            )
+            self.file_rules, self._holes = file.rules, file.holes
+            self.file_name, self.file_sha256 = str(path), hashlib.sha256(content).hexdigest()
+            self.file_libraries = _libraries(content)
+            self._arch = file.arch_or_vendor
+        self.is_amd = vendor_of(self._arch) is Vendor.AMD
 
+    def overwrites(self, library: str | None, collective: Collective, where: Where) -> bool:
+        """Whether the library sets the protocol again after the tuner."""
+        return collective in overrides.CONCERNED and overrides.overwrites(library, where.n_nodes)
 
-class _WhyNot:
-    """Why no rule can choose a setting at all, on GPUs of an architecture or vendor."""
-
-    def __init__(self, arch: str | None) -> None:
-        self._arch = arch
-
-    def __call__(
-        self, setting: Setting, collective: Collective, where: Where, is_rccl: bool
+    def why_not(
+        self, setting: Setting, collective: Collective, where: Where, *, is_rccl: bool
     ) -> str | None:
+        """Why no rule can choose a setting at all; None where one can."""
         # RCCL in the job's own log tells as well; without any word no vendor's limits are assumed.
         arch = self._arch or (Vendor.AMD.value if is_rccl else None)
         scale = _scale(where)
@@ -184,18 +180,13 @@ class _WhyNot:
         cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
         return limits.why_not_selectable(cell, collective, scale, arch)
 
-
-class _Rules:
-    """A rule file, asked for what speaks of one call."""
-
-    def __init__(self, file: RuleFile) -> None:
-        self._file = file
-
-    def at(self, collective: Collective, nbytes: int, where: Where) -> tuple[RuleHere, ...]:
-        """Rules in file order."""
+    def rules(self, collective: Collective, nbytes: int, where: Where) -> tuple[Rule, ...] | None:
+        """Rules of the file that speak of a call, in its order; None without a file."""
+        if self.file_rules is None:
+            return None
         return tuple(
-            _here(rule)
-            for rule in self._file.rules
+            rule
+            for rule in self.file_rules
             if rule.collective is collective
             and rule.reaches(nbytes)
             and (rule.n_nodes is None or where.n_nodes in (None, rule.n_nodes))
@@ -205,36 +196,25 @@ class _Rules:
     def hole(self, collective: Collective, nbytes: int, where: Where) -> str | None:
         """The file's own words for a size without a rule."""
         scale = _scale(where)
-        holes = (h for h in self._file.holes if scale is not None and h.is_of(collective, scale))
+        holes = (h for h in self._holes if scale is not None and h.is_of(collective, scale))
         return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
 
-    def all(self) -> tuple[Filed, ...]:
-        """Every rule with what it is for, in file order."""
-        return tuple(
-            Filed(Where(rule.n_nodes, rule.n_ranks), rule.collective, _here(rule))
-            for rule in self._file.rules
-        )
-
-    def range_of(self, line: int) -> tuple[Collective, int, int] | None:
-        """Collective and sizes of a line's rule."""
-        found = (rule for rule in self._file.rules if rule.line == line)
-        return next(((r.collective, r.min_nbytes, r.max_nbytes) for r in found), None)
-
-    def scales(self) -> tuple[str, ...]:
-        """What it has rules for; a rule for any ranks or nodes is for ``any``."""
-        return tuple(dict.fromkeys(self._scales()))
-
-    def _scales(self) -> Iterator[str]:
-        for rule in self._file.rules:
-            whole = rule.n_ranks is not None and rule.n_nodes is not None
-            yield str(Where(rule.n_nodes, rule.n_ranks)) if whole else "any"
+    @property
+    def file_scales(self) -> tuple[str, ...]:
+        """What the file has rules for; a rule for any ranks or nodes is for ``any``."""
+        scales = (Where(rule.n_nodes, rule.n_ranks) for rule in self.file_rules or ())
+        return tuple(dict.fromkeys("any" if None in where else str(where) for where in scales))
 
 
-def _here(rule: Rule) -> RuleHere:
-    return RuleHere(line=rule.line or 0, setting=rule.setting, conditions=_conditions(rule))
+def _libraries(content: bytes) -> tuple[str, ...]:
+    """What the header says that the rules were measured with."""
+    found = _LIBRARIES.search(content)
+    names = found[1].decode("ascii", "replace").strip().split(", ") if found else []
+    return tuple(name for name in names if _LIBRARY.fullmatch(name))
 
 
-def _conditions(rule: Rule) -> str:
+def conditions_of(rule: Rule) -> str:
+    """What a rule asks for beside sizes and scale; empty where it asks for nothing."""
     asked = (("numPipeOps", rule.num_pipe_ops), ("regBuff", rule.reg_buff))
     words = [f"{name}={value}" for name, value in asked if value is not None]
     words += [f"mode {rule.only_mode}"] if rule.only_mode is not None else []

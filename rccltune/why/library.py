@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable
 from typing import Final
 
 from rccltune.logs.library import collective_named, model_rows, setting_named, without_bandwidth
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective
-from rccltune.why.evidence import MAX_KEYS, MAX_WORDS, Evidence, total_of
+from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
 from rccltune.why.phrases import (
     ADDED,
     APPLIED,
     CALL,
-    CHANNELS,
     CHOICE,
     DTYPES,
     ENV,
@@ -40,21 +38,30 @@ from rccltune.why.phrases import (
     Writers,
     messages,
 )
-from rccltune.why.records import NOWHERE, Kindred, Said, Stuck, Where
+from rccltune.why.records import (
+    ASKED_OF_RANKS,
+    MAX_SCALES,
+    MAX_WORDS,
+    NOWHERE,
+    Kindred,
+    Loading,
+    Said,
+    Stuck,
+    Where,
+)
 from rccltune.why.remedies import SYMMETRIC
 
 _MAX_COMMS: Final = 65536
 
 
-class Groups:
-    """Communicators by their ids, as ranks tell of them."""
+class Nodes:
+    """Hosts of communicators by their ids, as ranks tell of them."""
 
     def __init__(self) -> None:
         """Nobody was met."""
-        self._parent: dict[Hashable, Hashable] = {}
         self._hosts: dict[str, tuple[int, set[str], set[int]]] = {}
 
-    def see(self, comm: str, process: Hashable, host: str, rank: int, n_ranks: int) -> None:
+    def see(self, comm: str, host: str, rank: int, n_ranks: int) -> None:
         """A rank of a communicator spoke."""
         if comm not in self._hosts and len(self._hosts) >= _MAX_COMMS:
             return
@@ -62,33 +69,14 @@ class Groups:
         hosts.add(host)
         if len(ranks) < size:
             ranks.add(rank)
-        if n_ranks > 1:
-            self._join(("comm", comm), ("process", process))
 
-    @property
-    def n_groups(self) -> int:
-        """How many groups of processes share no communicator."""
-        return len({self._root(each) for each in self._parent})
-
-    def nodes(self) -> dict[int, int]:
+    def by_ranks(self) -> dict[int, int]:
         """Nodes by ranks, where every communicator of that size that was seen whole agrees."""
         found: dict[int, set[int]] = {}
         for size, hosts, ranks in self._hosts.values():
             if len(ranks) == size:
                 found.setdefault(size, set()).add(len(hosts))
         return {size: counts.pop() for size, counts in found.items() if len(counts) == 1}
-
-    def _root(self, each: Hashable) -> Hashable:
-        while self._parent.get(each, each) != each:
-            # Halving the way keeps it short without recursion.
-            above = self._parent[each]
-            self._parent[each] = self._parent.get(above, above)
-            each = self._parent[each]
-        self._parent.setdefault(each, each)
-        return each
-
-    def _join(self, one: Hashable, other: Hashable) -> None:
-        self._parent[self._root(one)] = self._root(other)
 
 
 _MAX_PROCESSES: Final = 65536
@@ -132,11 +120,11 @@ class LibraryLog:
         self._evidence = evidence
         self._writers = Writers()
         self._models = Models()
-        self._groups = Groups()
+        self._nodes = Nodes()
         self._sends = Sends(evidence)
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
         # buffer where the last part says so.
-        self._homeless: dict[tuple[Collective, int, bool], Counter[Setting | None]] = {}
+        self._homeless: dict[tuple[Collective, int, bool], tuple[str, Counter[Setting | None]]] = {}
 
     def at(self, place: str) -> None:
         """Say where the next line stands."""
@@ -160,8 +148,6 @@ class LibraryLog:
             self._choice(process, body)
         elif "no algorithm/protocol" in body:
             self._stuck(process, body)
-        elif "coll channels" in body:
-            self._channels(process, body)
         elif " rank " in body and "comm" in body:
             self._communicator(process, body)
         elif "set by environment to" in body or " set to " in body:
@@ -178,10 +164,11 @@ class LibraryLog:
     def _library(self, body: str) -> None:
         match = VERSION.search(body)
         if match is not None:
-            self._evidence.version(f"{match[1]} {match[2]}")
+            self._evidence.job.versions.see(f"{match[1]} {match[2]}")
+            self._evidence.show(f"version {match[1]} {match[2]}", body)
         file = FILE.search(body)
         if file is not None:
-            self._evidence.path(file[1])
+            self._evidence.job.paths.see(file[1])
 
     def _variable(self, body: str) -> None:
         match = ENV.search(body) or OLD_ENV.search(body)
@@ -191,6 +178,8 @@ class LibraryLog:
             plain = value[:-1] if value[-1:] == "." and value[:-1].lstrip("-").isdigit() else value
             self._evidence.variable(match[1], plain)
             self._evidence.show(f"variable {match[1]}", body)
+            if match[1] in ASKED_OF_RANKS:
+                self._evidence.show(f"variable {match[1]}={plain}", body)
 
     def _network(self, body: str) -> None:
         """What a network plugin changes for everybody, and why."""
@@ -199,8 +188,7 @@ class LibraryLog:
             job.added[match[1]] = match[2]
             self._evidence.show(f"added {match[1]}", body)
         elif (match := SIMPLE.search(body)) is not None:
-            if match[1] not in job.simple and len(job.simple) < MAX_WORDS:
-                job.simple.append(match[1])
+            job.simple.see(match[1])
         elif SHUT_OUT.search(body) is not None:
             self._evidence.show("shut out", body)
 
@@ -208,15 +196,13 @@ class LibraryLog:
         """What the library's own reader of rule files took, and what it passed over."""
         job = self._evidence.job
         if (match := SKIPPED.search(body)) is not None:
-            line = (int(match[1]), " ".join(filter(None, (match[2].strip(), match[3]))))
-            if line not in job.skipped and len(job.skipped) < MAX_WORDS:
-                job.skipped.append(line)
+            job.skipped.see((int(match[1]), " ".join(filter(None, (match[2].strip(), match[3])))))
             self._evidence.show("skipped", body)
         elif (match := LOADED.search(body)) is not None and len(job.loaded) < MAX_WORDS:
             job.loaded[match[2]] = int(match[1])
             self._evidence.show("loaded", body)
-        elif (match := LOST.search(body)) is not None and len(job.lost) < MAX_WORDS:
-            job.lost.append(match[1] or match[2])
+        elif (match := LOST.search(body)) is not None:
+            job.lost.see(match[1] or match[2])
             self._evidence.show("lost", body)
 
     def _tuner(self, process: Process | None, body: str) -> None:
@@ -228,7 +214,9 @@ class LibraryLog:
         for pattern, what in LOADING:
             match = pattern.search(body)
             if match is not None:
-                self._evidence.loads(what, match[1].strip()[:300])
+                self._evidence.job.loading.see((what, match[1].strip()[:300]))
+                if what is Loading.USING:
+                    self._evidence.show(f"using {match[1].strip()[:300]}", body)
                 self._evidence.show(f"loading {what.value}", body)
                 return
 
@@ -236,28 +224,17 @@ class LibraryLog:
         match = NODES.search(body)
         if match is not None:
             where = Where(int(match[4][:9]), int(match[3][:9]))
-            self._evidence.scale(where)
+            self._evidence.job.scales.see(where, MAX_SCALES)
             self._writers.see(process, match[1], int(match[2][:9]), where)
             return
         match = INIT.search(body)
         if match is not None:
             rank, n_ranks = int(match[2][:9]), int(match[3][:9])
             where = self._writers.of(process, match[1]) or Where(None, n_ranks)
-            self._evidence.scale(where)
+            self._evidence.job.scales.see(where, MAX_SCALES)
             self._writers.see(process, match[1], rank, where)
             if process is not None:
-                self._groups.see(match[4], process, process.host, rank, n_ranks)
-
-    def _channels(self, process: Process | None, body: str) -> None:
-        """What a communicator has; where the line has no scale, its process must have one."""
-        match = CHANNELS.search(body)
-        if match is None:
-            return
-        where = self._writers.only(process)
-        if match["n_ranks"]:
-            where = Where(int(match["n_nodes"]), int(match["n_ranks"]))
-        if where is not NOWHERE:
-            self._evidence.channels(where, int(match["n_channels"]))
+                self._nodes.see(match[4], process.host, rank, n_ranks)
 
     def _stuck(self, process: Process | None, body: str) -> None:
         """The end of a job; frameworks repeat the message, without a head, in their traces."""
@@ -297,6 +274,7 @@ class LibraryLog:
             self._writers.choosing(process),
             (collective, int(match[2]), own),
             setting_named(match[3], match[4]),
+            body,
         )
 
     def _nameless(self, process: Process | None, match: re.Match[str]) -> None:
@@ -306,14 +284,19 @@ class LibraryLog:
                 self._writers.choosing(process), int(match[2]), setting_named(match[3], match[4])
             )
 
-    def _ran(self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None) -> None:
+    def _ran(
+        self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None, body: str
+    ) -> None:
         collective, nbytes, own = call
         total = total_of(collective, nbytes, where.n_ranks) if own else nbytes
         if where is NOWHERE or total is None:
             if call in self._homeless or len(self._homeless) < MAX_KEYS:
-                self._homeless.setdefault(call, Counter())[ran] += 1
+                _, counted = self._homeless.setdefault(call, (self._evidence.told(body), Counter()))
+                counted[ran] += 1
             return
-        self._evidence.at(where, collective, total).ran[ran] += 1
+        seen = self._evidence.at(where, collective, total)
+        seen.ran[ran] += 1
+        seen.shown = seen.shown or self._evidence.told(body)
         self._evidence.job.tuning.add(where)
 
     def _call(self, process: Process | None, body: str) -> None:
@@ -362,16 +345,16 @@ class LibraryLog:
             number of nodes by number of ranks, where all communicators of that size agree.
         """
         job = self._evidence.job
-        job.groups = self._groups.n_groups
         self._sends.finish()
         job.refused |= self._models.refused()
-        found = self._groups.nodes()
-        for (collective, nbytes, own), counted in self._homeless.items():
+        found = self._nodes.by_ranks()
+        for (collective, nbytes, own), (shown, counted) in self._homeless.items():
             where = self._only_scale()
             total = total_of(collective, nbytes, where.n_ranks) if own else nbytes
             # Without the number of ranks it stays what it is: a rank's own bytes.
             seen = self._evidence.at(where, collective, nbytes if total is None else total)
             seen.ran.update(counted)
+            seen.shown = seen.shown or shown
             job.tuning.add(where)
         self._homeless.clear()
         return found

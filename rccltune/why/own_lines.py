@@ -13,8 +13,8 @@ from typing import Final
 
 from rccltune.logs.library import collective_named
 from rccltune.model.settings import Setting
-from rccltune.why.evidence import MAX_WORDS, Evidence, read_setting
-from rccltune.why.records import NOWHERE, Said, Started, Where
+from rccltune.why.evidence import Evidence, read_setting
+from rccltune.why.records import MAX_WORDS, NOWHERE, Said, Started, Where
 
 MARK: Final = "rccltune: "
 _START: Final = re.compile(r"rccltune: comm=(\w+) nodes=(\d+) ranks=(\d+) abi=v(\d+) (.+)")
@@ -64,9 +64,8 @@ class OwnLines:
     def finding(self, text: str) -> None:
         """Take a line that may be a refused file's mistake."""
         match = FINDING.match(text)
-        findings = self._evidence.job.findings
-        if match is not None and (match[1] in findings or len(findings) < MAX_WORDS):
-            findings[match[1]] += 1
+        if match is not None:
+            self._evidence.job.findings.see(match[1])
 
     def _one(self, source: str, text: str) -> None:
         if (match := _DECISION.match(text)) is not None:
@@ -89,7 +88,7 @@ class OwnLines:
             self._evidence.start(where, Started("error", match[3].strip()))
             self._evidence.show("rules", text)
         elif (match := _UNWRITTEN.match(text)) is not None:
-            self._evidence.job.unwritten[match[1]] += 1
+            self._evidence.job.unwritten.see(match[1])
         elif (match := _GONE.match(text)) is not None:
             self._evidence.job.gone.add(match[1])
 
@@ -115,6 +114,7 @@ class OwnLines:
             return
         self._evidence.start(where, started)
         self._evidence.show("rules", match[0])
+        self._evidence.show(f"started {started.how} {started.sha256}", match[0])
 
     def _decision(self, source: str, match: re.Match[str]) -> None:
         collective = collective_named(match[2])

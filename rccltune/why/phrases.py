@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rccltune.logs.library import COLL_CHANNELS, LOG_HEAD, LOG_LEVELS, MODEL_ROW
+from rccltune.logs.library import LOG_HEAD, LOG_LEVELS, MODEL_ROW
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective
 from rccltune.why.evidence import MAX_KEYS, Evidence
 from rccltune.why.records import NOWHERE, Kindred, Loading, Where
@@ -53,7 +53,6 @@ STUCK: Final = re.compile(
     r"no algorithm/protocol available(?: for function (\w+)(?: with datatype (\w+))?)?"
 )
 LIMIT: Final = re.compile(r"\b(NCCL_\w+) was set to (\S+?)\.?(?=\s|$)")
-CHANNELS: Final = re.compile(COLL_CHANNELS)
 # Specific texts first: the first that fits says what a line means.
 LOADING: Final = tuple(
     (re.compile(pattern), what)

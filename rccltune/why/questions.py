@@ -8,6 +8,7 @@ from typing import Final
 
 from rccltune.why import causes, remedies
 from rccltune.why.records import (
+    ASKED_OF_RANKS,
     EMBEDDED,
     NOWHERE,
     Answer,
@@ -102,7 +103,7 @@ def _rules(job: Job) -> Question:
     stopped = [one for counted in job.started.values() for one in counted if one.how != "rules"]
     shown, remedy = None, None
     if job.lost:
-        answer = f"no rule was loaded: {job.lost[0]} is not there or holds none"
+        answer = f"no rule was loaded: {next(iter(job.lost))} is not there or holds none"
         shown, remedy = job.shown.get("lost"), remedies.SAME_FILE
     elif job.rule_file is not None:
         answer, shown = f"{job.rule_file} is in force, the user's file", job.shown.get("rules")
@@ -179,32 +180,48 @@ def _overwritten(job: Job, answers: Sequence[Answer]) -> Question:
             remedy=remedies.unset(*forced),
         )
     found = next((one for one in answers if one.kind is Kind.OVERWRITTEN), None)
+    if found is None:
+        return Question(title="overwritten", answer="no variable forces a choice")
+    seen = None
+    if found.collective is not None and found.min_nbytes is not None:
+        seen = job.seen.get((found.where, found.collective, found.min_nbytes))
     return Question(
-        title="overwritten",
-        answer="no variable forces a choice" if found is None else found.text,
+        title="overwritten", answer=found.text, shown=(seen.shown or None) if seen else None
     )
 
 
 def _ranks(job: Job) -> Question:
     """Do ranks differ?"""
     found = list(_differences(job))
-    if found:
-        return Question(title="ranks", answer="; ".join(found), remedy=remedies.SAME_FILE)
-    return Question(title="ranks", answer="no difference between ranks is seen")
+    if not found:
+        return Question(title="ranks", answer="no difference between ranks is seen")
+    shown = dict.fromkeys(job.shown[key] for _, keys in found for key in keys if key in job.shown)
+    return Question(
+        title="ranks",
+        answer="; ".join(text for text, _ in found),
+        shown="\n".join(shown) or None,
+        remedy=remedies.SAME_FILE,
+    )
 
 
-def _differences(job: Job) -> Iterator[str]:
+def _differences(job: Job) -> Iterator[tuple[str, list[str]]]:
+    """What differs, and the names of the lines that show it."""
     for where, counted in job.started.items():
+        told = [f"started {one.how} {one.sha256}" for one in counted]
         hashes = {one.sha256 for one in counted if one.sha256}
         if len(hashes) > 1:
-            yield f"{len(hashes)} different rule files were read by {where}"
+            yield f"{len(hashes)} different rule files were read by {where}", told
         if len({one.how for one in counted}) > 1 and where is not NOWHERE:
-            yield f"some ranks of {where} have rules and others none"
+            yield f"some ranks of {where} have rules and others none", told
     for name, values in sorted(job.variables.items()):
-        if len(values) > 1 and name in (*_FORCING, _PLUGIN, _FILE):
-            yield f"{name} differs: {', '.join(sorted(values))}"
-    using = set(_named(job, Loading.USING))
+        if len(values) > 1 and name in ASKED_OF_RANKS:
+            known = sorted(values)
+            yield f"{name} differs: {', '.join(known)}", [f"variable {name}={v}" for v in known]
+    using = sorted(set(_named(job, Loading.USING)))
     if len(using) > 1:
-        yield f"ranks load different tuners: {', '.join(sorted(using))}"
+        text = f"ranks load different tuners: {', '.join(using)}"
+        yield text, [f"using {name}" for name in using]
     if len(job.versions) > 1:
-        yield f"ranks load different libraries: {', '.join(sorted(job.versions))}"
+        names = sorted(job.versions)
+        text = f"ranks load different libraries: {', '.join(names)}"
+        yield text, [f"version {name}" for name in names]

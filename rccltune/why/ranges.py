@@ -10,8 +10,9 @@ from typing import Final
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
 from rccltune.why.judgement import Judge
+from rccltune.why.knowledge import Known
 from rccltune.why.questions import questions
-from rccltune.why.records import NOWHERE, Answer, Job, Key, Kind, Known, Reason, Verdict, Where
+from rccltune.why.records import NOWHERE, Answer, Job, Key, Kind, Reason, Verdict, Where
 from rccltune.why.remarks import remarks
 
 # Jobs spend most of their time in the first.
@@ -140,12 +141,12 @@ def _hits(job: Job, where: Where, known: Known) -> Iterator[Answer]:
             Kind.HIT,
             f"rule of line {said.line} answered {setting}, {count} times in all; {unsaid}",
         )
-        sizes = known.line_range(said.line) if known.line_range else None
-        if sizes is None:
+        rule = next((one for one in known.file_rules or () if one.line == said.line), None)
+        if rule is None:
             yield _answer(where, None, (), reason)
         else:
-            key: Key = (where, sizes[0], sizes[1])
-            yield _answer(where, key, sizes[1:], reason)
+            key: Key = (where, rule.collective, rule.min_nbytes)
+            yield _answer(where, key, (rule.min_nbytes, rule.max_nbytes), reason)
     sums = job.totals.get(where)
     if sums is not None and sums.hits < sums.calls:
         yield _answer(where, None, (), _sum(job, where))

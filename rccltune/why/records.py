@@ -1,12 +1,11 @@
-"""What files tell of a job, what is answered, and what other packages know that answers need."""
+"""What files tell of a job, and what is answered."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
@@ -40,62 +39,6 @@ class Around:
 
     name: str
     export: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleHere:
-    """A rule of the file that speaks of a call.
-
-    Attributes:
-        conditions: numPipeOps and regBuff as the row asks for them, empty where it asks for none.
-    """
-
-    line: int
-    setting: Setting
-    conditions: str = ""
-
-
-class Filed(NamedTuple):
-    """A rule of the file with what it is for."""
-
-    where: Where
-    collective: Collective
-    rule: RuleHere
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What other packages know, asked by this one.
-
-    Attributes:
-        around: paths that may take a call: collective, nbytes, where, type and operation, library.
-        why_not: why no rule can choose a setting anywhere: setting, collective, where, and whether
-            the job's library is known to be RCCL.
-        is_amd: the job's rule file says that it is for AMD's GPUs.
-        overwrites: whether the library sets the protocol again: library, collective, where.
-        rules: of the job's file for a call, in file order; None where there is no file.
-        hole: the file's own words for a size without a rule.
-        line_range: collective, least and largest size of the rule of a line.
-        file_rules: all of its rules; None in a scale is any number.
-        file_scales: what the file has rules for, empty without a file.
-        file_name: of the job's rules.
-        file_sha256: its hash.
-        file_libraries: what it was measured with, with or without the family, empty where that
-            is not recorded.
-    """
-
-    around: Callable[[Collective, int, Where, Kindred, str | None], tuple[Around, ...]]
-    why_not: Callable[[Setting, Collective, Where, bool], str | None]
-    overwrites: Callable[[str | None, Collective, Where], bool]
-    is_amd: bool = False
-    rules: Callable[[Collective, int, Where], tuple[RuleHere, ...]] | None = None
-    hole: Callable[[Collective, int, Where], str | None] | None = None
-    line_range: Callable[[int], tuple[Collective, int, int] | None] | None = None
-    file_rules: tuple[Filed, ...] = ()
-    file_scales: tuple[str, ...] = ()
-    file_name: str = ""
-    file_sha256: str = ""
-    file_libraries: tuple[str, ...] = ()
 
 
 class Reason(NamedTuple):
@@ -142,7 +85,7 @@ class Question:
 
     Attributes:
         title: a word or two.
-        shown: the line that shows it, with its file and number; None where no line does.
+        shown: the lines that show it, each with its file and number; None where no line does.
         remedy: one imperative sentence; None where nothing is to be mended.
     """
 
@@ -196,6 +139,21 @@ class Kindred(NamedTuple):
     redop: str | None
 
 
+# Values, paths and messages of one sort; more are noise or torn lines.
+MAX_WORDS: Final = 256
+MAX_SCALES: Final = 4096
+T = TypeVar("T")
+
+
+class Few(Counter[T]):
+    """Counts of what is said, in its order; what differs from the first ones is passed over."""
+
+    def see(self, what: T, most: int = MAX_WORDS) -> None:
+        """Take what was said."""
+        if what in self or len(self) < most:
+            self[what] += 1
+
+
 @dataclass(slots=True)
 class Seen:
     """What the files say of one collective at one size.
@@ -208,6 +166,7 @@ class Seen:
         paths: ways around the tuner that the log names itself.
         called: the call was made, whether or not a tuner was asked.
         kindred: types and operations of the calls.
+        shown: the first line that says what ran, with its file and number.
     """
 
     said: Counter[Said] = field(default_factory=Counter)
@@ -217,6 +176,7 @@ class Seen:
     paths: set[str] = field(default_factory=set)
     called: bool = False
     kindred: set[Kindred] = field(default_factory=set)
+    shown: str = ""
 
 
 class Started(NamedTuple):
@@ -262,6 +222,11 @@ class Stuck(NamedTuple):
     limits: tuple[tuple[str, str], ...] = ()
 
 
+# Variables that must be alike on all ranks, or these choose differently.
+ASKED_OF_RANKS: Final = (
+    *("NCCL_ALGO", "NCCL_PROTO", "RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO"),
+    *("NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE"),
+)
 # How the library's own reader calls a table that is compiled into it.
 EMBEDDED = "<embedded>"
 
@@ -303,9 +268,7 @@ class Job:
         old_hosts: scales whose library looks for version 2 of the interface.
         has_calls: the log has a line for every call (subsystem COLL).
         table_applied: the built-in table's tuner told of what it applied.
-        groups: sets of processes that share communicators.
         stuck: by scale, calls that ended the job since nothing was left to choose.
-        channels: by scale, how many its communicators have for collectives.
         hit_rules: by scale, lines and settings of rules that the plugin's summary says were hit.
         findings: mistakes for which the plugin refused a file.
         unwritten: what the plugin says that it could not write: a record, a log.
@@ -322,35 +285,33 @@ class Job:
     """
 
     seen: dict[Key, Seen] = field(default_factory=dict)
-    started: dict[Where, Counter[Started]] = field(default_factory=dict)
+    started: dict[Where, Few[Started]] = field(default_factory=dict)
     totals: dict[Where, Totals] = field(default_factory=dict)
-    versions: Counter[str] = field(default_factory=Counter)
-    paths: set[str] = field(default_factory=set)
+    versions: Few[str] = field(default_factory=Few)
+    paths: Few[str] = field(default_factory=Few)
     variables: dict[str, set[str]] = field(default_factory=dict)
-    loading: Counter[tuple[Loading, str]] = field(default_factory=Counter)
-    scales: Counter[Where] = field(default_factory=Counter)
+    loading: Few[tuple[Loading, str]] = field(default_factory=Few)
+    scales: Few[Where] = field(default_factory=Few)
     refused: set[tuple[Collective, Setting]] = field(default_factory=set)
     recorded: set[Where] = field(default_factory=set)
     tuning: set[Where] = field(default_factory=set)
     old_hosts: set[Where] = field(default_factory=set)
     has_calls: bool = False
     table_applied: bool = False
-    groups: int = 0
-    stuck: dict[Where, Counter[Stuck]] = field(default_factory=dict)
-    channels: dict[Where, int] = field(default_factory=dict)
+    stuck: dict[Where, Few[Stuck]] = field(default_factory=dict)
     hit_rules: dict[Where, Counter[Said]] = field(default_factory=dict)
-    findings: Counter[str] = field(default_factory=Counter)
-    unwritten: Counter[str] = field(default_factory=Counter)
+    findings: Few[str] = field(default_factory=Few)
+    unwritten: Few[str] = field(default_factory=Few)
     gone: set[str] = field(default_factory=set)
     tables: int = 0
-    unread: set[str] = field(default_factory=set)
+    unread: Few[str] = field(default_factory=Few)
     dropped: int = 0
     shown: dict[str, str] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)
-    simple: list[str] = field(default_factory=list)
-    skipped: list[tuple[int, str]] = field(default_factory=list)
+    simple: Few[str] = field(default_factory=Few)
+    skipped: Few[tuple[int, str]] = field(default_factory=Few)
     loaded: dict[str, int] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)
+    lost: Few[str] = field(default_factory=Few)
 
     @property
     def table(self) -> str | None:

@@ -9,15 +9,13 @@ from typing import Final
 from rccltune.model.settings import Setting
 from rccltune.why import remedies
 from rccltune.why.causes import DEFAULTS
+from rccltune.why.knowledge import Known
 from rccltune.why.records import (
-    NOWHERE,
     Answer,
     Job,
     Kind,
-    Known,
     Loading,
     Remark,
-    RuleHere,
     is_ours,
 )
 from rccltune.why.remedies import admits
@@ -29,7 +27,6 @@ def remarks(job: Job, known: Known, answers: Sequence[Answer]) -> Iterator[Remar
     yield from _about_totals(job)
     yield from _about_library(job, known)
     yield from _about_files(job, known)
-    yield from _about_channels(job, known)
     yield from _not_told(job, answers)
 
 
@@ -52,12 +49,6 @@ def _about_library(job: Job, known: Known) -> Iterator[Remark]:
         yield Remark(
             text=f"PyTorch loads the library that it brings with it: {bundled[0]}",
             remedy=remedies.CHECK_LIBRARY,
-        )
-    if job.groups > 1:
-        yield Remark(
-            text=f"the processes form {job.groups} groups that share no communicator: the logs of "
-            f"{job.groups} jobs, or ranks that did not find each other",
-            remedy="give the files of one job at a time",
         )
     ours = [name for what, name in job.loading if what is Loading.USING]
     lacking = [name for what, name in job.loading if what in _LACKING and name not in DEFAULTS]
@@ -121,7 +112,7 @@ _CHOOSERS = (
 
 def _limited(name: str, value: str, known: Known) -> str:
     """What a variable does to rules, counted where there is a file."""
-    rules = [one.rule for one in known.file_rules]
+    rules = known.file_rules or ()
     words = [_WORD[name](rule.setting) for rule in rules] if name in _WORD else []
     if not words:
         return "limits what rules can choose"
@@ -130,29 +121,6 @@ def _limited(name: str, value: str, known: Known) -> str:
     if not out:
         return f"limits what the library can choose, though none of the {len(rules)} rules"
     return f"shuts out {n} of the {len(rules)} rules, those for {', '.join(out)}"
-
-
-def _about_channels(job: Job, known: Known) -> Iterator[Remark]:
-    """Rules that ask for more channels than communicators have get what there is."""
-    for where, n_channels in sorted(job.channels.items(), key=str):
-        asked = [
-            one.rule
-            for one in known.file_rules
-            if one.where in (where, NOWHERE) and _channels(one.rule) > n_channels
-        ]
-        if asked:
-            raised = remedies.export(f"NCCL_MIN_NCHANNELS={max(map(_channels, asked))}")
-            lines = ", ".join(f"line {rule.line}: {rule.setting.channels}" for rule in asked[:8])
-            yield Remark(
-                text=f"communicators of {where} have {n_channels} channels, and some rules ask for "
-                f"more ({lines}), which gives them no more",
-                remedy=f"if they were measured so, {raised}; if not, choose anew: rccltune "
-                f"emit-config --max-channels {n_channels}",
-            )
-
-
-def _channels(rule: RuleHere) -> int:
-    return rule.setting.channels or 0
 
 
 def _about_totals(job: Job) -> Iterator[Remark]:

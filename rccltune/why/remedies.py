@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from rccltune.model.chosen import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.releases import CHOOSING_FREELY, release_of
-from rccltune.why.records import Around, Job, Key, Kind, Kindred, Known, Reason, RuleHere, Seen
+from rccltune.why.knowledge import Known, conditions_of
+from rccltune.why.records import Around, Job, Key, Kind, Kindred, Reason, Seen
 
 # What the library's own lines call them by; no variable is known that takes them away.
 SYMMETRIC: Final = "symmetric kernels"
@@ -55,7 +57,7 @@ def _around(key: Key, seen: Seen, job: Job, known: Known) -> Iterator[Around]:
     where, collective, nbytes = key
     told: set[str] = set()
     for kindred in sorted(seen.kindred, key=str) or [Kindred(None, None)]:
-        for one in known.around(collective, nbytes, where, kindred, job.library):
+        for one in known.paths.of(collective, nbytes, where, kindred, job.library):
             if one.name not in told:
                 told.add(one.name)
                 yield one
@@ -147,7 +149,7 @@ _SWITCHES: Final = {
 }
 
 
-def not_selectable(rule: RuleHere, key: Key, seen: Seen, job: Job, known: Known) -> Reason:
+def not_selectable(rule: Rule, key: Key, seen: Seen, job: Job, known: Known) -> Reason:
     """The answer where a rule matches and its cell is not offered."""
     text = f"rule of line {rule.line} asks for {rule.setting}, which the library does not offer"
     if seen.offered:
@@ -162,12 +164,12 @@ def unmet(job: Job) -> str | None:
     return export(min(needs)) if needs else None
 
 
-def is_offered(rule: RuleHere, seen: Seen) -> bool:
+def is_offered(rule: Rule, seen: Seen) -> bool:
     """Whether a cell could be chosen; where nobody said, no answer says that it could not."""
     if rule.setting.algorithm is None:
         return True
     if seen.offered is None:
-        return bool(rule.conditions)
+        return bool(conditions_of(rule))
     return cell_of(rule.setting) in seen.offered
 
 
@@ -193,7 +195,7 @@ def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str |
         return ": the file needs a variable that the job lacks", needed
     is_nvidia = any(version.startswith("NCCL") for version in job.versions)
     is_rccl = any(version.startswith("RCCL") for version in job.versions)
-    structural = None if is_nvidia else known.why_not(setting, key[1], key[0], is_rccl)
+    structural = None if is_nvidia else known.why_not(setting, key[1], key[0], is_rccl=is_rccl)
     if structural is None:
         return _why_off(setting, job, is_amd=not is_nvidia and (is_rccl or known.is_amd))
     if setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE:

@@ -19,7 +19,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rccltune.logs.columns import INSPECTOR_FORMAT
+from rccltune.logs.forms import INSPECTOR_FORMAT
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective

@@ -6,7 +6,7 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from rccltune.logs.columns import is_inspector
+from rccltune.logs.forms import Form, form_of
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.workload.inspector import read_dump
 from rccltune.workload.records import Workload, added_up
@@ -30,7 +30,7 @@ def read(path: Path) -> Workload:
             "the workload is empty", where=str(path), hint="record a job that communicates."
         )
     text = content.decode("utf-8", "replace")
-    if is_inspector(text):
+    if form_of(text) is Form.INSPECTOR:
         return read_dump(text, str(path))
     if "\N{REPLACEMENT CHARACTER}" in text or not is_table(text):
         raise OutputError(

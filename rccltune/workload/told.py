@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rccltune.model import schema
+from rccltune.model.brief import brief
 from rccltune.workload.records import Source, State, Workload
 from rccltune.workload.shares import Share, shares_of
 
@@ -18,6 +19,7 @@ _BLIND: Final = {
 }
 
 
+@brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What a job asks for.

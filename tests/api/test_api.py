@@ -35,6 +35,7 @@ from rccltune.model.reporter import Reporter
 REPOSITORY = Path(__file__).resolve().parents[2]
 TABLES = (
     "samples",
+    "points",
     "curves",
     "crossovers",
     "zones",
@@ -103,18 +104,45 @@ def test_curves_and_crossovers_are_the_fits(made: Path) -> None:
         for curve in kept["curves"]
         for point in curve["points"]
     ]
-    curves = loaded.curves
+    found = loaded.points
     assert len(points) > 20
-    assert len(curves) == len(points)
-    assert curves["placement"].tolist() == [one[0] for one in points]
-    assert curves["nbytes"].tolist() == [one[1] for one in points]
-    assert curves["time_us"].tolist() == pytest.approx([one[2] for one in points])
-    assert curves["n_communicators"].tolist() == [one[3] for one in points]
-    assert (curves["low_us"] <= curves["time_us"]).all()
-    assert (curves["time_us"] <= curves["high_us"]).all()
+    assert len(found) == len(points)
+    assert found["placement"].tolist() == [one[0] for one in points]
+    assert found["nbytes"].tolist() == [one[1] for one in points]
+    assert found["time_us"].tolist() == pytest.approx([one[2] for one in points])
+    assert found["n_communicators"].tolist() == [one[3] for one in points]
+    assert (found["low_us"] <= found["time_us"]).all()
+    assert (found["time_us"] <= found["high_us"]).all()
+    curves = loaded.curves
+    assert len(curves) == len(kept["curves"])
+    assert curves["n_sizes"].tolist() == [len(one["points"]) for one in kept["curves"]]
+    assert curves["model"].tolist() == [one["chosen"] for one in kept["curves"]]
+    for row, curve in zip(curves.itertuples(), kept["curves"], strict=True):
+        (fit,) = (one for one in curve["fits"] if one["model"] == row.model)
+        if fit["segments"]:
+            # Of 1 GB a call the slope alone counts: bytes over time.
+            last = fit["segments"][-1]
+            assert row.latency_us == fit["segments"][0]["latency_us"]
+            if last["us_per_byte"] > 0:
+                assert row.gb_per_s * 1e9 * last["us_per_byte"] * 1e-6 == pytest.approx(1)
     crossed = loaded.crossovers
     assert crossed["at_nbytes"].tolist() == [one["at_nbytes"] for one in kept["crossovers"]]
     assert set(crossed["evidence"]) <= {"interval", "bracket"}
+
+
+def test_results_are_shown_in_few_lines(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a notebook's cell shows them; the session of this folder needs no name."""
+    monkeypatch.chdir(made.parent)
+    Path("rccltune-session").symlink_to(made.name)
+    session = rccltune.load()
+    assert session.path == Path("rccltune-session")
+    (rules,) = {made / name for name in session.rules["file"]}
+    results = [api.fit(), api.emit_config(output="-"), api.explain(rules), api.report(), session]
+    for one in results:
+        lines = repr(one).splitlines()
+        assert len(lines) <= 20
+        assert max(map(len, lines)) <= 160
+    assert "curves: " in repr(results[0])
 
 
 def test_own_choices_are_what_the_library_was_seen_to_run(made: Path) -> None:

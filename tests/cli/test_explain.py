@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -187,7 +188,31 @@ def test_public_rule_files_are_explained(
 
     assert run(["explain", str(path)]) == EXPECTED[name]
     if EXPECTED[name] == 3:
-        assert f"{name}:" in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert f"{name}:" in err or f"rccltune import {path}" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "verb"),
+    [
+        ("collective,size_bytes,time_us\nall_reduce,4096,25.5\n", "a table of", "import"),
+        ("# Notes\n\nSee, for rules, docs/plugin.md, and others.\n", "not one of its", "import"),
+        ("collective,nBytes,nRanks,nNodes,calls\nallreduce,8,8,1,3\n", "a record of", "workload"),
+        ('{"version": 3, "results": []}\n', "an? nccl-tests -J", "import"),
+    ],
+)
+def test_a_file_without_any_rule_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, what: str, verb: str
+) -> None:
+    """One error that says what it is and which verb reads it; no line of it is called a mistake."""
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    assert run(["explain", str(path)]) == 3
+    err = " ".join(capsys.readouterr().err.split())
+    assert "this is no rule file" in err
+    assert re.search(what, err)
+    assert f"rccltune {verb} {path}" in err
+    assert "x.csv:" not in err
 
 
 def test_rows_for_one_mode_are_asked_in_that_mode(

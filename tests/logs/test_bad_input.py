@@ -55,17 +55,57 @@ def test_files_that_are_no_output(read_text: ReadText, content: bytes, says: str
 
 
 def test_a_directory_names_its_logs(tmp_path: Path) -> None:
-    """The candidates are in the hint."""
-    for name in ("b.log", "a.csv", "c.so"):
-        (tmp_path / name).touch()
+    """The candidates are in the hint: what import can read, by its content."""
+    rules = "allreduce,0,65536,tree,ll,2,1,8,-1,-1\n"
+    for name, text in (
+        ("b.log", "# Avg bus bandwidth : 1\n"),
+        ("a.csv", "size,time\n64,10\n"),
+        ("c.so", "size,time\n64,10\n"),
+        ("rules.csv", rules),
+        ("README.md", "Words about busses.\n"),
+        ("record.csv", "collective,nBytes,nRanks,nNodes,calls\nallreduce,8,8,1,3\n"),
+    ):
+        (tmp_path / name).write_text(text)
     with pytest.raises(OutputError, match="directory") as error:
         read(tmp_path, ALL, "L")
-    assert "a.csv, b.log" in str(error.value.hint)
-    assert "c.so" not in str(error.value.hint)
+    assert error.value.hint == "name the file: a.csv, b.log."
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(OutputError):
         read(empty, ALL, "L")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what", "verb"),
+    [
+        (
+            "r.csv",
+            "#@ format 1\n#@ comm x\ncollective,nBytes,nRanks,nNodes,calls\nallreduce,8,8,1,3\n",
+            "record of the calls",
+            "rccltune workload {}/r.csv",
+        ),
+        (
+            "record.csv",
+            "collective,nBytes,nRanks,nNodes,calls\nallreduce,8,8,1,3\n",
+            "record of the calls",
+            "rccltune workload {}/record.csv",
+        ),
+        (
+            "samples.csv",
+            "collective,n_nodes,n_ranks,rank_placement,dtype\n",
+            "samples.csv of a session",
+            "rccltune fit {}",
+        ),
+    ],
+)
+def test_files_of_ours_that_another_verb_reads(
+    tmp_path: Path, name: str, text: str, what: str, verb: str
+) -> None:
+    """What it is, and the command that reads it."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(OutputError, match=what) as error:
+        read(tmp_path / name, ALL, "L")
+    assert str(error.value.hint).endswith(verb.format(tmp_path))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -84,9 +84,11 @@ def changed(text: str, dice: random.Random) -> str:
             return "".join(lines)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("n", [40, pytest.param(300, marks=pytest.mark.long)])
 @pytest.mark.parametrize("form", FORMS)
-def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: str) -> None:
-    """300 of each: what is read are sizes and times that stand in one row of the file."""
+def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: str, n: int) -> None:
+    """What is read are sizes and times that stand in one row of the file."""
     text, dice = FORMS[form], random.Random(form)
     path = tmp_path / "x.log"
     stated = Stated(collective=Collective.ALL_REDUCE, n_ranks=2, n_nodes=1)
@@ -94,7 +96,7 @@ def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: st
     honest = {(s.nbytes, s.time_us) for s in read(path, stated, "L").samples}
     assert honest
     read_well = 0
-    for number in range(300):
+    for number in range(n):
         bad = changed(text, dice)
         path.write_text(bad)
         try:
@@ -114,4 +116,4 @@ def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: st
         found = {(s.nbytes, s.time_us) for s in samples}
         assert found <= honest, (number, bad)
         read_well += 1
-    assert read_well > 30
+    assert read_well > n / 10

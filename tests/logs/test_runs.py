@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution, Stated
-from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective
 
 if TYPE_CHECKING:
@@ -159,6 +159,28 @@ def test_collective_from_the_command_line_in_the_log(bench: Bench, read_text: Re
         read_text("+ ./reduce_scatter_perf -b 8\n" + table + "# Avg bus bandwidth : 1\n" + table)
     with pytest.raises(OutputError, match="which collective"):
         read_text("running all_reduce_perf and broadcast_perf\n" + table)
+
+
+@pytest.mark.parametrize(
+    ("command", "ranks"),
+    [
+        ("$ ./build/all_reduce_perf -b 8 -e 64 -g 8\n", 8),
+        ("$ ./build/all_reduce_perf -b 8 -t 4 -g 2\n", 8),
+        ("$ mpirun -np 4 ./all_reduce_perf -b 8 -g 8\n", None),
+        ("$ ./build/all_reduce_perf -b 8\n", None),
+    ],
+)
+def test_ranks_of_one_process_are_those_of_its_command(
+    bench: Bench, read_text: ReadText, command: str, ranks: int | None
+) -> None:
+    """-g GPUs for each of -t threads (nccl-tests README); a launcher may start any number of them."""
+    text = command + bench.header() + bench.rows(SIZES)
+    if ranks is None:
+        with pytest.raises(OutputError, match="how many ranks"):
+            read_text(text)
+    else:
+        scales = {s.key.scale for s in read_text(text).samples}
+        assert scales == {Scale(n_nodes=1, n_ranks=ranks)}
 
 
 def test_two_machines_in_one_file(bench: Bench, read_text: ReadText) -> None:

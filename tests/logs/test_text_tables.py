@@ -136,17 +136,21 @@ def test_rows_with_blank_out_of_place_numbers(bench: Bench, read_text: ReadText)
     assert [(s.key.placement, s.time_us) for s in samples] == [(IN, 12.5)]
 
 
-def test_per_iteration_columns_are_stepped_over(
-    read_text: ReadText, bench: Bench, at: Lookup
-) -> None:
-    """-I: four columns more in each block."""
+def test_columns_of_single_calls_are_kept(read_text: ReadText, bench: Bench, at: Lookup) -> None:
+    """-I of nccl-tests 2.19: four columns more in each block, µs and a percentage."""
     extra = "    i_min    i_max    i_p99    i_cv%"
     header = bench.HEADER.replace("#wrong", "#wrong" + extra)
     row = f"{64:12}  {16:12}  {'float':>8}  {'sum':>6}  {-1:6}"
     for time in (10.0, 11.0):
-        row += bench.half(64, time) + "     9.00    12.00    11.90     3.10"
+        row += bench.half(64, time) + f"     9.00    {time + 2:.2f}    11.90     3.10"
     text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n{bench.footer()}"
-    assert at(read_text(text).samples, 64, IN).time_us == 11.0
+    reading = read_text(text)
+    assert at(reading.samples, 64, IN).time_us == 11.0
+    kept = reading.table[["time_us", "i_min", "i_max", "i_p99", "i_cv%"]]
+    assert kept.to_numpy().tolist() == [
+        [10.0, 9.0, 12.0, 11.9, 3.1],
+        [11.0, 9.0, 13.0, 11.9, 3.1],
+    ]
 
 
 def test_unknown_columns_are_stepped_over(read_text: ReadText, bench: Bench, at: Lookup) -> None:
@@ -157,6 +161,14 @@ def test_unknown_columns_are_stepped_over(read_text: ReadText, bench: Bench, at:
         half = bench.half(64, time)
         row += half[:9] + f"  {time - 1:6.2f}" + half[9:]
     text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n{bench.footer()}"
+    assert at(read_text(text).samples, 64, IN).time_us == 11.0
+
+
+def test_a_column_whose_name_is_a_number(bench: Bench, read_text: ReadText, at: Lookup) -> None:
+    """A damaged header names no further block: the row is read by its place."""
+    header = bench.HEADER.replace("size ", "size  999 ")
+    row = bench.row(64, 10.0, 11.0).replace("64 ", "64  5 ", 1)
+    text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}{bench.footer()}"
     assert at(read_text(text).samples, 64, IN).time_us == 11.0
 
 

@@ -9,7 +9,7 @@ from math import nan
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rccltune.logs.reader import read
@@ -114,6 +114,7 @@ def taken(read_one: Callable[[Path, str], float | None], folder: Path, word: str
     return None
 
 
+@settings(max_examples=30)
 @given(FIGURES | WORDS)
 @example("1e15")
 @example("nan")

@@ -363,25 +363,6 @@ def test_a_model_of_nccl_has_rows_of_other_algorithms(tmp_path: Path) -> None:
     assert kinds(ask(path, rules=rules)) == [Kind.NOT_SELECTABLE]
 
 
-def test_two_jobs_in_one_log_are_told_apart(tmp_path: Path) -> None:
-    """Processes of two jobs share no communicator; a world and its parts do."""
-    path = tmp_path / "job.log"
-
-    def text(worlds: dict[int, str]) -> str:
-        return "".join(
-            f"h:{pid}:1 [0] NCCL INFO ncclCommInitRank comm 0x{pid:x} rank {pid % 2} nranks 2 "
-            f"cudaDev 0 busId 5000 commId 0x{comm} - Init COMPLETE\n"
-            for pid, comm in worlds.items()
-        )
-
-    said = "2 groups that share no communicator"
-    path.write_text(text({10: "aa", 11: "aa", 20: "bb", 21: "bb"}), encoding="utf-8")
-    assert any(said in one.text for one in ask(path).remarks)
-    joined = text({10: "aa", 11: "aa", 20: "bb", 21: "bb"}) + text({11: "cc", 20: "cc"})
-    path.write_text(joined, encoding="utf-8")
-    assert not any("groups" in one.text for one in ask(path).remarks)
-
-
 def test_more_sizes_than_fit_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory stays bounded, and nobody is told that all was looked at."""
     monkeypatch.setattr(evidence, "MAX_KEYS", 10)

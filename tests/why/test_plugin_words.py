@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from rccltune.why.evidence import Evidence
+from rccltune.why.knowledge import Known
 from rccltune.why.own_lines import OwnLines
 from rccltune.why.ranges import verdict
-from rccltune.why.records import Kind, Known, Verdict
+from rccltune.why.records import Kind, Verdict
 
 # A reason in native_plugin/src: end(load, CONFIG_X, "…" "…", bad_value(…) or snprintf(reason, …).
 _END = re.compile(
@@ -45,7 +46,7 @@ def answered(line: str) -> Verdict:
     """What is answered from one line of the plugin."""
     evidence = Evidence()
     OwnLines(evidence).line("stderr", line)
-    known = Known(around=lambda *_: (), why_not=lambda *_: None, overwrites=lambda *_: False)
+    known = Known()
     return verdict(evidence.finish({}), known)
 
 

@@ -151,12 +151,6 @@ def test_a_file_that_was_opened_and_has_no_symbol(put: Log) -> None:
     assert lacks(answer.text, f"{FILE}", "RCCL", "2.27.7-Unknown") == []
 
 
-def test_its_line_of_channels_is_understood(put: Log, rules: Path) -> None:
-    """56 for collectives of 8 x SPX; a rule that asks for 64 is given no more."""
-    said = [one.text for one in ask(put(excerpt(*CALLED[:2])), rules=rules).remarks]
-    assert lacks(said, "8 ranks", "1 node", "56 channels", "2", "64", "communicators") == []
-
-
 def test_rows_of_its_model_have_other_collectives_names(put: Log, rules: Path) -> None:
     """The row "Reduce" is all_reduce's, which alone has a tree; "Broadcast" is reduce_scatter's.
 
@@ -220,7 +214,6 @@ def test_the_whole_log_of_a_job_with_the_plugin(real: Log, rules: Path) -> None:
     assert spans == [(512, MIB, Kind.BYPASSED), (16 * MIB, 16 * MIB, Kind.HOLE)]
     assert not of(found, Collective.SENDRECV)
     assert {a.where for a in found.answers} == {NODE}
-    assert any("have 56 channels" in one.text for one in found.remarks)
     assert Kind.NOT_LOADED not in kinds(ask(real("why")))
 
 

@@ -1,0 +1,117 @@
+"""What a file tells before options are laid beside it: facts, and the runs that they are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from rccltune.model.settings import Mode, Setting
+from rccltune.model.vocabulary import Collective, Placement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Said:
+    """What a file itself says about a run or a row; ``None`` is unsaid.
+
+    Compared by identity: one object stands for all timings that share it.
+
+    Attributes:
+        line: line that says it, or its first row.
+        said_at: other lines, by the field that they say.
+        setting: what was asked for, possibly only in part.
+        chosen_by: what chose, where no setting says it: a tuner, or a variable that leaves several.
+        nodes_unsure: the number of nodes comes from a column known to be wrong at times.
+    """
+
+    line: int
+    said_at: tuple[tuple[str, int], ...] = ()
+    collective: Collective | None = None
+    setting: Setting | None = None
+    chosen_by: str | None = None
+    variant: str | None = None
+    n_ranks: int | None = None
+    n_nodes: int | None = None
+    nodes_unsure: bool = False
+    dtype: str | None = None
+    redop: str | None = None
+    placement: Placement | None = None
+    graph: bool | None = None
+    rank_placement: str | None = None
+    mode: Mode | None = None
+    product: str | None = None
+    arch: str | None = None
+    cu_count: int | None = None
+    hosts: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    ranks_per_process: int | None = None
+    simulated: bool = False
+
+    def at(self, name: str) -> int:
+        """Line that says a field."""
+        return dict(self.said_at).get(name, self.line)
+
+    def or_else(self, other: Said) -> Said:
+        """Self, with what it leaves unsaid taken from another."""
+        missing = {
+            each.name: getattr(other, each.name)
+            for each in fields(self)
+            if getattr(self, each.name) in (None, ()) or getattr(self, each.name) is False
+        }
+        if self.graph is not None:
+            missing.pop("graph", None)
+        return replace(self, **missing)
+
+
+@dataclass(slots=True)
+class Run:
+    """One start of a benchmark, or what stands for it in the file.
+
+    Attributes:
+        said: what holds for the whole run, once all of the file was read.
+        timings: its table, see :mod:`rccltune.logs.timings`.
+        who: what holds for the timings of each number in its column ``who``.
+        settings: what ran, by the number in its column ``ran``.
+        average: bus bandwidth as the benchmark summed it up.
+        out_of_bounds: timings that the benchmark's own summary calls wrong.
+        executed: what the library's log says it ran, by collective and size.
+        unit: weight of the last printed digit of its bandwidths; None where they do not tell what
+            ran, being of several collectives or scales.
+        rooted: whether rows name a root; None where the table has no column for it.
+        cputime: the benchmark printed the CPU's time, so times come from algbw.
+        max_size: size that the benchmark was asked for and did not reach.
+    """
+
+    said: Said
+    timings: pd.DataFrame = field(init=False)
+    who: list[Said] = field(default_factory=list)
+    settings: list[Setting | None] = field(default_factory=list)
+    average: float | None = None
+    average_line: int = 0
+    out_of_bounds: int = 0
+    executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
+    unit: float | None = 0.01
+    rooted: bool | None = None
+    cputime: bool = False
+    max_size: int | None = None
+
+    @property
+    def first(self) -> Said:
+        """What holds for its first row."""
+        return self.who[int(self.timings["who"].iloc[0])].or_else(self.said)
+
+    @property
+    def mean_busbw(self) -> float | None:
+        """What the benchmark calls the average bus bandwidth, from the rows read; zeros count."""
+        return mean_busbw(self.timings)
+
+
+def mean_busbw(timings: pd.DataFrame) -> float | None:
+    """Mean of bus bandwidths, zeros included; None without any."""
+    if "busbw" not in timings:
+        return None
+    found = timings["busbw"][timings["busbw"].abs() < inf]
+    return float(found.mean()) if len(found) else None

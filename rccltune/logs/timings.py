@@ -1,0 +1,214 @@
+"""Cells of any table to timings: numbers, who ran, what ran, and which pass over the sizes.
+
+A table of cells has a line for each timing, as text or as numbers, and these columns, as far as the
+file has them:
+
+====================  =================================================================
+line, half            of the file, and which of the row's timings it is
+nbytes, count         size in bytes, and elements
+time, cputime         µs; the CPU's time is not the collective's
+algbw, busbw          GB/s
+wrong                 wrong elements; nan where nothing was checked
+odd                   size, time and algbw contradict each other
+ran_algorithm, …      what ran: ``ran_protocol``, ``ran_channels``, ``path``
+dtype, placement, …   all else tells one curve from another
+====================  =================================================================
+
+A run's timings have ``line``, ``nbytes``, ``count``, ``time_us``, ``algbw``, ``busbw``, ``wrong``,
+``odd`` as above (``odd`` and what follows always), ``who`` (number of what holds for it), ``ran``
+(number of the setting that ran, -1 for none), ``bypassed`` (a path ran that asks no tuner) and
+``pass``; and percentiles of single calls under the names that the benchmark gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.logs import columns
+from rccltune.logs.facts import Run, Said
+from rccltune.model.errors import OutputError
+from rccltune.model.times import MOST_US
+from rccltune.model.vocabulary import DTYPE_BYTES, Placement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KIND: Final = ("dtype", "redop", "placement")
+_RAN: Final = ("ran_algorithm", "ran_protocol", "ran_channels")
+# A time worked out from an algbw of fewer digits than these is too coarse to compare with.
+_DIGITS: Final = 1000
+
+
+def fill(run: Run, cells: pd.DataFrame, name: str) -> None:
+    """Give a run the timings of a benchmark's own table.
+
+    Args:
+        run: of the file.
+        cells: numbers, not text.
+        name: file name for messages.
+
+    Raises:
+        OutputError: a size is repeated where no new pass begins.
+    """
+    kind = [column for column in _KIND if column in cells]
+    who, first = numbered(cells, kind)
+    found = cells.assign(who=who)
+    run.who = [_of_row(run.said, row) for row in first[["line", *kind]].itertuples(index=False)]
+    if "root" in found:
+        root = str(found["root"].iloc[0])
+        # A launcher's label may touch it.
+        run.rooted = root != "-1" if root.lstrip("-").isdigit() else None
+    found["time_us"] = _times(run, found)
+    number, found = passes(found, name)
+    found["pass"] = number
+    found["ran"], run.settings, found["bypassed"] = _ran(found)
+    run.timings = found
+
+
+def _of_row(said: Said, row: Any) -> Said:  # noqa: ANN401 - a named tuple of pandas'
+    return Said(
+        line=row.line,
+        dtype=str(getattr(row, "dtype", "")) or None,
+        redop=str(getattr(row, "redop", "")) or None,
+        placement=Placement(row.placement),
+    ).or_else(said)
+
+
+def numbered(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[int], pd.DataFrame]:
+    """Number of each row's mix of these columns, by first appearance, and the mixes' first rows."""
+    import pandas as pd
+
+    if not names:
+        return pd.Series(0, index=cells.index), cells.head(1)
+    number = cells.groupby(list(names), sort=False, dropna=False, observed=True).ngroup()
+    return number, cells[~number.duplicated()]
+
+
+def _times(run: Run, found: pd.DataFrame) -> pd.Series[float]:
+    """Times that can be computed with; of ``-C 1`` those that algbw gives, which is the GPU's."""
+    times = found["time"] if "time" in found else found["cputime"] * float("nan")
+    if "cputime" in found and "algbw" in found:
+        run.cputime = True
+        algbw = found["algbw"]
+        is_exact = (algbw >= _DIGITS * (run.unit or 0)) & found["cputime"].notna()
+        times = times.fillna((found["nbytes"] / algbw / 1000).where(is_exact))
+    return usable(times)
+
+
+def usable(times: pd.Series[float]) -> pd.Series[float]:
+    """Times that can be computed with; nan for the others (:mod:`rccltune.model.times`)."""
+    kept: pd.Series[float] = times.where((times > 0) & (times < MOST_US))
+    return kept
+
+
+def _ran(found: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series[bool] | bool]:
+    """Number of the setting that ran, the settings, and whether a path ran that is none."""
+    if "ran_algorithm" not in found:
+        return -1, [], False
+    names = [name for name in (*_RAN, "path") if name in found]
+    mix, first = numbered(found, names)
+    settings, paths = [], []
+    for row in first[names].itertuples(index=False):
+        words = [str(getattr(row, name, "-")) for name in _RAN]
+        setting, is_path = columns.ran(*words)
+        other = str(getattr(row, "path", "-"))
+        settings.append(setting)
+        paths.append(is_path or (setting is None and other not in ("-", "nan")))
+    numbers = {at: at if one is not None else -1 for at, one in enumerate(settings)}
+    return mix.map(numbers), settings, mix.map(dict(enumerate(paths))).astype(bool)
+
+
+def passes(found: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]:
+    """How often each size was seen before, and the rows that are rows.
+
+    A benchmark asked for cycles prints the whole list of sizes again. Two equal sizes in a row
+    are also honest: all_gather and its kin round small sizes down to the same number.
+
+    Raises:
+        OutputError: a size came again in the middle of a pass.
+    """
+    sizes = found[["who", "nbytes"]]
+    if not sizes.duplicated().any():
+        return found["nbytes"] * 0, found
+    real = found[found["nbytes"] > 0]
+    by_who = real.groupby("who", sort=False)["nbytes"]
+    before = by_who.shift()
+    starts = (real["nbytes"] == by_who.transform("first")) & (before != real["nbytes"])
+    turn = starts.groupby(real["who"], sort=False).cumsum()
+    new = real.assign(turn=turn)[before != real["nbytes"]]
+    again = new[new.duplicated(["who", "turn", "nbytes"])]
+    if len(again):
+        if {"count", "dtype"} <= set(found):
+            # The end of a row whose size somebody's text cut in two.
+            width = again["dtype"].astype(str).map(DTYPE_BYTES).fillna(0)
+            torn = again.index[again["count"] * width > again["nbytes"]]
+            if len(torn):
+                return passes(found.drop(torn).reset_index(drop=True), name)
+        line, nbytes = int(again["line"].iloc[0]), int(again["nbytes"].iloc[0])
+        same = (new["who"] == again["who"].iloc[0]) & (new["turn"] == again["turn"].iloc[0])
+        first = int(new[same & (new["nbytes"] == nbytes)]["line"].iloc[0])
+        raise OutputError(
+            f"size {nbytes} stands in two rows of one table, in lines {first} and {line}, and no "
+            "new pass over the sizes begins there",
+            where=f"{name}:{line}",
+            hint="if two jobs wrote into one log, split it into a file for each.",
+        )
+    return found.groupby(["who", "nbytes"], sort=False).cumcount(), found
+
+
+class Cells:
+    """Cells as text, of which all that cannot be read are looked for before the first is named."""
+
+    def __init__(self, table: pd.DataFrame, name: str) -> None:
+        """Nothing was read yet.
+
+        Args:
+            table: its column ``line`` names the lines.
+            name: file name for messages.
+        """
+        self.table = table
+        self._name = name
+        self._bad: list[tuple[int, str]] = []
+
+    def read(self, name: str, as_number: Callable[[str], float | None]) -> pd.Series[Any]:
+        """Numbers of a column; missing where it is not there or a cell says so."""
+        import pandas as pd
+
+        index = self.table.index
+        found: pd.Series[Any]
+        if name not in self.table:
+            found = pd.Series(float("nan"), index=index)
+            return found
+        kind: Any = "Int64" if name in ("nbytes", "count", "pass") else "float64"
+        numbers = list(self._each(self.table[name].tolist(), as_number))
+        found = pd.Series(numbers, index=index, dtype=kind)
+        return found
+
+    def _each(
+        self, words: Iterable[str], as_number: Callable[[str], float | None]
+    ) -> Iterable[float | None]:
+        for line, word in zip(self.table["line"].tolist(), words, strict=True):
+            try:
+                yield as_number(word)
+            except (ValueError, OverflowError) as error:
+                self.bad(line, error)
+                yield None
+
+    def bad(self, line: int, error: Exception) -> None:
+        """Take a mistake."""
+        self._bad.append((line, str(error)))
+
+    def check(self) -> None:
+        """Name the first mistake.
+
+        Raises:
+            OutputError: a cell cannot be read.
+        """
+        if self._bad:
+            line, what = min(self._bad)
+            raise OutputError(
+                f"the row cannot be read: {what}",
+                where=f"{self._name}:{line}",
+                hint="correct the cell, or take the row out.",
+            )
