@@ -18,6 +18,7 @@ from real_runs import (
     COLLECTIVES,
     PLACES,
     Place,
+    RealCall,
     calls,
     collective_in_rules,
     library_or_exit,
@@ -25,7 +26,6 @@ from real_runs import (
 )
 
 from rccltune import plugin
-from rccltune.machine.real_rccl import RealCall
 from rccltune.model.errors import LaunchError
 
 SIZES: Final = ("-e", "512M", "-f", "2", "-n", "1", "-w", "0", "-c", "0")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.real_rccl import RealCall, real_calls, real_library
-from rccltune.model.errors import RccltuneError
+from rccltune import plugin
+from rccltune.launch import process
+from rccltune.machine.real_rccl import real_library
+from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import lay
 from rccltune.simulate.compiled import timeless
 from rccltune.simulate.sources import load_node, node_path
 
@@ -20,6 +24,7 @@ COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "broadcast",
 RELEASE: Final = "2.27.7"
 # Of xGMI between two devices, as the topology that the real library is given says (native_plugin/hip).
 LINK_GBS: Final = 48.0
+_TIMEOUT_S: Final = 600.0
 _ONE_HOST: Final = ("ring/ll", "ring/simple")
 _IN_CPX: Final = {8: 28, 16: 28, 32: 38, 64: 38}
 _HOSTS: Final = str(Path(__file__).parents[1] / "examples/nodes/two-mi300x.yaml")
@@ -71,6 +76,99 @@ def library_or_exit() -> Path:
         return real_library(Path("real"), os.environ)
     except RccltuneError as error:
         sys.exit(f"{error}: {error.hint}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealCall:
+    """One call as one rank's library said it.
+
+    Attributes:
+        setting: ``ring/ll``, or the name of the path that asked no tuner: ``direct``.
+        blocks: of the kernel.
+    """
+
+    rank: int
+    collective: str
+    nbytes: int
+    setting: str
+    channels: int
+    blocks: int
+
+
+def real_calls(
+    library: Path | None,
+    node: bytes,
+    scale: Scale,
+    collective: str,
+    options: Sequence[str],
+    *,
+    variables: Mapping[str, str],
+    mode: str,
+) -> list[RealCall]:
+    """One launch: ranks in one process, or each in its own where there are several hosts.
+
+    Args:
+        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/inside/real-library.md);
+            None asks the imitation.
+        node: compiled node file.
+        scale: the first devices of each host.
+        collective: ``all_reduce`` ….
+        options: of the benchmark, sizes among them.
+        variables: the whole environment otherwise.
+        mode: of the node file.
+
+    Raises:
+        LaunchError: it failed.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "node.node").write_bytes(node)
+        own = {
+            "RCCLTUNE_SIM_NODE": str(folder / "node.node"),
+            "RCCLTUNE_SIM_RAN": str(folder / "ran"),
+            "RCCLTUNE_SIM_BENCHMARK": "rtnew",
+            "RCCLTUNE_MODE": mode,
+        }
+        if library is not None:
+            own["RCCLTUNE_SIM_LIBRCCL"] = str(library)
+        argv = (str(plugin.native_folder() / f"sim/{collective}_perf"), *options)
+        if scale.n_nodes == 1:
+            own["RCCLTUNE_SIM_RANKS"] = str(scale.n_ranks)
+        else:
+            mpirun = str(Path(sys.executable).with_name("mpirun"))
+            head = (mpirun, "--allow-run-as-root", "--oversubscribe", "-np", str(scale.n_ranks))
+            passed = [*own, *(key for key in variables if key.startswith(("NCCL_", "RCCL")))]
+            argv = (*head, *(word for key in passed for word in ("-x", key)), *argv)
+        ended = process.run(
+            process.Job(
+                argv=argv,
+                variables={**variables, **own},
+                folder=folder,
+                timeout_s=_TIMEOUT_S,
+                is_complete=lambda _: False,
+            )
+        )
+        if ended.exit_code != 0:
+            last = (folder / "stderr.log").read_text("utf-8", "replace").splitlines()[-3:]
+            raise LaunchError(lay([f"the library ended with {ended.how}", *last]))
+        return read_calls(folder / "ran")
+
+
+def read_calls(path: Path) -> list[RealCall]:
+    """What the simulated benchmark wrote of its calls (RCCLTUNE_SIM_RAN), a line each."""
+    return [_call(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _call(line: str) -> RealCall:
+    rank, collective, nbytes, setting, channels, blocks = line.split()
+    return RealCall(
+        rank=int(rank),
+        collective=collective,
+        nbytes=int(nbytes),
+        setting=setting,
+        channels=int(channels),
+        blocks=int(blocks),
+    )
 
 
 def run(

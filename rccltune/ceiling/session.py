@@ -393,7 +393,7 @@ def _check_machine(opened: Session) -> None:
     """
     if opened.simulated:
         return
-    here = survey.fingerprint(survey.look(survey.Look(variables=dict(os.environ), deep=False)))
+    here = survey.fingerprint(survey.look(variables=os.environ, deep=False))
     if not opened.fingerprint.devices or here.devices != opened.fingerprint.devices:
         raise SessionError(
             "the session is of another machine than this one, or does not say of which",

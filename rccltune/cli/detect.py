@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.machine.records import Finding, Gpu, Oam, System
+    from rccltune.machine.records import Gpu, Oam, System
 
 
 @verb("detect")
@@ -168,19 +168,31 @@ def _links(system: System) -> str:
     return f"XGMI paths from device to device: {', '.join(said)}" if said else ""
 
 
+def _tuner(version: str | None) -> str:
+    """What a library makes of a tuner: the newest interface that it looks up, or its own reader."""
+    from rccltune.releases import release_of
+
+    release = release_of(version)
+    if release is None:
+        return "?"
+    rules = ", reads rules" if release.reads_rules else ""
+    return (f"v{release.abi}" if release.abi else "none") + rules
+
+
 def _software(system: System) -> Iterator[str]:
     rows = [
         (
             lib.owner,
             lib.version or "?",
             lib.rocm or "–",
+            _tuner(lib.version),
             (lib.sha256 or "?")[:12],
             str(lib.path),
         )
         for lib in system.libraries
     ]
     if rows:
-        yield table(("library of", "version", "ROCm", "sha256", "file"), rows, numeric=())
+        yield table(("library of", "version", "ROCm", "tuner", "sha256", "file"), rows, numeric=())
     tests = [
         (
             benchmark.name,
@@ -202,28 +214,6 @@ def _software(system: System) -> Iterator[str]:
 
 
 def _sources(system: System) -> Laid:
-    said = Counter((key, source) for oam in system.oams for key, source in oam.sources)
+    said = Counter((key, source) for oam in system.oams for key, source in oam.sources.items())
     lines = [f"  {key}: {source}" for key, source in sorted(said)]
     return lay(["Where it was read:", *lines] if lines else [])
-
-
-def told(findings: Iterable[Finding], console: Console) -> Laid:
-    """Findings as text, one paragraph each."""
-    colors = {"stops": "red", "warns": "yellow", "notes": "cyan"}
-
-    def paragraph(finding: Finding) -> Laid:
-        word = finding.severity.value
-        head = styled(word, colors[word] if console.color else None)
-        lines = [
-            lay([head, f"  {finding.name}: {finding.message}"], gap=""),
-            f"       at: {finding.where}",
-        ]
-        if finding.expected is not None:
-            lines.append(f"       expected: {finding.expected}")
-        lines.append(f"       remedy: {finding.remedy}")
-        if finding.spoils:
-            verb = "must stay the same for" if word == "notes" else "spoils"
-            lines.append(f"       {verb} repeatable results")
-        return lay(lines)
-
-    return lay(map(paragraph, findings), gap="\n\n")

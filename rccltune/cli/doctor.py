@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import Console, common
-from rccltune.cli.detect import told
+from rccltune.cli.console import Console, common, styled
 from rccltune.cli.help import verb
 from rccltune.model.errors import MachineError
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
     from rccltune.machine.records import Finding
@@ -47,7 +47,7 @@ def doctor(*, console: Console, strict: bool) -> None:
     is_ready = verdict(findings, strict=strict)
     ending = ["Ready: nothing here stops a measurement."] * is_ready
     console.result(
-        plain, lay((part for part in (told(findings, console), *ending) if part), gap="\n\n")
+        plain, lay((part for part in (_told(findings, console), *ending) if part), gap="\n\n")
     )
     _end(findings, strict=strict)
     console.say("Next: rccltune tune")
@@ -69,3 +69,25 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
             f"{counts[Severity.WARNS]} warnings, and --strict was said",
             hint="mend what 'warns' above.",
         )
+
+
+def _told(findings: Iterable[Finding], console: Console) -> Laid:
+    """Findings as text, one paragraph each."""
+    colors = {"stops": "red", "warns": "yellow", "notes": "cyan"}
+
+    def paragraph(finding: Finding) -> Laid:
+        word = finding.severity.value
+        head = styled(word, colors[word] if console.color else None)
+        lines = [
+            lay([head, f"  {finding.name}: {finding.message}"], gap=""),
+            f"       at: {finding.where}",
+        ]
+        if finding.expected is not None:
+            lines.append(f"       expected: {finding.expected}")
+        lines.append(f"       remedy: {finding.remedy}")
+        if finding.spoils:
+            verb = "must stay the same for" if word == "notes" else "spoils"
+            lines.append(f"       {verb} repeatable results")
+        return lay(lines)
+
+    return lay(map(paragraph, findings), gap="\n\n")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine import situation
-from rccltune.machine.links import Pair, choosing
+from rccltune.machine.links import Pair
+from rccltune.machine.visible import VISIBLE, choosing
 from rccltune.measure import launching, rccl_tests
 from rccltune.measure.launching import Ran
 from rccltune.measure.rccl_tests import Call, Where
@@ -157,7 +157,7 @@ def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
         prepared.links,
         timeout_s=launching.limit_s(outcomes),
         # The site's choice of devices is in the pairs already; a second one would index the first.
-        removed=situation.VISIBLE,
+        removed=VISIBLE,
     )
 
 

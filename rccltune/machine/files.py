@@ -17,7 +17,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import IO, Final
 
@@ -27,38 +26,6 @@ BLANKS: Final = b" \t\r"
 _WORDS: Final = re.compile(rb"[ \t\r]+")
 _UNSIGNED: Final = re.compile(rb"[0-9]{1,20}")
 _HEX: Final = re.compile(rb"(?:0[xX])?([0-9a-fA-F]+)")
-_DENIED: Final = (errno.EPERM, errno.EACCES)
-_ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
-
-
-class Reading(Enum):
-    """How a read ended."""
-
-    OK = "ok"
-    MISSING = "missing"
-    DENIED = "denied"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a file gave; empty unless the reading is OK."""
-
-    reading: Reading
-    data: bytes = b""
-
-    @property
-    def first_line(self) -> bytes | None:
-        """The first line, trimmed; None where there is none."""
-        if self.reading is not Reading.OK or not self.data:
-            return None
-        return self.data.split(b"\n", 1)[0].strip(BLANKS)
-
-    @property
-    def text(self) -> str | None:
-        """The first line for people, None where there is nothing."""
-        line = self.first_line
-        return line.decode("utf-8", "replace") if line else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,37 +40,43 @@ class Root:
         return self.path == Path("/")
 
     def at(self, name: str) -> Path:
-        """Where a file of the machine is."""
+        """Path of a file of the machine."""
         return self.path / name.lstrip("/")
 
-    def read(self, name: str, limit: int = MAX_ATTRIBUTE) -> Content:
-        """Read a small file; never waits for a pipe, never raises."""
-        try:
-            handle = os.open(self.at(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except (OSError, ValueError) as error:
-            return Content(_reading_of(error))
+    def content(self, name: str, limit: int = MAX_ATTRIBUTE) -> bytes:
+        """Read a small file; never waits for a pipe.
+
+        Raises:
+            OSError: it cannot be read, or is larger than such a file can be.
+        """
+        handle = os.open(self.at(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         data = b""
         try:
-            while len(data) < limit:
-                piece = os.read(handle, limit - len(data))
-                if not piece:
-                    return Content(Reading.OK, data)
+            while len(data) < limit and (piece := os.read(handle, limit - len(data))):
                 data += piece
-        except OSError as error:
-            return Content(_reading_of(error))
         finally:
             os.close(handle)
-        return Content(Reading.FAILED)
+        if len(data) >= limit:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
+        return data
+
+    def read(self, name: str, limit: int = MAX_ATTRIBUTE) -> bytes | None:
+        """Content of a small file, None where it cannot be read."""
+        with contextlib.suppress(OSError, ValueError):
+            return self.content(name, limit)
+        return None
+
+    def line(self, name: str, limit: int = MAX_ATTRIBUTE) -> bytes:
+        """First line of a small file, trimmed; empty where there is none."""
+        return first_line(self.read(name, limit) or b"")
 
     def text(self, name: str, limit: int = MAX_ATTRIBUTE) -> str | None:
-        """First line of a small file, None where it cannot be read or is empty."""
-        return self.read(name, limit).text
+        """First line of a small file for people, None where it cannot be read or is empty."""
+        return self.line(name, limit).decode("utf-8", "replace") or None
 
     def number(self, name: str) -> int | None:
         """A whole number in a small file, possibly negative."""
-        line = self.read(name).first_line
-        if line is None:
-            return None
+        line = self.line(name)
         value = unsigned(line.removeprefix(b"-"))
         return -value if value is not None and line.startswith(b"-") else value
 
@@ -116,19 +89,17 @@ class Root:
         return tuple(sorted((n for n in names if not n.startswith(".")), key=_natural))
 
 
-def _reading_of(error: OSError | ValueError) -> Reading:
-    number = error.errno if isinstance(error, OSError) else None
-    if number in _ABSENT:
-        return Reading.MISSING
-    return Reading.DENIED if number in _DENIED else Reading.FAILED
-
-
 def _natural(name: str) -> tuple[int, str]:
     return (
         (int(name), "")
         if name.isascii() and name.isdecimal() and len(name) < 10
         else (1 << 40, name)
     )
+
+
+def first_line(data: bytes) -> bytes:
+    """The first line of a file's content, trimmed."""
+    return data.split(b"\n", 1)[0].strip(BLANKS)
 
 
 def words(line: bytes) -> list[bytes]:

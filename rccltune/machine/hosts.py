@@ -84,58 +84,21 @@ def _plain(name: str, value: str) -> str:
     return f"{len(parts)} by name"
 
 
-_NUMBERED: Final = re.compile(r"(.*?)(\d+)(\D*)")
 _SHOWN: Final = 4
 
 
-def named_hosts(names: Iterable[str], most: int = _SHOWN) -> str:
-    """Names for people; those that differ in their last number only are one item.
-
-    Args:
-        names: of hosts.
-        most: items to be shown, each with twice as many ranges of numbers.
-    """
-    wanted = sorted(set(names))
-    items = _ranges(wanted, 2 * most)
-    shown = ", ".join(items[:most])
-    if len(items) > most:
-        shown += ", …"
-    return f"{shown} ({len(wanted)} hosts)" if len(wanted) > most else shown
+def named_hosts(names: Iterable[str]) -> str:
+    """Names for people: the first few, and how many there are."""
+    wanted = sorted(set(names), key=_by_number)
+    if len(wanted) <= _SHOWN:
+        return ", ".join(wanted)
+    return f"{', '.join(wanted[:_SHOWN])}, … ({len(wanted)} hosts)"
 
 
-def _ranges(names: list[str], most: int) -> list[str]:
-    """Slurm's way of writing: a number keeps its width, neighbours become a range."""
-    found: dict[tuple[str, int, str], list[int]] = {}
-    plain = []
-    for name in names:
-        match = _NUMBERED.fullmatch(name)
-        if match is None:
-            plain.append(name)
-        else:
-            key = (match[1], len(match[2]), match[3])
-            found.setdefault(key, []).append(int(match[2]))
-    items = [
-        (f"{head}{'0' * width}{tail}", _item(head, width, tail, sorted(numbers), most))
-        for (head, width, tail), numbers in found.items()
-    ]
-    return [text for _, text in sorted([*items, *((name, name) for name in plain)])]
-
-
-def _item(head: str, width: int, tail: str, numbers: list[int], most: int) -> str:
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    texts = [
-        f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
-        for low, high in spans[:most]
-    ]
-    texts += ["…"] if len(spans) > most else []
-    if len(numbers) == 1:
-        return f"{head}{texts[0]}{tail}"
-    return f"{head}[{','.join(texts)}]{tail}"
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """A key that puts node9 before node10."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
 
 RANKS: Final = "ranks"
@@ -161,16 +124,15 @@ class Difference:
 
 def differences(hosts: Sequence[Host]) -> tuple[Difference, ...]:
     """All in which hosts differ, in the order in which the hosts say it; empty where alike."""
-    said = [{RANKS: str(host.n_ranks), **dict(host.facts)} for host in hosts]
-    names = _distinct(hosts)
-    listed = dict.fromkeys(what for one in said for what in one)
+    said = {
+        name: {RANKS: str(host.n_ranks), **dict(host.facts)}
+        for name, host in zip(_distinct(hosts), hosts, strict=True)
+    }
     found = []
-    for what in listed:
-        groups: dict[str | None, list[str]] = {}
-        for name, one in zip(names, said, strict=True):
-            groups.setdefault(one.get(what), []).append(name)
+    for what in dict.fromkeys(what for one in said.values() for what in one):
+        groups = _grouped({name: one.get(what) for name, one in said.items()})
         if len(groups) > 1:
-            found.append(Difference(what=what, groups=_sorted(groups)))
+            found.append(Difference(what=what, groups=groups))
     return tuple(found)
 
 
@@ -184,24 +146,26 @@ def as_asked(
         wanted: what every rank was to have.
         but: variables that are known to differ already.
     """
-    left_out = set(but)
+    known = set(but)
     names = _distinct(hosts)
     found = []
     for what, value in sorted(wanted.items()):
-        if not compares(what) or what in left_out:
+        if not compares(what) or what in known:
             continue
-        as_set = value_of(what, [value])
-        groups: dict[str | None, list[str]] = {}
-        for name, host in zip(names, hosts, strict=True):
-            groups.setdefault(dict(host.facts).get(what), []).append(name)
-        if groups.keys() != {as_set}:
-            groups.setdefault(as_set, []).append(AS_SET)
-            found.append(Difference(what=what, groups=_sorted(groups)))
+        values = (dict(host.facts).get(what) for host in hosts)
+        said = {AS_SET: value_of(what, [value]), **dict(zip(names, values, strict=True))}
+        groups = _grouped(said)
+        if len(groups) > 1:
+            found.append(Difference(what=what, groups=groups))
     return tuple(found)
 
 
-def _sorted(groups: Mapping[str | None, Sequence[str]]) -> tuple[Group, ...]:
-    made = [Group(value=value, hosts=tuple(sorted(names))) for value, names in groups.items()]
+def _grouped(said: Mapping[str, str | None]) -> tuple[Group, ...]:
+    """Names by what they say, the largest group first."""
+    groups: dict[str | None, list[str]] = {}
+    for name, value in said.items():
+        groups.setdefault(value, []).append(name)
+    made = (Group(value=value, hosts=tuple(sorted(names))) for value, names in groups.items())
     return tuple(sorted(made, key=lambda one: (-len(one.hosts), one.hosts)))
 
 
@@ -273,10 +237,10 @@ def table_of(found: Sequence[Difference]) -> Laid:
 
 
 def _rows(one: Difference) -> list[tuple[str, str, str]]:
-    shown, rest = one.groups[:_GROUPS], one.groups[_GROUPS:]
+    first, rest = one.groups[:_GROUPS], one.groups[_GROUPS:]
     rows = [
         ("" if number else one.what, _short(group), named_hosts(group.hosts))
-        for number, group in enumerate(shown)
+        for number, group in enumerate(first)
     ]
     if rest:
         others = named_hosts(name for group in rest for name in group.hosts)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -83,7 +82,6 @@ def _hint(wanted: Mode, system: System) -> str:
 
 COMPUTE_TIMEOUT_S: Final = 120.0
 MEMORY_TIMEOUT_S: Final = 400.0
-_DEPRECATED: Final = 10
 _CODES: Final = {
     "code 2": "not supported: a virtual machine, or a driver without partitions",
     "code 10": "not permitted: it needs root",
@@ -108,9 +106,6 @@ def needs(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
         oam.mode is None or oam.mode.memory != wanted.memory for oam in system.oams
     ):
         said.append("a reload of the amdgpu driver for the memory mode, on every GPU of the node")
-    release = re.match(r"\d+", system.rocm or "")
-    if release is None or int(release[0]) >= _DEPRECATED:
-        said.append("calls of amdsmi that ROCm 10 marks as deprecated")
     said.append("nothing that keeps it: a restart returns to the default mode")
     return tuple(said)
 
@@ -182,7 +177,7 @@ def applied(
     reporter.say(f"Setting {mode_text(wanted)}. Should this be killed, go back by hand: {back}")
     with signals.interruptible():
         try:
-            yield _reach(target, look, run, reporter)
+            yield _change(target, look, run, reporter)
         finally:
             with signals.held():
                 _put_back(before, look, run, reporter)
@@ -200,7 +195,7 @@ def _stop_where_hindered(wanted: Mode, system: System, is_root: bool) -> None:
 def _put_back(before: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> None:
     reporter.say("Putting the mode back.")
     try:
-        _reach(before, look, run, reporter)
+        _change(before, look, run, reporter)
     except MachineError as error:
         named = "; ".join(f"{a} had {mode_text(m)}" for a, m in sorted(before.items()))
         raise MachineError(
@@ -215,7 +210,7 @@ def _merged(wanted: Mode, now: Mode) -> Mode:
     return Mode(compute=wanted.compute or now.compute, memory=wanted.memory or now.memory)
 
 
-def _reach(wanted: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
+def _change(wanted: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
     """Call until the machine says that it is there; a reset compute mode takes a second round."""
     system = look()
     for _ in range(2):

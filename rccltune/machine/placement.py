@@ -8,14 +8,13 @@ devices that are chosen by number; numbers count in KFD's order, as ROCr and HIP
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine import records, situation
-from rccltune.machine.links import choosing, chosen, heeded, n_usable
-from rccltune.machine.records import Gpu, System
+from rccltune.machine.records import Gpu, Link, System
+from rccltune.machine.visible import VISIBLE, choosing, in_force, visible
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.measured import Launch
 from rccltune.model.settings import Place, Scale
@@ -28,257 +27,12 @@ _SPLIT: Final = "NCCL_TESTS_SPLIT"
 SPLITTING: Final = (_MASK, _SPLIT, "NCCL_TESTS_DEVICE")
 _BESIDE: Final = (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS)
 _FEWEST: Final = 2
-_BOTH: Final = (RankPlacement.ONE_OAM, RankPlacement.ONE_PER_OAM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What a job that is started from here can use of a node.
-
-    Attributes:
-        gpus: in the order in which a job numbers them.
-        n_there: devices of the node, those included that the job cannot use.
-        n_oams: of the node's OAMs those that can be seen.
-        per_oam: devices on the fullest of them.
-        n_hidden: of those there, the ones of which nothing is known.
-        all_linked: every two devices are one XGMI link apart.
-    """
-
-    gpus: tuple[Gpu, ...]
-    n_there: int
-    n_oams: int
-    per_oam: int
-    n_hidden: int
-    all_linked: bool
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether no device of the node is hidden or left out."""
-        return len(self.gpus) == self.n_there
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """A placement on the devices that are there.
-
-    Attributes:
-        gpus: one for each rank that is started, in the order of the ranks.
-        n_ranks: of one communicator.
-        split: what parts the ranks into communicators that run side by side.
-        alike: every placement that so many ranks can have here; empty where some have no name.
-    """
-
-    placement: RankPlacement
-    gpus: tuple[Gpu, ...]
-    n_ranks: int
-    split: tuple[tuple[str, str], ...] = ()
-    alike: tuple[RankPlacement, ...] = ()
-
-
-def layout_of(system: System, variables: Mapping[str, str]) -> Layout:
-    """The devices that a job sees, and those of the node.
-
-    Args:
-        system: what was detected.
-        variables: the environment; one of ``*_VISIBLE_DEVICES`` may leave some out.
-
-    Raises:
-        MachineError: which number is which device is not certain.
-    """
-    shut = [gpu for gpu in system.gpus if gpu.can_open is False]
-    if shut:
-        raise MachineError(
-            f"{len(shut)} of {len(system.gpus)} devices have no render node here, so that the "
-            "runtime numbers them otherwise than the driver does",
-            where=f"/dev/dri/renderD{shut[0].render_minor}",
-            hint="start the container with --device=/dev/dri, all of it.",
-        )
-    if system.vendor == "nvidia" and system.product is None and _by_speed(variables):
-        raise MachineError(
-            "these GPUs are not alike, and CUDA numbers them by speed unless told otherwise",
-            where="CUDA_VISIBLE_DEVICES",
-            hint="set CUDA_DEVICE_ORDER=PCI_BUS_ID with it; that is how nvidia-smi numbers them.",
-        )
-    gpus = chosen(system.gpus, heeded(system.vendor, variables))
-    counts: dict[str, int] = {}
-    for gpu in system.gpus:
-        counts[gpu.oam] = counts.get(gpu.oam, 0) + 1
-    linked = {(link.origin, link.target) for link in system.links if link.hops in (0, 1)}
-    return Layout(
-        gpus=gpus,
-        n_there=len(system.gpus) + system.n_hidden,
-        n_oams=len(counts),
-        per_oam=max(counts.values(), default=0),
-        n_hidden=system.n_hidden,
-        all_linked=all(
-            (a.index, b.index) in linked for a in system.gpus for b in system.gpus if a is not b
-        ),
-    )
-
-
-def _by_speed(variables: Mapping[str, str]) -> bool:
-    """Whether the site's own list is in CUDA's order, which nothing here can tell."""
-    given = "CUDA_VISIBLE_DEVICES" in variables
-    return given and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
-
-
-def place_ranks(wanted: RankPlacement | None, layout: Layout, n_ranks: int | None) -> Placed:
-    """Put ranks on devices.
-
-    Args:
-        wanted: None takes the first devices, and names them by what they are.
-        layout: what there is.
-        n_ranks: ranks of a communicator, None for as many as the placement has.
-
-    Raises:
-        MachineError: the machine has no such placement.
-        CommandLineError: the number of ranks does not fit it.
-    """
-    if wanted in _BESIDE:
-        return _side_by_side(wanted, layout, n_ranks)
-    gpus = _devices(wanted, layout, n_ranks)
-    if n_ranks not in (None, len(gpus)):
-        raise CommandLineError(
-            f"{wanted.value if wanted else 'this machine'} has {len(gpus)} devices, and --np asks "
-            f"for {n_ranks} ranks",
-            hint="leave out --np, or say --rank-placement first.",
-        )
-    if len(gpus) < 2 and wanted is not None:
-        raise MachineError(
-            f"a placement of {len(gpus)} device{'' if len(gpus) == 1 else 's'} has nothing to "
-            "communicate",
-            hint="rccltune detect -v shows which devices lie where.",
-        )
-    return Placed(
-        placement=_named(gpus, layout),
-        gpus=gpus,
-        n_ranks=len(gpus),
-        alike=_alike(len(gpus), layout),
-    )
-
-
-def _devices(wanted: RankPlacement | None, layout: Layout, n_ranks: int | None) -> tuple[Gpu, ...]:
-    oams = _by_oam(layout.gpus)
-    if wanted is None:
-        return layout.gpus[: n_ranks or len(layout.gpus)]
-    if wanted is RankPlacement.NODE:
-        return _whole(layout)
-    if wanted is RankPlacement.ONE_OAM:
-        whole = [gpus for gpus in oams.values() if len(gpus) == layout.per_oam]
-        return _or_missing(wanted, tuple(whole[0]) if whole and layout.per_oam > 1 else ())
-    if wanted is RankPlacement.ONE_PER_OAM:
-        each = tuple(gpus[0] for gpus in oams.values())
-        return _or_missing(wanted, each if len(each) == layout.n_oams else ())
-    if wanted is RankPlacement.ONE_IOD:
-        return _or_missing(wanted, _one_iod(layout.gpus))
-    if n_ranks is None:
-        raise CommandLineError(
-            "how many of the first devices are meant is not said", hint="say it with --np."
-        )
-    return layout.gpus[:n_ranks]
-
-
-def _whole(layout: Layout) -> tuple[Gpu, ...]:
-    if not layout.is_whole:
-        raise MachineError(
-            f"{len(layout.gpus)} of the node's {layout.n_there} devices can be used here, which is "
-            "not the placement 'node'",
-            hint="unset *_VISIBLE_DEVICES or ask for the whole node; or leave out "
-            "--rank-placement.",
-        )
-    return layout.gpus
-
-
-def _or_missing(wanted: RankPlacement, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    if not gpus:
-        raise MachineError(
-            f"no devices that can be used here are placed as '{wanted.value}'",
-            hint="rccltune detect -v shows which devices lie where.",
-        )
-    return gpus
-
-
-def _by_oam(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
-    oams: dict[str, list[Gpu]] = {}
-    for gpu in gpus:
-        oams.setdefault(gpu.oam, []).append(gpu)
-    return oams
-
-
-def _one_iod(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """All devices of the first I/O die that has more than one."""
-    dies: dict[tuple[str, int], list[Gpu]] = {}
-    for gpu in gpus:
-        if len(gpu.iods) == 1:
-            dies.setdefault((gpu.oam, gpu.iods[0]), []).append(gpu)
-    most = max((len(found) for found in dies.values()), default=0)
-    return tuple(next((found for found in dies.values() if len(found) == most > 1), ()))
-
-
-def _named(gpus: Sequence[Gpu], layout: Layout) -> RankPlacement:
-    """What devices are, whoever asked for them: sessions of one placement must have one name."""
-    oams = {gpu.oam for gpu in gpus}
-    iods = {(gpu.oam, gpu.iods) for gpu in gpus}
-    if len(gpus) >= layout.n_there:
-        return RankPlacement.NODE
-    if layout.per_oam < 2 or len(gpus) < 2:
-        return RankPlacement.FIRST
-    if len(oams) == 1 and len(gpus) == layout.per_oam:
-        return RankPlacement.ONE_OAM
-    if len(oams) == len(gpus) == layout.n_oams:
-        return RankPlacement.ONE_PER_OAM
-    if len(iods) == 1 and len(gpus[0].iods) == 1 and len(gpus) == len(_one_iod(layout.gpus)):
-        return RankPlacement.ONE_IOD
-    return RankPlacement.FIRST
-
-
-def _alike(n_ranks: int, layout: Layout) -> tuple[RankPlacement, ...]:
-    """All that so many ranks can be; four devices on two OAMs and the like have no name."""
-    if n_ranks >= layout.n_there:
-        return (RankPlacement.NODE,)
-    if layout.n_hidden:
-        return ()
-    if layout.per_oam == 1:
-        return (RankPlacement.FIRST,) if layout.all_linked else ()
-    return _BOTH if n_ranks == layout.per_oam == layout.n_oams else ()
-
-
-def _side_by_side(wanted: RankPlacement, layout: Layout, n_ranks: int | None) -> Placed:
-    """All devices, parted into communicators of one OAM each, or across all OAMs."""
-    oams = list(_by_oam(layout.gpus).values())
-    per_oam = len(oams[0]) if oams else 0
-    if per_oam < 2 or len(oams) < 2 or any(len(gpus) != per_oam for gpus in oams):
-        raise MachineError(
-            f"'{wanted.value}' needs several OAMs with several devices each, as many on every one",
-            hint="rccltune detect -v shows which devices lie where.",
-        )
-    own = per_oam if wanted is RankPlacement.EVERY_OAM else len(oams)
-    if n_ranks not in (None, own):
-        raise CommandLineError(
-            f"the groups of '{wanted.value}' have {own} ranks here, and --np asks for {n_ranks}",
-            hint="leave out --np.",
-        )
-    return Placed(
-        placement=wanted,
-        gpus=tuple(gpu for gpus in oams for gpu in gpus),
-        n_ranks=own,
-        split=(_split(wanted, per_oam, len(layout.gpus)),),
-        alike=_alike(own, layout),
-    )
-
-
-def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
-    """What groups ranks by OAM, or by their place in it; the mask is known to older benchmarks."""
-    every = wanted is RankPlacement.EVERY_OAM
-    if per_oam & (per_oam - 1):
-        return _SPLIT, f"{'DIV' if every else 'MOD'}{per_oam}"
-    bits = per_oam - 1
-    return _MASK, hex(((1 << n_started.bit_length()) - 1) & ~bits if every else bits)
+_WHERE: Final = "rccltune detect -v shows which devices lie where."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seating:
-    """Where the ranks of every launch run.
+    """Devices and environment of the ranks of every launch.
 
     Attributes:
         n_started: ranks of a launch, those of all groups.
@@ -292,14 +46,14 @@ class Seating:
     n_started: int
     environment: tuple[tuple[str, str], ...] = ()
     cleared: tuple[str, ...] = ()
-    gpus: tuple[records.Gpu, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     remark: str | None = None
 
 
 def seating_of(
     wanted: RankPlacement | None,
     n_ranks: int | None,
-    system: records.System,
+    system: System,
     variables: Mapping[str, str],
 ) -> Seating:
     """Put ranks on the devices of one node.
@@ -315,7 +69,6 @@ def seating_of(
             certain.
         CommandLineError: the number of ranks does not fit, or is not known.
     """
-    n_known = len(system.gpus) + system.n_hidden
     asks = wanted not in (None, RankPlacement.NODE)
     if not system.gpus and asks:
         raise MachineError(
@@ -324,64 +77,247 @@ def seating_of(
             hint="rccltune doctor says what hides the GPUs; or leave out --rank-placement.",
         )
     if not asks and (not system.gpus or (n_ranks or 0) > len(system.gpus)):
-        return _unchosen(n_ranks, n_known)
+        return _unchosen(n_ranks, system)
     try:
-        layout = layout_of(system, variables)
+        _check_numbers(system, variables)
+        gpus = visible(system.gpus, system.vendor, variables)
     except MachineError:
         if asks:
             raise
         # Nobody asked for devices: the site's own choice passes on.
-        return _unchosen(n_ranks, n_known, default=n_usable(system, variables))
-    if not asks and n_ranks is None and len(layout.gpus) < _FEWEST:
-        raise _too_few(layout, system, variables)
-    placed = place_ranks(wanted, layout, n_ranks)
-    place = Place(
-        name=placed.placement.value,
-        scale=Scale(n_nodes=1, n_ranks=placed.n_ranks),
-        devices=tuple(gpu.index for gpu in placed.gpus),
-        alike=tuple(one.value for one in placed.alike),
-    )
-    if placed.placement is RankPlacement.NODE:
-        return Seating(place=place, n_started=len(placed.gpus))
-    environment = (*choosing(system.vendor, *place.devices), *placed.split)
-    return Seating(
-        place=place,
-        n_started=len(placed.gpus),
-        environment=environment,
-        cleared=(*situation.VISIBLE, *SPLITTING),
-        gpus=placed.gpus,
-        remark=_remark(place, environment),
-    )
+        return _unchosen(n_ranks or _n_visible(system, variables), system)
+    if not asks and n_ranks is None and len(gpus) < _FEWEST:
+        # A rank by itself has nobody to communicate with.
+        raise MachineError(
+            f"{len(gpus)} of {n_there(system)} GPUs can be used here, and a collective needs two",
+            where=", ".join(in_force(system.vendor, variables)) or None,
+            hint="rccltune detect shows what is there; on several hosts say --hostfile and --np.",
+        )
+    if wanted in _BESIDE:
+        return _side_by_side(wanted, gpus, system, n_ranks)
+    chosen = _devices(wanted, gpus, system, n_ranks)
+    if n_ranks not in (None, len(chosen)):
+        raise CommandLineError(
+            f"{wanted.value if wanted else 'this machine'} has {len(chosen)} devices, and --np "
+            f"asks for {n_ranks} ranks",
+            hint="leave out --np, or say --rank-placement first.",
+        )
+    if len(chosen) < _FEWEST and wanted is not None:
+        raise MachineError(
+            f"a placement of {len(chosen)} device{'' if len(chosen) == 1 else 's'} has nothing to "
+            "communicate",
+            hint=_WHERE,
+        )
+    return _seated(_name_of(chosen, gpus, system), chosen, len(chosen), system)
 
 
-def _too_few(layout: Layout, system: records.System, variables: Mapping[str, str]) -> MachineError:
-    """A rank by itself has nobody to communicate with."""
-    return MachineError(
-        f"{len(layout.gpus)} of {layout.n_there} GPUs can be used here, and a collective needs two",
-        where=", ".join(heeded(system.vendor, variables)) or None,
-        hint="rccltune detect shows what is there; on several hosts say --hostfile and --np.",
-    )
+def n_there(system: System) -> int:
+    """Devices of the node, those included that a job cannot use."""
+    return len(system.gpus) + system.n_hidden
 
 
-def _unchosen(n_ranks: int | None, n_known: int, *, default: int | None = None) -> Seating:
+def _check_numbers(system: System, variables: Mapping[str, str]) -> None:
+    """Stop where which number is which device is not certain."""
+    shut = [gpu for gpu in system.gpus if gpu.can_open is False]
+    if shut:
+        raise MachineError(
+            f"{len(shut)} of {len(system.gpus)} devices have no render node here, so that the "
+            "runtime numbers them otherwise than the driver does",
+            where=f"/dev/dri/renderD{shut[0].render_minor}",
+            hint="start the container with --device=/dev/dri, all of it.",
+        )
+    by_speed = variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+    is_mixed = system.vendor == "nvidia" and system.product is None
+    if is_mixed and by_speed and "CUDA_VISIBLE_DEVICES" in variables:
+        raise MachineError(
+            "these GPUs are not alike, and CUDA numbers them by speed unless told otherwise",
+            where="CUDA_VISIBLE_DEVICES",
+            hint="set CUDA_DEVICE_ORDER=PCI_BUS_ID with it; that is how nvidia-smi numbers them.",
+        )
+
+
+def _n_visible(system: System, variables: Mapping[str, str]) -> int | None:
+    """How many devices a job sees, though not which; None where that is not certain either."""
+    there = [gpu for gpu in system.gpus if gpu.can_open is not False]
+    try:
+        return len(visible(there, system.vendor, variables)) or None
+    except MachineError:
+        return None
+
+
+def _unchosen(n_ranks: int | None, system: System) -> Seating:
     """Ranks wherever the launcher and the site put them."""
-    n_started = n_ranks or default
-    if n_started is None:
+    if n_ranks is None:
         raise CommandLineError(
             "how many ranks to start is not known",
             hint="say it with --np: one rank for each GPU or partition.",
         )
-    is_node = n_started >= n_known
-    name = RankPlacement.NODE if is_node else RankPlacement.FIRST
-    scale = Scale(n_nodes=1, n_ranks=n_started)
-    alike = (name.value,) if is_node else ()
-    return Seating(place=Place(name=name.value, scale=scale, alike=alike), n_started=n_started)
+    is_node = n_ranks >= n_there(system)
+    name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
+    alike = (name,) if is_node else ()
+    place = Place(name=name, scale=Scale(n_nodes=1, n_ranks=n_ranks), alike=alike)
+    return Seating(place=place, n_started=n_ranks)
+
+
+def _devices(
+    wanted: RankPlacement | None, gpus: tuple[Gpu, ...], system: System, n_ranks: int | None
+) -> tuple[Gpu, ...]:
+    """The devices of a placement, one for each rank."""
+    oams = _by_oam(gpus)
+    found: Sequence[Gpu] = ()
+    if wanted is None:
+        return gpus[: n_ranks or len(gpus)]
+    if wanted is RankPlacement.NODE:
+        if len(gpus) < n_there(system):
+            raise MachineError(
+                f"{len(gpus)} of the node's {n_there(system)} devices can be used here, which is "
+                "not the placement 'node'",
+                hint="unset *_VISIBLE_DEVICES or ask for the whole node; or leave out "
+                "--rank-placement.",
+            )
+        return gpus
+    if wanted is RankPlacement.FIRST:
+        if n_ranks is None:
+            raise CommandLineError(
+                "how many of the first devices are meant is not said", hint="say it with --np."
+            )
+        return gpus[:n_ranks]
+    if wanted is RankPlacement.ONE_OAM and _per_oam(system) > 1:
+        found = next((oam for oam in oams if len(oam) == _per_oam(system)), ())
+    elif wanted is RankPlacement.ONE_PER_OAM and len(oams) == len(_by_oam(system.gpus)):
+        found = [oam[0] for oam in oams]
+    elif wanted is RankPlacement.ONE_IOD:
+        found = _one_iod(gpus)
+    if not found:
+        raise MachineError(
+            f"no devices that can be used here are placed as '{wanted.value}'", hint=_WHERE
+        )
+    return tuple(found)
+
+
+def _by_oam(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
+    oams: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        oams.setdefault(gpu.oam, []).append(gpu)
+    return list(oams.values())
+
+
+def _per_oam(system: System) -> int:
+    """Devices on the fullest of the node's OAMs that can be seen."""
+    return max(map(len, _by_oam(system.gpus)), default=0)
+
+
+def _one_iod(gpus: Sequence[Gpu]) -> list[Gpu]:
+    """All devices of the first I/O die that has more than one."""
+    dies: dict[tuple[str, int], list[Gpu]] = {}
+    for gpu in gpus:
+        if len(gpu.iods) == 1:
+            dies.setdefault((gpu.oam, gpu.iods[0]), []).append(gpu)
+    most = max(map(len, dies.values()), default=0)
+    return next((found for found in dies.values() if len(found) == most > 1), [])
+
+
+def _name_of(chosen: Sequence[Gpu], gpus: Sequence[Gpu], system: System) -> RankPlacement:
+    """What devices are, whoever asked for them: sessions of one placement must have one name."""
+    n_oams = len({gpu.oam for gpu in chosen})
+    per_oam = _per_oam(system)
+    if len(chosen) >= n_there(system):
+        return RankPlacement.NODE
+    if per_oam < 2 or len(chosen) < 2:
+        return RankPlacement.FIRST
+    if n_oams == 1 and len(chosen) == per_oam:
+        return RankPlacement.ONE_OAM
+    if n_oams == len(chosen) == len(_by_oam(system.gpus)):
+        return RankPlacement.ONE_PER_OAM
+    on_one_iod = len({(gpu.oam, gpu.iods) for gpu in chosen}) == 1 and len(chosen[0].iods) == 1
+    if on_one_iod and len(chosen) == len(_one_iod(gpus)):
+        return RankPlacement.ONE_IOD
+    return RankPlacement.FIRST
+
+
+def _alike(n_ranks: int, system: System) -> tuple[RankPlacement, ...]:
+    """All that so many ranks can be; four devices on two OAMs and the like have no name."""
+    per_oam = _per_oam(system)
+    if n_ranks >= n_there(system):
+        return (RankPlacement.NODE,)
+    if system.n_hidden:
+        return ()
+    if per_oam == 1:
+        return (RankPlacement.FIRST,) if _all_linked(system) else ()
+    if n_ranks == per_oam == len(_by_oam(system.gpus)):
+        return (RankPlacement.ONE_OAM, RankPlacement.ONE_PER_OAM)
+    return ()
+
+
+def _all_linked(system: System) -> bool:
+    """Whether every two devices are one XGMI link apart at most."""
+    linked = {(link.origin, link.target) for link in system.links if link.hops in (0, 1)}
+    numbers = [gpu.index for gpu in system.gpus]
+    return all((a, b) in linked for a in numbers for b in numbers if a != b)
+
+
+def _side_by_side(
+    wanted: RankPlacement, gpus: tuple[Gpu, ...], system: System, n_ranks: int | None
+) -> Seating:
+    """All devices, parted into communicators of one OAM each, or across all OAMs."""
+    oams = _by_oam(gpus)
+    per_oam = len(oams[0]) if oams else 0
+    if per_oam < 2 or len(oams) < 2 or any(len(oam) != per_oam for oam in oams):
+        raise MachineError(
+            f"'{wanted.value}' needs several OAMs with several devices each, as many on every one",
+            hint=_WHERE,
+        )
+    own = per_oam if wanted is RankPlacement.EVERY_OAM else len(oams)
+    if n_ranks not in (None, own):
+        raise CommandLineError(
+            f"the groups of '{wanted.value}' have {own} ranks here, and --np asks for {n_ranks}",
+            hint="leave out --np.",
+        )
+    ordered = tuple(gpu for oam in oams for gpu in oam)
+    return _seated(wanted, ordered, own, system, _split(wanted, per_oam, len(gpus)))
+
+
+def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
+    """What groups ranks by OAM, or by their place in it; the mask is known to older benchmarks."""
+    every = wanted is RankPlacement.EVERY_OAM
+    if per_oam & (per_oam - 1):
+        return _SPLIT, f"{'DIV' if every else 'MOD'}{per_oam}"
+    bits = per_oam - 1
+    return _MASK, hex(((1 << n_started.bit_length()) - 1) & ~bits if every else bits)
+
+
+def _seated(
+    name: RankPlacement,
+    gpus: tuple[Gpu, ...],
+    n_ranks: int,
+    system: System,
+    *split: tuple[str, str],
+) -> Seating:
+    """Ranks on these devices, in communicators of ``n_ranks``."""
+    place = Place(
+        name=name.value,
+        scale=Scale(n_nodes=1, n_ranks=n_ranks),
+        devices=tuple(gpu.index for gpu in gpus),
+        alike=tuple(one.value for one in _alike(n_ranks, system)),
+    )
+    if name is RankPlacement.NODE:
+        return Seating(place=place, n_started=len(gpus))
+    environment = (*choosing(system.vendor, *place.devices), *split)
+    exports = " ".join(f"{variable}={value}" for variable, value in environment)
+    return Seating(
+        place=place,
+        n_started=len(gpus),
+        environment=environment,
+        cleared=(*VISIBLE, *SPLITTING),
+        gpus=gpus,
+        remark=f"Placement {place.name}: {place.scale}; every launch has {exports}",
+    )
 
 
 def over_hosts(
     wanted: RankPlacement | None, seating: Seating, n_hosts: int, n_devices: int
 ) -> Seating:
-    """The same ranks on several hosts, whose devices cannot be seen from here.
+    """Ranks of one host put on several, whose devices cannot be seen from here.
 
     Args:
         wanted: as said.
@@ -406,16 +342,11 @@ def over_hosts(
     return Seating(place=place, n_started=n_started)
 
 
-def _remark(place: Place, environment: Sequence[tuple[str, str]]) -> str:
-    exports = " ".join(f"{name}={value}" for name, value in environment)
-    return f"Placement {place.name}: {place.scale}; every launch has {exports}"
-
-
-def simulated_system(node: SimulatedNode) -> records.System:
+def simulated_system(node: SimulatedNode) -> System:
     """The devices of one host of a simulated node, as a look at such a machine would find them."""
     per_oam, per_iod = node.devices_per_oam, node.devices_per_iod
     gpus = tuple(
-        records.Gpu(
+        Gpu(
             index=index,
             # The buses of a real MI300X host, as the stand-in prints them.
             oam=f"{index // per_oam // 8:04x}:{5 + 0x20 * (index // per_oam % 8):02x}:00",
@@ -425,12 +356,12 @@ def simulated_system(node: SimulatedNode) -> records.System:
         for index in range(node.ranks // node.nodes)
     )
     links = tuple(
-        records.Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam), weight=0)
+        Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam))
         for a in gpus
         for b in gpus
         if a is not b and node.raw["library"].get("all_xgmi", True)
     )
-    return records.System(root=Path("/"), status="known", vendor="amd", gpus=gpus, links=links)
+    return System(root=Path("/"), status="known", vendor="amd", gpus=gpus, links=links)
 
 
 def n_started_in_groups(one: Launch) -> int | None:
@@ -438,5 +369,5 @@ def n_started_in_groups(one: Launch) -> int | None:
     pairs = dict(one.environment)
     if not any(name.startswith("NCCL_TESTS_SPLIT") for name in pairs):
         return None
-    listed = next((pairs[name] for name in situation.VISIBLE if name in pairs), None)
+    listed = next((pairs[name] for name in VISIBLE if name in pairs), None)
     return None if listed is None else len(listed.split(","))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +12,7 @@ from rccltune import plugin
 from rccltune.launch import process
 from rccltune.machine.loaded_libraries import named_library
 from rccltune.machine.software import sha256_of, version_of
-from rccltune.model.errors import LaunchError, MachineError
-from rccltune.model.settings import Scale
+from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import lay
 from rccltune.simulate.compiled import timeless
 from rccltune.simulate.sources import load_node, node_path
@@ -78,7 +75,7 @@ def real_words(library: Path) -> tuple[str, str]:
 
 
 def unchecked(runner: str | None) -> str:
-    """For behind the word that something is simulated: what ran is the real library's choice.
+    """Words behind "simulated" where what ran is the real library's choice.
 
     Args:
         runner: of the fingerprint, None for the imitation.
@@ -89,7 +86,7 @@ def unchecked(runner: str | None) -> str:
 def check_real_memory(
     n_ranks: int, n_hosts: int = 1, *, one_process: bool, free_mib: int | None
 ) -> None:
-    """Before anything is started.
+    """Stop where the real library needs more memory than is free.
 
     Args:
         n_ranks: of the launch.
@@ -124,83 +121,6 @@ def real_start_s(n_ranks: int, *, one_process: bool) -> float:
 
 
 _TIMEOUT_S: Final = 600.0
-_ONCE: Final = ("-n", "1", "-w", "0", "-c", "0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RealCall:
-    """One call as one rank's library said it.
-
-    Attributes:
-        setting: ``ring/ll``, or the name of the path that asked no tuner: ``direct``.
-        blocks: of the kernel.
-    """
-
-    rank: int
-    collective: str
-    nbytes: int
-    setting: str
-    channels: int
-    blocks: int
-
-
-def real_calls(
-    library: Path | None,
-    node: bytes,
-    scale: Scale,
-    collective: str,
-    options: Sequence[str],
-    *,
-    variables: Mapping[str, str],
-    mode: str,
-) -> list[RealCall]:
-    """One launch: ranks in one process, or each in its own where there are several hosts.
-
-    Args:
-        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/inside/real-library.md);
-            None asks the imitation.
-        node: compiled node file.
-        scale: the first devices of each host.
-        collective: ``all_reduce`` ….
-        options: of the benchmark, sizes among them.
-        variables: the whole environment otherwise.
-        mode: of the node file.
-
-    Raises:
-        LaunchError: it failed.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "node.node").write_bytes(node)
-        own = {
-            "RCCLTUNE_SIM_NODE": str(folder / "node.node"),
-            "RCCLTUNE_SIM_RAN": str(folder / "ran"),
-            "RCCLTUNE_SIM_BENCHMARK": "rtnew",
-            "RCCLTUNE_MODE": mode,
-        }
-        if library is not None:
-            own["RCCLTUNE_SIM_LIBRCCL"] = str(library)
-        argv = (str(plugin.native_folder() / f"sim/{collective}_perf"), *options)
-        if scale.n_nodes == 1:
-            own["RCCLTUNE_SIM_RANKS"] = str(scale.n_ranks)
-        else:
-            mpirun = str(Path(sys.executable).with_name("mpirun"))
-            head = (mpirun, "--allow-run-as-root", "--oversubscribe", "-np", str(scale.n_ranks))
-            passed = [*own, *(key for key in variables if key.startswith(("NCCL_", "RCCL")))]
-            argv = (*head, *(word for key in passed for word in ("-x", key)), *argv)
-        ended = process.run(
-            process.Job(
-                argv=argv,
-                variables={**variables, **own},
-                folder=folder,
-                timeout_s=_TIMEOUT_S,
-                is_complete=lambda _: False,
-            )
-        )
-        if ended.exit_code != 0:
-            last = (folder / "stderr.log").read_text("utf-8", "replace").splitlines()[-3:]
-            raise LaunchError(lay([f"the library ended with {ended.how}", *last]))
-        return read_calls(folder / "ran")
 
 
 def check_real_starts(library: Path) -> None:
@@ -209,31 +129,32 @@ def check_real_starts(library: Path) -> None:
     Raises:
         MachineError: it does not load, or does not run over the stand-in HIP runtime.
     """
-    node, two = timeless(load_node(node_path("mi300x-spx-nps1"))), Scale(n_nodes=1, n_ranks=2)
-    options = ("-b", "1K", "-e", "1K", *_ONCE)
-    try:
-        real_calls(library, node, two, "all_reduce", options, variables={}, mode="spx-nps1")
-    except LaunchError as error:
-        raise MachineError(
-            lay([f"{library.name} does not run on a simulated node", *str(error).splitlines()]),
-            where=str(library),
-            hint="the release that scripts/fetch-rccl gets runs here; what a library needs is "
-            "looked for beside it, a newer C library with its ld-linux-x86-64.so.2 too.",
-        ) from error
-
-
-def read_calls(path: Path) -> list[RealCall]:
-    """What the simulated benchmark wrote of its calls (RCCLTUNE_SIM_RAN), a line each."""
-    return [_call(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _call(line: str) -> RealCall:
-    rank, collective, nbytes, setting, channels, blocks = line.split()
-    return RealCall(
-        rank=int(rank),
-        collective=collective,
-        nbytes=int(nbytes),
-        setting=setting,
-        channels=int(channels),
-        blocks=int(blocks),
+    program = plugin.native_folder() / "sim/all_reduce_perf"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        node = folder / "node.node"
+        node.write_bytes(timeless(load_node(node_path("mi300x-spx-nps1"))))
+        ended = process.run(
+            process.Job(
+                argv=(str(program), "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "-c", "0"),
+                variables={
+                    "RCCLTUNE_SIM_NODE": str(node),
+                    "RCCLTUNE_SIM_BENCHMARK": "rtnew",
+                    "RCCLTUNE_SIM_LIBRCCL": str(library),
+                    "RCCLTUNE_SIM_RANKS": "2",
+                    "RCCLTUNE_MODE": "spx-nps1",
+                },
+                folder=folder,
+                timeout_s=_TIMEOUT_S,
+                is_complete=lambda _: False,
+            )
+        )
+        if ended.exit_code == 0:
+            return
+        last = (folder / "stderr.log").read_text("utf-8", "replace").splitlines()[-3:]
+    raise MachineError(
+        lay([f"{library.name} does not run on a simulated node: {ended.how}", *last]),
+        where=str(library),
+        hint="the release that scripts/fetch-rccl gets runs here; what a library needs is looked "
+        "for beside it, a newer C library with its ld-linux-x86-64.so.2 too.",
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from rccltune.model.settings import Mode
+from rccltune.releases import release_of
 
-Sources = tuple[tuple[str, str], ...]
+# Field to the file, program or rule that it was read from.
+Sources = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +25,6 @@ class Library:
     version: str | None
     rocm: str | None
     sha256: str | None
-    n_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +57,14 @@ class Starter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmiGpu:
-    """What amdsmi says of one device; None where it said nothing or an error.
+    """What amdsmi says of one device; None where it said nothing or an error."""
 
-    Attributes:
-        errors: (question, answer code or exception).
-    """
-
-    address: str | None
-    market_name: str | None = None
+    address: str
+    product: str | None = None
     arch: str | None = None
     device_id: int | None = None
-    cu_count: int | None = None
     compute: str | None = None
     memory: str | None = None
-    partition: int | None = None
-    node: int | None = None
-    numa_node: int | None = None
-    errors: Sources = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +81,6 @@ class Smi:
     status: str = "not asked"
     source: str | None = None
     version: str | None = None
-    library: str | None = None
     detail: str | None = None
     gpus: tuple[SmiGpu, ...] = ()
 
@@ -103,7 +96,7 @@ class Severity(Enum):
     NOTES = "notes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something about the machine that a user should know, with what to do about it.
 
@@ -111,18 +104,23 @@ class Finding:
         name: one word with hyphens, the same in every release.
         message: what is there.
         where: file, variable or program that said so.
-        expected: what a machine fit for measuring has there, None where nothing is expected.
         remedy: the command, or one imperative sentence.
+        expected: what a machine fit for measuring has there, None where nothing is expected.
         spoils: whether results stop being repeatable.
     """
 
-    name: str
     severity: Severity
+    name: str
     message: str
     where: str
-    expected: str | None = None
-    remedy: str
-    spoils: bool = False
+    remedy: str = field(kw_only=True)
+    expected: str | None = field(default=None, kw_only=True)
+    spoils: bool = field(default=False, kw_only=True)
+
+
+stops = partial(Finding, Severity.STOPS)
+warns = partial(Finding, Severity.WARNS)
+notes = partial(Finding, Severity.NOTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +129,6 @@ class Gpu:
 
     Attributes:
         index: position in KFD's order, which is HIP's without ``*_VISIBLE_DEVICES``.
-        node: number of the KFD node, None for GPUs that KFD does not know.
         oam: domain:bus:device of the module that it is on.
         partition: which part of the OAM, 0 for a whole one; None on GPUs of other makers.
         xcds: compute dies, numbered within the OAM; empty where the product is not known.
@@ -140,26 +137,21 @@ class Gpu:
         render_minor: number N in ``/dev/dri/renderDN``.
         can_open: whether the render node is there, None where ``/dev`` cannot be seen.
         mec_firmware: version of the command processor's firmware.
-        sources: (field, where it was read).
     """
 
     index: int
-    node: int | None = None
     oam: str
     partition: int | None = None
     product: str | None = None
     arch: str | None = None
-    device_id: int | None = None
     cu_count: int | None = None
-    n_xccs: int | None = None
     xcds: tuple[int, ...] = ()
     iods: tuple[int, ...] = ()
     identity: str | None = None
-    numa_node: int | None = None
     render_minor: int | None = None
     can_open: bool | None = None
     mec_firmware: int | None = None
-    sources: Sources = ()
+    sources: Sources = field(default_factory=dict, hash=False)
 
     @property
     def address(self) -> str:
@@ -190,7 +182,7 @@ class Oam:
     numa_node: int | None = None
     identity: str | None = None
     contradiction: str | None = None
-    sources: Sources = ()
+    sources: Sources = field(default_factory=dict, hash=False)
 
     @property
     def mode_text(self) -> str:
@@ -210,23 +202,13 @@ class Link:
     """XGMI from one device to another, both by ``Gpu.index``.
 
     Attributes:
-        hops: links between OAMs on the way, 0 inside one OAM, None where the weight is not known.
-        weight: KFD's own figure, from which the hops follow.
+        hops: links between OAMs on the way, 0 inside one OAM, None where KFD's weight is of
+            another kind.
     """
 
     origin: int
     target: int
     hops: int | None
-    weight: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
-    """Two sources that say different things of one part of the machine."""
-
-    what: str
-    part: str
-    said: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +222,7 @@ class System:
         product: of the GPUs where they are alike, as arch, device_id, cu_count and mode are.
         mode: None where unknown or not the same on all GPUs.
         n_hidden: devices that KFD lists and denies.
+        disagreements: where amdsmi says something else than the driver's files, a sentence each.
         boot_id: changes with every start of the machine.
         generation: KFD's own count of changes to its topology.
         driver: version of the GPU driver, ``srcversion`` where amdgpu has none.
@@ -264,13 +247,17 @@ class System:
     benchmarks: tuple[Benchmark, ...] = ()
     starters: tuple[Starter, ...] | None = None
     smi: Smi = NOT_ASKED
-    disagreements: tuple[Disagreement, ...] = ()
+    disagreements: tuple[str, ...] = ()
     boot_id: str | None = None
     generation: str | None = None
     driver: str | None = None
     kernel: str | None = None
     rocm: str | None = None
-    sources: Sources = ()
+
+    @property
+    def has_no_gpu(self) -> bool:
+        """Whether it is certain that there is none, of either maker."""
+        return self.status == "none" and not self.gpus
 
     @property
     def mode_text(self) -> str:
@@ -284,44 +271,50 @@ class System:
 
 
 def as_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """The whole answer; numbers as numbers, sources by field, link hops as one row per device."""
-    return {
-        "format": 1,
-        "root": str(system.root),
-        "host": system.host,
-        "status": system.status,
-        "reason": system.reason,
-        "vendor": system.vendor,
-        "product": system.product,
-        "arch": system.arch,
-        "device_id": _hex(system.device_id),
-        "compute_units": system.cu_count,
-        "mode": mode_text(system.mode),
-        "mixed": system.is_mixed,
+    """The whole answer for programs; modes as text, link hops as one row a device."""
+    plain = {"format": 1, **_plain(asdict(system))}
+    renamed = {
+        "compute_units": "cu_count",
+        "mixed": "is_mixed",
+        "kfd_generation": "generation",
+        "devices": "gpus",
+        "launchers": "starters",
+        "amdsmi": "smi",
+    }
+    plain |= {name: plain.pop(own) for name, own in renamed.items()}
+    for row, gpu in zip(plain["devices"], system.gpus, strict=True):
+        row["address"] = gpu.address
+    for row, oam in zip(plain["oams"], system.oams, strict=True):
+        mode = row["mode"] or {"compute": None, "memory": None}
+        row |= {**mode, "mode": oam.mode_text}
+    for row, library in zip(plain["libraries"], system.libraries, strict=True):
+        release = release_of(library.version)
+        row["tuner_abi"] = release.abi if release is not None else None
+        row["reads_rules"] = release.reads_rules if release is not None else None
+    del plain["links"]
+    return plain | {
+        "mode": system.mode_text,
         "n_devices": len(system.gpus),
-        "n_hidden": system.n_hidden,
-        "driver": system.driver,
-        "kernel": system.kernel,
-        "rocm": system.rocm,
-        "boot_id": system.boot_id,
-        "kfd_generation": system.generation,
-        "oams": [_oam(oam) for oam in system.oams],
-        "devices": [_gpu(gpu) for gpu in system.gpus],
         "xgmi_hops": hop_rows(system),
-        "libraries": [asdict(lib) | {"path": str(lib.path)} for lib in system.libraries],
-        "benchmarks": [asdict(b) | {"path": str(b.path)} for b in system.benchmarks],
-        "launchers": None
-        if system.starters is None
-        else [asdict(s) | {"path": str(s.path)} for s in system.starters],
-        "amdsmi": _smi(system),
-        "disagreements": [asdict(d) | {"said": dict(d.said)} for d in system.disagreements],
         "findings": [finding_as_plain(finding) for finding in findings],
     }
 
 
 def finding_as_plain(finding: Finding) -> dict[str, Any]:
-    """One finding."""
+    """One finding for programs."""
     return asdict(finding) | {"severity": finding.severity.value}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever records hold
+    """Values that JSON has: paths as text, device ids as PCI tools write them."""
+    if isinstance(value, dict):
+        return {
+            key: f"0x{one:x}" if key == "device_id" and isinstance(one, int) else _plain(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def hop_rows(system: System) -> list[str]:
@@ -344,35 +337,3 @@ def verdict(findings: tuple[Finding, ...], *, strict: bool) -> bool:
     """Whether a sweep may run."""
     bad = (Severity.STOPS, Severity.WARNS) if strict else (Severity.STOPS,)
     return not any(finding.severity in bad for finding in findings)
-
-
-def _oam(oam: Oam) -> dict[str, Any]:
-    plain = asdict(oam)
-    mode = plain.pop("mode")
-    return plain | {
-        "device_id": _hex(oam.device_id),
-        "compute": mode["compute"] if mode else None,
-        "memory": mode["memory"] if mode else None,
-        "mode": oam.mode_text,
-        "sources": dict(oam.sources),
-    }
-
-
-def _gpu(gpu: Gpu) -> dict[str, Any]:
-    return asdict(gpu) | {
-        "address": gpu.address,
-        "device_id": _hex(gpu.device_id),
-        "sources": dict(gpu.sources),
-    }
-
-
-def _smi(system: System) -> dict[str, Any]:
-    plain = asdict(system.smi)
-    for gpu in plain["gpus"]:
-        gpu["device_id"] = _hex(gpu["device_id"])
-        gpu["errors"] = dict(gpu["errors"])
-    return plain
-
-
-def _hex(value: int | None) -> str | None:
-    return f"0x{value:x}" if value is not None else None

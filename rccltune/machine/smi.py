@@ -1,21 +1,19 @@
-"""The vendors' own tools, asked in a child process: amdsmi and nvidia-smi.
-
-amdsmi, asked in a child process: bindings of another release crash, hang and print on stdout.
-"""
+"""AMD's amdsmi, asked in a child process: bindings of another release crash, hang and print."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.machine import files, pci
-from rccltune.machine.files import Root
-from rccltune.machine.records import Gpu, Smi, SmiGpu
+from rccltune.machine import files
+from rccltune.machine.files import hexadecimal
+from rccltune.machine.pci import memory_mode
+from rccltune.machine.records import Oam, Smi, SmiGpu, System
 
 QUERY_TIMEOUT_S: Final = 20.0
 _SCRIPT: Final = Path(__file__).with_name("smi_child.py")
@@ -69,38 +67,27 @@ def _read(ended: files.Ended, raw: bytes, timeout_s: float) -> tuple[str, Answer
 def query(run: Runner, folder: Path, timeout_s: float = QUERY_TIMEOUT_S) -> Smi:
     """Ask for every device; whatever goes wrong is part of the answer."""
     status, answer = run({"action": "query"}, timeout_s)
-    gpus = answer.get("gpus")
     return Smi(
         status=status,
         source=str(folder),
         version=_word(answer.get("version")),
-        library=_word(answer.get("library")),
         detail=_word(answer.get("failed")),
-        gpus=tuple(_gpu(g) for g in gpus if isinstance(g, dict)) if isinstance(gpus, list) else (),
+        gpus=tuple(_gpu(said) for said in answer.get("gpus", ()) if _word(said.get("address"))),
     )
 
 
 def _gpu(said: Mapping[str, Any]) -> SmiGpu:
-    asic, kfd = (_mapping(said.get(key)) for key in ("asic", "kfd"))
-    device = _word(asic.get("device_id"))
-    numa = said.get("numa_node")
+    told = said.get("asic")
+    asic = told if isinstance(told, dict) else {}
+    product, device = _word(asic.get("market_name")), _word(asic.get("device_id"))
     return SmiGpu(
-        address=_word(said.get("address")),
-        market_name=_word(asic.get("market_name")),
+        address=str(said["address"]),
+        product=product.removeprefix("AMD Instinct ") if product else None,
         arch=_word(asic.get("target_graphics_version")),
-        device_id=_hex(device),
-        cu_count=_whole(asic.get("num_compute_units")) or None,
+        device_id=hexadecimal(device.encode()) if device else None,
         compute=_word(said.get("compute")),
         memory=_word(said.get("memory")),
-        partition=_whole(kfd.get("current_partition_id")),
-        node=_whole(kfd.get("node_id")),
-        numa_node=_whole(numa),
-        errors=tuple((str(k), str(v)) for k, v in sorted(_mapping(said.get("errors")).items())),
     )
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _word(value: object) -> str | None:
@@ -108,64 +95,58 @@ def _word(value: object) -> str | None:
     return value if isinstance(value, str) and value not in ("", "N/A", "UNKNOWN") else None
 
 
-def _whole(value: object) -> int | None:
-    """A count; int32 −1 and unsigned maxima stand for "not known"."""
-    usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 0xFFFFFFFF
-    return int(str(value)) if usable else None
-
-
-def _hex(text: str | None) -> int | None:
-    try:
-        return int(text, 16) if text is not None else None
-    except ValueError:
-        return None
-
-
-_FOLDER: Final = "proc/driver/nvidia/gpus"
-_LISTED: Final = re.compile(r"GPU (\d+): (.+?) \(UUID: ([\w-]+)\)")
-
-
-def nvidia_gpus(root: Root, nvidia_smi: Path | None) -> tuple[Gpu, ...]:
-    """The GPUs that a job can use: nvidia-smi's list, else the driver's, else the PCI bus."""
-    listed = _from_program(nvidia_smi) if nvidia_smi is not None else ()
-    return listed or _from_driver(root) or _from_bus(root)
-
-
-def _from_program(program: Path) -> tuple[Gpu, ...]:
-    ended = files.ask([str(program), "-L"], timeout_s=10)
-    return tuple(
-        Gpu(
-            index=int(number),
-            oam=f"gpu{number}",
-            product=product,
-            identity=uuid,
-            sources=(("product", f"{program} -L"), ("identity", f"{program} -L")),
-        )
-        for number, product, uuid in _LISTED.findall(ended.out)
+def with_smi(system: System, said: Smi) -> System:
+    """The system with amdsmi's answer: its values where sysfs has none, and where they differ."""
+    differ: list[str] = []
+    if said.gpus and len(said.gpus) != len(system.gpus):
+        differ.append(f"KFD lists {len(system.gpus)} devices, amdsmi {len(said.gpus)}")
+    oams = []
+    for oam in system.oams:
+        gpu = _speaker(said.gpus, oam.address)
+        oams.append(oam if gpu is None else _filled(oam, gpu))
+        differ += [] if gpu is None else _differing(oam, gpu)
+    modes = {oam.mode for oam in oams if oam.n_gpus or not system.gpus}
+    known = system.status == "known" and len(modes) == 1
+    return replace(
+        system,
+        oams=tuple(oams),
+        mode=modes.pop() if known else system.mode,
+        smi=said,
+        disagreements=tuple(differ),
     )
 
 
-def _from_driver(root: Root) -> tuple[Gpu, ...]:
-    found = []
-    for index, address in enumerate(root.entries(_FOLDER) or ()):
-        place = f"{_FOLDER}/{address}/information"
-        lines = root.read(place, 8192).data.decode("utf-8", "replace").splitlines()
-        pairs = [line.split(":", 1) for line in lines if ":" in line]
-        said = {key.strip(): value.strip() for key, value in pairs}
-        found.append(
-            Gpu(
-                index=index,
-                oam=address,
-                product=said.get("Model"),
-                identity=said.get("GPU UUID"),
-                sources=(("product", f"/{place}"), ("identity", f"/{place}")),
-            )
-        )
-    return tuple(found)
-
-
-def _from_bus(root: Root) -> tuple[Gpu, ...]:
-    return tuple(
-        Gpu(index=index, oam=address, sources=(("oam", f"/{pci.DEVICES}"),))
-        for index, address in enumerate(pci.nvidia_addresses(root))
+def _speaker(gpus: Sequence[SmiGpu], address: str) -> SmiGpu | None:
+    """The device that answers for an OAM: in CPX partition 0 alone knows the mode."""
+    own = sorted(
+        (gpu for gpu in gpus if gpu.address.split(".", 1)[0].lower() == address),
+        key=lambda gpu: (not (gpu.compute or gpu.memory), gpu.address),
     )
+    return own[0] if own else None
+
+
+def _filled(oam: Oam, gpu: SmiGpu) -> Oam:
+    place = f"amdsmi {gpu.address}"
+    memory = memory_mode(gpu.memory.encode("utf-8", "replace")) if gpu.memory else None
+    if memory and oam.mode is not None and oam.mode.compute and oam.mode.memory is None:
+        mode = replace(oam.mode, memory=memory)
+        oam = replace(oam, mode=mode, sources={**oam.sources, "memory": place})
+    if oam.product is None and gpu.product is not None:
+        oam = replace(oam, product=gpu.product, sources={**oam.sources, "product": place})
+    return oam
+
+
+def _differing(oam: Oam, gpu: SmiGpu) -> list[str]:
+    """A sentence for each value that both know and that is not the same."""
+    mode = oam.mode
+    pairs = (
+        ("compute mode", mode and mode.compute, gpu.compute),
+        ("memory mode", mode and mode.memory, gpu.memory),
+        ("arch", oam.arch, gpu.arch),
+        ("PCI device id", oam.device_id, gpu.device_id),
+    )
+    return [
+        f"the {what} of {oam.address} is {ours} to the driver and {theirs} to amdsmi"
+        for what, ours, theirs in pairs
+        if ours is not None and theirs is not None and ours != theirs
+    ]

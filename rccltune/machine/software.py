@@ -1,20 +1,19 @@
-"""Files that a job would load or start: versions, hashes, and the rows that RCCL brings."""
+"""Files that a job would load or start, and their versions: libraries, benchmarks, launchers."""
 
 from __future__ import annotations
 
 import hashlib
 import mmap
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rccltune.machine import files
 from rccltune.machine.files import Root, mapped
 from rccltune.machine.records import Benchmark, Library, Starter
-from rccltune.model.errors import reason_of
 from rccltune.model.vocabulary import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
@@ -52,7 +51,7 @@ def libraries(
         library_path: LD_LIBRARY_PATH, searched first as the loader does.
     """
     found: dict[tuple[int, int], tuple[str, Path]] = {}
-    for owner, path in _library_files(root, rocm, site_packages, library_path):
+    for owner, path in library_files(root, rocm, site_packages, library_path):
         try:
             status = path.stat()
         except OSError:
@@ -62,9 +61,10 @@ def libraries(
         return tuple(pool.map(lambda pair: _library(*pair), found.values()))
 
 
-def _library_files(
+def library_files(
     root: Root, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
 ) -> Iterator[tuple[str, Path]]:
+    """(owner, file) of each library in the loader's order; arguments as of ``libraries``."""
     folders = [("LD_LIBRARY_PATH", root.at(f)) for f in (library_path or "").split(":") if f]
     folders += [("ROCm", rocm / "lib")] if rocm is not None else []
     folders += [("the system", root.at(f)) for f in _SYSTEM]
@@ -79,27 +79,14 @@ def _library_files(
 
 def _library(owner: str, path: Path) -> Library:
     real = path.resolve()
-    digest, found = _scan(real, VERSION)
     name = _ROCM.search(real.name)
     return Library(
         path=real,
         owner=owner,
-        version=f"{found[0]} {found[1]}" if found else None,
+        version=version_of(real),
         rocm=".".join(str(int(part)) for part in name.groups()) if name else None,
-        sha256=digest,
-        n_bytes=real.stat().st_size,
+        sha256=sha256_of(real),
     )
-
-
-def _scan(path: Path, pattern: re.Pattern[bytes]) -> tuple[str | None, list[str]]:
-    """Hash of a file and what a pattern finds in it, without reading it into memory."""
-    try:
-        with mapped(path) as content:
-            match = pattern.search(content)
-            groups = [g.decode("ascii", "replace") for g in match.groups()] if match else []
-            return hashlib.sha256(content).hexdigest(), groups
-    except (OSError, ValueError):
-        return None, []
 
 
 def sha256_of(path: Path) -> str | None:
@@ -126,22 +113,22 @@ def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
 
 
 def benchmark_folders(root: Root, rocm: Path | None, path: str | None) -> list[Path]:
-    """Where benchmarks are looked for: on PATH and in the usual places."""
+    """Folders that may hold benchmarks: those on PATH and the usual places."""
     named = [root.at(f) for f in (path or "").split(":") if f]
     return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
 
 
 def _benchmark(path: Path) -> Benchmark:
-    digest, found = _scan(path, _TESTS)
     try:
         content = path.read_bytes()
     except OSError:
         content = b""
+    version = _TESTS.search(content)
     return Benchmark(
         name=path.name,
         path=path,
-        version=found[0] if found else None,
-        sha256=digest,
+        version=version[1].decode("ascii", "replace") if version else None,
+        sha256=sha256_of(path),
         mpi=_family(content),
         simulated=SIMULATED_MARK in content,
     )
@@ -164,12 +151,15 @@ def _family(content: bytes) -> str | None:
     return next((family for mark, family in _MPI if mark in content), "none")
 
 
-def starters(programs: Sequence[Path]) -> tuple[Starter, ...]:
-    """Ask each launcher what it is; by --version, the one option that all of them know."""
-    return tuple(_starter(program) for program in programs)
+def starters(folders: Iterable[Path], variables: Mapping[str, str]) -> tuple[Starter, ...]:
+    """Launchers in some folders and on PATH, each asked what it is."""
+    places = [*map(str, folders), variables.get("PATH", "")]
+    found = [shutil.which(name, path=place) for name in ("mpirun", "srun") for place in places]
+    return tuple(starter(Path(program)) for program in dict.fromkeys(filter(None, found)))
 
 
-def _starter(program: Path) -> Starter:
+def starter(program: Path) -> Starter:
+    """Ask a launcher what it is; by --version, the one option that all of them know."""
     ended = files.ask([str(program), "--version"], timeout_s=10)
     text = ended.out or ended.err
     for flavour, pattern in _FLAVOURS:
@@ -229,108 +219,3 @@ def _version(content: bytes | mmap.mmap) -> str | None:
             return " ".join(group.decode("ascii", "replace") for group in match.groups())
         at = content.find(_MARK, at + 1)
     return None
-
-
-_LIBRARIES: Final = ("librccl.so.1", "librccl.so")
-_SHARE: Final = "share/rccl/tuner"
-_NAME: Final = (b"\0rccl_tuner", re.compile(rb"\0(rccl_tuner(?:_gfx[0-9a-f]+)?\.csv)(?=\0)"))
-# Every collective's name ends in one of these; what stands before it is the row's too.
-_ROWS: Final = tuple(
-    (word, re.compile(word + rb"\d+,\d+,[a-z_]+,[a-z0-9]+(?:,-?\d+){3}"))
-    for word in (b"broadcast,", b"reduce,", b"allgather,", b"reducescatter,")
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
-    """A release's own table, and every place that was looked at.
-
-    Attributes:
-        place: where it was found, for people; None where none was.
-        content: its text.
-        looked: places in RCCL's order, to the one found.
-    """
-
-    place: str | None
-    content: bytes
-    looked: tuple[str, ...]
-
-
-def vendor_table(root: Root, variables: Mapping[str, str], arch: str | None) -> Tables:
-    """Look where RCCL 2.28.3 and later do: beside the library, below share, then inside it.
-
-    The order is that of csv_tuner.cc and tuner/README.md of rocm-systems at 22af4d53, where what
-    ships is compiled into the library and files on disk go before it.
-
-    Args:
-        root: where the machine's files are.
-        variables: LD_LIBRARY_PATH and ROCM_PATH.
-        arch: ``gfx950``; None looks for the table that is for any.
-    """
-    looked = []
-    names = [f"rccl_tuner_{arch}.csv"] if arch else []
-    names.append("rccl_tuner.csv")
-    for folder in dict.fromkeys(_folders(root, variables)):
-        for name in names:
-            looked.append(str(folder / name))
-            if (folder / name).is_file():
-                content = (folder / name).read_bytes()
-                return Tables(place=looked[-1], content=content, looked=tuple(looked))
-    for library in dict.fromkeys(_libraries(root, variables)):
-        found, said = _compiled_in(library, names)
-        looked.append(f"{library} ({said})")
-        if found is not None:
-            return Tables(place=f"{library}: {said}", content=found, looked=tuple(looked))
-    return Tables(place=None, content=b"", looked=tuple(looked))
-
-
-def _libraries(root: Root, variables: Mapping[str, str]) -> Iterator[Path]:
-    """Those that a job could load, in the loader's order, then ROCm's own."""
-    rocm = rocm_folder(root, variables)
-    named = [root.at(name) for name in variables.get("LD_LIBRARY_PATH", "").split(":") if name]
-    for folder in (*named, *([rocm / "lib"] if rocm is not None else [])):
-        file = next((folder / name for name in _LIBRARIES if (folder / name).is_file()), None)
-        if file is not None:
-            yield file.resolve()
-
-
-def _folders(root: Root, variables: Mapping[str, str]) -> Iterator[Path]:
-    for library in _libraries(root, variables):
-        yield from (library.parent / "tuner", library.parent.parent / _SHARE)
-    rocm = rocm_folder(root, variables)
-    yield (rocm if rocm is not None else root.at("opt/rocm")) / _SHARE
-
-
-def _found(
-    content: bytes | mmap.mmap, word: bytes, pattern: re.Pattern[bytes]
-) -> Iterator[re.Match[bytes]]:
-    """Where a pattern that begins with a word stands; a gigabyte is searched for words fast."""
-    at = content.find(word)
-    while at >= 0:
-        match = pattern.match(content, at)
-        if match is not None:
-            yield match
-        at = content.find(word, at + 1)
-
-
-def _compiled_in(library: Path, names: list[str]) -> tuple[bytes | None, str]:
-    """The text of a table inside a library, and what was seen there in words."""
-    try:
-        with mapped(library) as content:
-            held = {match[1].decode() for match in _found(content, *_NAME)}
-            wanted = next((name for name in names if name in held), None)
-            if wanted is None:
-                return None, f"has none compiled in: {', '.join(sorted(held)) or 'no names'}"
-            texts = set()
-            for match in (one for pair in _ROWS for one in _found(content, *pair)):
-                start = content.rfind(b"\0", 0, match.start()) + 1
-                texts.add(content[start : content.find(b"\0", match.end())])
-    except (OSError, ValueError) as error:
-        return None, f"cannot be read: {reason_of(error)}"
-    if len(texts) != 1 or len(held) != 1:
-        # Which text belongs to which name only the library's own code knows.
-        return (
-            None,
-            f"{len(texts)} tables compiled in under {len(held)} names, cannot be told apart",
-        )
-    return texts.pop(), f"compiled-in {wanted}"

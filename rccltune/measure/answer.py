@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__
-from rccltune.machine import hosts, kfd, records, software, survey
+from rccltune.machine import conf_files, hosts, records, software, survey
 from rccltune.machine.files import Root
 
 NO_MPI: Final = "RCCLTUNE-NO-MPI"
@@ -94,7 +93,7 @@ def _answer(
 
 def _facts(question: Mapping[str, Any]) -> dict[str, str]:
     """What must be alike, by the names that a table shows; what is not there is left out."""
-    system = survey.look_quickly(os.environ)
+    system = survey.with_nvidia(survey.look(variables=os.environ, deep=False), os.environ)
     programs = [Path(name) for name in question["programs"]]
     files = {program.name: program for program in programs}
     files |= {what: Path(name) for what, name in question["files"].items()}
@@ -123,10 +122,8 @@ def _library(program: Path, named: str | None) -> str | None:
 
 def _hidden(system: records.System) -> dict[str, str]:
     """Variables that configuration files set here, whatever the environment says."""
-    home = None
-    with suppress(KeyError):
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    read = kfd.hidden_files(Root(system.root), os.environ, home, amd=system.vendor != "nvidia")
+    root, home = Root(system.root), conf_files.home_of_user()
+    read = conf_files.hidden_files(root, os.environ, home, amd=system.vendor != "nvidia")
     # Homes may have other names on other hosts; what matters is which of the files it is.
     names = [_CONF if one.whose == _CONF else one.path.name for one in read]
     said = [

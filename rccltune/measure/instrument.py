@@ -12,7 +12,7 @@ from typing import Final
 
 from rccltune.launch import launchers
 from rccltune.launch.launchers import Launcher
-from rccltune.machine import files, overrides, placement, real_rccl, situation, survey
+from rccltune.machine import files, overrides, placement, real_rccl, survey
 from rccltune.machine.mode import check_mode
 from rccltune.machine.placement import Seating
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
@@ -103,14 +103,13 @@ def _real(request: SiteRequest) -> Instrument:
     system = system_here()
     there = survey.with_nvidia(system, os.environ)
     seen = seen_by(request)
-    is_bare = any(one.name == "no-gpu" for one in situation.situations(there, os.environ))
     try:
         measured = library.find(request.librccl, seen)
     except MachineError as error:
-        if is_bare and request.librccl is None:
+        if there.has_no_gpu and request.librccl is None:
             raise MachineError(f"no GPU here (and {error.message})", hint=_SHOWN) from error
         raise
-    if is_bare:
+    if there.has_no_gpu:
         raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
     check_mode(request.mode, system)
     launcher = _launcher(request)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,11 +15,10 @@ from rccltune import plugin
 from rccltune.launch import variables
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import (
-    kfd,
+    conf_files,
     loaded_libraries,
     overrides,
     records,
-    situation,
     smi,
     software,
     survey,
@@ -112,7 +110,7 @@ class Site:
     binding: str | None = "none"
     remarks: tuple[str, ...] = ()
     start_s: float | None = None
-    hidden: tuple[kfd.HiddenFile, ...] = ()
+    hidden: tuple[conf_files.HiddenFile, ...] = ()
     changed: Callable[[], tuple[str, ...]] = tuple
     tunerless: str | None = None
     tells: bool = False
@@ -164,7 +162,7 @@ def _real(request: SiteRequest) -> Site:
     try:
         bench = benchmarks.bench_of(request.rccl_tests)
     except MachineError as error:
-        if any(one.name == "no-gpu" for one in situation.situations(system, os.environ)):
+        if survey.with_nvidia(system, os.environ).has_no_gpu:
             shown = (
                 "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all "
                 "of it without a GPU."
@@ -219,15 +217,16 @@ def _real(request: SiteRequest) -> Site:
     )
 
 
-def hidden_here(system: records.System) -> tuple[kfd.HiddenFile, ...]:
+def hidden_here(system: records.System) -> tuple[conf_files.HiddenFile, ...]:
     """Configuration files that the library would read in every rank."""
-    home = None
-    with suppress(KeyError):
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    return kfd.hidden_files(Root(system.root), dict(os.environ), home, amd=system.vendor == "amd")
+    return conf_files.hidden_files(
+        Root(system.root), os.environ, conf_files.home_of_user(), amd=system.vendor == "amd"
+    )
 
 
-def changes_since(system: records.System, hidden: tuple[kfd.HiddenFile, ...]) -> tuple[str, ...]:
+def changes_since(
+    system: records.System, hidden: tuple[conf_files.HiddenFile, ...]
+) -> tuple[str, ...]:
     """What of the machine changed, and hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(hidden) ^ set(hidden_here(system))})
     return (
@@ -248,7 +247,7 @@ def remarks_of(seating: Seating) -> tuple[str, ...]:
 
 def system_here() -> records.System:
     """This machine, from sysfs alone: quick enough to look before and after each launch."""
-    return survey.look(survey.Look(variables=dict(os.environ), deep=False))
+    return survey.look(variables=os.environ, deep=False)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import plugin
-from rccltune.machine import files, software
+from rccltune.machine import files
+from rccltune.machine.vendor_table import vendor_table
 from rccltune.model import grammar
 from rccltune.model.chosen import Rule
 from rccltune.model.errors import InputFileError, MachineError, VerificationError
@@ -97,7 +98,7 @@ def _named(path: Path) -> tuple[str, bytes]:
 
 
 def _found(arch: str | None) -> tuple[str, bytes]:
-    found = software.vendor_table(files.Root(), os.environ, arch)
+    found = vendor_table(files.Root(), os.environ, arch)
     if found.place is not None:
         return found.place, found.content
     which = arch or "this architecture"

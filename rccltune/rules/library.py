@@ -226,8 +226,7 @@ def _misread(path: Path) -> tuple[str, ...]:
 
 
 def _mode(root: Path | None) -> str | None:
-    where = survey.Look(root=root or Path("/"), variables=dict(os.environ), deep=False)
-    found = survey.look(where).mode
+    found = survey.look(root or Path("/"), os.environ, deep=False).mode
     return None if found is None else str(found)
 
 

@@ -18,7 +18,8 @@ from rccltune.cli import run
 from rccltune.launch.variables import Environment, environment
 from rccltune.links import pairs as measured_pairs
 from rccltune.links import session
-from rccltune.machine import records, situation
+from rccltune.machine import records
+from rccltune.machine.visible import VISIBLE
 from rccltune.measure import request as request_module
 from rccltune.measure import site as site_module
 from rccltune.measure.site import SiteRequest
@@ -41,7 +42,7 @@ LARGE = 64 * 2**20
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""
-    for name in situation.VISIBLE:
+    for name in VISIBLE:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path

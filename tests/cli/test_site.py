@@ -153,8 +153,7 @@ def test_a_rank_for_every_gpu_that_detect_shows(
     [
         ({"CUDA_VISIBLE_DEVICES": "2,3"}, 2, "2,3"),
         ({"CUDA_VISIBLE_DEVICES": "1,0,2,-1,3"}, 3, "1,0,2"),
-        # By identity: how many is known, and the site's own list passes on.
-        ({"CUDA_VISIBLE_DEVICES": "GPU-11,GPU-33"}, 2, None),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-11,GPU-33"}, 2, "1,3"),
         # AMD's variables mean nothing to CUDA.
         ({"ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "0"}, 4, None),
     ],

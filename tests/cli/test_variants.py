@@ -25,7 +25,6 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
         version="RCCL 2.28.3",
         rocm="7.11",
         sha256=None,
-        n_bytes=1,
     )
     there = replace(this_machine.here(None), libraries=(found,))
     monkeypatch.setattr(this_machine, "here", lambda _root: there)

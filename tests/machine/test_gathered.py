@@ -49,7 +49,7 @@ def without_names(value: object, table: dict[str, str]) -> object:
             key: table.setdefault(v, str(len(table))) if key == "identity" and v else
             without_names(v, table)
             for key, v in value.items()
-            if key not in ("root", "host", "boot_id", "sha256", "n_bytes")
+            if key not in ("root", "host", "boot_id", "sha256")
         }  # fmt: skip
     return [without_names(item, table) for item in value] if isinstance(value, list) else value
 

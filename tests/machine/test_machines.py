@@ -59,7 +59,7 @@ SITUATIONS = {
     "mi300a-spx-nps1": {"mi300a"},
     "mi308x-cpx-nps1": {"mi308x"},
     "mi325x-spx-nps1": {"mi325x"},
-    "mode-change-under-way": {"mode-changing", "sources-disagree"},
+    "mode-change-under-way": {"mode-changing"},
     "mode-unknown-text": {"mode-unknown"},
     "old-driver-cpx": {"memory-mode-unknown"},
     "no-amd-gpu": {"no-gpu"},
@@ -281,11 +281,11 @@ def test_render_nodes_and_firmware(tmp_path: Path) -> None:
 def test_every_value_has_a_source(tmp_path: Path) -> None:
     """Mode from the PCI directory, arch and CUs from KFD, dies derived and said to be."""
     system = seen(write("mi300x-cpx-nps4", tmp_path))
-    sources = dict(system.oams[0].sources)
+    sources = system.oams[0].sources
     assert sources["compute"].endswith("0000:05:00.0/current_compute_partition")
     assert sources["memory"].endswith("0000:05:00.0/current_memory_partition")
     assert sources["arch"] == f"/{NODES}/2/properties"
-    assert dict(system.gpus[0].sources)["iods"].startswith("partition id")
+    assert system.gpus[0].sources["iods"].startswith("partition id")
 
 
 def test_fingerprint_tells_machines_and_modes_apart(tmp_path: Path) -> None:
@@ -338,3 +338,9 @@ def test_nvidia_is_seen_on_the_bus(tmp_path: Path) -> None:
         put(root, f"sys/bus/pci/devices/{address}/vendor", "0x10de")
         put(root, f"sys/bus/pci/devices/{address}/class", kind)
     assert [gpu.oam for gpu in seen(root).gpus] == ["0000:0f:00.0"]
+
+
+def test_devices_can_be_keys(tmp_path: Path) -> None:
+    """Pairs of them are, where links are measured."""
+    system = seen(write("mi300x-spx-nps1", tmp_path))
+    assert len(set(system.gpus)) == len(set(system.oams)) == 8

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rccltune.machine.links import choosing
-from rccltune.machine.placement import Placed, layout_of, place_ranks, seating_of
+from rccltune.machine.placement import Seating, seating_of
 from rccltune.machine.records import Gpu, Link, System
+from rccltune.machine.visible import choosing
 from rccltune.model.errors import CommandLineError, MachineError, RccltuneError
 from rccltune.model.vocabulary import RankPlacement as P
 
@@ -29,7 +29,7 @@ def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> 
         for part in range(per_oam)
     )
     links = tuple(
-        Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam), weight=15)
+        Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam))
         for a in gpus
         for b in gpus
         if a is not b
@@ -39,23 +39,22 @@ def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> 
     )
 
 
-def placed(wished: P | None, system: System, n_ranks: int | None = None, **site: str) -> Placed:
+def placed(wished: P | None, system: System, n_ranks: int | None = None, **site: str) -> Seating:
     """The placement in a site's environment."""
-    return place_ranks(wished, layout_of(system, site), n_ranks)
+    return seating_of(wished, n_ranks, system, site)
 
 
-def numbers(found: Placed) -> list[int]:
+def numbers(found: Seating) -> list[int]:
     """Devices in the order of the ranks."""
-    return [gpu.index for gpu in found.gpus]
+    return list(found.place.devices)
 
 
-def colour(found: Placed, rank: int) -> int:
+def color(found: Seating, rank: int) -> int:
     """The group of a rank, as nccl-tests works it out from the two variables."""
-    if not found.split:
-        return 0
-    ((name, value),) = found.split
-    if name == "NCCL_TESTS_SPLIT_MASK":
-        return rank & int(value, 16)
+    pairs = dict(found.environment)
+    if "NCCL_TESTS_SPLIT_MASK" in pairs:
+        return rank & int(pairs["NCCL_TESTS_SPLIT_MASK"], 16)
+    value = pairs["NCCL_TESTS_SPLIT"]
     number = int(value[3:])
     return rank // number if value.startswith("DIV") else rank % number
 
@@ -87,43 +86,44 @@ def test_groups_have_one_oam_each_or_one_device_of_every_oam(
     found = placed(wished, machine(oams, per_oam))
     groups: dict[int, list[str]] = {}
     for rank, gpu in enumerate(found.gpus):
-        groups.setdefault(colour(found, rank), []).append(gpu.oam)
+        groups.setdefault(color(found, rank), []).append(gpu.oam)
 
     assert sorted(numbers(found)) == list(range(oams * per_oam))
-    assert {len(own) for own in groups.values()} == {found.n_ranks}
+    assert {len(own) for own in groups.values()} == {found.place.scale.n_ranks}
     each = {len(set(own)) for own in groups.values()}
     assert each == ({1} if wished is P.EVERY_OAM else {oams})
 
 
-@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64))
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(2, 64))
 def test_the_first_devices_have_the_name_of_what_they_are(
     oams: int, per_oam: int, n_ranks: int
 ) -> None:
     """Two sessions of the same devices must not have two names."""
     system = machine(oams, per_oam)
+    assume(oams * per_oam > 1)
     n = min(n_ranks, oams * per_oam)
     found = placed(None, system, n)
 
     assert numbers(found) == list(range(n))
     if n == oams * per_oam:
-        assert found.placement is P.NODE
+        assert found.place.name == "node"
     elif n == per_oam > 1:
-        assert found.placement is P.ONE_OAM
+        assert found.place.name == "one-oam"
     else:
-        assert found.placement is P.FIRST
+        assert found.place.name == "first"
 
 
 def test_rules_are_for_any_placement_only_where_all_of_them_have_a_name() -> None:
     """Eight of 64 are the two extremes; four of 64 can lie in ways that have none."""
-    both = (P.ONE_OAM, P.ONE_PER_OAM)
-    assert placed(P.ONE_OAM, CPX).alike == placed(P.ONE_PER_OAM, CPX).alike == both
-    assert placed(P.EVERY_OAM, CPX).alike == both
-    assert placed(None, CPX, 4).alike == ()
-    assert placed(None, SPX, 4).alike == (P.FIRST,)
-    assert placed(None, replace(SPX, links=()), 4).alike == ()
+    both = ("one-oam", "one-per-oam")
+    for wished in (P.ONE_OAM, P.ONE_PER_OAM, P.EVERY_OAM):
+        assert placed(wished, CPX).place.alike == both
+    assert placed(None, CPX, 4).place.alike == ()
+    assert placed(None, SPX, 4).place.alike == ("first",)
+    assert placed(None, replace(SPX, links=()), 4).place.alike == ()
     # Of what is hidden nobody knows how it lies.
-    assert placed(None, machine(1, 8, n_hidden=7)).alike == ()
-    assert placed(None, machine(1, 8, n_hidden=7)).placement is P.ONE_OAM
+    hidden = placed(None, machine(1, 8, n_hidden=7)).place
+    assert (hidden.name, hidden.alike) == ("one-oam", ())
 
 
 @pytest.mark.parametrize("variable", ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"])
@@ -142,43 +142,43 @@ def test_a_site_that_restricts_devices_is_chosen_from(variable: str) -> None:
         placed(P.EVERY_OAM, CPX, **site)
 
 
-@pytest.mark.parametrize(
-    "site",
-    [
-        {"ROCR_VISIBLE_DEVICES": "GPU-1234567890abcdef"},
-        {"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0"},
-    ],
-)
-def test_an_order_that_is_not_certain_is_an_error(site: dict[str, str]) -> None:
-    """An identity is shared by eight partitions; two lists index each other."""
-    with pytest.raises(MachineError) as caught:
-        layout_of(CPX, site)
-    assert caught.value.exit_code == 4
-
-
 IDENTIFIED = replace(
     SPX, gpus=tuple(replace(gpu, identity=f"{gpu.index:016x}") for gpu in SPX.gpus)
 )
 
 
 @pytest.mark.parametrize(
-    ("site", "n_ranks"),
+    ("site", "devices"),
     [
-        # HIP counts within what ROCR leaves.
-        ({"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "0,1"}, 2),
-        ({"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "0,1,2,3"}, 2),
-        ({"HIP_VISIBLE_DEVICES": "4,5", "CUDA_VISIBLE_DEVICES": "4,5"}, 2),
-        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000003,GPU-0000000000000004"}, 2),
-        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000003,1,GPU-0000000000000003"}, 2),
+        # HIP counts within what ROCr leaves, and reads CUDA's list only without one of its own.
+        ({"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "0,1"}, [4, 5]),
+        ({"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "0,1,2,3"}, [4, 5]),
+        ({"HIP_VISIBLE_DEVICES": "4,5", "CUDA_VISIBLE_DEVICES": "1,2"}, [4, 5]),
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "1,2"}, [1, 2]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000003,GPU-0000000000000004"}, [3, 4]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000003,1,GPU-0000000000000003"}, [3, 1]),
     ],
 )
-def test_the_number_of_ranks_is_known_where_the_devices_are_not(
-    site: dict[str, str], n_ranks: int
+def test_a_sites_lists_are_read_as_the_runtimes_do(
+    site: dict[str, str], devices: list[int]
 ) -> None:
-    """The site's own lists pass on, with as many ranks as they leave devices."""
-    seating = seating_of(None, None, IDENTIFIED, site)
-    assert (seating.n_started, seating.place.scale.n_ranks) == (n_ranks, n_ranks)
-    assert (seating.environment, seating.place.name) == ((), "first")
+    """ROCclr's rocdevice.cpp for HIP; identities where each is one device's."""
+    found = placed(None, IDENTIFIED, **site)
+    assert (numbers(found), found.place.name) == (devices, "first")
+    assert found.environment == (("ROCR_VISIBLE_DEVICES", ",".join(map(str, devices))),)
+    assert "HIP_VISIBLE_DEVICES" in found.cleared
+
+
+def test_an_identity_of_several_devices_is_not_certain() -> None:
+    """Eight partitions have their OAM's: a placement is refused, a number of ranks asked for."""
+    same = replace(CPX, gpus=tuple(replace(gpu, identity="12ab") for gpu in CPX.gpus))
+    site = {"ROCR_VISIBLE_DEVICES": "GPU-12ab"}
+    with pytest.raises(MachineError, match="identity") as caught:
+        placed(P.ONE_OAM, same, **site)
+    assert caught.value.exit_code == 4
+    with pytest.raises(CommandLineError, match="ranks"):
+        placed(None, same, **site)
+    assert placed(None, same, 2, **site).n_started == 2
 
 
 @pytest.mark.parametrize(
@@ -186,24 +186,24 @@ def test_the_number_of_ranks_is_known_where_the_devices_are_not(
     [
         # Nothing is left: HIP's numbers are those of the node.
         {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
-        # Eight partitions have one identity; whose this one is nobody knows.
         {"ROCR_VISIBLE_DEVICES": "GPU-00000000000000ff"},
-        {"ROCR_VISIBLE_DEVICES": "GPU-"},
+        {"ROCR_VISIBLE_DEVICES": ""},
     ],
 )
-def test_a_number_of_ranks_that_is_not_certain_is_asked_for(site: dict[str, str]) -> None:
-    """Rather than several ranks on one device."""
-    with pytest.raises(CommandLineError, match="ranks"):
-        seating_of(None, None, IDENTIFIED, site)
-    assert seating_of(None, 2, IDENTIFIED, site).n_started == 2
+def test_lists_that_leave_too_little_are_an_error(site: dict[str, str]) -> None:
+    """The error names them."""
+    with pytest.raises(MachineError, match="0 of 8 GPUs") as caught:
+        placed(None, IDENTIFIED, **site)
+    assert caught.value.where == ", ".join(site)
 
 
 def test_a_device_without_a_render_node_shifts_the_numbers() -> None:
-    """ROCr leaves it out and numbers the others anew."""
+    """ROCr leaves it out and numbers the others anew: no placement, one rank fewer."""
     shut = replace(CPX.gpus[3], can_open=False, render_minor=131)
-    gpus = (*CPX.gpus[:3], shut, *CPX.gpus[4:])
+    system = replace(CPX, gpus=(*CPX.gpus[:3], shut, *CPX.gpus[4:]))
     with pytest.raises(MachineError, match="render"):
-        layout_of(replace(CPX, gpus=gpus), {})
+        placed(P.ONE_OAM, system)
+    assert placed(None, system).n_started == 63
 
 
 def test_numbers_by_speed_are_not_numbers_by_address() -> None:
@@ -216,7 +216,7 @@ def test_numbers_by_speed_are_not_numbers_by_address() -> None:
     assert numbers(placed(None, alike, **listed)) == [2, 3]
     assert numbers(placed(None, mixed, **listed, **by_address)) == [2, 3]
     with pytest.raises(MachineError, match="not alike"):
-        layout_of(mixed, listed)
+        placed(P.FIRST, mixed, 2, **listed)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_machine_without_partitions_has_no_such_placement(wished: P) -> None:
     """Each OAM is one device there."""
     with pytest.raises(MachineError):
         placed(wished, SPX)
-    assert placed(P.ONE_PER_OAM, SPX).placement is P.NODE
+    assert placed(P.ONE_PER_OAM, SPX).place.name == "node"
 
 
 @pytest.mark.parametrize(

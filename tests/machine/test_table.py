@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rccltune.machine.hosts import Host, differences, named_hosts, table_of
 
@@ -34,7 +32,7 @@ def test_two_hundred_hosts_need_no_more_lines() -> None:
     """One odd host among them is found at a look."""
     table = table_of(differences(hosts(200, {77: ("mode", "spx-nps1")})))
     one, other = table.splitlines()
-    assert one == "  mode  cpx-nps4  node[001-076,078-200] (199 hosts)"
+    assert one == "  mode  cpx-nps4  node001, node002, node003, node004, … (199 hosts)"
     assert other == "        spx-nps1  node077"
 
 
@@ -45,7 +43,7 @@ def test_two_hundred_values_are_not_all_shown() -> None:
     lines = table.splitlines()
     assert len(lines) == 7
     assert "… 194 more values" in lines[-1]
-    assert lines[-1].endswith("node[007-200] (194 hosts)")
+    assert lines[-1].endswith("node007, node008, node009, node010, … (194 hosts)")
 
 
 def test_long_values_are_cut_and_hashes_short() -> None:
@@ -67,31 +65,12 @@ def test_what_a_host_has_not_is_a_dash() -> None:
     ("names", "text"),
     [
         (["a"], "a"),
-        (["b", "a"], "a, b"),
-        (["n1", "n2", "n3", "n7"], "n[1-3,7]"),
-        (["n09", "n10", "n8"], "n8, n[09-10]"),
-        (["gpu1.site", "gpu2.site"], "gpu[1-2].site"),
+        (["b", "a", "b"], "a, b"),
+        (["n10", "n9"], "n9, n10"),
         (["a", "b", "c", "d", "e"], "a, b, c, d, … (5 hosts)"),
-        (
-            [f"n{number}" for number in range(1, 40, 2)],
-            "n[1,3,5,7,9], n[11,13,15,17,19,21,23,25,…] (20 hosts)",
-        ),
-        (["10.0.0.1", "10.0.0.2"], "10.0.0.[1-2]"),
+        (["10.0.0.10", "10.0.0.2"], "10.0.0.2, 10.0.0.10"),
     ],
 )
 def test_names_in_few_words(names: list[str], text: str) -> None:
-    """As Slurm writes them, so that they can be given back to it."""
+    """Each host once, in the order of their numbers."""
     assert named_hosts(names) == text
-
-
-@given(st.sets(st.integers(0, 300), min_size=1))
-def test_every_name_is_in_the_range_and_no_other(numbers: set[int]) -> None:
-    """Read back, the range is the names."""
-    text = named_hosts((f"node{number:03d}" for number in numbers), most=1000)
-    listed = re.search(r"node\[?([\d,-]+)\]?", text)
-    assert listed is not None
-    found = set()
-    for part in listed[1].split(","):
-        low, _, high = part.partition("-")
-        found |= set(range(int(low), int(high or low) + 1))
-    assert found == numbers

@@ -11,7 +11,7 @@ import pytest
 from wording import lacks
 
 from rccltune.machine.files import Root
-from rccltune.machine.software import vendor_table
+from rccltune.machine.vendor_table import vendor_table
 
 ROW = "allreduce,0,16383,tree,ll,1,1,8,-1,-1\n"
 NAME = "rccl_tuner_gfx950.csv"

@@ -59,6 +59,18 @@ def test_detect_as_json(tmp_path: Path) -> None:
     assert answer["findings"] == []
 
 
+def test_detect_says_what_a_library_makes_of_a_tuner(tmp_path: Path) -> None:
+    """RCCL 2.20.5 looks up an interface that is not ours, 2.27.7 version 4, 2.28.3 reads rules too."""
+    root = write("mi300x-spx-nps1", tmp_path)
+    said = []
+    for version in ("2.20.5+hip6.2", "2.27.7+hip7.2", "2.28.3+hip7.13"):
+        put(root, "opt/rocm/lib/librccl.so.1", f"RCCL version {version}")
+        (library,) = json.loads(run(detect, "--root", root, "--json").stdout)["libraries"]
+        said.append((library["tuner_abi"], library["reads_rules"]))
+    assert said == [(1, False), (4, False), (5, True)]
+    assert lacks(run(detect, "--root", root).stdout, "tuner", "v5,", "rules") == []
+
+
 @pytest.mark.parametrize("name", ["no-amd-gpu", "no-sysfs", "mi300x-mixed", "container-no-gpu"])
 def test_detect_never_fails(name: str, tmp_path: Path) -> None:
     """It describes; whether that will do is the doctor's answer."""

@@ -17,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from real_runs import COLLECTIVES, PLACES, Place, run
+from real_runs import COLLECTIVES, PLACES, Place, RealCall, run
 
 from rccltune import plugin
-from rccltune.machine.real_rccl import RealCall
 
 ROOT: Final = Path(__file__).parents[2]
 RECORDED: Final = Path(__file__).parent / "recorded"

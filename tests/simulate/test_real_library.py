@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 import recordings
+from real_runs import RealCall, read_calls
 
 from rccltune import plugin
-from rccltune.machine.real_rccl import RealCall, read_calls, real_library
+from rccltune.machine.real_rccl import real_library
 from rccltune.model.errors import MachineError
 from rccltune.simulate.sources import compile_node, node_path
 

@@ -16,22 +16,15 @@ from rccltune.machine.situation import situations
 
 CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
     *gpu.CHECKS,
-    *host.KERNEL_CHECKS,
     *host.CHECKS,
-    *software.VARIABLE_CHECKS,
     *software.CHECKS,
-    *gpu.PRACTICES,
 )
 _ORDER: Final = tuple(Severity)
 
 
 def doctor(facts: Circumstances) -> tuple[Finding, ...]:
-    """All findings, what stops a sweep first."""
+    """All findings in order of harm: what stops a sweep, then what makes figures unrepeatable."""
     found = [*situations(facts.system, facts.variables)]
     for check in CHECKS:
         found.extend(check(facts))
-    return _sorted(found)
-
-
-def _sorted(found: list[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+    return tuple(sorted(found, key=lambda one: (_ORDER.index(one.severity), not one.spoils)))

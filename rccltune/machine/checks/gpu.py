@@ -1,8 +1,4 @@
-"""The GPUs: users, driver, firmware, clocks, power and heat; and AMD's own advice for RCCL.
-
-Sources: "Understanding RCCL Bandwidth and xGMI Performance" (2025-03) and RCCL's usage tips. One
-process per GPU is looked after with the launcher, NUMA balancing and numad with the kernel.
-"""
+"""The GPUs: device files, driver, firmware, clocks, power, heat and other users."""
 
 from __future__ import annotations
 
@@ -10,10 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from rccltune.machine.checks.facts import Circumstances, notes, stops, warns
+from rccltune.machine.checks.facts import Circumstances
 from rccltune.machine.pci import DEVICES
-from rccltune.machine.records import Finding
-from rccltune.machine.situation import VISIBLE
+from rccltune.machine.records import Finding, stops, warns
 from rccltune.releases import release_in, version_of
 
 _DRIVER: Final = "sys/module/amdgpu/version"
@@ -179,7 +174,7 @@ def _sensors(facts: Circumstances, address: str) -> str | None:
 
 
 def other_users(facts: Circumstances) -> Iterator[Finding]:
-    """Somebody else's job in the same memory and on the same links."""
+    """Other jobs in the same memory and on the same links."""
     processes = facts.root.entries(_PROCESSES) or ()
     if processes:
         yield warns(
@@ -206,81 +201,4 @@ def other_users(facts: Circumstances) -> Iterator[Finding]:
             )
 
 
-def in_tree(facts: Circumstances) -> Iterator[Finding]:
-    """Nothing but a reminder of what was recorded where the driver has no version."""
-    if facts.has_amd and facts.system.driver and not version_of(facts.root.text(_DRIVER)):
-        yield notes(
-            "in-tree-driver",
-            f"amdgpu is the kernel's own (srcversion {facts.system.driver}); it has no version",
-            "/sys/module/amdgpu/srcversion",
-            remedy="compare with AMD's packaged driver where results surprise.",
-        )
-
-
-CHECKS: Final = (
-    device_nodes,
-    driver,
-    firmware,
-    clocks,
-    power,
-    heat,
-    other_users,
-    in_tree,
-)
-
-
-_CHANNELS: Final = "NCCL_MIN_NCHANNELS"
-
-
-def all_gpus(facts: Circumstances) -> Iterator[Finding]:
-    """Every pair has its own link, so leaving GPUs out leaves links idle."""
-    system = facts.system
-    if not facts.has_amd or not system.gpus:
-        return
-    total = len(system.oams)
-    used = len({oam.address for oam in system.oams if oam.n_gpus})
-    chosen = [facts.variables[n] for n in VISIBLE if facts.variables.get(n)]
-    numbered = [t for t in (chosen[0].split(",") if chosen else []) if t.strip().isdecimal()]
-    if numbered:
-        picked = [g.oam for g in system.gpus if str(g.index) in {t.strip() for t in numbered}]
-        used = len(set(picked))
-    if used < total:
-        yield notes(
-            "all-gpus",
-            f"{used} of {total} OAMs are in use, and each pair has a link of its own: bandwidth is "
-            "a fraction of the node's",
-            ", ".join(n for n in VISIBLE if n in facts.variables) or "KFD",
-            remedy=f"use all of them; where the job cannot, measure a variant with {_CHANNELS}=32 "
-            "(RCCL's tips) and 112 (AMD's article).",
-        )
-
-
-def channels(facts: Circumstances) -> Iterator[Finding]:
-    """A bound on channels decides what a rule can ask for."""
-    for name in (_CHANNELS, "NCCL_MAX_NCHANNELS"):
-        value = facts.variables.get(name)
-        if value:
-            yield warns(
-                "channels",
-                f"{name}={value}: a sweep clears it, and a communicator's channels are fixed by it "
-                "at the start of a job",
-                name,
-                expected="not set, or a variant of its own",
-                remedy=f"unset {name}; or sweep with --variant channels-{value}, and keep it.",
-                spoils=True,
-            )
-
-
-def graph_mode(facts: Circumstances) -> Iterator[Finding]:
-    """Replayed graphs save the start of kernels, so their times are others."""
-    if facts.has_amd and facts.system.gpus:
-        yield notes(
-            "graph-mode",
-            "a job that replays graphs (vLLM, SGLang, torch.compile) spends less on starting "
-            "kernels than what is measured without them",
-            "AMD's best practices",
-            remedy="where the job does, sweep with --graph N too.",
-        )
-
-
-PRACTICES: Final = (all_gpus, channels, graph_mode)
+CHECKS: Final = (device_nodes, driver, firmware, clocks, power, heat, other_users)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from rccltune.machine.checks.facts import Circumstances, notes, warns
+from rccltune.machine.checks.facts import Circumstances
 from rccltune.machine.pci import DEVICES
-from rccltune.machine.records import Finding
+from rccltune.machine.records import Finding, notes, warns
 
 _CPUS: Final = "sys/devices/system/cpu"
 _GIB: Final = 1 << 30
@@ -17,6 +17,23 @@ _SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
 _MIN_SHM: Final = 8 * _GIB
 _MIN_FILES: Final = 4096
 _MIN_MEMLOCK: Final = 32 * _GIB
+_BALANCING: Final = "/proc/sys/kernel/numa_balancing"
+_CMDLINE: Final = "/proc/cmdline"
+_PAGES: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
+_GRUB: Final = "add it to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and restart"
+_ACS: Final = 0x000D
+_SOURCE_VALIDATION: Final = 1
+_CONFIG_SIZE: Final = 4096
+# What amdgpu and KFD log, and what it means.
+_LOG: Final = (
+    (r"Runlist is getting oversubscribed", "more queues than the GPU has: other jobs run on it"),
+    (r"GPU reset begin", "a GPU was reset"),
+    (r"fence wait loop timeout", "a GPU did not answer"),
+    (r"Queue preemption failed", "a GPU did not answer"),
+    (r"No more SDMA queue to allocate", "a GPU ran out of copy queues"),
+    (r"Skip xcp node #\d+ when out of drm node", "DRM minors ran out: a device is missing"),
+    (r"Won't add GPU \(ID: \w+\) to topology", "KFD left a device out"),
+)
 
 
 def governor(facts: Circumstances) -> Iterator[Finding]:
@@ -117,8 +134,7 @@ def locked_memory(facts: Circumstances) -> Iterator[Finding]:
 
 def shared_memory(facts: Circumstances) -> Iterator[Finding]:
     """Ranks of one node meet in /dev/shm."""
-    place = facts.root.at(_SHM)
-    free = facts.free(place) if place.is_dir() else None
+    free = facts.shm_free
     if free is not None and free < _MIN_SHM:
         yield warns(
             "shared-memory",
@@ -137,36 +153,6 @@ def shared_memory(facts: Circumstances) -> Iterator[Finding]:
             expected="none while nothing runs",
             remedy="where no job of yours runs: rm /dev/shm/nccl-*",
         )
-
-
-CHECKS: Final = (
-    governor,
-    idle_states,
-    cores,
-    numa_nodes,
-    open_files,
-    locked_memory,
-    shared_memory,
-)
-
-
-_BALANCING: Final = "/proc/sys/kernel/numa_balancing"
-_CMDLINE: Final = "/proc/cmdline"
-_PAGES: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
-_GRUB: Final = "add it to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and restart"
-_ACS: Final = 0x000D
-_SOURCE_VALIDATION: Final = 1
-_CONFIG_SIZE: Final = 4096
-# (pattern, what it means, whether the GPU is ill); amdgpu and KFD.
-_LOG: Final = (
-    (r"Runlist is getting oversubscribed", "more queues than the GPU has: other jobs run on it"),
-    (r"GPU reset begin", "a GPU was reset"),
-    (r"fence wait loop timeout", "a GPU did not answer"),
-    (r"Queue preemption failed", "a GPU did not answer"),
-    (r"No more SDMA queue to allocate", "a GPU ran out of copy queues"),
-    (r"Skip xcp node #\d+ when out of drm node", "DRM minors ran out: a device is missing"),
-    (r"Won't add GPU \(ID: \w+\) to topology", "KFD left a device out"),
-)
 
 
 def numa_balancing(facts: Circumstances) -> Iterator[Finding]:
@@ -203,8 +189,7 @@ def iommu(facts: Circumstances) -> Iterator[Finding]:
     if not facts.has_amd or line is None or facts.is_guest:
         return
     given = line.split()
-    intel = "GenuineIntel" in facts.root.read("proc/cpuinfo", 1 << 22).data.decode("latin-1")
-    wanted = ["iommu=pt", *(["intel_iommu=on"] if intel else [])]
+    wanted = ["iommu=pt", *(["intel_iommu=on"] if b"GenuineIntel" in facts.cpu else [])]
     missing = [word for word in wanted if word not in given]
     if missing:
         yield warns(
@@ -229,7 +214,7 @@ def acs(facts: Circumstances) -> Iterator[Finding]:
     on = [
         name
         for name in (facts.root.entries(DEVICES) or () if facts.has_amd else ())
-        if _validates_sources(facts.root.read(f"{DEVICES}/{name}/config", _CONFIG_SIZE + 1).data)
+        if _validates_sources(facts.root.read(f"{DEVICES}/{name}/config", _CONFIG_SIZE + 1) or b"")
     ]
     if on:
         yield warns(
@@ -258,7 +243,7 @@ def _validates_sources(config: bytes) -> bool:
 
 
 def huge_pages(facts: Circumstances) -> Iterator[Finding]:
-    """To be recorded; both values are in use."""
+    """Size of the kernel's pages, to be kept the same; both values are in use."""
     value = facts.root.text(_PAGES)
     chosen = re.search(r"\[(\w+)\]", value or "")
     if chosen is not None and chosen[1] != "always":
@@ -298,4 +283,19 @@ def guest(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-KERNEL_CHECKS: Final = (numa_balancing, numad, iommu, acs, huge_pages, kernel_log, guest)
+CHECKS: Final = (
+    numa_balancing,
+    numad,
+    iommu,
+    acs,
+    huge_pages,
+    kernel_log,
+    guest,
+    governor,
+    idle_states,
+    cores,
+    numa_nodes,
+    open_files,
+    locked_memory,
+    shared_memory,
+)

@@ -6,67 +6,25 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rccltune.machine.checks.facts import Circumstances, notes, stops, warns
-from rccltune.machine.kfd import hidden_files as files_of
-from rccltune.machine.records import Benchmark, Finding
-from rccltune.machine.situation import VISIBLE
+from rccltune.launch.variables import CHANNELS, chooses
+from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.conf_files import hidden_files as files_of
+from rccltune.machine.records import Benchmark, Finding, notes, warns
+from rccltune.machine.visible import VISIBLE
 from rccltune.releases import release_in
 
 _OURS: Final = re.compile(r"(NCCL|RCCL)_\w+")
 _RUNTIME: Final = re.compile(r"(HSA|ROCR|AMD)_\w+")
+_FAMILY: Final = {"openmpi": "openmpi", "mpich": "mpich", "intel": "mpich"}
+_ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0"
 
 
-def visible_devices(facts: Circumstances) -> Iterator[Finding]:
-    """Lists of devices: one at most, each device once, none that is not there."""
-    given = {name: facts.variables[name] for name in VISIBLE if name in facts.variables}
-    where = ", ".join(given)
-    unset = f"unset {' '.join(given)}"
-    if len(given) > 1:
-        yield warns(
-            "several-visible-devices",
-            f"{' and '.join(given)} are both set; each counts within what the one before left",
-            where,
-            expected="one of them at most",
-            remedy=unset,
-            spoils=True,
-        )
-    for name, value in given.items():
-        tokens = [token.strip() for token in value.split(",")]
-        if name == "ROCR_VISIBLE_DEVICES" and not value.strip():
-            yield stops(
-                "no-visible-devices",
-                f"{name} is empty, which hides every GPU",
-                name,
-                remedy=unset,
-            )
-            continue
-        wrong = _wrong_tokens(tokens, len(facts.system.gpus))
-        if wrong:
-            yield warns(
-                "bad-visible-devices",
-                f"{name}={value}: {wrong}; HIP ends the list there without a word",
-                name,
-                expected="each device once, by number",
-                remedy=unset,
-                spoils=True,
-            )
-
-
-def _wrong_tokens(tokens: list[str], n_gpus: int) -> str | None:
-    twice = sorted({token for token in tokens if tokens.count(token) > 1})
-    if twice:
-        return f"'{twice[0]}' is there twice"
-    outside = [
-        t for t in tokens if t.isascii() and t.isdecimal() and n_gpus and int(t[:9]) >= n_gpus
-    ]
-    return f"there is no device {outside[0]}" if outside else None
-
-
-def strays(facts: Circumstances) -> Iterator[Finding]:
+def library_variables(facts: Circumstances) -> Iterator[Finding]:
     """Variables of the library: some are cleared by a sweep, the others reach every rank."""
     names = sorted(name for name in facts.variables if _OURS.fullmatch(name))
-    cleared = [name for name in names if facts.chooses(name)]
-    passed = [name for name in names if name not in cleared]
+    cleared = [name for name in names if chooses(name, keep=CHANNELS)]
+    channels = [name for name in names if name in CHANNELS]
+    passed = [name for name in names if name not in (*cleared, *channels)]
     if cleared:
         yield warns(
             "choosing-variables",
@@ -75,6 +33,17 @@ def strays(facts: Circumstances) -> Iterator[Finding]:
             "environment",
             expected="not set",
             remedy=f"unset {' '.join(cleared)}",
+            spoils=True,
+        )
+    if channels:
+        yield warns(
+            "channels",
+            f"{', '.join(f'{name}={facts.variables[name]}' for name in channels)}: a communicator "
+            "is made with it, in every launch and in the job, and no rule can ask for more",
+            "environment",
+            expected="not set, or a variant of its own",
+            remedy=f"unset {' '.join(channels)}; or keep it in the job too. rccltune variants "
+            "shows how to measure it beside the site as it is.",
             spoils=True,
         )
     if passed:
@@ -140,13 +109,6 @@ def hidden_files(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-VARIABLE_CHECKS: Final = (visible_devices, strays, runtime_variables, bypass, hidden_files)
-
-
-_FAMILY: Final = {"openmpi": "openmpi", "mpich": "mpich", "intel": "mpich"}
-_ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0"
-
-
 def rocm(facts: Circumstances) -> Iterator[Finding]:
     """The release from which RCCL knows partitions."""
     release = release_in(facts.system.rocm)
@@ -207,25 +169,18 @@ def benchmarks(facts: Circumstances) -> Iterator[Finding]:
             remedy="none is needed; to have them confirm, build them with MPI=1 and name the "
             "folder with --rccl-tests DIR.",
         )
-    elif all(benchmark.simulated for benchmark in found):
+    elif any(benchmark.simulated for benchmark in found):
+        played = [benchmark for benchmark in found if benchmark.simulated]
         yield notes(
             "simulated-benchmark",
-            "the benchmarks found are rccltune's own stand-ins, which confirm nothing",
-            str(found[0].path),
+            f"{_names(played)} are rccltune's own stand-ins, which confirm nothing",
+            str(played[0].path),
             remedy="none is needed; name real ones with --rccl-tests DIR, or say --simulate NODE.",
-        )
-    elif any(benchmark.simulated for benchmark in found):
-        named = ", ".join(b.name for b in found if b.simulated)
-        yield warns(
-            "simulated-benchmark",
-            f"{named} are rccltune's own stand-ins and will not be used",
-            str(next(b.path for b in found if b.simulated)),
-            remedy="name a folder with real ones: --rccl-tests DIR.",
         )
 
 
 def launcher(facts: Circumstances) -> Iterator[Finding]:
-    """On one node rccltune starts the ranks; over several, and of rccl-tests, a launcher does."""
+    """Launchers, which start ranks on several nodes and those of rccl-tests."""
     if facts.system.starters is None:
         return
     known = [s for s in facts.system.starters if s.flavour is not None]
@@ -271,4 +226,13 @@ def _names(found: list[Benchmark]) -> str:
     return ", ".join(benchmark.name for benchmark in found[:3])
 
 
-CHECKS: Final = (rocm, libraries, benchmarks, launcher)
+CHECKS: Final = (
+    library_variables,
+    runtime_variables,
+    bypass,
+    hidden_files,
+    rocm,
+    libraries,
+    benchmarks,
+    launcher,
+)
