@@ -38,6 +38,10 @@ _TORCH: Final = (
     "nothing measures through PyTorch's calls: --librccl torch measures the library inside an "
     "installed PyTorch, and import reads what examples/torch_all_reduce.py prints of its calls."
 )
+_LOADED: Final = (
+    "plugin --check says what each library of this machine needs; which one a job loads its log "
+    "says (NCCL_DEBUG=VERSION), or grep ccl /proc/PID/maps."
+)
 _ON_REQUEST: Final = (
     "a variant is tried only where it is named: sweep --variant channels-32, say; "
     "'rccltune variants' lists what there is."
@@ -164,6 +168,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--extrapolate": _NO_FURTHER,
         "--transferbench": _RATES,
     },
+    "plugin": dict.fromkeys(("--pid", "--python"), _LOADED),
     "report": {**_STORED, "--extrapolate": _NO_FURTHER},
     "sweep": {**_OF_A_SWEEP, **_OF_TORCH, "--no-environment": _ON_REQUEST},
     "tune": {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.machine import files
-from rccltune.machine.files import Root, mapped
+from rccltune.machine.files import Root, has_any, mapped
 from rccltune.machine.records import Benchmark, Library, Starter
 from rccltune.model.vocabulary import Collective
 
@@ -209,6 +209,18 @@ def version_of(library: Path) -> str | None:
             return _version(content)
     except (OSError, ValueError):
         return None
+
+
+# What RCCL's own reader of rule files says in its log (csv_tuner.cc of 2.28.3 and later).
+_OWN_READER: Final = (b"TUNER/CsvTuner", b"Using built-in CSV tuner", b"RcclCsvTuner")
+
+
+def reads_rules(library: Path) -> bool:
+    """Whether a library has a reader of rule files itself, as its own words tell."""
+    try:
+        return has_any(library, *_OWN_READER)
+    except (OSError, ValueError):
+        return False
 
 
 def _version(content: bytes | mmap.mmap) -> str | None:

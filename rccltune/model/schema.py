@@ -259,6 +259,9 @@ def convert(
     except ValidationError as error:
         found = [_mistake(one) for one in error.errors(include_url=False)]
         return typing.cast("T", None), found
+    except UnicodeEncodeError:
+        # Bytes of a command line that are no text, in what a parser said of them.
+        return typing.cast("T", None), [((), Mistake.VALUE, "has letters that are no text")]
     return made, []
 
 

@@ -91,8 +91,8 @@ MODE: Final = (
     "shows it)"
 )
 CHECK_LIBRARY: Final = (
-    "see which library the job loads with rccltune plugin --check --pid PID (or --python EXE), and "
-    "name the one that was measured in its LD_LIBRARY_PATH"
+    "see which library the job loads (grep ccl /proc/PID/maps), and name the one that was measured "
+    "in its LD_LIBRARY_PATH"
 )
 
 

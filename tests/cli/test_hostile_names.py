@@ -252,7 +252,7 @@ IN_OPTIONS: Final = {
         ["--measure", NAME, "--", "true"],
     ],
     "npkit": [[NAME], ["--setting", NAME]],
-    "plugin": [["--python", NAME, "--check"], ["--pid", NAME], [NAME]],
+    "plugin": [["--python", NAME, "--check"], [NAME]],
 }
 
 

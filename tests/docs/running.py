@@ -21,7 +21,7 @@ NOT_RUN: Final = {
     r"TransferBench|transferbench": "TransferBench's output; tests/cli/test_ceiling.py has one",
     r"--librccl": "another librccl; tests/cli/test_site.py has one",
     r"rccltune npkit": "a library with NPKit; tests/cli/test_npkit.py has one",
-    r"torchrun|--check --python": "PyTorch; tests/examples and tests/cli/test_plugin_check.py do",
+    r"torchrun": "PyTorch; tests/examples do",
     r"enable-tree-simple": "a checkout of RCCL; tests/scripts runs it on excerpts",
     r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
     r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",
@@ -34,12 +34,10 @@ STANDS_FOR: Final = {
     r"/apps/": "apps/",
     r"\bDIR\b": "dir",
     r"\bSESSION\b": "rccltune-session",
-    r"\bPID\b": "$$",
 }
 # Without a GPU a sweep cannot run, and a shell is no job.
 MAY_END_WITH: Final = {
     r"^rccltune doctor": 4,
-    r"--check --pid": 4,
     # The archive of the line before is there.
     r"^rccltune gather": 2,
 }

@@ -144,8 +144,8 @@ def libraries(facts: Circumstances) -> Iterator[Finding]:
             f"a job here could load different libraries: {named}",
             "see docs/detect.md for the places",
             expected="one, or certainty about which",
-            remedy="tune with the one that the job loads: rccltune plugin --check --python EXE "
-            "says which that is; --librccl FILE chooses it.",
+            remedy="tune with the one that the job loads (grep ccl /proc/PID/maps): --librccl FILE "
+            "chooses it.",
             spoils=True,
         )
 
