@@ -301,6 +301,15 @@ def _nothing(book: Book) -> OutputError:
     else:
         line, text = book.first or (0, "")
         what = f"there is no benchmark table in this file; it begins: {text[:100]}"
+        cells = text.replace("\t", ",").split(",")
+        if len(cells) > 1 and all(0 < len(cell.split()) <= 2 for cell in cells):
+            return OutputError(
+                what,
+                where=f"{book.name}:{line}",
+                hint="a table of your own needs the columns nbytes and time_us in its first line, "
+                "and a setting (tree/ll128) or algorithm and protocol; collective, ranks, nodes "
+                "as columns or options: see docs/formats.md.",
+            )
         hint = "give the benchmark's own output"
     return OutputError(
         what,
