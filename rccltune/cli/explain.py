@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rccltune.model.settings import Setting
     from rccltune.rules.answers import Explained, Stretch
     from rccltune.rules.explanation import Difference, Explanation
+    from rccltune.rules.reader import RuleFile
 
 
 @verb("explain")
@@ -67,6 +68,11 @@ def explain(
     console.say(f"Rule file: {rules}")
     if diff is None:
         found = rules_explain(rules, question)
+        if mode is not None and (wanted := _other_mode(found.file, mode)):
+            console.say(
+                f"Warning: this file is for {wanted}: in {mode} the plugin refuses it, and the job "
+                "stops. Below is what it does where it is for"
+            )
         # Of thousands of rules either takes seconds.
         if console.as_json:
             console.result(schema.to_plain(_plain(found)), "")
@@ -84,6 +90,17 @@ def explain(
     changes = differences(one, other)
     console.result(schema.to_plain(changes), _changes(changes, one, other))
     console.say(f"Next: rccltune verify --rules {shlex.quote(str(diff))} measures the other file.")
+
+
+def _other_mode(file: RuleFile, mode: Mode) -> str | None:
+    """The mode that a file requires, where that is another one."""
+    required = dict(file.requires)
+    asked = {"compute": mode.compute, "memory": mode.memory}
+    differs = any(
+        asked[key] and key in required and required[key].upper() != asked[key] for key in asked
+    )
+    words = [required[key].lower() for key in asked if key in required]
+    return "-".join(words) if differs else None
 
 
 def _must_be_rules(path: Path) -> None:

@@ -266,6 +266,19 @@ def test_a_file_for_another_machine_is_explained_however_its_condition_is_writte
     assert [s["line"] for s in part["stretches"] if s["setting"]] == [4]
 
 
+def test_a_mode_that_a_file_is_not_for_is_said_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its rules are shown as where it is for; in the other mode the job would stop."""
+    path = tmp_path / "rules.csv"
+    path.write_text("#@ requires compute=CPX memory=NPS4\nallreduce,0,99,ring,ll,-1,1,64,-1,-1\n")
+    assert run(["explain", str(path), "--mode", "spx-nps1"]) == 0
+    assert lacks(capsys.readouterr().err, "cpx-nps4", "in spx-nps1 the plugin refuses it") == []
+    for mode in ("cpx-nps4", "cpx"):
+        assert run(["explain", str(path), "--mode", mode]) == 0
+        assert "refuses" not in capsys.readouterr().err
+
+
 NVLS = "allreduce,0,4095,nvls,simple,-1,1,8\n"
 
 
