@@ -67,18 +67,18 @@ WRONG_WORDS = [
     ("fti", "fit", "gather"),
     ("emitconfig", "emit-config", "tune"),
     ("sweep --collective allreduc", "all_reduce", "reduce_scatter"),
-    ("sweep --collective all_gather,brodcast", "broadcast", "all_reduce"),
+    ("sweep --collective all_gather,broadcas", "broadcast", "all_reduce"),
     ("explain x.csv --collective redcue", "reduce", "all_gather"),
     ("sweep --simulate mi300", "mi300x", "mi300x-msccl"),
     ("sweep --mode cpx-nps5", "cpx-nps4", "spx-nps1"),
-    ("sweep --setting tre/ll", "tree", "pat"),
+    ("sweep --setting treee/ll", "tree", "pat"),
     ("sweep --setting tree/l128", "ll128", "simple"),
     ("sweep --dtype flot", "float", "bfloat16"),
     ("sweep --op summ", "sum", "prod"),
     ("sweep --launcher opnmpi", "openmpi", "srun"),
     ("sweep --preset cpx64", "cpx-64", "cpx-one-oam"),
     ("plot --figure gian", "gain", "predictions"),
-    ("verify --timing grap", "graph", "loop"),
+    ("verify --timing graphs", "graph", "loop"),
 ]
 
 

@@ -63,7 +63,7 @@ def test_a_directory_names_its_logs(tmp_path: Path) -> None:
         ("a.csv", "size,time\n64,10\n"),
         ("c.so", "size,time\n64,10\n"),
         ("rules.csv", rules),
-        ("README.md", "Words about busses.\n"),
+        ("README.md", "Words about trains.\n"),
         ("record.csv", "collective,nBytes,nRanks,nNodes,calls\nallreduce,8,8,1,3\n"),
     ):
         (tmp_path / name).write_text(text)
