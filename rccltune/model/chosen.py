@@ -251,6 +251,13 @@ class RuleCount:
             text += f" (and {self.fallbacks} fallback{'' if self.fallbacks == 1 else 's'})"
         return text
 
+    def plus(self, now: RuleCount, then: RuleCount) -> RuleCount:
+        """With those that came to be between two counts."""
+        return RuleCount(
+            rules=self.rules + now.rules - then.rules,
+            fallbacks=self.fallbacks + now.fallbacks - then.fallbacks,
+        )
+
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
         return {"rules": self.rules, "fallbacks": self.fallbacks}

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import exp, log
-from typing import Final
+from typing import Annotated, Final
+
+from annotated_types import MinLen
 
 from rccltune.model.schema import Number, Positive, Whole
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
@@ -95,7 +97,7 @@ class Curve:
     """
 
     key: CurveKey
-    points: tuple[CurvePoint, ...]
+    points: Annotated[tuple[CurvePoint, ...], MinLen(1)]
     fits: tuple[Fit, ...]
     chosen: Model
     n_wrong: Whole = 0

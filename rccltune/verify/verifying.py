@@ -78,9 +78,6 @@ def verify_rules(
     verifying = Verifying(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
-    if not request.keep_losers:
-        text = rewriting.as_timed(text, ours(file, scale))
-        file = read_rules(text.encode())
     before = counted(ours(file, scale))
     _check(file, before, request, scale)
     # A line that cannot be written again is told now, and not when all is measured.
@@ -89,12 +86,16 @@ def verify_rules(
     if not request.keep_losers:
         reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}
         text, beyond = rewriting.within(text, ours(file, scale), reach)
-        if not ours(read_rules(text.encode()), scale) and not request.needs_stay:
+        there = ours(read_rules(text.encode()), scale)
+        if not there and not request.needs_stay:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
                 where=str(request.rules),
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
+        text = rewriting.as_timed(text, there)
+        # One that became two counts twice.
+        before = before.plus(counted(ours(read_rules(text.encode()), scale)), counted(there))
     own = request.folder / FOLDER
 
     def recording() -> AbstractContextManager[None]:

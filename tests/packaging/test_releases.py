@@ -137,7 +137,6 @@ def test_no_other_file_compares_versions(repository: Path) -> None:
 SENTENCES = {
     "machine/checks/software.py": 1,
     "machine/checks/gpu.py": 3,
-    "machine/mode.py": 1,
     "simulate/modelled.py": 1,
     "variants/records.py": 1,
 }
