@@ -38,7 +38,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Truths: TypeAlias = npt.NDArray[np.bool_]
@@ -149,6 +148,8 @@ class LogRatio:
         told = t_quantile(quantile, self.df) * self.se
         if self.floor_se is None:
             return told
+        from scipy import special
+
         found: Array = np.fmin(told, special.ndtri(quantile) * self.floor_se)
         return found
 
@@ -408,18 +409,24 @@ _MANY: Final = 1e10
 
 def t_quantile(level: float, df: npt.ArrayLike) -> Array:
     """What Student's t stays below with this chance."""
+    from scipy import special
+
     found: Array = np.asarray(special.stdtrit(np.minimum(df, _MANY), level), dtype=np.float64)
     return found
 
 
 def _t_above(value: Array, df: npt.ArrayLike) -> Array:
     """Chance that Student's t is above a value."""
+    from scipy import special
+
     found: Array = special.stdtr(np.minimum(df, _MANY), -value)
     return found
 
 
 def _chi2_quantile(level: float, df: npt.ArrayLike) -> Array:
     half = np.asarray(df, dtype=float) / 2
+    from scipy import special
+
     found: Array = np.asarray(2 * special.gammaincinv(half, level), dtype=np.float64)
     return found
 
