@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
 from matplotlib.figure import Figure
 
-from rccltune.ceiling.session import Bounded
 from rccltune.model.defaults import FIGURES, MORE_FIGURES
 from rccltune.model.errors import CommandLineError
 from rccltune.model.links import LinkMap
@@ -21,6 +20,9 @@ from rccltune.report import by_name, figures, links, style
 from rccltune.report.session import read_session
 from rccltune.report.tables import Tables, tables_of
 from rccltune.session.files import disk_errors, write_atomically
+
+if TYPE_CHECKING:
+    from rccltune.ceiling.session import Bounded
 
 _DRAWN: Final[Mapping[str, Callable[[Tables], Figure | None]]] = {
     **{name: getattr(figures, name) for name in FIGURES},

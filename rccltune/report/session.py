@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune.analyse.fit import FitDone, fit_session
-from rccltune.ceiling.session import Bounded, bounded
 from rccltune.model import grammar
 from rccltune.model.chosen import Rule, Zone, waiting
 from rccltune.model.measured import Launch, Outcome, Status
@@ -32,6 +31,9 @@ from rccltune.verify.verdict_store import (
     used_rule_paths,
 )
 from rccltune.verify.verified import Verification, name_of, same, verifications
+
+if TYPE_CHECKING:
+    from rccltune.ceiling.session import Bounded
 
 Ended = tuple[Launch, Outcome]
 _MENDED: Final = (
@@ -187,7 +189,7 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
     return Shown(
         done=done,
         choice=choice,
-        limits=bounded(done),
+        limits=_limits(done),
         launches=launches,
         files=tuple(sorted(made, key=lambda one: not one.is_used)),
         old=tuple(one for one in verified if not one.is_current),
@@ -197,6 +199,16 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
         placement=place.name if place else None,
         devices=_devices(folder, launches),
     )
+
+
+def _limits(done: FitDone) -> Bounded | None:
+    """What rates of links say, where the session has any."""
+    if not (done.session.path / store.CEILING_FILE).exists():
+        return None
+    # It knows placements and node files, which take a sixth of a second to load.
+    from rccltune.ceiling.session import bounded
+
+    return bounded(done)
 
 
 def target_words(target: Target) -> str:

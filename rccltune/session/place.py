@@ -6,15 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rccltune.logs import jobs
-from rccltune.machine import records
-from rccltune.machine.placement import Seating
 from rccltune.model.errors import SessionError
 from rccltune.model.settings import Place, Scale
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.session import store
+
+if TYPE_CHECKING:
+    from rccltune.machine import records
+    from rccltune.machine.placement import Seating
 
 PLACE_FILE: Final = "placement.json"
 _ADDRESS: Final = re.compile(
@@ -34,6 +35,8 @@ def misplaced(log: Path, gpus: Sequence[records.Gpu]) -> str | None:
     """
     if not gpus:
         return None
+    from rccltune.logs import jobs
+
     printed = {
         rank: match.groups()
         for rank, bus in jobs.buses_in(log.read_bytes()).items()

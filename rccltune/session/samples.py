@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.logs import reader
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measured import (
     Caution,
@@ -84,6 +83,9 @@ def _made_again(opened: Session, reporter: Reporter) -> pd.DataFrame:
 
 def frame_from_logs(opened: Session) -> pd.DataFrame:
     """Every sample of a session, read anew from its raw runs and logs."""
+    # Most verbs find a table that is current, and read no log.
+    from rccltune.logs import reader
+
     ended = store.read_launches(opened.path)
     known = {}
     for launch, _ in ended:
