@@ -18,6 +18,8 @@ from rccltune.verify.verified import Verification
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"
+# More are counted.
+_MOST_RANGES: Final = 2
 
 
 def count(n: int, thing: str) -> str:
@@ -127,11 +129,22 @@ def _gains(rules: Iterable[Delivered], baseline: str) -> str:
         parts = (f"{name} {_range(mine)}" for name, mine in by_name.items())
         return f"With the rules, times as fast as with {baseline}: {', '.join(parts)}"
     [(name, mine)] = by_name.items()
-    low = min(one.rule.min_nbytes for one in mine)
-    high = max(one.rule.max_nbytes for one in mine)
-    span = format_span(low, high)
-    at = f"from {span}" if " to " in span or " and " in span else f"at {span}"
-    return f"{name} is {_range(mine)} as fast with the rules as with {baseline}, {at}"
+    return f"{name} is {_range(mine)} as fast with the rules as with {baseline}, {_where(mine)}"
+
+
+def _where(rules: Sequence[Delivered]) -> str:
+    """``from 1 KiB to 4 MiB``; of rules that do not touch each range."""
+    spans: list[tuple[int, int]] = []
+    for low, high in sorted((one.rule.min_nbytes, one.rule.max_nbytes) for one in rules):
+        if spans and low <= spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], max(high, spans[-1][1]))
+        else:
+            spans.append((low, high))
+    if len(spans) > _MOST_RANGES:
+        return f"in {len(spans)} ranges from {format_span(spans[0][0], spans[-1][1])}"
+    words = [format_span(*span) for span in spans]
+    is_range = any(mark in words[0] for mark in (" to ", " and "))
+    return f"{'from' if is_range else 'at'} {' and '.join(words)}"
 
 
 def _range(rules: Sequence[Delivered]) -> str:

@@ -254,6 +254,23 @@ def test_what_is_not_proven_is_not_called_nothing(tmp_path: Path) -> None:
     assert "up to 20% faster" in folded(tree, "left to the library")
 
 
+def test_ranges_that_do_not_touch_are_named_each(tmp_path: Path) -> None:
+    """Nothing is won between them, and no sentence says so."""
+    fast = {1024: 10, 2048: 10, 4096: 40, 8192: 40, 16384: 40, 32768: 10, 65536: 10}
+    rows = [
+        f"{setting},{size},{us + n / 50},{n}"
+        for size, mine in fast.items()
+        for setting, us in (("baseline", 20.0), ("ring/ll", mine), ("tree/ll", 40))
+        for n in range(4)
+    ]
+    path = tmp_path / "t.csv"
+    head = f"{HEAD}setting,nbytes,time_us,repeat"
+    path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
+    assert run(["import", str(path), "-o", str(tmp_path / "s"), "-q"]) == 0
+    said = claim(chosen(tmp_path / "s"))
+    assert "from 1 KiB to 2 KiB and 32 KiB to 64 KiB" in said
+
+
 def test_without_a_baseline_the_gain_is_unknown(repository: Path, tmp_path: Path) -> None:
     """AMD's published table has no untouched run."""
     tree = chosen(imported(repository, tmp_path / "s"))
