@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
 
@@ -47,5 +48,5 @@ class ChoiceOptions:
         """Percentages are fractions here."""
         for name in ("tolerance", "min_gain"):
             value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} {value} is no fraction: 2 % is 0.02")
+            if not (isinstance(value, (int, float)) and 0 <= value < 1):
+                raise CommandLineError(f"{name} {value} is no fraction: 2 % is 0.02")

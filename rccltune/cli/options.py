@@ -39,7 +39,21 @@ def _pair(text: str) -> tuple[str, str]:
 COLLECTIVE = Word("collective", Collective.parse)
 MODE = Word("mode", Mode.parse)
 PAIR = Word("key=value", _pair)
-PERCENT = click.FloatRange(min=0, max=100, max_open=True)
+
+
+def _percent(text: str) -> float:
+    """A share in percent, ValueError otherwise."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    # NaN is not in any range, and compares with nothing.
+    if not 0 <= value < 100:
+        raise ValueError(f"'{text}' is no percentage: write a number from 0 to below 100")
+    return value
+
+
+PERCENT = Word("percent", _percent)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 

@@ -50,7 +50,8 @@ def report(
       rccltune report
       rccltune report rccltune-session -o for-the-team.html
 
-    Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 no usable sample.
+    Exit codes: 0 done, 2 the file of -o is there (--force), 3 a rule file was cut, 7 no session, 8
+    no usable sample.
     """
     from rccltune.report.page import report_session
     from rccltune.session.folders import sessions_in
@@ -129,8 +130,8 @@ def plot(
       rccltune plot --format svg
       rccltune plot --figure channels
 
-    Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 7 no session, 8 no usable
-    sample.
+    Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 3 a rule file was cut, 7 no
+    session, 8 no usable sample.
     """
     from rccltune.report import plots
     from rccltune.session.folders import sessions_in

@@ -37,6 +37,7 @@ from rccltune.report.tables import Tables, tables_of
 from rccltune.session import files
 from rccltune.session.place import PLACE_FILE
 from rccltune.session.store import CEILING_FILE
+from rccltune.verify.verdict_store import verdict_files
 
 REPORT_FILE: Final = "report.html"
 _FILES: Final = Path(__file__).parent / "files"
@@ -393,13 +394,15 @@ def _files_of(shown: Shown) -> Iterator[tuple[str, str]]:
         ("samples.csv", "a row for each timing"),
         ("fit.json", "points, curves, crossovers"),
         ("choice.json", "what was chosen, with every number of it"),
-        ("verdict.json", "what the verification found at each size"),
         ("crosscheck.csv", "rccl-tests beside these times"),
         ("confirm.csv", "rccl-tests with and without the rules"),
     )
     for one in shown.files:
         if one.path is not None:
-            yield one.name, "rules; .env beside it is what a shell sources"
+            sourced = words.source(one, shown)
+            yield one.name, "rules; .env beside it is what a shell sources" if sourced else "rules"
+    for path in verdict_files(folder):
+        yield path.name, "what the verification found at each size"
     # What is derived is there, or is made again by whoever may write.
     derived = ("samples.csv", "fit.json")
     yield from (one for one in known if one[0] in derived or (folder / one[0]).exists())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from rccltune.verify.verified import Verification
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"
+_NAMED_FILE: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=['\"]?(.*?)['\"]?$", re.MULTILINE)
 # More are counted.
 _MOST_RANGES: Final = 2
 
@@ -86,6 +88,8 @@ def _swept(shown: Shown, rules: Sequence[Delivered]) -> str:
     baseline = baseline_words(shown.choice.named_baseline if shown.choice else None)
     if not gained:
         names = ", ".join(dict.fromkeys(one.rule.collective.value for one in rules))
+        if _has_baseline(shown) and all(one.zone is None for one in rules):
+            return f"{names}: rules that nobody chose here; what they gain is not known."
         why = "no baseline was measured" if not _has_baseline(shown) else "no baseline is left"
         return f"{names}: fastest settings found; what they gain is unknown, since {why}."
     seen = "the imported times have it" if shown.is_imported else "the sweep saw it"
@@ -127,9 +131,12 @@ def _gains(rules: Iterable[Delivered], baseline: str) -> str:
         by_name.setdefault(one.rule.collective.value, []).append(one)
     if len(by_name) > 1:
         parts = (f"{name} {_range(mine)}" for name, mine in by_name.items())
-        return f"With the rules, times as fast as with {baseline}: {', '.join(parts)}"
+        return f"With the rules, times as fast as with {baseline} in the mean: {', '.join(parts)}"
     [(name, mine)] = by_name.items()
-    return f"{name} is {_range(mine)} as fast with the rules as with {baseline}, {_where(mine)}"
+    return (
+        f"{name} is {_range(mine)} as fast with the rules as with {baseline}, in the mean of each, "
+        f"{_where(mine)}"
+    )
 
 
 def _where(rules: Sequence[Delivered]) -> str:
@@ -211,6 +218,12 @@ def source(file: RulesOf, shown: Shown) -> str:
     exports = file.path.with_suffix(".env") if file.path else None
     if exports is None or not exports.exists():
         return ""
+    named = _NAMED_FILE.search(exports.read_text("utf-8", "replace"))
+    if named is not None and file.path is not None:
+        # Those of the site may name the file for an environment, in a folder beside.
+        other = file.path.parent / Path(named[1]).parent.name / Path(named[1]).name
+        if other.is_file():
+            return ""
     # A page is mailed: where the session lies on this machine is nobody's business.
     path = Path(shown.done.session.path.resolve().name, Path(file.name).with_suffix(".env"))
     return f"source {shlex.quote(str(path))}"
@@ -294,7 +307,7 @@ def method(shown: Shown) -> Iterator[str]:
         if one.verification is not None:
             yield (
                 f"Verified in {one.verification.how_often}, with and without {one.name} in turns; "
-                "large sizes are called in fewer of them."
+                "some sizes are called in fewer of them."
             )
             if one.verification.file.confirmed:
                 yield one.verification.file.confirmed

@@ -139,6 +139,14 @@ def _path(value: str) -> str:
     return value
 
 
+def _parameter(value: str) -> Parameter:
+    return Parameter(OneOf(tuple(one.value for one in Parameter))(value))
+
+
+def _acts(value: str) -> Acts:
+    return Acts(OneOf(tuple(one.value for one in Acts))(value))
+
+
 def _threshold(values: Mapping[str, Any]) -> Threshold:
     if "variable" not in values:
         raise ValueError("a threshold names its variable")
@@ -229,10 +237,8 @@ class EntryKeys(TypedDict, total=False):
     options: Annotated[
         dict[Annotated[Line, AfterValidator(_letter)], _Text], AfterValidator(_pairs)
     ]
-    parameter: Annotated[
-        Parameter, parsed(OneOf(tuple(one.value for one in Parameter))), AfterValidator(Parameter)
-    ]
-    acts: Annotated[Acts, parsed(OneOf(tuple(one.value for one in Acts))), AfterValidator(Acts)]
+    parameter: Annotated[Parameter, parsed(_parameter)]
+    acts: Annotated[Acts, parsed(_acts)]
     calls: _Several[Annotated[CallsKeys, AfterValidator(_calls)]]
     needs: Annotated[NeedsKeys, AfterValidator(lambda values: Needs(**values))]
     threshold: Annotated[ThresholdKeys, AfterValidator(_threshold)]

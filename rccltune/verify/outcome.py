@@ -169,6 +169,7 @@ def made_of(
         cuts=tuple(dict.fromkeys(cuts)),
         beside=tuple(one for one in beside if not (is_site and one.is_equal)),
         needs=dict(after.needs),
+        requires=dict(after.requires),
         lost_needs=unneeded,
         not_judged_below=None if is_site else not_judged_below(beside),
     )

@@ -151,6 +151,7 @@ class VerdictFile:
         cuts: what was left to the library, by earlier verifications of the file too.
         beside: the idle plugin, or the environment, against the site as it is.
         needs: what the file asks of the environment.
+        requires: what it asks of a machine.
         lost_needs: what it no longer asks.
         not_judged_below: largest size in bytes below which an environment is not known within 3 %.
         confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
@@ -174,6 +175,7 @@ class VerdictFile:
     cuts: tuple[Cut, ...]
     beside: tuple[Beside, ...] = ()
     needs: dict[VariableName, Line]
+    requires: dict[Line, Line] | None = None
     lost_needs: tuple[VariableName, ...] = ()
     not_judged_below: Whole | None = None
     confirmed: Text = ""
