@@ -105,7 +105,7 @@ def one_communicator(
     ground: Ground, options: argparse.Namespace, counts: Counts, number: int
 ) -> pd.DataFrame:
     """A process of one communicator; settings stand in another order in each."""
-    shuffled = random.Random(number)  # noqa: S311 - an order, no secret
+    shuffled = random.Random(number)
     steps, shares = ["communicator"], []
     for clock in options.clock:
         cells = cells_of(options)
@@ -185,7 +185,9 @@ def show_costs(table: pd.DataFrame, ran: dict[tuple[str, int, str], str], share:
     """The table of the prototype: each alone and while both run, µs and factors."""
     own = table[table["wanted"] == share]
     for (clock, collective), cells in own.groupby(["clock", "collective"], sort=False):
-        print(f"\n{collective}, {clock}: µs of a call, factors of both while both run (share {share})")
+        print(
+            f"\n{collective}, {clock}: µs of a call, factors of both while both run (share {share})"
+        )
         head = f"{'size':>8} {'setting':<15}{'ran':<16}{'alone':>14}{'beside':>14}"
         print(f"{head}{'call ×':>12}{'product ×':>13}{'round ÷ library':>17}")
         for nbytes, cell in cells.groupby("nbytes"):

@@ -50,8 +50,10 @@ static struct {
     int size; /* 0: none are there */
 } operands;
 
-static const char *const cublas_names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11",
-                                           "libcublas.so", NULL};
+/* In the order in which they are tried; the first of cuBLAS is the runtime's own number's. */
+static char cublas_own[32];
+static const char *const cublas_names[] = {cublas_own,        "libcublas.so.13", "libcublas.so.12",
+                                           "libcublas.so.11", "libcublas.so",    NULL};
 static const char *const rocblas_names[] = {"librocblas.so.5", "librocblas.so.4", "librocblas.so",
                                             NULL};
 /* From the folder of the runtime or the library: beside it, or where wheels of PyTorch have it. */
@@ -69,17 +71,33 @@ static void check_blas(int result, const char *what)
         fail(EXIT_CALL, "%s: %s (error %d of the BLAS)", what, words_of(result), result);
 }
 
-/* The folder of the file that has this function; false where nobody knows. */
-static bool folder_of(void *function, char *folder)
+/* The file that has this function; false where nobody knows. */
+static bool file_of(void *function, char *path)
 {
     Dl_info info;
-    if (dladdr(function, &info) == 0 || info.dli_fname == NULL ||
-        realpath(info.dli_fname, folder) == NULL)
-        return false;
-    char *slash = strrchr(folder, '/');
+    return dladdr(function, &info) != 0 && info.dli_fname != NULL &&
+           realpath(info.dli_fname, path) != NULL;
+}
+
+static bool folder_of(void *function, char *folder)
+{
+    char *slash = file_of(function, folder) ? strrchr(folder, '/') : NULL;
     if (slash != NULL)
         *slash = '\0';
     return slash != NULL;
+}
+
+/* libcudart.so.12.8.90 wants libcublas.so.12. */
+static void name_own(void)
+{
+    static const char stem[] = "/libcudart.so.";
+    char path[PATH_MAX];
+    const char *at = file_of(*(void **)(&runtime.set_device), path) ? strstr(path, stem) : NULL;
+    long number = at != NULL ? strtol(at + sizeof stem - 1, NULL, 10) : 0;
+    if (number > 0)
+        snprintf(cublas_own, sizeof cublas_own, "libcublas.so.%ld", number);
+    else
+        snprintf(cublas_own, sizeof cublas_own, "libcublas.so");
 }
 
 /* A file that is there and does not load says why, for the words of whoever finds none. */
@@ -118,6 +136,7 @@ static void *open_beside(void *function, char *why, size_t size)
 
 static void *find_blas(void)
 {
+    name_own();
     const char *const *name = runtime.is_hip ? rocblas_names : cublas_names;
     char why[PATH_MAX + 256] = "", tried[256] = "";
     void *handle = open_beside(*(void **)(&runtime.set_device), why, sizeof why);
