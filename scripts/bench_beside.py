@@ -70,7 +70,7 @@ def first(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
     steps += [measure(call_of(*cell), LOOP, SHORT) for cell in cells_of(options)]
     one = call_of(*cells_of(options)[0])
     steps.append(f"beside {one} {LOOP} {product_of(options)} {FIRST_PRODUCTS} 10")
-    return run(ground, steps, options=["--said", *blas_of(options)])
+    return run(ground, steps, options=["--said", *blas_of(options)], limit_s=options.most_s / 2)
 
 
 def blas_of(options: argparse.Namespace) -> list[str]:
@@ -102,7 +102,7 @@ def counts_of(table: pd.DataFrame, options: argparse.Namespace) -> Counts:
 
 
 def one_communicator(
-    ground: Ground, options: argparse.Namespace, counts: Counts, number: int
+    ground: Ground, options: argparse.Namespace, counts: Counts, number: int, limit_s: float
 ) -> pd.DataFrame:
     """A process of one communicator; settings stand in another order in each."""
     shuffled = random.Random(number)
@@ -120,7 +120,7 @@ def one_communicator(
                     what = f"{product_of(options)} {products} {calls}"
                     steps.append(f"beside {call_of(collective, nbytes)} {clock} {what}")
                     shares.append(share)
-    table = run(ground, steps, options=blas_of(options))
+    table = run(ground, steps, options=blas_of(options), limit_s=limit_s)
     seconds = table.attrs["seconds"]
     table = table[table["step"] == "beside"].assign(process=number, wanted=shares)
     print(f"communicator {number}: {seconds:.1f} s", flush=True)
@@ -140,7 +140,8 @@ def measured(
             print(f"{number} of {options.communicators} communicators: no time for more")
             break
         try:
-            parts.append(one_communicator(ground, options, counts, number))
+            limit_s = options.most_s + began - before
+            parts.append(one_communicator(ground, options, counts, number, limit_s))
         except subprocess.TimeoutExpired as error:
             print(f"communicator {number} did not end in {error.timeout:.0f} s and was ended")
             break
@@ -164,9 +165,11 @@ def kept(table: pd.DataFrame) -> pd.DataFrame:
 
 def interval(values: pd.Series) -> tuple[float, float]:
     """Mean, and half of its 95 % interval; NaN of one value."""
-    values = values.dropna()
-    half = stats.t.ppf(0.975, len(values) - 1) * values.sem() if len(values) > 1 else np.nan
-    return float(values.mean()), float(half)
+    known = values.dropna().to_numpy(dtype=float)
+    n = len(known)
+    if n < 2:
+        return (float(known[0]) if n else np.nan), np.nan
+    return float(known.mean()), float(stats.t.ppf(0.975, n - 1) * known.std(ddof=1) / n**0.5)
 
 
 def plus_minus(values: pd.Series, digits: int) -> str:
@@ -190,18 +193,23 @@ def show_costs(table: pd.DataFrame, ran: dict[tuple[str, int, str], str], share:
         )
         head = f"{'size':>8} {'setting':<15}{'ran':<16}{'alone':>14}{'beside':>14}"
         print(f"{head}{'call ×':>12}{'product ×':>13}{'round ÷ library':>17}")
-        for nbytes, cell in cells.groupby("nbytes"):
+        for nbytes in sorted(set(cells["nbytes"].astype(int))):
+            cell = cells[cells["nbytes"] == nbytes]
             library = cell[cell["asked_for"] == LIBRARY].set_index("process")["both_us"]
             for setting in sorted(set(cell["asked_for"]), key=_order):
                 one = cell[cell["asked_for"] == setting]
                 ratio = one.set_index("process")["both_us"] / library
                 print(
-                    f"{format_size(int(nbytes)):>8} {setting:<15}"
-                    f"{said(ran, collective, int(nbytes), setting):<16}"
+                    f"{format_size(nbytes):>8} {_shown(setting):<15}"
+                    f"{said(ran, collective, nbytes, setting):<16}"
                     f"{plus_minus(one['time_us'], 1):>14}{plus_minus(one['call_us'], 1):>14}"
                     f"{plus_minus(one['call_factor'], 2):>12}"
                     f"{plus_minus(one['computing_factor'], 2):>13}{plus_minus(ratio, 3):>17}"
                 )
+
+
+def _shown(setting: str) -> str:
+    return "library" if setting == LIBRARY else setting
 
 
 def _order(setting: str) -> tuple[str, int]:
@@ -231,8 +239,8 @@ def savings(cell: pd.DataFrame) -> dict[str, object]:
         against["alone"].append(100 * (1 - chosen / mine[best(others, "time_us")]))
     return {
         "share": f"{cell['share'][cell['asked_for'] == LIBRARY].median():.2f}",
-        "beside": best(cell, "both_us"),
-        "alone": best(cell, "time_us"),
+        "beside": _shown(best(cell, "both_us")),
+        "alone": _shown(best(cell, "time_us")),
         "saves of library %": plus_minus(pd.Series(against["library"], dtype=float), 1),
         "of alone %": plus_minus(pd.Series(against["alone"], dtype=float), 1),
         "_library": against["library"],
@@ -242,10 +250,13 @@ def savings(cell: pd.DataFrame) -> dict[str, object]:
 
 def show_savings(table: pd.DataFrame) -> None:
     """One line a collective, size, share and clock; then all together."""
-    found = {key: savings(cell) for key, cell in table.groupby([*CELL, "wanted"], sort=True)}
+    found: dict[tuple[str, str, int, int], dict[str, object]] = {}
+    for keys, cell in table.groupby([*CELL, "wanted"], sort=True):
+        clock, name, nbytes, share = map(str, keys)
+        found[clock, name, int(nbytes), int(share)] = savings(cell)
     shown = pd.DataFrame.from_dict(found, orient="index")
     shown.index = pd.MultiIndex.from_tuples(
-        [(clock, name, format_size(int(n)), share) for clock, name, n, share in found],
+        [(clock, name, format_size(n), share) for clock, name, n, share in found],
         names=[*CELL, "for share"],
     )
     print("\nWhat choosing by a round of both saves of it: of the library's, of the choice alone")
@@ -276,7 +287,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=4096, help="rows and columns of each matrix")
     parser.add_argument("--window", type=float, default=1000, help="µs of calls in a round")
     parser.add_argument("--blas", type=Path, help="libcublas or librocblas; found by itself")
-    parser.add_argument("--most-s", type=float, default=220, help="begin no communicator behind it")
+    parser.add_argument("--most-s", type=float, default=220, help="everything ends behind it")
     options = parser.parse_args()
     # Loops come before the first graph of a communicator.
     options.clock = sorted(options.clock, reverse=True)

@@ -64,7 +64,12 @@ def measure(call: str, clock: str, effort: str = EFFORT) -> str:
 
 
 def run(
-    ground: Ground, steps: Sequence[str], *, with_plugin: bool = True, options: Sequence[str] = ()
+    ground: Ground,
+    steps: Sequence[str],
+    *,
+    with_plugin: bool = True,
+    options: Sequence[str] = (),
+    limit_s: float = LIMIT_S,
 ) -> pd.DataFrame:
     """One start of all ranks.
 
@@ -73,6 +78,7 @@ def run(
         steps: lines of the plan behind its first.
         with_plugin: whether our plugin is loaded; ``answer`` steps need it.
         options: of the rank program, beside the usual ones.
+        limit_s: all ranks are ended behind it.
 
     Returns:
         A row a step that was timed or checked: the plan's words, ``answer`` as asked, the row's
@@ -102,7 +108,7 @@ def run(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=limit_s,
         check=False,
     )
     if done.returncode:

@@ -320,6 +320,11 @@ static void check_beside(void)
     CHECK(lines_in(products + strlen("FAKE_PRODUCTS="), "^64 14 68 -1$") == 2 * (1 + 1 + 3 * 6));
     CHECK(lines_in(products + strlen("FAKE_PRODUCTS="), "^128 0 68 -1$") == 2 * (1 + 1 + 4));
 
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_INNER_CLOCK=0", NULL);
+    CHECK(run(BESIDE, "2", named) == 0);
+    CHECK(has("rank-0.csv", "4,0,beside,4096,5,200.0000,"));
+    CHECK(has("rank-0.csv", "5,0,beside,4096,1,1000.0000,5,"));
+    CHECK(has("rank-0.csv", "only the whole,gemm float 128,2,500.0000,,,1000.0000\n"));
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=capture", "FAKE_RANK=1", NULL);
     CHECK(run(BESIDE, "2", named) == 0);
     CHECK(has("rank-1.csv", ",graph: capture: all_gather: unhandled cuda error / the fake's own"));
