@@ -145,6 +145,11 @@ def measured(
         except subprocess.TimeoutExpired as error:
             print(f"communicator {number} did not end in {error.timeout:.0f} s and was ended")
             break
+        except SystemExit as error:
+            if not parts:
+                raise
+            print(f"communicator {number}: {error}")  # what is there is shown all the same
+            break
         longest = max(longest, time.monotonic() - before)
         if options.rows:
             pd.concat(parts).to_csv(options.rows, index=False)

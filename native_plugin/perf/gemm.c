@@ -51,7 +51,7 @@ static struct {
 } operands;
 
 /* In the order in which they are tried; the first of cuBLAS is the runtime's own number's. */
-static char cublas_own[32];
+static char cublas_own[40];
 static const char *const cublas_names[] = {cublas_own,        "libcublas.so.13", "libcublas.so.12",
                                            "libcublas.so.11", "libcublas.so",    NULL};
 static const char *const rocblas_names[] = {"librocblas.so.5", "librocblas.so.4", "librocblas.so",
