@@ -161,10 +161,14 @@ def measured(
 def kept(table: pd.DataFrame) -> pd.DataFrame:
     """Rows whose setting was answered for every call, with what each costs while both run."""
     forced = table["asked_for"] != LIBRARY
-    good = (table["made"] == table["asked"]) & (~forced | (table["answer"] == table["asked_for"]))
-    there = good & table["both_us"].notna()
-    for words, n in table[~there].groupby(["clock", "asked_for", "answer", "note"]).size().items():
-        print("left out:", *(word or "-" for word in words), f"({n} rows)")
+    answered = (table["made"] == table["asked"]) & (table["answer"] == table["asked_for"])
+    there = (answered | ~forced) & table["both_us"].notna()
+    by = ["clock", "collective", "asked_for", "answer", "made", "asked", "note"]
+    for words, n in table[~there].groupby(by).size().items():
+        said_of_it = dict(zip(by, map(str, words), strict=True))
+        print(
+            "left out:", *(f"{name} {word or '-'}" for name, word in said_of_it.items()), f"({n})"
+        )
     return covered(table[there])
 
 
@@ -257,8 +261,12 @@ def show_savings(table: pd.DataFrame) -> None:
     """One line a collective, size, share and clock; then all together."""
     found: dict[tuple[str, str, int, int], dict[str, object]] = {}
     for keys, cell in table.groupby([*CELL, "wanted"], sort=True):
+        if LIBRARY not in set(cell["asked_for"]):
+            continue
         clock, name, nbytes, share = map(str, keys)
         found[clock, name, int(nbytes), int(share)] = savings(cell)
+    if not found:
+        return
     shown = pd.DataFrame.from_dict(found, orient="index")
     shown.index = pd.MultiIndex.from_tuples(
         [(clock, name, format_size(n), share) for clock, name, n, share in found],
