@@ -19,6 +19,7 @@ from machine import SAFETY
 from rccltune import plugin
 from rccltune.perf import library
 from rccltune.perf.ranks import Measured
+from rccltune.perf.runs import BESIDE_TIMES
 from rccltune.simulate import sources
 from rccltune.simulate.compiled import written
 
@@ -62,17 +63,26 @@ def measure(call: str, clock: str, effort: str = EFFORT) -> str:
     return f"measure {call} {clock} {effort}"
 
 
-def run(ground: Ground, steps: Sequence[str], *, with_plugin: bool = True) -> pd.DataFrame:
+def run(
+    ground: Ground,
+    steps: Sequence[str],
+    *,
+    with_plugin: bool = True,
+    options: Sequence[str] = (),
+    limit_s: float = LIMIT_S,
+) -> pd.DataFrame:
     """One start of all ranks.
 
     Args:
         ground: where.
         steps: lines of the plan behind its first.
         with_plugin: whether our plugin is loaded; ``answer`` steps need it.
+        options: of the rank program, beside the usual ones.
+        limit_s: all ranks are ended behind it.
 
     Returns:
         A row a step that was timed or checked: the plan's words, ``answer`` as asked, the row's
-        columns, ``time_us`` the mean over ranks and ``slowest_us``. ``attrs`` has the seconds that
+        columns, ``time_us`` and the times beside products the mean over ranks, and ``slowest_us``. ``attrs`` has the seconds that
         it took.
     """
     folder = Path(tempfile.mkdtemp())
@@ -83,6 +93,7 @@ def run(ground: Ground, steps: Sequence[str], *, with_plugin: bool = True) -> pd
         argv += ["--runtime", str(ground.measured.runtime)]
     if with_plugin:
         argv += ["--plugin", str(plugin.library())]
+    argv += options
     variables = ground.variables | {
         "RCCLTUNE_PERF_TOKEN": secrets.token_hex(8),
         "RCCLTUNE_SIM_LAUNCH": secrets.token_hex(8),
@@ -97,7 +108,7 @@ def run(ground: Ground, steps: Sequence[str], *, with_plugin: bool = True) -> pd
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=limit_s,
         check=False,
     )
     if done.returncode:
@@ -112,8 +123,14 @@ def _joined(folder: Path, ranks: int, plan: Sequence[str]) -> pd.DataFrame:
         pd.read_csv(folder / f"rank-{rank}.csv", comment="#", keep_default_na=False)
         for rank in range(ranks)
     ]
-    times = pd.concat([pd.to_numeric(part["time_us"]) for part in parts], axis=1)
-    rows = parts[0].assign(time_us=times.mean(axis=1), slowest_us=times.max(axis=1))
+    rows = parts[0].copy()
+    for name in {"time_us", *BESIDE_TIMES} & set(rows.columns):
+        times = pd.concat([pd.to_numeric(part[name]) for part in parts], axis=1)
+        rows[name] = times.mean(axis=1, skipna=False)
+        if name == "time_us":
+            rows["slowest_us"] = times.max(axis=1)
+    if "products" in rows:
+        rows["products"] = pd.to_numeric(rows["products"])
     words = [plan[line - 1].split() for line in rows["line"]]
     names = ("kind", "collective", "dtype", "op", "placement", "planned", "clock")
     for at, name in enumerate(names):

@@ -247,7 +247,8 @@ void fabric_run(struct fabric *f, const struct fabric_call *call, void *stream, 
     struct noise noise = f->noise;
     noise.quiet = captured;
     hip_simulated_pass(us);
-    hip_busy(stream, us * rank_factor(node, &noise, rank_keys(&noise, &s, f->block), f->rank));
+    us *= rank_factor(node, &noise, rank_keys(&noise, &s, f->block), f->rank);
+    hip_busy_collective(stream, us, call->decision.channels);
     digest(f, call);
     if (f->rank == 0 && (f->told >> call->collective & 1) == 0)
         tell_running(node, getenv("RCCLTUNE_SIM_NODE"), call->collective);

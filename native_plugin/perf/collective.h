@@ -56,6 +56,9 @@ int call_issue(const struct call *call, long number);
 /* Waits for all ranks: a collective of one element that nobody counts, and the stream. */
 void barrier(void);
 
+/* The same, which the host does not wait for: it stays on the stream. */
+void barrier_put(void);
+
 /* What the plugin answers from here on; barriers are left to the library. */
 void answer_set(const struct step *step);
 void answer_apply(void);

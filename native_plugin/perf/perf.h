@@ -2,8 +2,9 @@
  * rccltune-perf: measures collectives as a plan says, one process a GPU (docs/perf.md).
  *
  * main.c reads options and walks through the plan; library.c opens RCCL or NCCL with its runtime;
- * meet.c is how ranks talk; collective.c issues calls; measure.c times them; values.c fills buffers
- * and checks results; said.c reads what the library logs; rows.c writes what was found.
+ * meet.c is how ranks talk; collective.c issues calls; measure.c times them; beside.c
+ * times them beside matrix products, which gemm.c makes; values.c fills buffers and checks results;
+ * said.c reads what the library logs; rows.c writes what was found.
  */
 #ifndef RCCLTUNE_PERF_H
 #define RCCLTUNE_PERF_H
@@ -59,11 +60,15 @@ enum type {
     FP8_E5M2,
     N_TYPES
 };
+/* Of matrix products. */
+enum product_type { PRODUCT_BF16, PRODUCT_HALF, PRODUCT_FLOAT, N_PRODUCT_TYPES };
+
 enum op { SUM, PROD, MAX, MIN, AVG, MULSUM, N_OPS };
 
 extern const char *const collective_names[N_COLLECTIVES];
 extern const char *const type_names[N_TYPES];
 extern const char *const op_names[N_OPS];
+extern const char *const product_names[N_PRODUCT_TYPES];
 extern const size_t type_bytes[N_TYPES];
 
 /* Algorithms and protocols as rule files name them, by the tuner interface's numbers. */

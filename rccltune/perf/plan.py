@@ -16,6 +16,7 @@ COMMUNICATOR: Final = "communicator"
 CHECK: Final = "check"
 CALL: Final = "call"
 MEASURE: Final = "measure"
+BESIDE: Final = "beside"
 LOOP: Final = "loop"
 GRAPH: Final = "graph"
 # What the rank program has calls for.
@@ -28,6 +29,8 @@ COLLECTIVES: Final = (
     Collective.ALLTOALL,
     Collective.SENDRECV,
 )
+# What runs beside; the first word of its name.
+_GEMM: Final = "gemm"
 # The program rounds each rank's part down to so many bytes.
 _ALIGNED: Final = 16
 # Settings that nobody names are of these. NVLS and CollNet are a user's to name: where NVLS is
@@ -78,15 +81,38 @@ def fine(nbytes: int) -> Effort:
 
 
 @dataclass(frozen=True, slots=True)
+class Products:
+    """Square matrix products that run beside collectives, and how many there are of each.
+
+    Attributes:
+        dtype: ``bf16``, ``half`` or ``float``.
+        size: rows and columns of each matrix.
+        number: of products.
+        calls: of the collective, beside so many products.
+    """
+
+    dtype: str
+    size: int
+    number: int
+    calls: int
+
+    @property
+    def name(self) -> str:
+        """``gemm bf16 4096``, as rows name what ran beside."""
+        return f"{_GEMM} {self.dtype} {self.size}"
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One thing that all ranks do within a communicator.
 
     Steps are equal where they do the same, whatever effort is taken.
 
     Attributes:
-        kind: CHECK, CALL or MEASURE.
+        kind: CHECK, CALL, MEASURE or BESIDE.
         setting: what the plugin answers; it may answer nothing, or not be loaded.
-        clock: LOOP or GRAPH of a MEASURE, empty of others.
+        clock: LOOP or GRAPH of a MEASURE or BESIDE, empty of others.
+        products: what runs beside, of a BESIDE.
     """
 
     kind: str
@@ -94,6 +120,7 @@ class Step:
     call: Call
     clock: str = ""
     effort: Effort = field(default=FINE, compare=False)
+    products: Products | None = None
 
     @property
     def line(self) -> str:
@@ -105,6 +132,9 @@ class Step:
             effort = self.effort
             amounts = (effort.least_us, effort.least_calls, effort.most_us)
             rest = (self.clock, *map(str, amounts))
+        elif self.products is not None:
+            one = self.products
+            rest = (self.clock, *one.name.split(" "), str(one.number), str(one.calls))
         return " ".join((self.kind, *what, *rest))
 
 
@@ -185,6 +215,12 @@ def _step(kind: str, words: list[str], setting: Setting) -> Step:
     if kind == MEASURE:
         clock, *amounts = rest
         return Step(kind, setting, call, clock, Effort(*map(int, amounts)))
+    if kind == BESIDE:
+        clock, gemm, of, *counts = rest
+        size, number, calls = map(int, counts)
+        if gemm != _GEMM:
+            raise ValueError(gemm)
+        return Step(kind, setting, call, clock, products=Products(of, size, number, calls))
     if kind not in (CHECK, CALL):
         raise ValueError(kind)
     return Step(kind, setting, call)

@@ -2,42 +2,49 @@
 
 Columns of the table, a row a step that every rank has finished:
 
-==============  ===================================================================
-run             number of the run's folder
-process         random word of the run's processes: one start of all ranks
-line            of its plan.txt, from 1
-step            communicator, check, call or measure
-communicator    from 0 in this run
-collective      ``all_reduce`` …
-dtype, op       rccl-tests' words
-placement       out or in
-asked_nbytes    bytes as planned
-nbytes          bytes as called
-clock           loop or graph of a measure
-setting         what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
-                ``baseline`` (no plugin)
-variant         environment, ``default`` for the site's own
-purpose         rough or fine
-calls           timed calls
-time_us         µs a call, mean over ranks
-slowest_us      µs a call of the slowest rank
-made, asked     collective calls made, and questions of the library for them
-library         what the library would take without us
-answer          what the plugin answered
-registered      whether buffers were registered: 0, 1 or none
-selectable      mask of settings that the library lets be chosen, None where it asked nothing
-ran             what the library said that it ran at a check or call of the same kind
-checked, wrong  elements compared and wrong ones, over all ranks
-note            why there is no time
-state           see below
-counts          whether the time is its setting's own
-==============  ===================================================================
+=================  ================================================================
+run                number of the run's folder
+process            random word of the run's processes: one start of all ranks
+line               of its plan.txt, from 1
+step               communicator, check, call, measure or beside
+communicator       from 0 in this run
+collective         ``all_reduce`` …
+dtype, op          rccl-tests' words
+placement          out or in
+asked_nbytes       bytes as planned
+nbytes             bytes as called
+clock              loop or graph of a measure or beside
+setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
+                   ``baseline`` (no plugin)
+variant            environment, ``default`` for the site's own
+purpose            rough or fine
+calls              timed calls
+time_us            µs a call, mean over ranks; of beside of a call alone
+slowest_us         µs a call of the slowest rank
+made, asked        collective calls made, and questions of the library for them
+library            what the library would take without us
+answer             what the plugin answered
+registered         whether buffers were registered: 0, 1 or none
+selectable         mask of settings that the library lets be chosen, None where it asked nothing
+ran                what the library said that it ran at a check or call of the same kind
+checked, wrong     elements compared and wrong ones, over all ranks
+beside             ``gemm bf16 4096``: what ran beside; empty where nothing did
+products           how many of them, beside so many calls
+product_us         µs of a product alone, mean over ranks as all that follow
+beside_us          µs of a call beside the products
+product_beside_us  µs of a product beside the calls
+both_us            µs of all calls and products together, from first start to last end
+note               why there is no time
+state              see below
+counts             whether the time is its setting's own
+=================  ================================================================
 
 A time is its setting's own (``state`` is ``good``) where the library asked for every call, was
 answered what was asked for, and said at a check or call of the same setting, collective, type and
 size that it ran just that. Otherwise it is ``bypassed`` (nobody was asked), ``not-offered`` (the
 library does not let it be chosen), ``overridden`` (something else ran), ``unknown`` (nothing says
-what ran) or ``untimed``. Baseline and idle are whatever the library does by itself.
+what ran) or ``untimed``. Baseline and idle are whatever the library does by itself. What ran beside
+products has a state and never counts: no time of it is its setting's alone.
 """
 
 from __future__ import annotations
@@ -57,9 +64,12 @@ from rccltune.perf.runs import Run, strange
 if TYPE_CHECKING:
     import pandas as pd
 
-_NUMBERS: Final = ("line", "communicator", "nbytes", "calls", "made", "asked", "told_bytes")
+_NUMBERS: Final = (
+    *("line", "communicator", "nbytes", "calls", "made", "asked", "told_bytes", "products"),
+)
+_TIMES: Final = ("time_us", *runs.BESIDE_TIMES)
 # What all ranks must agree on: a library that answers them differently hangs or computes rubbish.
-_ALIKE: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer")
+_ALIKE: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer", "beside", "products")
 NOTHING_SAID: Final = ("", "?")
 
 
@@ -87,7 +97,7 @@ def table(measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None) 
     ran = what_ran(found)
     found["state"] = _states(found, ran)
     found["ran"] = [ran.get(key, "") for key in _keys(found)]
-    found["counts"] = found["state"] == GOOD
+    found["counts"] = (found["state"] == GOOD) & (found["step"] == plan.MEASURE)
     ordered: pd.DataFrame = found[list(_COLUMNS)]
     return ordered
 
@@ -96,7 +106,10 @@ def _nothing() -> pd.DataFrame:
     import pandas as pd
 
     whole = ("run", "line", "communicator", "asked_nbytes", "nbytes", "calls")
-    other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong")
+    other = (
+        *("time_us", "slowest_us", "made", "asked", "checked", "wrong", "products"),
+        *runs.BESIDE_TIMES,
+    )
     kinds = {**dict.fromkeys(whole, "int64"), **dict.fromkeys(other, "float64")}
     made: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
     return made
@@ -106,7 +119,7 @@ _COLUMNS: Final = (
     *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
     *("asked_nbytes", "nbytes", "clock", "setting", "variant", "purpose", "calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
-    *("checked", "wrong", "note", "state", "counts"),
+    *("checked", "wrong", *runs.BESIDE_COLUMNS, "note", "state", "counts"),
 )
 
 
@@ -127,9 +140,10 @@ def _rows(run: Run) -> pd.DataFrame:
         if len(raw[["line", column]].drop_duplicates()) > n_done:
             raise _differing(run, raw, column)
     found["ran"] = found["ran"].fillna("")
-    times = by_line["time_us"]
-    found["time_us"] = times.mean().where(times.count() == len(ranks)).to_numpy()
-    found["slowest_us"] = times.max().to_numpy()
+    for column in _TIMES:
+        times = by_line[column]
+        found[column] = times.mean().where(times.count() == len(ranks)).to_numpy()
+    found["slowest_us"] = by_line["time_us"].max().to_numpy()
     for column in ("checked", "wrong"):
         found[column] = by_line[column].sum(min_count=1).to_numpy()
     steps = pd.DataFrame([_described(one) for one in run.steps[:n_done]])
@@ -172,7 +186,7 @@ def _parsed(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.DataFram
     import pandas as pd
 
     text = "".join(f"{rank},{row}\n" for rank, rows in enumerate(ranks) for _, row in rows)
-    names = ["rank", *runs.COLUMNS.split(",")]
+    names = ["rank", *_names()]
     try:
         raw: pd.DataFrame = pd.read_csv(
             io.StringIO(text),
@@ -182,25 +196,30 @@ def _parsed(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.DataFram
             keep_default_na=False,
             on_bad_lines="error",
         )
-        for column in (*_NUMBERS, "rank", "time_us", "checked", "wrong"):
+        for column in (*_NUMBERS, *_TIMES, "rank", "checked", "wrong"):
             raw[column] = pd.to_numeric(raw[column].replace("", None))
     except ValueError as error:
         raise _unreadable(run, ranks, str(error)) from error
-    if raw[["line", "nbytes"]].isna().any().any() or (raw["time_us"] < 0).any():
+    if raw[["line", "nbytes"]].isna().any().any() or (raw[list(_TIMES)] < 0).any().any():
         raise _unreadable(run, ranks, "a number is missing or below 0")
     return raw
 
 
+def _names() -> list[str]:
+    return [*runs.COLUMNS.split(","), *runs.BESIDE_COLUMNS]
+
+
 def _unreadable(run: Run, ranks: Sequence[Sequence[tuple[int, str]]], why: str) -> OutputError:
     """The first row that cannot be read, by its place."""
-    names = runs.COLUMNS.split(",")
+    names = _names()
     for rank, rows in enumerate(ranks):
         for number, row in rows:
             fields = _fields(row)
             fits = len(fields) == len(names) and all(
-                _is_number(fields[names.index(name)]) for name in (*_NUMBERS, "time_us")
+                _is_number(fields[names.index(name)]) for name in (*_NUMBERS, *_TIMES)
             )
-            if not fits or not fields[0] or fields[5].startswith("-"):
+            is_below = fits and any(fields[names.index(name)].startswith("-") for name in _TIMES)
+            if not fits or not fields[0] or is_below:
                 return strange(run.folder / f"rank-{rank}.csv", number, f"'{row[:120]}'")
     return strange(run.folder / "rank-0.csv", 1, why)
 
@@ -254,7 +273,7 @@ UNTIMED: Final = "untimed"
 
 
 def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
-    """State of each row; of steps that are no measure empty."""
+    """State of each row; empty of steps that time nothing."""
     columns = zip(
         _keys(found),
         *(found[name] for name in ("step", "setting", "time_us", "made", "asked", "answer")),
@@ -262,7 +281,7 @@ def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
     )
     states = []
     for key, step, word, time_us, *told in columns:
-        if step != plan.MEASURE:
+        if step not in (plan.MEASURE, plan.BESIDE):
             states.append("")
         elif not time_us > 0:
             states.append(UNTIMED)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from made_runs import as_asked, make, step
+from made_runs import as_asked, beside, make, step
 
 from rccltune.model.failure import Failure
 from rccltune.model.measured import Fingerprint, Sample
@@ -74,6 +74,22 @@ def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:
     }
     assert row["slowest_us"] >= row["time_us"] == 11.0
     assert row["calls"] > 0
+
+
+def test_what_ran_beside_products_is_no_sample(tmp_path: Path) -> None:
+    """So that no choice is made by it: points, curves and zones are of what ran alone."""
+    alone = timed("ring/ll", 1024, "graph")
+    make(tmp_path / "alone", alone)
+    make(tmp_path / "both", [*alone, beside("ring/ll"), beside("ring/ll", 2048)])
+    columns = ["setting", "nbytes", "clock", "time_us", "beside"]
+    kept = [rows_of(tmp_path / name)[columns].to_dict("records") for name in ("alone", "both")]
+    assert kept[0] == kept[1]
+    assert len(kept[1]) == 1
+    assert kept[1][0]["beside"] == ""
+    found = runs.read_runs(tmp_path / "both")
+    table = rows.table(found)
+    assert (table["step"] == "beside").sum() == 2
+    assert passes.rough_rows(table, Variant())["nbytes"].unique().tolist() == [1024]
 
 
 def test_of_two_clocks_one_counts(tmp_path: Path) -> None:
