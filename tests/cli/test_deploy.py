@@ -82,3 +82,16 @@ def test_rules_that_changed_since_they_were_verified_do_not_go_out_as_verified(
     assert run(["deploy", "site", "--unproven"]) == 0
     assert "NOT VERIFIED" in capsys.readouterr().out
     assert "verified: " not in Path("site/README").read_text("utf-8")
+
+
+def test_rules_that_ask_for_another_machine_than_was_verified_do_not_go_out_as_verified(
+    tuned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are as they were, and what they require is not."""
+    path = tuned / made.RULES
+    text = path.read_text("utf-8")
+    line = next(one for one in text.splitlines() if one.startswith("#@ requires"))
+    path.write_text(text.replace(line, f"{line.partition('=')[0]}=gfx950"), encoding="utf-8")
+    capsys.readouterr()
+    assert run(["deploy", "site"]) == 2
+    assert lacks(capsys.readouterr().err, made.RULES, "not those that were verified") == []

@@ -100,6 +100,13 @@ def test_a_word_that_is_nearly_right_is_named_with_all_known_ones(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("share", ["nan", "inf", "-1", "100", "x"])
+def test_a_percentage_is_told_apart(share: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """NaN compares with nothing, and so is in no range."""
+    assert run(["emit-config", "--tolerance", share]) == 2
+    assert f"'{share}' is no percentage" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("typed", "verbs"),
     [

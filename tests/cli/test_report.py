@@ -166,6 +166,23 @@ def test_a_cut_rule_file_is_refused_and_not_called_verified(
     assert claim(reported(copied)).startswith("SIMULATED: all_reduce is ")
 
 
+def test_no_line_sources_another_file_than_it_stands_beside(copied: Path) -> None:
+    """Where the site's exports name the file for an environment, its own file has none."""
+    exports = (copied / made.RULES).with_suffix(".env")
+    beside = copied / "ll128-forced"
+    beside.mkdir()
+    shutil.copy(copied / made.RULES, beside)
+    text = exports.read_text()
+    named = next(line for line in text.splitlines() if "NCCL_TUNER_CONFIG_FILE=" in line)
+    there = named.replace(made.RULES, f"ll128-forced/{made.RULES}")
+    for one in (exports, beside / exports.name):
+        one.write_text(text.replace(named, there))
+    (rules,) = (one for one in reported(copied).iter("body"))
+    said = [line for line in text_of(rules).splitlines() if line.strip().startswith("source ")]
+    assert said
+    assert all("/ll128-forced/" in line for line in said)
+
+
 def test_without_a_verification_the_page_says_so(copied: Path) -> None:
     """The gains are those of the sweep, and verify is what comes next."""
     (copied / "verdict.json").unlink()
