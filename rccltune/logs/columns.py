@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from math import isinf, nan
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,6 +48,8 @@ _SPELLINGS: Final = {
 }
 
 
+# A slip of a letter or two; names of other things are further off.
+_NEAR: Final = 0.85
 # Units that change nothing: what a column of another unit holds is not known here.
 _UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
 
@@ -72,6 +75,16 @@ def roles_of(names: Sequence[str]) -> dict[str, int]:
         for role, spellings in _SPELLINGS.items()
         if any(each in position for each in spellings)
     }
+
+
+def misspelt(names: Sequence[str]) -> dict[str, str]:
+    """Columns whose names are nearly one that is known and that the table lacks, with that."""
+    roles = roles_of(names)
+    missing = [each for role, known in _SPELLINGS.items() if role not in roles for each in known]
+    known = {each for spellings in _SPELLINGS.values() for each in spellings}
+    odd = [name for name in names if folded(name.lstrip("\ufeff")) not in known]
+    near = {name: get_close_matches(folded(name), missing, n=1, cutoff=_NEAR) for name in odd}
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def is_bandwidths(header: str) -> bool:

@@ -32,6 +32,7 @@ from rccltune.model.vocabulary import (
     Protocol,
     busbw_factor,
     parse_size,
+    shown,
 )
 
 if TYPE_CHECKING:
@@ -367,6 +368,14 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[Run], s
     origin = facts.pop("origin", None)
     said = Said(line=header_line, **facts)
     table = named(names, rows, [line for line, _ in rest], resolver.where(header_line))
+    odd = columns.misspelt(names)
+    if odd:
+        resolver.notice(
+            Caution.INCOMPLETE_LOG,
+            f"columns that mean nothing here are left out: {shown(', '.join(odd))}",
+            f"if they are {', '.join(odd.values())}, name them so and import again.",
+            header_line,
+        )
     if not rows:
         raise OutputError(
             "the table has a header and no rows",

@@ -301,3 +301,21 @@ def test_a_table_of_half_rows_is_held_against_its_ratio(read_text: ReadText, for
     with pytest.raises(CommandLineError, match=r"1\.75") as error:
         read_text(text, Stated(n_ranks=64, **said))
     assert "--ranks 8" in str(error.value.hint)
+
+
+def test_a_column_that_is_nearly_known_is_not_dropped_in_silence(read_text: ReadText) -> None:
+    """Wrong results and in-place times would be taken for right ones out of place."""
+    rows = "ring/ll,1024,5,in,7\nring/simple,1024,6,in,0\n"
+    facts = "# rccltune: collective=all_reduce ranks=8 nodes=1\n"
+    stated = Stated()
+    odd = read_text(f"{facts}setting,nbytes,time_us,placment,n_wrng\n{rows}", stated)
+    said = [one for one in odd.notices if "left out: placment, n_wrng" in one.message]
+    assert [one.remedy for one in said] == [
+        "if they are placement, n_wrong, name them so and import again."
+    ]
+    right = read_text(f"{facts}setting,nbytes,time_us,placement,n_wrong\n{rows}", stated)
+    assert not [one for one in right.notices if "left out" in one.message]
+    assert [one.doubt for one in right.samples] == [Doubt.WRONG, None]
+    # What a benchmark has beside is nobody's slip.
+    other = read_text(f"{facts}setting,nbytes,time_us,host,temperature\n{rows}", stated)
+    assert not [one for one in other.notices if "mean nothing" in one.message]
