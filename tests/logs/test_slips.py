@@ -308,8 +308,8 @@ def test_a_column_that_is_nearly_known_is_not_dropped_in_silence(read_text: Read
     rows = "ring/ll,1024,5,in,7\nring/simple,1024,6,in,0\n"
     facts = "# rccltune: collective=all_reduce ranks=8 nodes=1\n"
     stated = Stated()
-    odd = read_text(f"{facts}setting,nbytes,time_us,placment,n_wrng\n{rows}", stated)
-    said = [one for one in odd.notices if "left out: placment, n_wrng" in one.message]
+    odd = read_text(f"{facts}setting,nbytes,time_us,placemen,n_wrng\n{rows}", stated)
+    said = [one for one in odd.notices if "left out: placemen, n_wrng" in one.message]
     assert [one.remedy for one in said] == [
         "if they are placement, n_wrong, name them so and import again."
     ]
