@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rccltune.analyse.choosing import Choice, choose
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.chosen import NOT_MEASURED, Zone
-from rccltune.model.errors import TooLittleDataError
+from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measured import Caution, Sample
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement
@@ -378,5 +378,5 @@ def test_no_samples_are_an_error_that_says_what_to_do() -> None:
 @pytest.mark.parametrize("value", [-0.01, 1.0, 2.0, float("nan")])
 def test_a_percentage_given_as_two_is_refused(name: str, value: float) -> None:
     """2 % is 0.02: a tolerance of 2 would allow anything."""
-    with pytest.raises(ValueError, match="fraction"):
+    with pytest.raises(CommandLineError, match="fraction"):
         ChoiceOptions(**{name: value})

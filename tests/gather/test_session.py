@@ -196,7 +196,8 @@ def test_links_pipes_and_broken_files_are_left_out(session: Path, tmp_path: Path
 
 def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None:
     """Whoever adds one to a file of a session decides here whether it is sent."""
-    on_purpose = {"command"}
+    # The rule file says what it requires, and is sent.
+    on_purpose = {"command", "requires"}
     records = (HeaderFile, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
     records += (verdict.Ratio, verdict.Cut, verdict.Beside)
     records += (measured.Fingerprint, settings.Setting, settings.Mode, settings.Scale, chosen.Rule)
