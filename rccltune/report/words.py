@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,11 +14,11 @@ from rccltune.model.vocabulary import format_span
 from rccltune.report.session import Delivered, RulesOf, Shown
 from rccltune.report.tables import baseline_words
 from rccltune.verify.verdict import Ratio, RuleVerdict
+from rccltune.verify.verdict_store import named_by_exports
 from rccltune.verify.verified import Verification
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"
-_NAMED_FILE: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=['\"]?(.*?)['\"]?$", re.MULTILINE)
 # More are counted.
 _MOST_RANGES: Final = 2
 
@@ -218,12 +217,10 @@ def source(file: RulesOf, shown: Shown) -> str:
     exports = file.path.with_suffix(".env") if file.path else None
     if exports is None or not exports.exists():
         return ""
-    named = _NAMED_FILE.search(exports.read_text("utf-8", "replace"))
-    if named is not None and file.path is not None:
-        # Those of the site may name the file for an environment, in a folder beside.
-        other = file.path.parent / Path(named[1]).parent.name / Path(named[1]).name
-        if other.is_file():
-            return ""
+    # Those of the site may name the file for an environment instead.
+    named = named_by_exports(shown.done.session.path, file.path) if file.path else None
+    if named not in (None, file.path):
+        return ""
     # A page is mailed: where the session lies on this machine is nobody's business.
     path = Path(shown.done.session.path.resolve().name, Path(file.name).with_suffix(".env"))
     return f"source {shlex.quote(str(path))}"

@@ -82,10 +82,10 @@ def site_rule_paths(folder: Path) -> list[Path]:
 
 def used_rule_paths(folder: Path) -> list[Path]:
     """Rule files of a folder, each replaced by the one of it that its exports name, if any."""
-    return [_named_by_exports(folder, path) or path for path in site_rule_paths(folder)]
+    return [named_by_exports(folder, path) or path for path in site_rule_paths(folder)]
 
 
-def _named_by_exports(folder: Path, rules: Path) -> Path | None:
+def named_by_exports(folder: Path, rules: Path) -> Path | None:
     """A file in a folder of the session, wherever the session lies by now."""
     exports = rules.with_suffix(".env")
     text = exports.read_text(encoding="utf-8", errors="replace") if exports.is_file() else ""
