@@ -65,14 +65,7 @@ class Request:
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a command line that were given; click has None and () for the others."""
-    said = {name: value for name, value in values.items() if value not in (None, (), {})}
-    lists = {
-        name for name, one in SweepOptions.model_fields.items() if isinstance(one.default, tuple)
-    }
-    return {
-        name: (value,) if name in lists and not isinstance(value, tuple) else value
-        for name, value in said.items()
-    }
+    return {name: value for name, value in values.items() if value not in (None, (), {})}
 
 
 def merge_request(
