@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
-from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, Proof, Zone, is_not_beaten
+from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, Proof, Rule, Zone, is_not_beaten
 from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.session import Delivered, RulesOf, Shown
@@ -169,7 +169,7 @@ def proof(one: Delivered, file: RulesOf) -> str:
         return "waits for hosts that cannot choose the rule above it"
     if one.verdict is not None and file.verification is not None:
         return _verified(one.verdict, file.verification)
-    return f"{_seen(one.zone)}; not verified"
+    return f"{_seen(one.zone, one.rule)}; not verified"
 
 
 def _verified(verdict: RuleVerdict, verification: Verification) -> str:
@@ -193,15 +193,18 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     return said if is_checked else f"{said}; results not checked"
 
 
-def _seen(zone: Zone | None) -> str:
-    """What the sweep saw of a rule."""
+def _seen(zone: Zone | None, rule: Rule) -> str:
+    """What the sweep saw of a rule, and of which sizes where the rule has only a part of them."""
     if zone is None:
         return "not of the stored choice"
     if zone.proof is Proof.NO_BASELINE:
         return "no baseline"
     repeated = count(zone.n_communicators, "communicator")
     how = repeated if zone.is_proven else zone.why_unproven
-    return f"measured at {count(zone.n_sizes, 'size')}, {how}"
+    said = f"measured at {count(zone.n_sizes, 'size')}, {how}"
+    if (rule.min_nbytes, rule.max_nbytes) == (zone.min_nbytes, zone.max_nbytes):
+        return said
+    return f"{said}; gain and sizes are those of {format_span(zone.min_nbytes, zone.max_nbytes)}"
 
 
 def use(shown: Shown) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rccltune.model.chosen import Rule
+from rccltune.model.chosen import Rule, is_not_beaten
 from rccltune.model.settings import Setting
 from rccltune.releases import KEEPING_PROTOCOLS
 from rccltune.why import remedies
@@ -276,7 +276,8 @@ class Judge:
 
     def _hole(self, key: Key) -> Reason:
         stated = self._known.hole(key[1], key[2], key[0])
-        if stated is not None and "not beaten" in stated:
+        # Files of before say it in other words.
+        if stated is not None and (is_not_beaten(stated) or "not beaten" in stated):
             return Reason(Kind.HOLE, stated)
         name = key[1].value
         remedy = f"rccltune sweep --collective {name}, rccltune emit-config"

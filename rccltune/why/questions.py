@@ -88,7 +88,7 @@ def _asked(job: Job, name: str) -> str:
     values = sorted(job.variables.get(name, ()))
     if values:
         return f"the job's environment asks for it ({name}={'|'.join(values)})"
-    return "no variable asks for it: the site or the library found it by its name"
+    return "no line here says who asked for it: a variable, or the library found it by its name"
 
 
 def _is_embedded(job: Job) -> bool:

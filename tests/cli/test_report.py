@@ -139,6 +139,8 @@ def test_a_verification_of_other_rules_counts_for_nothing(copied: Path) -> None:
     tree = reported(copied)
     assert claim(tree).endswith("not verified.")
     assert "counts for nothing here" in first(tree)
+    # What the sweep saw was of all of the zone, and is said to be.
+    assert "gain and sizes are those of" in first(tree)
     # 0 to 1 byte less is still a part of what is chosen; another setting is not.
     assert "not of the stored choice" not in first(tree)
     path.write_text(path.read_text().replace("ring,simple", "ring,ll"))

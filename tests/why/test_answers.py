@@ -39,6 +39,18 @@ def test_a_hole_in_the_files_own_words(jobs: Jobs) -> None:
     assert "baseline not beaten" in hole.text
 
 
+@pytest.mark.parametrize("reason", ["not faster", "baseline not beaten"])
+def test_what_was_measured_and_is_not_faster_is_not_to_be_measured_again(
+    jobs: Jobs, reason: str
+) -> None:
+    """As emit-config says it now, and as files of before do."""
+    rules = jobs.rules()
+    rules.write_text(rules.read_text().replace("baseline not beaten", reason))
+    hole = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), 4 * MIB)
+    assert reason in hole.text
+    assert hole.remedy is None
+
+
 def test_ll128_is_not_selectable_and_what_opens_it(jobs: Jobs) -> None:
     """Stock RCCL on one node: the variable of AMD's article."""
     rules = jobs.rules()
