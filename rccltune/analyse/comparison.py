@@ -14,7 +14,7 @@ from rccltune.analyse.deciding import Decided, Wanted, decide
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.standing import Standing
-from rccltune.model.chosen import NOTHING_SELECTABLE, Zone
+from rccltune.model.chosen import NOTHING_SELECTABLE, Seen, Zone
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
@@ -176,6 +176,16 @@ class Comparison:
             variant=self.variants[self.standing.needs[one.row]] if is_rule else self.target.variant,
             proof=one.proof,
             n_communicators=one.n_communicators,
+            by_clock=tuple(
+                Seen(
+                    n_sizes=len(part.sizes),
+                    worst_regret=part.worst_regret,
+                    gain=part.gain,
+                    proof=part.proof,
+                    n_communicators=part.n_communicators,
+                )
+                for part in one.by_clock
+            ),
         )
 
     def _setting(self, row: int) -> Setting | None:

@@ -23,6 +23,7 @@ from rccltune.model.chosen import (
 from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES
+from rccltune.perf.samples import GRAPH_UP_TO
 
 # Sizes a quarter of an octave apart: between them nothing is guessed.
 _CLOSE: Final = 1.25
@@ -60,6 +61,7 @@ class Decided:
     Attributes:
         row: of the standing; NONE where the sizes are left to the library.
         fallback: row of what to choose where ``row`` cannot be selected, or NONE.
+        by_clock: of a zone across 4 MiB its part up to there and its part above.
     """
 
     min_nbytes: int
@@ -74,6 +76,7 @@ class Decided:
     mean_regret: float | None = None
     fallback: int = NONE
     fallback_gain: Interval | None = None
+    by_clock: tuple[Decided, ...] = ()
 
 
 def decide(standing: Standing, wanted: Wanted) -> list[Decided]:
@@ -184,6 +187,8 @@ def _zone(
     standing: Standing, wanted: Wanted, row: int, sizes: Counts, ends: tuple[int, int]
 ) -> Decided:
     measured = tuple(int(one) for one in standing.grid.nbytes[sizes])
+    if not measured:
+        return Decided(min_nbytes=ends[0], max_nbytes=ends[1], row=row)
     if row == NONE:
         reason = _why_none(standing, wanted, sizes)
         return Decided(min_nbytes=ends[0], max_nbytes=ends[1], reason=reason, sizes=measured)
@@ -194,6 +199,11 @@ def _zone(
         is_proven = standing.luck[row, sizes].min() <= noise.PROVEN
         proof = Proof.REPEATED if is_proven else Proof.UNPROVEN
     behind = _fallback(standing, wanted, row, sizes)
+    by_clock: tuple[Decided, ...] = ()
+    if ends[0] <= GRAPH_UP_TO < ends[1]:
+        is_above = standing.grid.nbytes[sizes] > GRAPH_UP_TO
+        halves = ((~is_above, (ends[0], GRAPH_UP_TO)), (is_above, (GRAPH_UP_TO + 1, ends[1])))
+        by_clock = tuple(_zone(standing, wanted, row, sizes[own], span) for own, span in halves)
     return Decided(
         min_nbytes=ends[0],
         max_nbytes=ends[1],
@@ -206,6 +216,7 @@ def _zone(
         mean_regret=float(regret.mean()),
         fallback=behind,
         fallback_gain=None if behind == NONE else _gain(standing, behind, sizes),
+        by_clock=by_clock,
     )
 
 

@@ -197,11 +197,15 @@ class Change:
         parts: rules in its place; none where it goes.
         evidence: a comment above them.
         holes: (min, max, reason) of what is left to the library from now on.
+        own: comments of each part, above it.
+        replaces: so many lines above it go.
     """
 
     parts: tuple[Rule, ...]
     evidence: str
     holes: tuple[tuple[int, int, str], ...] = ()
+    own: tuple[tuple[str, ...], ...] = ()
+    replaces: int = 0
 
 
 def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
@@ -222,6 +226,8 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
         change = changes.get(number)
         if change is not None and change.evidence and made[-1:] and _is_doubt(made[-1]):
             made.pop()
+        if change is not None and change.replaces:
+            del made[-change.replaces :]
         made += kept(line, number) if change is None else _changed(line, number, change)
     return text_of(framed([*(part for text in header for part in comment(text, _LONGEST)), *made]))
 
@@ -234,7 +240,9 @@ def _changed(line: str, number: int, change: Change) -> list[str]:
     made = comment(change.evidence, _LONGEST)
     if not change.parts:
         made += comment(f"dropped: {grammar.trim(line)}")
-    for part in change.parts:
+    owns = change.own or ((),) * len(change.parts)
+    for part, own in zip(change.parts, owns, strict=True):
+        made += [one for text in own for one in comment(text)]
         made += _narrowed(line, number, part)
     return made + [hole(low, high, why) for low, high, why in change.holes]
 

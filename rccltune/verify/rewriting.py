@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,15 @@ from rccltune.model.measured import Sweep
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
 from rccltune.perf.samples import GRAPH_UP_TO
-from rccltune.rules.documents import left_over
-from rccltune.rules.line_format import Change, rewritten
+from rccltune.rules.documents import BY_CLOCK, left_over
+from rccltune.rules.line_format import UNPROVEN_MARK, Change, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.verify.judge import Part
 from rccltune.verify.verdict import Cut, State
 
+# The first of the comments above a rule.
+_MEASURED: Final = re.compile(r"# (\d+|no) sizes? measured\b")
 # What makes a job use a rule file.
 USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
 
@@ -124,6 +127,7 @@ def as_timed(text: str, rules: Sequence[Rule]) -> str:
         text: of the file.
         rules: of this scale, in its order, fallbacks too; those of a vendor stay.
     """
+    lines = grammar.lines(text)
     changes: dict[int, Change] = {}
     for rule in rules:
         if rule.vendor or rule.line is None or rule.reg_buff is not None:
@@ -131,11 +135,59 @@ def as_timed(text: str, rules: Sequence[Rule]) -> str:
         if rule.max_nbytes <= GRAPH_UP_TO:
             continue
         above = max(rule.min_nbytes, GRAPH_UP_TO + 1)
-        parts = [replace(rule, min_nbytes=above, reg_buff=0)]
-        if rule.min_nbytes < above:
-            parts.insert(0, replace(rule, max_nbytes=above - 1))
-        changes[rule.line] = Change(parts=tuple(parts), evidence="")
+        upper = replace(rule, min_nbytes=above, reg_buff=0)
+        if rule.min_nbytes == above:
+            changes[rule.line] = Change(parts=(upper,), evidence="")
+            continue
+        said = _said_above(lines[: rule.line - 1])
+        changes[rule.line] = Change(
+            parts=(replace(rule, max_nbytes=above - 1), upper),
+            evidence="",
+            own=_own_of_each(rule, said),
+            replaces=len(said),
+        )
     return rewritten(text, changes, ())
+
+
+def _said_above(lines: Sequence[str]) -> list[str]:
+    """Comments at the end of these lines that say what the sweep saw of the rule below them."""
+    for number, line in enumerate(reversed(lines), start=1):
+        if _MEASURED.match(line):
+            return list(lines[-number:])
+        if not line.startswith("# "):
+            break
+    return []
+
+
+def _own_of_each(rule: Rule, said: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """What is said of each of two parts of a rule; an older file says it of both together."""
+    if not said:
+        return ()
+    whole, of_parts, others = "", ["", ""], []
+    for text in _unwrapped(said):
+        head = next((one for one in BY_CLOCK if text.startswith(f"{one} ")), None)
+        if head is not None:
+            of_parts[BY_CLOCK.index(head)] = text.removeprefix(f"{head} ")
+        elif _MEASURED.match(f"# {text}"):
+            whole = text
+        else:
+            others.append(text)
+    if not all(of_parts):
+        span = format_span(rule.min_nbytes, rule.max_nbytes)
+        of_parts = [f"of {span} together: {whole}"] * 2
+    return tuple((one, *others) for one in of_parts)
+
+
+def _unwrapped(comments: Iterable[str]) -> list[str]:
+    """Texts of comments, each on one line again."""
+    texts: list[str] = []
+    for line in comments:
+        text = line.removeprefix("# ")
+        if _MEASURED.match(line) or text.startswith((*BY_CLOCK, UNPROVEN_MARK)) or not texts:
+            texts.append(text)
+        else:
+            texts[-1] += f" {text}"
+    return texts
 
 
 def cut_before(text: str, scale: Scale) -> tuple[Cut, ...]:
