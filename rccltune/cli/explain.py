@@ -16,7 +16,7 @@ from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, named
 from rccltune.cli.verify import no_hardware
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Mode
-from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, lay
+from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, format_span, lay
 from rccltune.releases import hosts_of
 from rccltune.rules.documents import counted
 from rccltune.rules.provenance import simulated_over
@@ -24,6 +24,7 @@ from rccltune.rules.provenance import simulated_over
 if TYPE_CHECKING:
     from rccltune.model.settings import Setting
     from rccltune.rules.answers import Explained, Stretch
+    from rccltune.rules.decision import Decision
     from rccltune.rules.explanation import Difference, Explanation
     from rccltune.rules.reader import RuleFile
 
@@ -157,12 +158,26 @@ def _part(part: Explained) -> Laid:
     others = [lay([f"  with {call}:", _stretches(found)]) for call, found in part.calls]
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
-        there = sorted({str(d.setting) for d in found if d.setting})
-        answer = f"only {', '.join(there)}" if there else "no answer"
-        lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {answer}")
+        lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(found, part.stretches)}")
     if part.overwritten is not None:
         lines.append(f"  {part.overwritten}")
     return lay([*lines, _stretches(part.stretches), *others])
+
+
+def _old(found: Sequence[Decision], usual: Sequence[Stretch]) -> str:
+    """What an old host is answered, where that is not the usual."""
+    there = {str(one.setting) for one in found if one.setting}
+    if not there:
+        return "no answer"
+    lost = [
+        format_span(one.min_nbytes, one.max_nbytes)
+        for one in usual
+        if one.setting
+        and any(d.setting is None and d.min_nbytes <= one.min_nbytes <= d.max_nbytes for d in found)
+    ]
+    if lost and there == {str(one.setting) for one in usual if one.setting}:
+        return f"no answer at {', '.join(lost)}"
+    return f"only {', '.join(sorted(there))}"
 
 
 def _stretches(found: Sequence[Stretch]) -> Laid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import count, product
 from pathlib import Path
@@ -294,12 +294,15 @@ def _stretches(
 ) -> tuple[Stretch, ...]:
     decided = {d.min_nbytes for d in (*with_ll128, *without)}
     holes = [h for h in case.file.holes if h.is_of(case.collective, case.scale)]
-    edges = sorted(decided | {h.min_nbytes for h in holes})
+    # Neighbouring rules of one setting are ranges of their own: each is on a line of its own.
+    named = {edge for r in case.rules for edge in (r.min_nbytes, r.max_nbytes + 1)}
+    inside = {edge for edge in named if edge <= with_ll128[-1].max_nbytes}
+    edges = sorted(decided | {h.min_nbytes for h in holes} | inside)
     ends = [edge - 1 for edge in edges[1:]] + [with_ll128[-1].max_nbytes]
     settings = _decided(with_ll128, edges)
     lines = _answering(case, call, edges, settings)
     reasons = first_at(((h.min_nbytes, h.max_nbytes) for h in holes), edges)
-    made = []
+    made: list[Stretch] = []
     for low, high, setting, other, rule, hole in zip(
         edges, ends, settings, _decided(without, edges), lines, reasons, strict=True
     ):
@@ -309,17 +312,23 @@ def _stretches(
                 "no rule of the file says so",
                 hint="please report this with the rule file: it is a bug.",
             )
-        made.append(
-            Stretch(
-                min_nbytes=low,
-                max_nbytes=high,
-                setting=setting,
-                without_ll128=other,
-                line=rule.line if rule else None,
-                reason=holes[hole].reason if setting is None and hole is not None else None,
-                vendor=rule is not None and rule.vendor,
-            )
+        one = Stretch(
+            min_nbytes=low,
+            max_nbytes=high,
+            setting=setting,
+            without_ll128=other,
+            line=rule.line if rule else None,
+            reason=holes[hole].reason if setting is None and hole is not None else None,
+            vendor=rule is not None and rule.vendor,
         )
+        if (
+            made
+            and low not in decided
+            and replace(one, min_nbytes=made[-1].min_nbytes) == replace(made[-1], max_nbytes=high)
+        ):
+            made[-1] = replace(made[-1], max_nbytes=high)
+        else:
+            made.append(one)
     return tuple(made)
 
 

@@ -386,3 +386,17 @@ def test_what_other_readers_do_beside_the_lines(
     path.write_text("allreduce,0,4095,tree,ll,-1\n", encoding="utf-8")
     assert run(["explain", str(path)]) == 3
     assert lacks(capsys.readouterr().err, "nNodes,nRanks", "say nothing") == []
+
+
+def test_what_old_hosts_are_not_answered_is_said_by_its_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rule above 4 MiB is for unregistered buffers, which they cannot tell."""
+    path = tmp_path / "rules.csv"
+    path.write_text(
+        "allreduce,1024,4194304,ring,ll,-1,1,8,-1,-1\nallreduce,4194305,8388608,ring,ll,-1,1,8,-1,0\n"
+    )
+    assert run(["explain", str(path)]) == 0
+    assert (
+        "ABI 3 (ROCm 6.4, NCCL 2.22-2.23): no answer at 4 MiB to 8 MiB\n" in capsys.readouterr().out
+    )

@@ -109,3 +109,17 @@ def test_the_first_interval_at_a_size(pairs: list[tuple[int, int]], sizes: list[
         for n in sorted(sizes)
     ]
     assert first_at(pairs, sorted(sizes)) == expected
+
+
+def test_neighbouring_rules_of_one_setting_are_each_named_by_their_line(tmp_path: Path) -> None:
+    """Verification makes two of one at 4 MiB; two files that differ in no more answer alike."""
+    path, whole = tmp_path / "rules.csv", tmp_path / "whole.csv"
+    path.write_text(PLAIN + "allreduce,4097,8192,ring,ll,-1,1,8,-1,0\n")
+    whole.write_text("allreduce,1024,8192,ring,ll,-1,1,8,-1,-1\n")
+    (part,) = explain(path, Question()).parts
+    assert [(s.min_nbytes, s.max_nbytes, s.line) for s in part.stretches if s.setting] == [
+        (1024, 4096, 1),
+        (4097, 8192, 2),
+    ]
+    found = differences(*compare(path, whole, Question()))
+    assert {one.call.reg_buff for one in found} == {1}
