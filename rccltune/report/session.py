@@ -16,7 +16,6 @@ from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.perf import runs
-from rccltune.rules.choices import zones_in
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import accepted, content_of
 from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
@@ -133,7 +132,7 @@ class Shown:
     @property
     def zones(self) -> tuple[Zone, ...]:
         """What was chosen, in the environment that was chosen."""
-        return zones_in(self.choice.zones, self.choice.environments) if self.choice else ()
+        return self.choice.zones_of("") if self.choice else ()
 
     @property
     def is_imported(self) -> bool:
@@ -177,11 +176,11 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
     read = {name_of(path, folder): path for path in rule_paths(folder)}
     files = {name: accepted(content_of(path), path, _MENDED) for name, path in read.items()}
     verified = tuple(verifications(folder, files))
-    zones = zones_in(choice.zones, choice.environments) if choice else ()
+    zones = choice.zones_of("") if choice else ()
     place = stored_place(folder)
     used = {name_of(path, folder) for path in used_rule_paths(folder)}
     made = [
-        _rules_of(name, read[name], file, zones, verified, is_used=name in used)
+        _rules_of(name, read[name], file, choice, verified, is_used=name in used)
         for name, file in files.items()
     ]
     if not made and any(zone.setting is not None for zone in zones):
@@ -221,14 +220,13 @@ def _rules_of(
     name: str,
     path: Path,
     file: RuleFile,
-    zones: Iterable[Zone],
+    choice: StoredChoice | None,
     verified: Iterable[Verification],
     *,
     is_used: bool,
 ) -> RulesOf:
     current = next((one for one in verified if one.is_current and one.name == name), None)
-    # What the sweep saw is of the site as it is.
-    seen = tuple(zones) if "/" not in name else ()
+    seen = choice.zones_of(name.rpartition("/")[0]) if choice else ()
     stood = {same(one): one for one in (current.stood if current else ())}
     rules = []
     for rule, waits in zip(file.rules, waiting(file.rules), strict=True):

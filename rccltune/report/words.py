@@ -68,7 +68,9 @@ def claim(shown: Shown) -> str:
     verified = [one for one in shown.used if one.verification]
     kept = [rule for one in verified for rule in one.rules if rule.verdict and rule.gain]
     if kept:
-        return f"{_gains(kept, _LIBRARY)}: verified, with and without the rules in turns."
+        rest = sum(one.verdict is None for one in _own(shown))
+        more = f" {_are(rest, 'more rule')} not verified." if rest else ""
+        return f"{_gains(kept, _LIBRARY)}: verified, with and without the rules in turns.{more}"
     if verified:
         before = sum(one.verification.file.rules_before for one in verified if one.verification)
         if before:
@@ -92,7 +94,20 @@ def _swept(shown: Shown, rules: Sequence[Delivered]) -> str:
         why = "no baseline was measured" if not _has_baseline(shown) else "no baseline is left"
         return f"{names}: fastest settings found; what they gain is unknown, since {why}."
     seen = "the imported times have it" if shown.is_imported else "the sweep saw it"
-    return f"{_gains(gained, baseline)}, as {seen}; not verified."
+    strange = sum(one.zone is None for one in _own(shown))
+    more = f" {_are(strange, 'more rule')} not of the choice." if strange else ""
+    return f"{_gains(gained, baseline)}, as {seen}; not verified.{more}"
+
+
+def _own(shown: Shown) -> Iterator[Delivered]:
+    """Rules that answer by themselves; a vendor's are what the library does anyway."""
+    for file in shown.used:
+        yield from (one for one in file.rules if not one.fallback and not one.rule.vendor)
+
+
+def _are(n: int, thing: str) -> str:
+    """``1 more rule is``, ``2 more rules are``."""
+    return f"{count(n, thing)} {'is' if n == 1 else 'are'}"
 
 
 def _no_rule(shown: Shown) -> str:

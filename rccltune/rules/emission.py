@@ -139,8 +139,19 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
             dict.fromkeys((*_notices(fits, choices), *own.notices))
         ),
         choices=tuple(
-            (folder, stored(done, choice, judged, request.options(done)))
-            for folder, done, choice in zip(request.folders, fits, choices, strict=True)
+            (
+                folder,
+                stored(
+                    done,
+                    choice,
+                    judged,
+                    request.options(done),
+                    () if site is request else tuple(_of_site(wider.zones)),
+                ),
+            )
+            for folder, done, choice, wider in zip(
+                request.folders, fits, choices, widened, strict=True
+            )
         ),
     )
     if own.path is None or any(request.options(done).variant is not None for done in fits):

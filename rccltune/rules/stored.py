@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from rccltune.model.chosen import Environment, LeftOut, Zone
 from rccltune.model.measured import Notice
 from rccltune.model.schema import Line, Number, Whole
 from rccltune.model.settings import Setting
+from rccltune.rules.choices import zones_in
 from rccltune.session import store
 
 CHOICE_FILE: Final = "choice.json"
@@ -41,6 +42,8 @@ class StoredChoice:
         environments: variants, with what they gain and lose against the site's zones.
         left_out: settings that were measured and can be in no rule.
         notices: what weakens it.
+        widened: zones of the site with settings too that need a variable, such as LL128's; their
+            rules have a file of their own. Empty where that needs nothing more.
     """
 
     samples_sha256: Line
@@ -55,6 +58,18 @@ class StoredChoice:
     environments: tuple[Environment, ...]
     left_out: tuple[LeftOut, ...]
     notices: tuple[Notice, ...]
+    widened: tuple[Zone, ...] = ()
+
+    def zones_of(self, folder: str) -> tuple[Zone, ...]:
+        """What the rules of a file came from, by the folder of its environment; "" is the site."""
+        if not folder:
+            return zones_in(self.zones, self.environments)
+        if any(zone.setting and zone.variant.name == folder for zone in self.widened):
+            return self.widened
+        named = [
+            replace(one, chosen=True) for one in self.environments if one.variant.name == folder
+        ]
+        return zones_in(self.zones, named) if named else ()
 
     @property
     def named_baseline(self) -> Setting | str | None:
@@ -68,7 +83,11 @@ class StoredChoice:
 
 
 def stored(
-    done: FitDone, choice: Choice, environments: tuple[Environment, ...], options: ChoiceOptions
+    done: FitDone,
+    choice: Choice,
+    environments: tuple[Environment, ...],
+    options: ChoiceOptions,
+    widened: tuple[Zone, ...] = (),
 ) -> StoredChoice:
     """What is kept of a choice.
 
@@ -77,6 +96,7 @@ def stored(
         choice: from its samples.
         environments: its variants, judged.
         options: how it was chosen.
+        widened: zones of the site with what needs a variable, where those of the choice have not.
     """
     return StoredChoice(
         samples_sha256=done.samples_sha256,
@@ -91,6 +111,7 @@ def stored(
         environments=environments,
         left_out=choice.left_out,
         notices=choice.notices,
+        widened=widened,
     )
 
 

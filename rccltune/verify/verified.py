@@ -77,8 +77,9 @@ def name_of(path: Path, folder: Path) -> str:
         path: as it was when somebody wrote it down.
         folder: the session.
     """
-    inside = folder / path.parent.name / path.name
-    return f"{path.parent.name}/{path.name}" if inside.is_file() else path.name
+    # A file in the folder "." has a parent without a name.
+    own = path.parent.name
+    return f"{own}/{path.name}" if own and (folder / own / path.name).is_file() else path.name
 
 
 def _is_current(said: VerdictFile, file: RuleFile | None) -> bool:

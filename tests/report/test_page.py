@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
 from rccltune.model.settings import Setting
-from rccltune.report import page, style
+from rccltune.report import page, style, words
 from rccltune.report.session import Shown
 
 FILES = Path(page.__file__).parent / "files"
@@ -198,3 +198,26 @@ def test_a_setting_is_printed_as_everywhere(shown: Callable[[str], Shown]) -> No
     for file in one.used:
         for row in page._rules(file, one, several=False)["rows"]:
             assert str(Setting.parse(row["setting"])) == row["setting"]
+
+
+def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
+    shown: Callable[[str], Shown],
+) -> None:
+    """Somebody added a rule to the file: what it gains nobody knows."""
+    one = shown("holes")
+    [file, *_] = one.files
+    odd = replace(file.rules[0], zone=None, gain=None)
+    said = words.claim(one)
+    more = replace(one, files=(replace(file, rules=(*file.rules, odd)),))
+    assert words.claim(more) == f"{said} 1 more rule is not of the choice."
+    more = replace(one, files=(replace(file, rules=(*file.rules, odd, odd)),))
+    assert words.claim(more) == f"{said} 2 more rules are not of the choice."
+
+
+def test_rules_of_a_file_with_ll128_forced_are_of_the_choice(shown: Callable[[str], Shown]) -> None:
+    """They were chosen by the same command, and its numbers are kept too."""
+    [forced] = [one for one in shown("CPX").files if one.name.startswith("ll128-forced/")]
+    assert forced.rules
+    assert all(one.zone is not None for one in forced.rules)
+    assert any("ll128" in str(one.rule.setting) for one in forced.rules)
+    assert "not of the stored choice" not in str([words.proof(o, forced) for o in forced.rules])

@@ -12,6 +12,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, Vie
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import Verified
 from rccltune.verify.verdict import Ratio, RuleVerdict, State, VerdictFile
+from rccltune.verify.verified import name_of
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=8)
@@ -113,3 +114,16 @@ def test_what_a_verified_file_needs_is_said() -> None:
     needs = {"RCCL_LL128_FORCE_ENABLE": "1"}
     said = str(text_of(verified(stood(MIB, MIB, State.KEPT, 1), keeps=False, needs=needs)))
     assert "They need RCCL_LL128_FORCE_ENABLE=1 in the job's environment" in said
+
+
+def test_a_rule_file_of_the_folder_one_is_in_has_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``rccltune report .`` called its rules nobody's."""
+    (tmp_path / "ll128-forced").mkdir()
+    for name in ("rccl_tuner.csv", "ll128-forced/rccl_tuner.csv"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path(), tmp_path):
+        for name in ("rccl_tuner.csv", "ll128-forced/rccl_tuner.csv"):
+            assert name_of(folder / name, folder) == name
