@@ -311,19 +311,27 @@ def _left_to_the_library(shown: Shown) -> Iterator[tuple[str, ...]]:
 def _sizes(shown: Shown) -> Iterator[tuple[str, ...]]:
     """What the verification found at each size that is a power of two, by placement."""
     found: dict[tuple[str, int], dict[Placement, Verdict]] = {}
+    ruled: set[tuple[str, int]] = set()
     for file in shown.used:
         for one in file.verification.verdicts if file.verification else ():
             if one.nbytes & (one.nbytes - 1) == 0:
                 place = (one.target.collective.value, one.nbytes)
                 found.setdefault(place, {})[one.view.placement] = one
-    for (name, nbytes), by_placement in found.items():
+                target = one.target
+                if any(
+                    rule.matches(target.collective, one.nbytes, target.scale)
+                    for rule in file.file.rules
+                ):
+                    ruled.add(place)
+    for place, by_placement in found.items():
+        name, nbytes = place
         worst = min(by_placement.values(), key=lambda one: one.ratio)
         ratios = (by_placement.get(one) for one in (Placement.OUT_OF_PLACE, Placement.IN_PLACE))
         yield (
             name,
             format_size(nbytes),
             *(f"{v.ratio:.2f}× ({v.low:.2f} to {v.high:.2f})" if v else words.DASH for v in ratios),
-            _JUDGED[worst.judgement],
+            _JUDGED[worst.judgement] + ("" if place in ruled else ", no rule"),
             str(worst.replicates),
         )
 

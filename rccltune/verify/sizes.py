@@ -79,8 +79,8 @@ class Table:
                     if int(nbytes) in wrong.get(collective, frozenset()):
                         said = Judgement.WRONG
                     elif int(nbytes) in self.alike:
-                        # What the same calls differ by is noise.
-                        said = Judgement.SAME
+                        # What the same calls differ by is noise, of which there may be much.
+                        said = not_slower(one)
                     yield Size(
                         collective=collective,
                         placement=placement,
@@ -114,4 +114,9 @@ def judgement(one: Estimate) -> Judgement:
         return Judgement.WORSE
     if low > 0:
         return Judgement.BETTER
-    return Judgement.SAME if low > _NOT_SLOWER else Judgement.UNDECIDED
+    return not_slower(one)
+
+
+def not_slower(one: Estimate) -> Judgement:
+    """Whether a loss that counts is excluded."""
+    return Judgement.SAME if one.low() > _NOT_SLOWER else Judgement.UNDECIDED

@@ -13,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
-from rccltune.model.settings import Setting
+from rccltune.model.chosen import Judgement, Verdict
+from rccltune.model.settings import Setting, View
+from rccltune.model.vocabulary import Placement
 from rccltune.report import page, style, words
 from rccltune.report.session import Shown
+from rccltune.verify.verdict import VerdictFile
+from rccltune.verify.verified import Verification
 
 FILES = Path(page.__file__).parent / "files"
 HOSTILE = (
@@ -221,3 +225,52 @@ def test_rules_of_a_file_with_ll128_forced_are_of_the_choice(shown: Callable[[st
     assert all(one.zone is not None for one in forced.rules)
     assert any("ll128" in str(one.rule.setting) for one in forced.rules)
     assert "not of the stored choice" not in str([words.proof(o, forced) for o in forced.rules])
+
+
+def test_the_table_of_sizes_marks_those_without_a_rule(shown: Callable[[str], Shown]) -> None:
+    """Both sides made the same calls there, and nobody should look for the rule's part in it."""
+    one = shown("holes")
+    [file, *_] = one.files
+    rule = file.rules[0].rule
+    target = next(iter(one.zones)).target
+
+    def at(nbytes: int) -> Verdict:
+        return Verdict(
+            target=target,
+            view=View(dtype="float", redop="sum", placement=Placement.IN_PLACE, graph=False),
+            nbytes=nbytes,
+            baseline_us=1.0,
+            tuned_us=1.0,
+            ratio=0.97,
+            low=0.9,
+            high=1.05,
+            n_wrong=0,
+            judgement=Judgement.UNDECIDED,
+        )
+
+    sizes = [1 << power for power in range(10, 30)]
+    ruled = [n for n in sizes if any(r.rule.reaches(n) for r in file.rules)]
+    said = VerdictFile(
+        path=file.name,
+        simulated=False,
+        scale=target.scale,
+        rules_before=1,
+        rules=1,
+        fallbacks=0,
+        replicates=8,
+        processes=2,
+        seconds=3.0,
+        rules_sha256="",
+        verdicts=tuple(map(at, sizes)),
+        standings=(),
+        cuts=(),
+        needs={},
+    )
+    verification = Verification(file=said, name=file.name, is_current=True)
+    more = replace(one, files=(replace(file, verification=verification),))
+    rows = page.context(more)["sizes"]["rows"]
+    assert rule.collective is target.collective
+    assert 0 < len(ruled) < len(sizes)
+    assert [row[4] for row in rows] == [
+        "undecided" if n in ruled else "undecided, no rule" for n in sizes
+    ]
