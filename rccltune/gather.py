@@ -870,6 +870,7 @@ def write(made: Gathered, target: Path) -> int:
         OSError: the disk refuses.
     """
     check_free(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
     half = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     contents = "".join(f"{line}\n" for line in made.contents())
     try:

@@ -86,7 +86,7 @@ def deploy_session(
         environment=_environment(rules),
         simulated=made.simulated or any(_SIMULATED.search(text) for text in heads),
     )
-    with disk_errors(target):
+    with disk_errors(target, "name a DIR in a folder that can be written, or free space there."):
         folders.put(done, made)
     return done
 

@@ -177,7 +177,6 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: R
             f"took away: rccltune verify. The verified file is kept as {kept}"
         )
     for path, text in files:
-        path.parent.mkdir(exist_ok=True)
         write_atomically(path, text)
 
 

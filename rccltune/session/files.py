@@ -36,8 +36,12 @@ JOB = "job"
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: Path, hint: str | None = None) -> Iterator[None]:
     """Turn what a disk can do to us into a message with a remedy.
+
+    Args:
+        path: that is written.
+        hint: where that is not what a session's verbs can do.
 
     Raises:
         ReadOnlyError: the folder may not be written.
@@ -50,8 +54,9 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise kind(
             f"cannot write {path.name}: {error.strerror or error}",
             where=str(path),
-            hint="free space, make the folder writable or write elsewhere with -o, then run the "
-            "same command again; what was measured so far is kept.",
+            hint=hint
+            or "free space or make the folder writable, or name another (-o, where the command "
+            "has it), then run the same command again; what was measured so far is kept.",
         ) from error
 
 
