@@ -16,6 +16,7 @@ from rccltune.model.measured import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.perf import runs
+from rccltune.rules.exports import say_moved
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import accepted, content_of
 from rccltune.rules.stored import OLD_CHOICE, StoredChoice, stored_choice
@@ -179,6 +180,7 @@ def read_session(folder: Path, *, reporter: Reporter) -> Shown:
     zones = choice.zones_of("") if choice else ()
     place = stored_place(folder)
     used = {name_of(path, folder) for path in used_rule_paths(folder)}
+    say_moved((path.with_suffix(".env") for path in read.values()), folder, reporter)
     made = [
         _rules_of(name, read[name], file, choice, verified, is_used=name in used)
         for name, file in files.items()

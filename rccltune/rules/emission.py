@@ -18,7 +18,7 @@ from rccltune.model.measured import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, base_variant
 from rccltune.releases import library_named
-from rccltune.rules import writer
+from rccltune.rules import exports, writer
 from rccltune.rules.base import based, vendor
 from rccltune.rules.choices import choice_of, environments_of, together, zones_in
 from rccltune.rules.documents import Hole, RuleDocument, sections_of
@@ -78,6 +78,9 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
         for one in (chosen, *chosen.beside)
     ]
     _write(made, overwrite=request.overwrite or is_own, reporter=reporter)
+    for one in made:
+        if one.is_kept and one.environment_path is not None:
+            exports.correct(one.environment_path, reporter)
     # What is kept was chosen before, and so is what others read of it.
     if chosen.path is not None and not made[0].is_kept:
         keep_choices(chosen, reporter)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Final
 from rccltune.model import schema
 from rccltune.model.errors import VerificationError
 from rccltune.model.schema import Line, Text
+from rccltune.rules.exports import NAMED
 from rccltune.session import store
 from rccltune.verify.verdict import VerdictFile
 
@@ -23,7 +23,6 @@ CANDIDATES: Final = "candidates"
 # Folder of a verification's launches, with the rule files that they had.
 FOLDER: Final = "verification"
 _RULE_FILE: Final = "rccl_tuner*.csv"
-_NAMED: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=(.+)$", re.MULTILINE)
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
 
@@ -89,7 +88,7 @@ def named_by_exports(folder: Path, rules: Path) -> Path | None:
     """A file in a folder of the session, wherever the session lies by now."""
     exports = rules.with_suffix(".env")
     text = exports.read_text(encoding="utf-8", errors="replace") if exports.is_file() else ""
-    named = _NAMED.search(text)
+    named = NAMED.search(text)
     if named is None:
         return None
     end = Path(named[1].strip("'\"")).parts[-2:]

@@ -1,0 +1,64 @@
+"""Exports of a session that was moved or copied: they name the rules where those were before."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from rccltune.model import defaults
+from rccltune.model.errors import ReadOnlyError
+from rccltune.model.reporter import Reporter
+from rccltune.session.files import write_atomically
+
+NAMED: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=(.+)$", re.MULTILINE)
+
+
+def moved(exports: Path) -> tuple[Path, Path] | None:
+    """Where exports say that their rules lie, and where those lie now; None where that is one.
+
+    They name the file beside them, or one for an environment in a folder beside them.
+    """
+    named = NAMED.search(_text(exports))
+    if named is None:
+        return None
+    try:
+        [path] = map(Path, shlex.split(named[1]))
+    except ValueError:
+        return None
+    home = exports.resolve().parent
+    here = (home / path.name, home / path.parent.name / path.name)
+    if path.resolve() in here:
+        return None
+    now = next((one for one in reversed(here) if one.is_file()), None)
+    return None if now is None else (path, now)
+
+
+def say_moved(exports: Iterable[Path], folder: Path, reporter: Reporter) -> None:
+    """Tell whoever reads a session, once, that a job would read other rules or none."""
+    first = next((one for one in exports if moved(one)), None)
+    found = None if first is None else moved(first)
+    if found is not None:
+        session = "" if folder == Path(defaults.SESSION) else f" {shlex.quote(str(folder))}"
+        reporter.say(
+            f"Warning: {first} names {found[0]}, where the session was before it was moved or "
+            f"copied: rccltune emit-config{session} corrects it"
+        )
+
+
+def correct(exports: Path, reporter: Reporter) -> None:
+    """Let exports name the rules where they lie now; a session that is closed stays as it is."""
+    found = moved(exports)
+    if found is None:
+        return
+    line = f"export NCCL_TUNER_CONFIG_FILE={shlex.quote(str(found[1]))}"
+    with suppress(ReadOnlyError):
+        write_atomically(exports, NAMED.sub(lambda _: line, _text(exports)))
+        reporter.say(f"{exports} named {found[0]}, and names these rules now")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
