@@ -125,7 +125,9 @@ def _text(done: Emitted) -> Laid:
         parts.append(f"They need {needs} in the job's environment")
     if not done.is_kept:
         parts += environment_lines(done.environments)
-    if done.environment_path is not None:
+    # Exports of a file without a rule export nothing.
+    is_used = done.is_kept or done.count.rules or done.base is not None
+    if done.environment_path is not None and is_used:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
     return lay((lay(parts), *(_text(one) for one in done.beside)), gap="\n\n")
 

@@ -95,7 +95,13 @@ def import_(
     )
     text = lay([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
-    console.say(then_choose(output))
+    if done.n_usable:
+        console.say(then_choose(output))
+    else:
+        console.say(
+            "Next: import a file with timings that can be used, or this one again with what it "
+            f"does not say (rccltune import --help-all): nothing in {output} can be chosen from."
+        )
 
 
 def _setting(

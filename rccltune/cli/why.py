@@ -44,10 +44,12 @@ def why(
     8 the files tell nothing.
     """
     from rccltune.why.job import explain_job
+    from rccltune.why.records import Kind
 
     found = explain_job(files, collective)
     console.result(_plain(found), _text(found))
-    console.say("Next: rccltune job -- COMMAND measures whether the rules make this job faster.")
+    if any(one.kind is Kind.HIT for one in found.answers):
+        console.say("Next: rccltune job -- COMMAND measures whether the rules make it faster.")
 
 
 def _plain(found: Verdict) -> dict[str, Any]:

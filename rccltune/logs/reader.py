@@ -83,7 +83,7 @@ def open_log(path: Path) -> BinaryIO:
     try:
         if path.is_dir():
             raise OutputError(
-                "this is a directory, not a benchmark's output",
+                "this is a folder, and files are read one by one",
                 where=str(path),
                 hint=_candidates(path),
             )
@@ -167,10 +167,13 @@ def _candidates(path: Path) -> str:
             if each.suffix in _TEXT_SUFFIXES and each.is_file():
                 with each.open("rb") as stream:
                     head = stream.read(HEAD)
-                if head and b"\0" not in head and _is_measurement(head.decode("utf-8", "replace")):
+                text = head.decode("utf-8", "replace")
+                # A page of text about measurements has all of their words.
+                is_prose = each.suffix == ".md" and form_of(text) is Form.TEXT
+                if head and b"\0" not in head and not is_prose and _is_measurement(text):
                     names.append(each.name)
     if not names:
-        return "name the file; nothing in the directory looks like a measurement."
+        return "name the file; nothing in the folder looks like a measurement."
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     return f"name the file: {shown}."
 

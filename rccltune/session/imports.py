@@ -26,7 +26,7 @@ from rccltune.model.measured import (
     Status,
 )
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Variant
+from rccltune.model.settings import DEFAULT_VARIANT, Role, Variant
 from rccltune.model.vocabulary import Doubt
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
@@ -48,13 +48,18 @@ VENDOR_UNKNOWN: Final = (
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import added."""
+    """What an import added.
+
+    Attributes:
+        n_usable: timings of the session that say what ran, and have nothing wrong with them.
+    """
 
     n_files: int
     n_new: int
     n_doubted: int
     doubts: tuple[tuple[Doubt, int], ...]
     n_samples: int
+    n_usable: int
     notices: tuple[Notice, ...]
 
     def as_plain(self) -> dict[str, Any]:
@@ -127,6 +132,10 @@ def import_files(
         n_doubted=sum(doubts.values()),
         doubts=tuple(doubts.most_common()),
         n_samples=len(old) + len(new),
+        n_usable=sum(
+            int(((one["unusable"] == "") & (one["setting"] != Role.UNSTATED.value)).sum())
+            for one in (old, new)
+        ),
         notices=(
             *(n for item in incoming for n in item.outcome.notices),
             *_two_libraries(held, fresh, folder),

@@ -63,6 +63,13 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
         InputFileError: the rule file is refused.
         TooLittleDataError: the files tell nothing that an answer could be built on.
     """
+    for path in paths:
+        if path.is_dir():
+            raise OutputError(
+                "this is a folder, and the files of one job are wanted",
+                where=str(path),
+                hint="name the job's log, the plugin's lines (RCCLTUNE_LOG) and its rule file.",
+            )
     rules = [path for path in paths if _is_rule_file(path)]
     if len(rules) > 1:
         raise OutputError(
