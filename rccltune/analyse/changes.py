@@ -7,7 +7,8 @@ before the times meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,37 +34,47 @@ def crossovers(
         compared: what was measured of the target.
         tolerance: time over the best, minus 1, that makes no change.
     """
-    standing = compared.standing
+    home = compared.target.variant.name
+    wider = dict.fromkeys(one for one in compared.standing.needs if one != home)
+    return tuple(
+        one for name in (home, *wider) for one in _crossovers_in(compared, name, tolerance)
+    )
+
+
+def _crossovers_in(compared: Comparison, environment: str, tolerance: float) -> Iterable[Crossover]:
+    """Those of what can be chosen in the target's own environment, or in one that widens it."""
+    standing, home = compared.standing, compared.target.variant
+    able = [one in (home.name, environment) for one in standing.needs]
+    variant = home if environment == home.name else compared.variants[environment]
     names = [*standing.settings, *([BASELINE] if standing.library is not None else [])]
     sides = [compared.grid.of(row) for row in standing.rows]
     if standing.library is not None:
         sides.append(standing.library)
-    found = []
     for view, described in enumerate(compared.grid.views):
-        for last, before, after in _changes(compared, view, tolerance):
+        for last, before, after in _changes(compared, view, tolerance, able):
             low, high = _apart(compared, view, last, sides[before], sides[after])
             nbytes = compared.grid.nbytes
             times = standing.times[view]
             apart = (times[before] - times[after])[last : last + 2]
             repeated = min(side.n[view, 0, last] for side in (sides[before], sides[after])) > 1
-            found.append(
-                Crossover(
-                    target=compared.target,
-                    view=_view(described),
-                    below=names[before],
-                    above=names[after],
-                    at_nbytes=crossing(nbytes[last : last + 2], apart),
-                    low_nbytes=int(nbytes[low]),
-                    high_nbytes=int(nbytes[high]),
-                    evidence=Evidence.BOOTSTRAP if repeated else Evidence.BRACKET,
-                )
+            yield Crossover(
+                target=replace(compared.target, variant=variant),
+                view=_view(described),
+                below=names[before],
+                above=names[after],
+                at_nbytes=crossing(nbytes[last : last + 2], apart),
+                low_nbytes=int(nbytes[low]),
+                high_nbytes=int(nbytes[high]),
+                evidence=Evidence.BOOTSTRAP if repeated else Evidence.BRACKET,
             )
-    return tuple(found)
 
 
-def _changes(compared: Comparison, view: int, tolerance: float) -> Iterable[tuple[int, int, int]]:
+def _changes(
+    compared: Comparison, view: int, tolerance: float, able: Sequence[bool]
+) -> Iterable[tuple[int, int, int]]:
     """Index of the last size before each change, and the settings before and after it."""
-    times, nbytes = compared.standing.times[view], compared.grid.nbytes
+    times, nbytes = compared.standing.times[view].copy(), compared.grid.nbytes
+    times[: len(able)][~np.array(able, dtype=bool)] = np.nan
     if len(times) < 2:
         return
     loss = times - noise.quiet(np.nanmin, times, 0)

@@ -244,7 +244,7 @@ def _curve_row(curve: Curve) -> tuple[str, ...]:
     )
 
 
-def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
+def _crossovers(crossovers: tuple[Crossover, ...]) -> Laid:
     if not crossovers:
         return "No crossover: one setting is the fastest at every size, or there is only one."
     columns = (
@@ -255,8 +255,9 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
         "cross at",
         "between",
         "how",
+        "environment",
     )
-    rows = (
+    rows = [
         (
             c.target.collective.value,
             str(c.view),
@@ -265,7 +266,8 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> str:
             format_size(c.at_nbytes),
             f"{format_size(c.low_nbytes)} – {format_size(c.high_nbytes)}",
             c.evidence.value,
+            c.target.variant.name,
         )
         for c in crossovers
-    )
-    return table(columns, rows, numeric=(4,))
+    ]
+    return _without_defaults(columns, rows, (4,))

@@ -15,17 +15,19 @@ import pytest
 from rccltune.analyse.changes import crossovers
 from rccltune.analyse.choosing import compared
 from rccltune.analyse.fit import fit_session
+from rccltune.analyse.options import ChoiceOptions
 from rccltune.cli import run
 from rccltune.model.curves import Curve, Model
 from rccltune.model.measured import Sample
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
+from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Doubt, Placement
 from rccltune.session.frame import frame
 
 KIB, MIB = 1024, 1 << 20
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIZES = tuple(1 << n for n in range(10, 28))
+MakeSamples = Callable[..., list[Sample]]
 FitCurves = Callable[[Sequence[Sample]], tuple[Curve, ...]]
 KEY = CurveKey(
     collective=Collective.ALL_REDUCE,
@@ -261,3 +263,20 @@ def test_curves_and_crossovers_have_the_points_of_the_choice(fit_curves: FitCurv
         assert times == pytest.approx(np.exp(row).tolist())
     (change,) = crossovers(found)
     assert change.at_nbytes == pytest.approx(MIB, rel=0.02)
+
+
+def test_an_environment_of_its_own_has_crossovers_of_its_own(make_samples: MakeSamples) -> None:
+    """What needs LL128 forced is the fastest of nobody who has not forced it."""
+    plain = {"baseline": [100.0] * 4, "tree/ll": [10, 20, 60, 80], "ring/simple": [40, 40, 40, 40]}
+    samples = make_samples(plain, launches="ab")
+    forced = {"baseline": [100.0] * 4, "tree/ll128": [30, 10, 10, 90]}
+    samples += make_samples(forced, launches="ab", variant=LL128_FORCED)
+    (found,) = compared(
+        frame(samples), {"ll128-forced": LL128_FORCED}, ChoiceOptions(arch="gfx942")
+    )
+    changes = [(c.target.variant.name, str(c.below), str(c.above)) for c in crossovers(found)]
+    assert changes == [
+        ("default", "tree/ll", "ring/simple"),
+        ("ll128-forced", "tree/ll", "tree/ll128"),
+        ("ll128-forced", "tree/ll128", "ring/simple"),
+    ]
