@@ -185,6 +185,7 @@ def time(tables: Tables) -> Figure | None:
             axes.plot(line["nbytes"], line["time_us"], **{**looks, "linestyle": ""})
             for x, y in _fitted(mine, line):
                 axes.plot(x, y, color=looks["color"], linestyle=looks["linestyle"], linewidth=1.0)
+        _mark_clocks(axes, mine)
         style.sizes_axis(axes, points["nbytes"])
         style.log_axis(axes, "time of a call", format_time)
         _finish(axes, panel, points, "time_us", tables)
@@ -198,12 +199,41 @@ def _fitted(tables: Tables, points: pd.DataFrame) -> Iterator[tuple[Any, Any]]:
         (fits["setting"] == points["setting"].iloc[0])
         & (fits["variant"] == points["variant"].iloc[0])
     ]
-    if mine["latency_us"].isna().all() or mine["worst"].max() > _MISSED:
-        yield points["nbytes"], points["time_us"]
+    is_joined = mine["latency_us"].isna().all() or mine["worst"].max() > _MISSED
+    # Two clocks are not one line: graphs cost the host nothing.
+    for part in _by_clock(points, tables.clock_ends):
+        if is_joined:
+            yield part["nbytes"], part["time_us"]
+            continue
+        for piece in rows(mine):
+            low = max(piece.min_nbytes, part["nbytes"].min())
+            high = min(piece.max_nbytes, part["nbytes"].max())
+            if low <= high:
+                x = np.geomspace(low, high, 24)
+                yield x, piece.latency_us + x * piece.us_per_byte
+
+
+def _by_clock(points: pd.DataFrame, ends: int | None) -> list[pd.DataFrame]:
+    """Points of each clock; all together where there is one."""
+    if ends is None:
+        return [points]
+    parts = (points[points["nbytes"] <= ends], points[points["nbytes"] > ends])
+    return [one for one in parts if len(one)]
+
+
+def _mark_clocks(axes: Axes, tables: Tables) -> None:
+    """A thin line between what graphs were timed for and what was launched one by one."""
+    ends = tables.clock_ends
+    nbytes = tables.points["nbytes"]
+    if ends is None or not len(_by_clock(tables.points, ends)) > 1:
         return
-    for piece in rows(mine):
-        x = np.geomspace(piece.min_nbytes, piece.max_nbytes, 24)
-        yield x, piece.latency_us + x * piece.us_per_byte
+    beyond = nbytes[nbytes > ends].min()
+    middle = float(np.sqrt(ends * beyond))
+    axes.axvline(middle, color=style.GREY, linewidth=0.8, linestyle=":", zorder=1)
+    place = axes.get_xaxis_transform()
+    words: dict[str, Any] = {"transform": place, "size": 6.5, "va": "bottom"}
+    axes.text(middle / 1.12, 0.015, "in graphs", ha="right", **words)
+    axes.text(middle * 1.12, 0.015, "one by one", ha="left", **words)
 
 
 def bandwidth(tables: Tables) -> Figure | None:
@@ -220,7 +250,8 @@ def bandwidth(tables: Tables) -> Figure | None:
     )
     for panel, axes in panels:
         mine = tables.of(panel)
-        _lines(axes, mine.points, "busbw", mine.rules)
+        _lines(axes, mine.points, "busbw", mine.rules, mine.clock_ends)
+        _mark_clocks(axes, mine)
         style.sizes_axis(axes, mine.points["nbytes"])
         axes.set_ylim(0, 1.1 * max(mine.points["busbw"].max(), *mine.ceilings["busbw"], 0.0))
         axes.set_ylabel("bus bandwidth in GB/s")
@@ -337,17 +368,29 @@ def _longest(points: pd.DataFrame) -> int:
     return max(int(_names(_few(mine)).str.len().max()) for _, mine in points.groupby("panel"))
 
 
-def _lines(axes: Axes, points: pd.DataFrame, value: str, rules: pd.DataFrame) -> None:
-    """Draw a line for each setting; where a rule chooses it, a broad one behind it."""
+def _lines(
+    axes: Axes, points: pd.DataFrame, value: str, rules: pd.DataFrame, ends: int | None = None
+) -> None:
+    """Draw a line for each setting; where a rule chooses it, a broad one behind it.
+
+    Args:
+        axes: to draw in.
+        points: of the settings.
+        value: column to draw.
+        rules: of the panel.
+        ends: where the clock changes, which what is no ratio shows.
+    """
     variants = list(dict.fromkeys(points["variant"]))
     for rule in rows(rules):
         inside = points["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
         mine = points[(points["setting"] == rule.setting) & inside].sort_values("nbytes")
         shade = style.colour(rule.algorithm)
-        axes.plot(mine["nbytes"], mine[value], color=shade, alpha=0.3, linewidth=7, zorder=1.5)
+        for part in _by_clock(mine, ends):
+            axes.plot(part["nbytes"], part[value], color=shade, alpha=0.3, linewidth=7, zorder=1.5)
     for _, line in _few(points).groupby(["setting", "variant"], sort=False):
         looks = style.look(next(rows(line)), variants)
-        axes.plot(line["nbytes"], line[value], linewidth=1.0, **looks)
+        for part in _by_clock(line, ends):
+            axes.plot(part["nbytes"], part[value], linewidth=1.0, **looks)
 
 
 def _finish(axes: Axes, panel: str, points: pd.DataFrame, value: str, tables: Tables) -> None:

@@ -86,11 +86,15 @@ def plot_session(
         bounds(shown.limits)
     tables = tables_of(shown)
     made: dict[Path, bytes] = {}
+    gone: list[Path] = []
     with style.applied():
         for name in names or FIGURES:
             figure = _DRAWN[name](tables)
             if figure is None:
                 said = f"{name} is not drawn: {_WHY_NOT[name]}"
+                # One of an earlier choice would be taken for this one's.
+                old = [where / f"{name}.{kind}" for kind in FIGURE_FORMATS]
+                gone += [path for path in old if directory is None and path.exists()]
                 (reporter.say if names else reporter.detail)(said)
                 continue
             for kind in formats:
@@ -100,6 +104,9 @@ def plot_session(
     with disk_errors(where):
         for path, content in made.items():
             write_atomically(path, content)
+        for path in gone:
+            path.unlink()
+            reporter.say(f"{path} was of an earlier choice, and is taken away")
     return tuple(made)
 
 

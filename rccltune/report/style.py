@@ -309,7 +309,9 @@ def name_lines(axes: Axes, ends: Sequence[tuple[float, float, str]]) -> None:
 
 
 def rule_bar(axes: Axes, rules: pd.DataFrame) -> None:
-    """The rules as a bar above a panel, each with its setting's name where that has room.
+    """The rules as a bar above a panel, each with its setting's name.
+
+    A name that has no room in its bar stands beside it, or in it on two lines of small letters.
 
     Args:
         axes: with its sizes set.
@@ -320,18 +322,85 @@ def rule_bar(axes: Axes, rules: pd.DataFrame) -> None:
     room = wide / math.log(high / low)
     bottom, top = 1 + 3 / tall, 1 + 15 / tall
     where = axes.get_xaxis_transform()
-    for row in rows(rules):
+    bars = _bars(rules, low, high, 3 / room)
+    # Points from the panel's left edge; a name beside a bar takes room from the next one.
+    spans = [(room * math.log(a / low), room * math.log(b / low)) for a, b, *_ in bars]
+    free = 0.0
+    for number, (left, right, name, algorithm) in enumerate(bars):
+        bar: dict[str, Any] = {"color": colour(algorithm), "alpha": 0.35, "linewidth": 0}
+        axes.fill_between([left, right], bottom, top, transform=where, clip_on=False, **bar)
+        begin, end = spans[number]
+        after = spans[number + 1][0] if number + 1 < len(bars) else wide
+        at, text, size = _placed(name, (max(free, 0.0), begin, end, after))
+        free = end
+        if size:
+            aligned: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 0.9}
+            if "\n" not in text:
+                aligned["va"] = "center_baseline"
+            if at > end:
+                free = 2 * at - end
+            place = low * math.exp(at / room)
+            axes.text(
+                place,
+                (bottom + top) / 2,
+                text,
+                transform=where,
+                size=size,
+                clip_on=False,
+                **aligned,
+            )
+
+
+def _bars(
+    rules: pd.DataFrame, low: float, high: float, least: float
+) -> list[tuple[float, float, str, str]]:
+    """Ends, setting and algorithm of each bar; neighbours with one setting are one.
+
+    Args:
+        rules: as of :func:`rule_bar`.
+        low: end of the axis.
+        high: its other end.
+        least: log of the width that can be seen; a rule for one size is drawn as broad.
+    """
+    made: list[tuple[float, float, str, str]] = []
+    for row in rows(rules.sort_values("min_nbytes")):
         left, right = max(float(row.min_nbytes), low), min(float(row.max_nbytes) + 1.0, high)
         if left >= right:
             continue
-        # A rule for one size is drawn as broad as can be seen.
-        right = max(right, left * math.exp(3 / room))
-        bar: dict[str, Any] = {"color": colour(row.algorithm), "alpha": 0.35, "linewidth": 0}
-        axes.fill_between([left, right], bottom, top, transform=where, clip_on=False, **bar)
-        if math.log(right / left) * room > _LETTER * 0.92 * len(row.setting) + 5:
-            middle = math.sqrt(left * right)
-            words: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": 7.5}
-            axes.text(middle, (bottom + top) / 2, row.setting, transform=where, **words)
+        right = max(right, left * math.exp(least))
+        last = made[-1] if made else None
+        if last is not None and last[2] == row.setting and left <= last[1] * (1 + 1e-9):
+            made[-1] = (last[0], max(last[1], right), *last[2:])
+        else:
+            made.append((left, right, row.setting, row.algorithm))
+    return made
+
+
+def _placed(name: str, around: tuple[float, float, float, float]) -> tuple[float, str, float]:
+    """Middle of a bar's name in points, its text and its size, 0 where it has no room.
+
+    Args:
+        name: of the setting.
+        around: end of what is left of the bar, its own ends, begin of what is right of it.
+    """
+    before, begin, end, after = around
+
+    def width(text: str, size: float) -> float:
+        return _LETTER * 0.92 * len(text) * size / 7.5 + 5
+
+    two = "/\n".join(name.split("/", 1))
+    longest = max(two.split("\n"), key=len)
+    for size in (7.5, 6.5):
+        if width(name, size) <= end - begin:
+            return (begin + end) / 2, name, size
+    for size in (7.5, 6.5):
+        if width(name, size) <= after - end:
+            return end + width(name, size) / 2, name, size
+        if width(name, size) <= begin - before:
+            return begin - width(name, size) / 2, name, size
+    if width(longest, 5.2) - 3 <= end - begin:
+        return (begin + end) / 2, two, 5.2
+    return 0.0, "", 0.0
 
 
 def legend_below(figure: Figure) -> None:

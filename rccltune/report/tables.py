@@ -35,6 +35,7 @@ import pandas as pd
 
 from rccltune.model.chosen import LeftOut
 from rccltune.model.curves import Curve, Model
+from rccltune.model.reporter import Reporter
 from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
@@ -46,7 +47,10 @@ from rccltune.model.settings import (
     base_variant,
 )
 from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
+from rccltune.perf.plan import GRAPH, LOOP
+from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.report.session import RulesOf, Shown, is_for, target_words
+from rccltune.session.samples import load_frame
 
 _SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels", "variant")
 _COLUMNS: Final = {
@@ -74,6 +78,8 @@ class Tables:
         baseline: what speed-ups are over, in words.
         subject: of whom the figures are: machine, and which calls are drawn.
         size: width and height of a panel in inches.
+        clock_ends: size in bytes up to which graphs were timed, where larger ones were launched
+            one by one; None where one clock timed all.
     """
 
     panels: tuple[str, ...]
@@ -89,6 +95,7 @@ class Tables:
     subject: str
     simulated: bool
     size: tuple[float, float] = (5.6, 3.3)
+    clock_ends: int | None = None
 
     def of(self, panel: str, size: tuple[float, float] | None = None) -> Tables:
         """Select the rows of one panel, which may have another size."""
@@ -146,8 +153,19 @@ def tables_of(shown: Shown) -> Tables:
         baseline=baseline_words(named),
         subject=f"{shown.machine}; {', '.join(said[:3])}",
         simulated=shown.simulated,
+        clock_ends=_clock_ends(shown),
         **frames,
     )
+
+
+def _clock_ends(shown: Shown) -> int | None:
+    """Where the clock changes, of a session that the rank program measured with both."""
+    if shown.is_imported:
+        return None
+    table = load_frame(shown.done.session, Reporter())
+    is_above = table["nbytes"] > GRAPH_UP_TO
+    below, above = (set(table["clock"][side].astype(str)) for side in (~is_above, is_above))
+    return GRAPH_UP_TO if GRAPH in below and above == {LOOP} else None
 
 
 def _is_drawn(shown: Shown, curve: Curve) -> bool:

@@ -327,3 +327,37 @@ def test_a_setting_that_no_rule_can_have_is_named_so(tables: Callable[[str], Tab
     names = {text.get_text() for text in axes.texts}
     assert "tree/simple, not selectable" in names
     assert str(Setting.parse("tree/ll")) in names
+
+
+@pytest.mark.parametrize("wide", [(1 << 10, 1 << 20), (1 << 10, 3 << 10), (60 << 10, 64 << 10)])
+def test_a_rule_has_its_name_however_short_its_bar_is(wide: tuple[int, int]) -> None:
+    """In it, beside it, or on two lines; neighbours of one setting have one name."""
+    low, high = wide
+    middle = (low + high) // 2
+    ends = ((low, middle), (middle + 1, high))
+    rules = pd.DataFrame(
+        [
+            {"min_nbytes": a, "max_nbytes": b, "setting": "ring/simple", "algorithm": "ring"}
+            for a, b in ends
+        ]
+    )
+    with style.applied():
+        figure = Figure(figsize=(5.6, 3.3))
+        axes = figure.add_axes((0.13, 0.15, 0.7, 0.69))
+        style.sizes_axis(axes, pd.Series([1 << 10, 1 << 27]))
+        style.rule_bar(axes, rules)
+    assert [text.get_text() for text in axes.texts] == ["ring/simple"]
+    assert len(axes.collections) == 1
+
+
+def test_lines_of_two_clocks_do_not_meet(tables: Callable[[str], Tables]) -> None:
+    """Up to 4 MiB graphs are timed, and above calls that are launched one by one."""
+    two = replace(tables("CPX"), clock_ends=4 << 20)
+    for name in ("time", "bandwidth"):
+        figure = drawn(name, two)
+        assert figure is not None
+        [axes] = figure.axes
+        sizes = [line.get_xdata() for line in axes.lines if line.get_linestyle() != "None"]
+        lines = [found for found in map(np.asarray, sizes) if len(found) > 1]
+        assert not any(found.min() <= 4 << 20 < found.max() for found in lines if found.max() > 1)
+        assert "one by one" in {text.get_text() for text in axes.texts}

@@ -135,3 +135,29 @@ def test_a_figure_that_cannot_be_written_leaves_no_part(
     with pytest.raises(SessionError):
         drawn(sessions("holes"), tmp_path, force=True)
     assert {path.suffix for path in tmp_path.iterdir()} == {".png"}
+
+
+def test_a_figure_that_an_earlier_choice_had_goes(
+    sessions: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A session with nothing to win has no gain to show; folders of others stay as they are."""
+    shutil.copytree(sessions("nothing to win"), folder := tmp_path / "s")
+    old, other = folder / "plots/gain.png", tmp_path / "elsewhere/gain.png"
+    for path in (old, other):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    said = Said()
+    plots.plot_session(
+        folder, reporter=said, directory=None, formats=("png",), names=("gain",), overwrite=False
+    )
+    assert not old.exists()
+    assert "earlier choice" in said.lines[-1]
+    plots.plot_session(
+        folder,
+        reporter=said,
+        directory=other.parent,
+        formats=("png",),
+        names=("gain",),
+        overwrite=True,
+    )
+    assert other.exists()
