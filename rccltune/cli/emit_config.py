@@ -89,7 +89,8 @@ def emit_config(
         deploy = named("deploy DIR", home)
         console.say(f"Next: {named('report', home)}; {deploy} hands the rules to jobs.")
     elif done.count.rules:
-        verify = named("verify", given[0])
+        rules = "" if output is None else f" --rules {shlex.quote(str(output))}"
+        verify = named(f"verify{rules}", given[0])
         console.say(f"Next: {verify}, on the machine, keeps only the rules that win there.")
 
 

@@ -79,7 +79,7 @@ def explain(
             console.result(schema.to_plain(_plain(found)), "")
         else:
             console.result(None, _text(found))
-        home = rules.parent if (rules.parent / "session.json").exists() else DEFAULT_SESSION
+        home = _home_of(rules)
         verify = f"verify --rules {shlex.quote(str(rules))}"
         console.say(
             f"Next: {named('deploy DIR', home)} hands the rules to jobs."
@@ -90,7 +90,14 @@ def explain(
     one, other = compare(rules, diff, question)
     changes = differences(one, other)
     console.result(schema.to_plain(changes), _changes(changes, one, other))
-    console.say(f"Next: rccltune verify --rules {shlex.quote(str(diff))} measures the other file.")
+    verify = named(f"verify --rules {shlex.quote(str(diff))}", _home_of(diff, rules))
+    console.say(f"Next: {verify} measures the other file.")
+
+
+def _home_of(*rules: Path) -> Path:
+    """The session that one of the files lies in, or in a folder of which it does."""
+    near = (folder for one in rules for folder in (one.parent, one.parent.parent))
+    return next((one for one in near if (one / "session.json").exists()), DEFAULT_SESSION)
 
 
 def _other_mode(file: RuleFile, mode: Mode) -> str | None:
@@ -112,6 +119,12 @@ def _must_be_rules(path: Path) -> None:
     """
     from rccltune.logs.forms import Form, no_rules, reader_of
 
+    if path.suffix == ".json" and (path.parent / "session.json").is_file() and path.is_file():
+        raise InputFileError(
+            "this is no rule file, it is one of a session's own",
+            where=str(path),
+            hint=f"name one of {path.parent}/rccl_tuner*.csv; rccltune report shows the rest.",
+        )
     with suppress(OSError):
         form = no_rules(path.read_bytes().decode("utf-8", "replace"))
         if form is not None:

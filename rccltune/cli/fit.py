@@ -246,7 +246,9 @@ def _curve_row(curve: Curve) -> tuple[str, ...]:
 
 def _crossovers(crossovers: tuple[Crossover, ...]) -> Laid:
     if not crossovers:
-        return "No crossover: one setting is the fastest at every size, or there is only one."
+        return lay(
+            ["No crossover: one setting is the fastest at every size, or there is only one."]
+        )
     columns = (
         "collective",
         "view",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -81,6 +82,12 @@ def open_log(path: Path) -> BinaryIO:
         OutputError: a directory, or a file that cannot be read.
     """
     try:
+        if (path / "session.json").is_file():
+            raise OutputError(
+                "this folder is a session, which every verb reads as it is",
+                where=str(path),
+                hint=f"nothing need be imported: rccltune fit {shlex.quote(str(path))}",
+            )
         if path.is_dir():
             raise OutputError(
                 "this is a folder, and files are read one by one",

@@ -16,7 +16,7 @@ from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataE
 from rccltune.model.failure import Quarantine
 from rccltune.model.measured import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, base_variant
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, base_variant
 from rccltune.releases import library_named
 from rccltune.rules import exports, writer
 from rccltune.rules.base import based, vendor
@@ -41,7 +41,7 @@ from rccltune.rules.sheets import (
     sheet_name,
     sheets_of,
 )
-from rccltune.rules.stored import CHOICE_FILE, keep, stored
+from rccltune.rules.stored import CHOICE_FILE, keep, stored, stored_choice
 from rccltune.rules.writer import is_verified, render_environment, write_all
 from rccltune.session import files, store
 from rccltune.session.folders import one_machine
@@ -83,13 +83,24 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
             exports.correct(one.environment_path, reporter)
     # What is kept was chosen before, and so is what others read of it.
     if chosen.path is not None and not made[0].is_kept:
-        keep_choices(chosen, reporter)
+        keep_choices(chosen, reporter, is_own=is_own)
     return replace(made[0], beside=tuple(made[1:]))
 
 
-def keep_choices(chosen: Emitted, reporter: Reporter) -> None:
-    """Write choice.json into each session that was chosen from."""
+def keep_choices(chosen: Emitted, reporter: Reporter, *, is_own: bool = True) -> None:
+    """Write choice.json into each session that was chosen from.
+
+    A session with rules keeps the choice that those came from where others are written elsewhere.
+
+    Args:
+        chosen: what was.
+        reporter: told what is worth telling.
+        is_own: the rules are the session's own.
+    """
     for folder, choice in chosen.choices:
+        if not is_own and any(folder.glob("rccl_tuner*.csv")) and stored_choice(folder) is not None:
+            reporter.say(f"{folder} keeps its own rules and their choice, which these are not of")
+            continue
         files.Derived(folder, reporter).keep(CHOICE_FILE, partial(keep, folder, choice))
 
 
@@ -219,7 +230,8 @@ def _files(
     )
     if not is_vendor_told(fits, fingerprint):
         reporter.say(VENDOR_UNKNOWN)
-    documents = [_document(fits, fingerprint, sheet, environments) for sheet in sheets]
+    baseline = request.options(fits[0]).baseline
+    documents = [_document(fits, fingerprint, sheet, environments, baseline) for sheet in sheets]
     if base is not None:
         documents = [based(document, base) for document in documents]
     first, *others = (
@@ -408,6 +420,7 @@ def _document(
     fingerprint: Fingerprint,
     sheet: Sheet,
     environments: Sequence[Environment],
+    baseline: Setting | str | None,
 ) -> RuleDocument:
     sections = sections_of(sheet.zones)
     needs = {pair for one in environments if one.chosen for pair in one.variant.environment} | {
@@ -421,6 +434,7 @@ def _document(
         provenance=(
             *provenance(fits, fingerprint),
             *sheet.lines,
+            *([f"baseline: {baseline}, as it was named (--baseline)"] if baseline else []),
             *chosen_lines(environments),
         ),
         requires=(*_requires(fingerprint), *sheet.requires),

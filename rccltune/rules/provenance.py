@@ -133,7 +133,7 @@ def chosen_lines(environments: Sequence[Environment]) -> list[str]:
 def _dates(outcomes: Iterable[Outcome]) -> str:
     """From the first day to the last; empty where no day is known."""
     days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
-    return f"{days[0]} to {days[-1]}" if days else ""
+    return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 
 
 def _session_lines(done: FitDone) -> list[str]:

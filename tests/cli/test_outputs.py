@@ -50,3 +50,30 @@ def test_deploy_to_where_nothing_can_be_written_offers_what_deploy_has(
     said = capsys.readouterr().err
     assert "name a DIR in a folder that can be written" in said
     assert "-o" not in said.partition("Hint:")[2]
+
+
+def test_rules_that_are_written_elsewhere_change_no_session_that_has_its_own(
+    imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page would speak of a choice that the session's rules did not come from."""
+    before = (imported / "choice.json").read_bytes()
+    target = tmp_path / "other.csv"
+    named = ["--baseline", "ring/simple"]
+    assert run(["emit-config", str(imported), "-o", str(target), *named]) == 0
+    assert (imported / "choice.json").read_bytes() == before
+    said = " ".join(capsys.readouterr().err.split())
+    assert "keeps its own rules and their choice" in said
+    assert f"rccltune verify --rules {target} {imported}" in said
+    assert "# baseline: ring/simple, as it was named (--baseline)\n" in target.read_text("utf-8")
+
+
+def test_what_is_in_a_session_is_called_so(
+    imported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither benchmark's records nor files to import."""
+    assert run(["explain", str(imported / "choice.json")]) == 3
+    assert "one of a session's own" in " ".join(capsys.readouterr().err.split())
+    assert run(["import", str(imported), "-o", str(imported.parent / "again")]) == 6
+    said = " ".join(capsys.readouterr().err.split())
+    assert "this folder is a session" in said
+    assert f"rccltune fit {imported}" in said
