@@ -88,9 +88,11 @@ class ToMeasure:
         wanted = self.measuring.wanted
         # Without a run there is no table, and pandas takes half a second to load.
         table = self.measuring.table() if self.measuring.runs else None
-        rough = [*passes.rough_units(wanted), *passes.loop_units(wanted, table)]
-        is_over = not any(self.measuring.left(one) for one in rough)
-        return [*rough, *passes.fine_units(wanted, table if is_over else None)]
+        found: list[passes.Unit] = []
+        for stage in passes.stages(wanted):
+            is_over = not any(self.measuring.left(one) for one in found)
+            found += stage(wanted, table if is_over else None)
+        return found
 
     @property
     def left(self) -> list[passes.Unit]:
@@ -255,6 +257,7 @@ def _wanted(request: Request, sweep: Sweep, instrument: Instrument) -> Wanted:
         op="sum" if sweep.redop == "none" else sweep.redop,
         settings=sweep.settings,
         counts=sweep.counts,
+        computing=sweep.computing,
         variants=sweep.variants,
         timing=request.timing,
         n_communicators=request.communicators,

@@ -41,6 +41,8 @@ TOLERANCE: Final = 0.02
 MIN_GAIN: Final = 0.02
 # Chance of a false answer that all questions of one kind share.
 LEVEL: Final = 0.05
+# Of what runs beside collectives, where anything does: as much computing as communication, in %.
+COMPUTE_SHARE: Final = 50
 # Formats of the figures.
 FIGURE_FORMAT: Final = ("png",)
 # Drawn by default, and when they are named.
