@@ -342,9 +342,11 @@ def _begin(prepared: ToMeasure, command: str) -> None:
         tool=f"rccltune {__version__}",
         fingerprint=site.fingerprint,
         variants=tuple(own),
+        computing=prepared.sweep.computing,
     )
     if (folder / "session.json").exists():
         there = store.open_session(folder)
+        _same_computing(there, prepared.sweep)
         known = {one.name: one for one in there.variants}
         # Also a shipped one, where the session has another environment under its name.
         for one in prepared.sweep.variants:
@@ -362,6 +364,21 @@ def _begin(prepared: ToMeasure, command: str) -> None:
     folders.remember(folder)
     if site.node is not None:
         files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
+
+
+def _same_computing(there: Session, sweep: Sweep) -> None:
+    """Stop where a session was measured beside other computing: one question a session.
+
+    Raises:
+        SessionError: it was.
+    """
+    if there.computing != sweep.computing:
+        was = f"beside {there.computing}" if there.computing else "without computing beside it"
+        raise SessionError(
+            f"this session was measured {was}",
+            where=str(there.path),
+            hint="say the same, or measure into a session of its own with -o DIR.",
+        )
 
 
 def _sweep_text(prepared: ToMeasure) -> str:

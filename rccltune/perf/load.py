@@ -87,6 +87,10 @@ class Load:
         return float(np.exp(np.interp(math.log(call.nbytes), np.log(sizes), times)))
 
 
+# Calls that have the GPUs to themselves.
+ALONE: Final = Load.guessed(None)
+
+
 def products_for(computing: Computing, call_us: float, product_us: float) -> Products:
     """How many calls and products make a round.
 
