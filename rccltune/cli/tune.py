@@ -163,10 +163,9 @@ def _text(done: Tuned, *, told: bool) -> Laid:
     beside = [one for one in done.verified if one not in site and one not in named]
     rows = [line for one in site for line in _rules(one)]
     if rows:
-        beside = site[0].file.computing
-        where = f"beside {beside}, calls and products together" if beside else ""
-        how = f"Verified, faster than the library's own choice{f' ({where})' * bool(where)}:"
-        lines += [how, *rows]
+        computing = site[0].file.computing
+        where = f" beside {computing}, calls and products together" if computing else ""
+        lines += [f"Verified, faster than the library's own choice{where}:", *rows]
     elif any(_rules(one) for one in (*named, *beside)):
         lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:

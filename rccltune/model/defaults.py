@@ -47,4 +47,4 @@ COMPUTE_SHARE: Final = 50
 FIGURE_FORMAT: Final = ("png",)
 # Drawn by default, and when they are named.
 FIGURES: Final = ("gain", "speedup", "time", "bandwidth", "table")
-MORE_FIGURES: Final = ("residuals", "channels", "predictions", "variants")
+MORE_FIGURES: Final = ("residuals", "channels", "predictions", "variants", "trade")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import groupby, product
 
-from rccltune.model.chosen import Rule, RuleCount, Zone
+from rccltune.model.chosen import Costs, Rule, RuleCount, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
@@ -373,9 +373,20 @@ def _evidence(zone: Zone) -> str:
             f"{slower} is {_percent(zone.gain.mean)} slower in the mean "
             f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
         )
+    if zone.costs is not None:
+        parts.append(f"beside computing: {costs_words(zone.costs)}")
     if zone.is_proven:
         parts.append(f"proven in {zone.n_communicators} communicators")
     return "\n".join([", ".join(parts), *_doubt(zone)])
+
+
+def costs_words(costs: Costs) -> str:
+    """``calls +20.0 % (alone +35.0 %), products +4.0 %``: faster than with the library's choice."""
+    calls, alone, products = (
+        "unknown" if one is None else f"{100 * one:+.1f} %"
+        for one in (costs.calls, costs.alone, costs.products)
+    )
+    return f"calls {calls} (alone {alone}), products {products}"
 
 
 def _doubt(zone: Zone) -> list[str]:

@@ -37,12 +37,12 @@ def lost_beside(session: Path, rules: Sequence[Rule]) -> Iterator[str]:
             continue
         table = rows.table(measured)
         name = str(table.loc[table["step"] == plan.BESIDE, "beside"].iloc[0])
-        both = by_clock(pairs.ratios(table), ["collective", "placement", "nbytes"])
-        both = both.assign(setting=[setting_of(word) for word in both["answer"]])
+        both = by_clock(pairs.ratios(table), ["collective", "placement", "nbytes"]).copy()
+        both["setting"] = [str(setting_of(word)) for word in both["answer"]]
         for rule in rules:
             own = both[
                 (both["collective"] == rule.collective.value)
-                & (both["setting"] == rule.setting)
+                & (both["setting"] == str(rule.setting))
                 & both["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
             ]
             found = _ratio(own)
