@@ -72,7 +72,7 @@ def sweep_of(options: SweepOptions) -> Sweep:
         rank_placement=options.rank_placement or defaults.RANK_PLACEMENT,
         graph=int(options.timing == "graph"),
         seed=options.seed,
-        computing=Computing(share=options.compute_share) if options.beside else None,
+        computing=_computing(options),
     )
 
 
@@ -117,6 +117,14 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
     said = to_plain({**options_of(sweep), **where})
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     return text
+
+
+def _computing(options: SweepOptions) -> Computing | None:
+    if options.beside is None:
+        return None
+    return Computing(
+        dtype=defaults.PRODUCT_DTYPE, size=defaults.PRODUCT_SIZE, share=options.compute_share
+    )
 
 
 def _collectives(options: SweepOptions) -> tuple[Collective, ...]:

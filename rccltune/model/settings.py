@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from rccltune.model import defaults
 from rccltune.model.schema import Line, Variable, VariableName, Whole, Word
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, unknown
 
@@ -305,9 +304,9 @@ class Computing:
         share: computing in % of the work: products / (products + the library's calls), each alone.
     """
 
-    dtype: Word = "bf16"
-    size: Whole = 4096
-    share: Whole = defaults.COMPUTE_SHARE
+    dtype: Word
+    size: Whole
+    share: Whole
 
     @property
     def name(self) -> str:

@@ -533,6 +533,8 @@ def could_win(
             settings = found.setdefault((collective, dtype, placement, nbytes), [])
             if setting not in settings:
                 settings.append(setting)
+    if chance.fastest is not None:
+        found = _in_all_placements(found)
     measured: dict[tuple[str, str, str], list[int]] = {}
     for collective, dtype, placement, nbytes in sorted(found):
         measured.setdefault((collective, dtype, placement), []).append(nbytes)
@@ -545,6 +547,14 @@ def could_win(
             both = list(dict.fromkeys(itertools.chain(*beside)))
             found[collective, dtype, placement, nbytes] = both
     return found
+
+
+def _in_all_placements(found: Cells) -> dict[Cell, list[Setting]]:
+    """Look at a setting in every placement or in none: a rule serves all of them."""
+    together: dict[tuple[str, str, int], list[Setting]] = {}
+    for (collective, dtype, _, nbytes), settings in found.items():
+        together.setdefault((collective, dtype, nbytes), []).extend(settings)
+    return {cell: list(dict.fromkeys(together[cell[0], cell[1], cell[3]])) for cell in found}
 
 
 def _checks_of(
