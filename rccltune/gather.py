@@ -73,7 +73,8 @@ REMARKS = _named(
 )
 COLUMNS = _named(
     "collective n_nodes n_ranks rank_placement dtype op placement beside setting role variant "
-    "clock nbytes calls time_us slowest_us wrong ran library registered unusable purpose rough "
+    "clock nbytes calls time_us slowest_us alone_us call_us product_us computing_us wrong ran "
+    "library registered unusable purpose rough "
     "run process communicator pass line"
 )
 # Lines of a rule file: of ours by their first word, of comments by how they begin.

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rccltune.analyse import points
 from rccltune.analyse.comparison import Comparison, Named
+from rccltune.analyse.costs import with_costs
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.analyse.remarks import remarks
@@ -68,7 +69,8 @@ def choose(
     options = options or ChoiceOptions()
     found = compared(samples, variants, options)
     _refuse_nothing(found, options)
-    return _chosen(found, options)
+    chosen = _chosen(found, options)
+    return replace(chosen, zones=with_costs(chosen.zones, samples))
 
 
 def compared(

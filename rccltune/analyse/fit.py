@@ -12,6 +12,7 @@ import pandas as pd
 from rccltune.analyse import library, points, unused
 from rccltune.analyse.changes import crossovers
 from rccltune.analyse.choosing import compared_in
+from rccltune.analyse.costs import Trade, trades
 from rccltune.analyse.curves import curves
 from rccltune.analyse.library import Bypass, IdleCompared, OwnChoice
 from rccltune.analyse.options import ChoiceOptions
@@ -55,6 +56,7 @@ class FitFile:
     idle: tuple[IdleCompared, ...]
     own: tuple[OwnChoice, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
+    trades: tuple[Trade, ...] = ()
     runner: Line | None = None
 
 
@@ -69,6 +71,7 @@ class FitDone:
         idle: the plugin, answering nothing, beside the baseline.
         own: what the library was seen to run by itself.
         wrong: what lossy variants got wrong.
+        trades: what settings and products cost each other, of a sweep beside products.
     """
 
     session: Session
@@ -82,6 +85,7 @@ class FitDone:
     idle: tuple[IdleCompared, ...] = ()
     own: tuple[OwnChoice, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
+    trades: tuple[Trade, ...] = ()
 
     @property
     def own_choices(self) -> Mapping[Target, Mapping[int, Setting]]:
@@ -120,6 +124,7 @@ class FitDone:
             idle=self.idle,
             own=self.own,
             wrong=self.wrong,
+            trades=self.trades,
         )
 
 
@@ -185,6 +190,7 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitDone:
         idle=library.idle_compared(grids, known),
         own=library.own_choices(samples, known),
         wrong=unused.wrong_shares(samples, known),
+        trades=trades(samples, known),
     )
 
 
@@ -211,4 +217,5 @@ def _read(opened: Session, digest: str) -> FitDone | None:
         idle=read.idle,
         own=read.own,
         wrong=read.wrong,
+        trades=read.trades,
     )

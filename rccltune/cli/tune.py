@@ -163,7 +163,9 @@ def _text(done: Tuned, *, told: bool) -> Laid:
     beside = [one for one in done.verified if one not in site and one not in named]
     rows = [line for one in site for line in _rules(one)]
     if rows:
-        lines += ["Verified, faster than the library's own choice:", *rows]
+        computing = site[0].file.computing
+        where = f" beside {computing}, calls and products together" if computing else ""
+        lines += [f"Verified, faster than the library's own choice{where}:", *rows]
     elif any(_rules(one) for one in (*named, *beside)):
         lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:
@@ -173,6 +175,7 @@ def _text(done: Tuned, *, told: bool) -> Laid:
         ]
     for one in site:
         lines += _beside_rules(one, told=told)
+        lines += [f"  {line}" for line in _lost_beside(done, one)[:_SHOWN]]
     lines += _unmeasured(done)
     if rows and done.emitted.base is not None:
         base = done.emitted.base
@@ -204,6 +207,15 @@ def _beside_rules(one: Verified, *, told: bool) -> list[str]:
     lines = [f"  {line}" for line in (*beside, *unregistered_line(one))]
     lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
+
+
+def _lost_beside(done: Tuned, one: Verified) -> list[str]:
+    """Rules that win alone and lost beside computing, where that was measured."""
+    from rccltune.verify.lost_beside import lost_beside
+
+    if one.file.computing is not None:
+        return []
+    return list(lost_beside(done.folder, [rule for rule in one.standings if rule.is_kept]))
 
 
 def _in_environment(one: Verified, emitted: Emitted, *, told: bool) -> list[str]:

@@ -82,7 +82,7 @@ _SHOWN = 12
     usual=True,
     help="Leave out the last look, with rccl-tests, where they are found.",
 )
-@sweep_options("timeout", "simulate")
+@sweep_options("beside", "compute_share", "timeout", "simulate")
 @sweep_option("librccl", help="Library to measure with, with and without the rules.")
 @sweep_option("launcher", help="Program that starts the ranks.")
 @sweep_options("hostfile", "np")
@@ -192,7 +192,7 @@ def no_hardware(runner: str | None) -> str:
 def text_of(done: Verified) -> Laid:
     """What stands, what does not, and how to use it."""
     columns = ("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one")
-    lines: list[str] = []
+    lines = [beside_of(done.file)] if done.file.computing else []
     shown, took = done.standings, f"after {how_often(done.file)} in {done.file.seconds:.0f} s"
     if done.path is None:
         rows = [(*_row(one), one.reason or one.state.value) for one in shown]
@@ -216,6 +216,11 @@ def text_of(done: Verified) -> Laid:
     if done.file.simulated:
         lines.append(no_hardware(done.file.runner))
     return lay(lines)
+
+
+def beside_of(file: VerdictFile) -> str:
+    """What ran beside both sides, and what was compared."""
+    return f"Beside {file.computing}: compared is what calls and products take together"
 
 
 def how_often(file: VerdictFile) -> str:

@@ -29,7 +29,7 @@ ORDERS: Final = frozenset(
     )
 )
 # What rccltune-perf alone understands.
-OF_PERF: Final = ("crosscheck",)
+OF_PERF: Final = ("crosscheck", "beside", "compute_share")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

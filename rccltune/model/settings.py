@@ -16,6 +16,8 @@ from typing import Final
 from rccltune.model.schema import Line, Variable, VariableName, Whole, Word
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, unknown
 
+# What runs beside collectives; the first word of its name.
+GEMM: Final = "gemm"
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
 
 # What drivers offer of MI300 and MI350: most of these, by the number of dies.
@@ -290,6 +292,30 @@ def _widened(variant: Variant) -> tuple[tuple[str, str], ...]:
     # A session of before this was recorded has ``channels-32+ll128-forced`` for both together.
     switch = KNOWN_VARIANTS.get(variant.name.removeprefix(f"{variant.widens}+"), DEFAULT_VARIANT)
     return tuple(pair for pair in variant.environment if pair not in switch.environment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computing:
+    """Square matrix products that run beside collectives while those are measured.
+
+    Attributes:
+        dtype: ``bf16``, ``half`` or ``float``.
+        size: rows and columns of each matrix; 4096 fills a GPU.
+        share: computing in % of the work: products / (products + the library's calls), each alone.
+    """
+
+    dtype: Word
+    size: Whole
+    share: Whole
+
+    @property
+    def name(self) -> str:
+        """``gemm bf16 4096``, as tables name what ran beside."""
+        return f"{GEMM} {self.dtype} {self.size}"
+
+    def __str__(self) -> str:
+        """``gemm bf16 4096, 50 % of the work``."""
+        return f"{self.name}, {self.share} % of the work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def covered(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of steps BESIDE with what each costs while both run.
+    """Return the rows of steps BESIDE with what each costs while both run.
 
     Columns that are added, missing where one of the times is, or where hardly anything overlapped:
 
@@ -36,13 +36,13 @@ def covered(table: pd.DataFrame) -> pd.DataFrame:
     calls_end, products_end = calls * found["beside_us"], products * found["product_beside_us"]
     both = calls_end.where(calls_end < products_end, products_end)
     # What was done when the first one had ended: all but what the rest of the time was alone for.
-    calls_then = calls - (calls_end - both) / found["time_us"]
+    calls_then = calls - (calls_end - both) / found["alone_us"]
     products_then = products - (products_end - both) / found["product_us"]
     found["call_us"] = (both / calls_then).where(calls_then > _LEAST * calls)
     found["computing_us"] = (both / products_then).where(products_then > _LEAST * products)
-    found["call_factor"] = found["call_us"] / found["time_us"]
+    found["call_factor"] = found["call_us"] / found["alone_us"]
     found["computing_factor"] = found["computing_us"] / found["product_us"]
-    alone = calls * found["time_us"], products * found["product_us"]
+    alone = calls * found["alone_us"], products * found["product_us"]
     found["share"] = alone[1] / alone[0]
     found["saved_us"] = alone[0] + alone[1] - found["both_us"]
     made: pd.DataFrame = found

@@ -1,10 +1,15 @@
-"""The two passes of a sweep: which steps are made in which processes.
+"""The passes of a sweep: which steps are made in which processes.
 
 The first pass is one communicator with our plugin in which every setting is checked and timed at
 every size. The second has processes without the plugin, which are the baseline, and processes with
 it, in turns, each with a few communicators; in each communicator the settings follow each other
 at every size, so that what is compared is measured close together. It has more sizes, four an
 octave, where the library changes its own choice or a setting begins or ends to be faster.
+
+Where matrix products run beside, settings are compared by what calls and products take together.
+The library's calls of the first pass say how many products make up the wanted share of computing:
+the same for all settings of a size. One more pass then times settings that are not hopeless alone
+beside them, each with several channel counts, and what could win of these goes into the second.
 """
 
 from __future__ import annotations
@@ -12,15 +17,24 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model import defaults
 from rccltune.model.curves import GAP
-from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, SILENT, Role, Setting, Variant
+from rccltune.model.settings import (
+    BASELINE,
+    DEFAULT_VARIANT,
+    SILENT,
+    Computing,
+    Role,
+    Setting,
+    Variant,
+)
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
+from rccltune.perf.load import Load, first_products
 from rccltune.perf.plan import GRAPH, LOOP, ROUGH, Call, Step
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import Run
@@ -34,15 +48,15 @@ TIMINGS: Final = ("auto", GRAPH, LOOP)
 _IN_ONE_PROCESS: Final = 4
 # So many settings could win, before anything is known.
 _FEW: Final = 3
-# A setting that is so near to the best at some size could win; and once it could somewhere, it is
-# looked at again wherever it is not hopeless.
-_NEAR: Final = 1.1
-_HOPELESS: Final = 1.5
 # Of a setting against the library in the first pass: surely faster, perhaps.
 _FASTER: Final = 1.03
 _PERHAPS: Final = 1.01
 # Sizes an octave where a rule may begin or end.
 _AN_OCTAVE: Final = 4
+# Channel counts that are tried beside products.
+CHANNELS: Final = (2, 4, 8, 12, 16, 20, 24, 32)
+# Runs of the first pass beside products, told from those alone.
+_BESIDE_NUMBER: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +70,7 @@ class Wanted:
         timing: one of TIMINGS.
         n_communicators: of each process kind in the second pass, in all.
         checked_up_to: largest call in bytes whose results are checked; None checks all, 0 none.
+        computing: what runs beside the calls; None where they have the GPUs to themselves.
     """
 
     sizes: Mapping[Collective, tuple[int, ...]]
@@ -68,6 +83,7 @@ class Wanted:
     timing: str = defaults.TIMING
     n_communicators: int = defaults.COMMUNICATORS
     checked_up_to: int | None = None
+    computing: Computing | None = None
 
     def settings_of(self, collective: Collective, variant: Variant) -> tuple[Setting, ...]:
         """Settings that are tried; none where no tuner is asked."""
@@ -94,6 +110,11 @@ class Wanted:
             for nbytes in sizes:
                 for placement in plan.placements_for(self.placements, collective):
                     yield Call(collective, self.dtype, self.op, placement, nbytes)
+
+    def kind_of_check(self, call: Call) -> str:
+        """Step that makes a call once: its result is compared where that is wanted."""
+        most = self.checked_up_to
+        return plan.CHECK if most is None or call.nbytes <= most else plan.CALL
 
     def clocks(self, nbytes: int, *, captures: bool) -> tuple[str, ...]:
         """Clocks that a size is timed by.
@@ -126,7 +147,11 @@ class Unit:
     @property
     def what(self) -> str:
         """For people."""
+        if self.purpose == runs.PRODUCT:
+            return "how long a matrix product takes"
         who = "settings" if self.plugin else "the library as it is"
+        if any(step.kind == plan.BESIDE for steps in self.communicators for step in steps):
+            who += " beside products"
         where = "" if self.variant == DEFAULT_VARIANT else f" in {self.variant.name}"
         return f"{who}{where}, {'once each' if self.purpose == runs.ROUGH else 'with care'}"
 
@@ -141,7 +166,20 @@ class Unit:
         )
 
 
-def rough_units(wanted: Wanted) -> list[Unit]:
+Stage: TypeAlias = "Callable[[Wanted, pd.DataFrame | None], list[Unit]]"
+
+
+def stages(wanted: Wanted) -> tuple[Stage, ...]:
+    """Functions that say what is measured, one after the other.
+
+    Each takes what is wanted and the rows of all before it; None before those are measured, when
+    what it says is a guess.
+    """
+    beside: tuple[Stage, ...] = (product_units, beside_units) if wanted.computing else ()
+    return (rough_units, loop_units, *beside, fine_units)
+
+
+def rough_units(wanted: Wanted, _: pd.DataFrame | None = None) -> list[Unit]:
     """First pass: every setting once, with results checked and what ran said by the library."""
     return [_rough(wanted, variant) for variant in wanted.variants]
 
@@ -150,8 +188,7 @@ def _rough(wanted: Wanted, variant: Variant) -> Unit:
     checks, timed = [], []
     for call in wanted.calls(variant):
         tried = (SILENT, *wanted.settings_of(call.collective, variant))
-        most = wanted.checked_up_to
-        kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
+        kind = wanted.kind_of_check(call)
         checks += [Step(kind, setting, call) for setting in tried]
         timed += [
             Step(plan.MEASURE, setting, call, clock, ROUGH)
@@ -204,6 +241,82 @@ def loop_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
     return found
 
 
+def product_units(wanted: Wanted, _: pd.DataFrame | None = None) -> list[Unit]:
+    """Tell how long a matrix product takes, before any setting is timed beside some."""
+    if wanted.computing is None:
+        return []
+    call = next(wanted.calls(wanted.variants[0]))
+    return [product_unit(wanted.computing, call, wanted.variants[0])]
+
+
+def product_unit(computing: Computing, call: Call, variant: Variant) -> Unit:
+    """A process that times products beside a few of the library's own calls."""
+    steps = (first_products(computing, call),)
+    return Unit(
+        purpose=runs.PRODUCT, variant=variant, number_of=0, plugin=True, communicators=(steps,)
+    )
+
+
+def beside_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
+    """Settings that are not hopeless alone, with several channel counts, beside products."""
+    load = load_of(wanted, table)
+    found = []
+    for variant in wanted.variants:
+        counts: tuple[int, ...]
+        if table is None:
+            tried, counts = _guessed(wanted, variant), wanted.counts or CHANNELS
+        else:
+            tried, counts = could_win(rough_rows(table, variant)), _counts(wanted, table, variant)
+        cells = {cell: _with_counts(settings, counts) for cell, settings in tried.items()}
+        checks, timed = [], []
+        for call in wanted.calls(variant):
+            settings = cells.get(cell_of(call), ())
+            kind = wanted.kind_of_check(call)
+            checks += [Step(kind, setting, call) for setting in settings if setting.channels]
+            timed += [
+                load.step(setting, call, clock)
+                for clock in wanted.clocks(call.nbytes, captures=captures(table, variant))
+                for setting in (SILENT, *settings)
+            ]
+        found.append(
+            Unit(
+                purpose=runs.ROUGH,
+                variant=variant,
+                number_of=_BESIDE_NUMBER,
+                plugin=True,
+                communicators=((*checks, *loops_first(timed)),),
+            )
+        )
+    return found
+
+
+def load_of(wanted: Wanted, table: pd.DataFrame | None) -> Load:
+    """How many products run beside calls, by what the first pass measured; before it a guess."""
+    if table is None or wanted.computing is None:
+        return Load.guessed(wanted.computing)
+    return Load.of(wanted.computing, rough_rows(table, wanted.variants[0]), table)
+
+
+def _with_counts(settings: Sequence[Setting], counts: Sequence[int]) -> tuple[Setting, ...]:
+    """Settings with the library's own channels and with each count; named counts stay alone."""
+    found = [
+        replace(setting, channels=n) if n else setting
+        for setting in settings
+        for n in ((0, *counts) if setting.channels is None else (0,))
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _counts(wanted: Wanted, table: pd.DataFrame, variant: Variant) -> tuple[int, ...]:
+    """Channel counts to try: those that the user names, or usual ones that the library has."""
+    if wanted.counts or wanted.settings:
+        return wanted.counts
+    words = table.loc[table["variant"] == variant.name, "ran"].unique()
+    ran = (setting_of(word) for word in words)
+    most = max((one.channels or 0 for one in ran if one is not None), default=0)
+    return tuple(n for n in CHANNELS if n <= most)
+
+
 def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
     """Second pass: the library as it is, and what could win, in processes that take turns.
 
@@ -213,6 +326,7 @@ def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
             worth it everywhere.
     """
     found = []
+    load = load_of(wanted, table)
     n_processes = math.ceil(wanted.n_communicators / _IN_ONE_PROCESS)
     for number in range(n_processes):
         n_own = len(range(number, wanted.n_communicators, n_processes))
@@ -221,13 +335,13 @@ def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
             refined, tried = wanted, _guessed(wanted, variant)
             more: tuple[Step, ...] = ()
             if table is not None:
-                rough = rough_rows(table, variant)
+                rough = rough_rows(table, variant, beside=wanted.computing is not None)
                 between = sizes_between(rough, wanted)
-                tried = could_win(rough, between)
+                tried = could_win(rough, between, _BESIDE if wanted.computing else _ALONE)
                 more = _checks_of(wanted, variant, tried, between)
                 refined = wanted.with_sizes(between)
             for plugin in (False, True):
-                steps = _fine(refined, variant, tried if plugin else None, captured=captured)
+                steps = _fine(refined, variant, tried if plugin else None, load, captured=captured)
                 before = more if plugin else _called(refined, variant)
                 before = before if number == 0 else ()
                 found.append(
@@ -249,43 +363,47 @@ def _called(wanted: Wanted, variant: Variant) -> tuple[Step, ...]:
 
 def _guessed(wanted: Wanted, variant: Variant) -> Cells:
     return {
-        (call.collective.value, call.dtype, call.placement.value, call.nbytes): wanted.settings_of(
-            call.collective, variant
-        )[:_FEW]
+        cell_of(call): wanted.settings_of(call.collective, variant)[:_FEW]
         for call in wanted.calls(variant)
     }
 
 
-Cells: TypeAlias = Mapping[tuple[str, str, str, int], Sequence[Setting]]
+Cell: TypeAlias = tuple[str, str, str, int]
+Cells: TypeAlias = Mapping[Cell, Sequence[Setting]]
+
+
+def cell_of(call: Call) -> Cell:
+    """Collective, type, placement and size of a call."""
+    return (call.collective.value, call.dtype, call.placement.value, call.nbytes)
 
 
 def _fine(
-    wanted: Wanted, variant: Variant, tried: Cells | None, *, captured: bool
+    wanted: Wanted, variant: Variant, tried: Cells | None, load: Load, *, captured: bool
 ) -> tuple[Step, ...]:
     """Steps of one communicator; ``tried`` is None without our plugin."""
     steps = []
     for call in wanted.calls(variant):
-        cell = (call.collective.value, call.dtype, call.placement.value, call.nbytes)
-        settings = (BASELINE,) if tried is None else (SILENT, *tried.get(cell, ()))
+        settings = (BASELINE,) if tried is None else (SILENT, *tried.get(cell_of(call), ()))
         steps += [
-            Step(plan.MEASURE, setting, call, clock, plan.fine(call.nbytes))
+            load.step(setting, call, clock, plan.fine(call.nbytes))
             for clock in wanted.clocks(call.nbytes, captures=captured)
             for setting in settings
         ]
     return loops_first(steps)
 
 
-def rough_rows(table: pd.DataFrame, variant: Variant) -> pd.DataFrame:
+def rough_rows(table: pd.DataFrame, variant: Variant, *, beside: bool = False) -> pd.DataFrame:
     """Timings of the first pass in an environment that ran as asked for, by the clock that counts.
 
     Args:
         table: rows of the sweep's runs.
         variant: the environment.
+        beside: those beside products, in place of those alone.
     """
     rough = table[
         (table["variant"] == variant.name)
         & (table["purpose"] == runs.ROUGH)
-        & (table["step"] == plan.MEASURE)
+        & (table["step"] == (plan.BESIDE if beside else plan.MEASURE))
         & table["counts"]
     ]
     return samples.by_clock(rough)
@@ -352,31 +470,60 @@ def quarters(low: int, high: int) -> Iterator[int]:
             yield nbytes
 
 
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """Which settings could win, by their time over the best's in the first pass.
+
+    Attributes:
+        near: one that is so near at some size could.
+        hopeless: where it is further away it is not looked at again.
+        fastest: how many a size may name, and twice as many are looked at; None for all.
+    """
+
+    near: float
+    hopeless: float
+    fastest: int | None = None
+
+
+_ALONE: Final = Chance(near=1.1, hopeless=1.5)
+# Computing is the larger part of most rounds, so that settings differ less; there are more of them.
+_BESIDE: Final = Chance(near=1.03, hopeless=1.06, fastest=3)
+
+
 def could_win(
-    rough: pd.DataFrame, between: Mapping[Collective, Sequence[int]] | None = None
+    rough: pd.DataFrame,
+    between: Mapping[Collective, Sequence[int]] | None = None,
+    chance: Chance = _ALONE,
 ) -> Cells:
     """Settings worth measuring with care, at each size where they ran as asked for.
 
-    Those that are within 10 % of the best at some size, and what the library takes by itself; each
-    where it is less than half slower than the best. Between two sizes those of both.
+    Those that are near the best at some size, and what the library takes by itself; each where it
+    is not hopeless. Between two sizes those of both.
 
     Args:
         rough: timings of the first pass.
         between: sizes in bytes that it did not measure.
+        chance: what near and hopeless are.
 
     Returns:
         By collective, type, placement and size.
     """
     names = ["collective", "dtype", "placement", "nbytes"]
-    best = rough["time_us"].groupby([rough[name] for name in names]).transform("min")
-    near = rough[rough["time_us"] <= best * _NEAR]
+    at_a_size = rough["time_us"].groupby([rough[name] for name in names])
+    best, order = at_a_size.transform("min"), at_a_size.rank(method="first")
+    is_near = rough["time_us"] <= best * chance.near
+    is_hopeless = rough["time_us"] > best * chance.hopeless
+    if chance.fastest is not None:
+        is_near &= order <= chance.fastest
+        is_hopeless |= order > 2 * chance.fastest
+    near = rough[is_near]
     chosen = set(zip(near["collective"], near["setting"], strict=True))
     chosen |= {
         (collective, str(replace(setting, channels=None)))
         for collective, word in zip(rough["collective"], rough["library"], strict=True)
         if (setting := setting_of(word)) is not None and setting.role is Role.FORCED
     }
-    rough = rough[rough["time_us"] <= best * _HOPELESS]
+    rough = rough[~is_hopeless]
     found: dict[tuple[str, str, str, int], list[Setting]] = {}
     for collective, dtype, placement, nbytes, word in zip(
         *(rough[name] for name in (*names, "setting")), strict=True
@@ -386,6 +533,8 @@ def could_win(
             settings = found.setdefault((collective, dtype, placement, nbytes), [])
             if setting not in settings:
                 settings.append(setting)
+    if chance.fastest is not None:
+        found = _in_all_placements(found)
     measured: dict[tuple[str, str, str], list[int]] = {}
     for collective, dtype, placement, nbytes in sorted(found):
         measured.setdefault((collective, dtype, placement), []).append(nbytes)
@@ -400,16 +549,22 @@ def could_win(
     return found
 
 
+def _in_all_placements(found: Cells) -> dict[Cell, list[Setting]]:
+    """Look at a setting in every placement or in none: a rule serves all of them."""
+    together: dict[tuple[str, str, int], list[Setting]] = {}
+    for (collective, dtype, _, nbytes), settings in found.items():
+        together.setdefault((collective, dtype, nbytes), []).extend(settings)
+    return {cell: list(dict.fromkeys(together[cell[0], cell[1], cell[3]])) for cell in found}
+
+
 def _checks_of(
     wanted: Wanted, variant: Variant, tried: Cells, between: Mapping[Collective, Sequence[int]]
 ) -> tuple[Step, ...]:
     """Calls at sizes that the first pass did not make, whose results are compared."""
-    most = wanted.checked_up_to
     steps = []
     for call in wanted.only(between).calls(variant):
-        kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
-        settings = tried.get((call.collective.value, call.dtype, call.placement.value, call.nbytes))
-        steps += [Step(kind, setting, call) for setting in (SILENT, *(settings or ()))]
+        kind = wanted.kind_of_check(call)
+        steps += [Step(kind, setting, call) for setting in (SILENT, *tried.get(cell_of(call), ()))]
     return tuple(steps)
 
 
@@ -426,11 +581,17 @@ def expected_s(left: Mapping[int, Sequence[Step]], n_ranks: int) -> float:
     for steps in left.values():
         for step in steps:
             call_us = _LEAST_CALL_US + _EACH_RANK_US * n_ranks + step.call.nbytes / _BYTES_A_US
-            effort = step.effort
-            timed = min(max(effort.least_us, effort.least_calls * call_us), effort.most_us)
-            seconds += 1e-6 * (1.5 * timed if step.kind == plan.MEASURE else 10 * call_us)
-            seconds += _STEP_S
+            seconds += _STEP_S + 1e-6 * _expected_us(step, call_us)
     return seconds
+
+
+def _expected_us(step: Step, call_us: float) -> float:
+    if step.products is not None:
+        return _ROUNDS * max(step.products.calls * call_us, _ROUND_US)
+    effort = step.effort
+    if step.kind == plan.MEASURE:
+        return 1.5 * min(max(effort.least_us, effort.least_calls * call_us), effort.most_us)
+    return 10 * call_us
 
 
 # Of NVIDIA's GPUs: a start, a communicator (0.1 s of two ranks, seconds of 64), a step's barriers,
@@ -442,3 +603,6 @@ _STEP_S: Final = 0.001
 _LEAST_CALL_US: Final = 8.0
 _EACH_RANK_US: Final = 0.8
 _BYTES_A_US: Final = 100_000.0
+# Beside products: rounds of calls, of products and of both, and graphs of all three.
+_ROUNDS: Final = 20
+_ROUND_US: Final = 1000.0

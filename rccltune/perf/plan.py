@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Setting
+from rccltune.model.settings import BASELINE, GEMM, RULES, SILENT, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 ANEW: Final = "delete this run's folder; the same command then measures it again."
@@ -17,6 +17,8 @@ CHECK: Final = "check"
 CALL: Final = "call"
 MEASURE: Final = "measure"
 BESIDE: Final = "beside"
+# Steps of which a time comes.
+TIMED: Final = (MEASURE, BESIDE)
 LOOP: Final = "loop"
 GRAPH: Final = "graph"
 # What the rank program has calls for.
@@ -29,8 +31,6 @@ COLLECTIVES: Final = (
     Collective.ALLTOALL,
     Collective.SENDRECV,
 )
-# What runs beside; the first word of its name.
-_GEMM: Final = "gemm"
 # The program rounds each rank's part down to so many bytes.
 _ALIGNED: Final = 16
 # Settings that nobody names are of these. NVLS and CollNet are a user's to name: where NVLS is
@@ -99,7 +99,7 @@ class Products:
     @property
     def name(self) -> str:
         """``gemm bf16 4096``, as rows name what ran beside."""
-        return f"{_GEMM} {self.dtype} {self.size}"
+        return f"{GEMM} {self.dtype} {self.size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def _step(kind: str, words: list[str], setting: Setting) -> Step:
     if kind == BESIDE:
         clock, gemm, of, *counts = rest
         size, number, calls = map(int, counts)
-        if gemm != _GEMM:
+        if gemm != GEMM:
             raise ValueError(gemm)
         return Step(kind, setting, call, clock, products=Products(of, size, number, calls))
     if kind not in (CHECK, CALL):

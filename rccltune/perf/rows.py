@@ -19,7 +19,8 @@ setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answe
 variant            environment, ``default`` for the site's own
 purpose            rough or fine
 calls              timed calls
-time_us            µs a call, mean over ranks; of beside of a call alone
+time_us            µs a call, mean over ranks; of beside µs of a round for each of its calls:
+                   the calls and the products, from first start to last end
 slowest_us         µs a call of the slowest rank
 made, asked        collective calls made, and questions of the library for them
 library            what the library would take without us
@@ -30,6 +31,7 @@ ran                what the library said that it ran at a check or call of the s
 checked, wrong     elements compared and wrong ones, over all ranks
 beside             ``gemm bf16 4096``: what ran beside; empty where nothing did
 products           how many of them, beside so many calls
+alone_us           µs of a call without products, in the same step
 product_us         µs of a product alone, mean over ranks as all that follow
 beside_us          µs of a call beside the products
 product_beside_us  µs of a product beside the calls
@@ -43,8 +45,7 @@ A time is its setting's own (``state`` is ``good``) where the library asked for 
 answered what was asked for, and said at a check or call of the same setting, collective, type and
 size that it ran just that. Otherwise it is ``bypassed`` (nobody was asked), ``not-offered`` (the
 library does not let it be chosen), ``overridden`` (something else ran), ``unknown`` (nothing says
-what ran) or ``untimed``. Baseline and idle are whatever the library does by itself. What ran beside
-products has a state and never counts: no time of it is its setting's alone.
+what ran) or ``untimed``. Baseline and idle are whatever the library does by itself.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ _NUMBERS: Final = (
     *("line", "communicator", "nbytes", "calls", "made", "asked", "told_bytes", "products"),
 )
 _TIMES: Final = ("time_us", *runs.BESIDE_TIMES)
+_MEANS: Final = (*_TIMES, "alone_us")
 # What all ranks must agree on: a library that answers them differently hangs or computes rubbish.
 _ALIKE: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer", "beside", "products")
 NOTHING_SAID: Final = ("", "?")
@@ -97,7 +99,7 @@ def table(measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None) 
     ran = what_ran(found)
     found["state"] = _states(found, ran)
     found["ran"] = [ran.get(key, "") for key in _keys(found)]
-    found["counts"] = (found["state"] == GOOD) & (found["step"] == plan.MEASURE)
+    found["counts"] = (found["state"] == GOOD) & found["step"].isin(plan.TIMED)
     ordered: pd.DataFrame = found[list(_COLUMNS)]
     return ordered
 
@@ -108,7 +110,7 @@ def _nothing() -> pd.DataFrame:
     whole = ("run", "line", "communicator", "asked_nbytes", "nbytes", "calls")
     other = (
         *("time_us", "slowest_us", "made", "asked", "checked", "wrong", "products"),
-        *runs.BESIDE_TIMES,
+        *("alone_us", *runs.BESIDE_TIMES),
     )
     kinds = {**dict.fromkeys(whole, "int64"), **dict.fromkeys(other, "float64")}
     made: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
@@ -119,7 +121,7 @@ _COLUMNS: Final = (
     *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
     *("asked_nbytes", "nbytes", "clock", "setting", "variant", "purpose", "calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
-    *("checked", "wrong", *runs.BESIDE_COLUMNS, "note", "state", "counts"),
+    *("checked", "wrong", *runs.BESIDE_COLUMNS, "alone_us", "note", "state", "counts"),
 )
 
 
@@ -130,6 +132,10 @@ def _rows(run: Run) -> pd.DataFrame:
     n_done = run.n_done
     ranks = [rows[:n_done] for rows in run.ranks]
     raw = _parsed(run, ranks)
+    # What a job pays is the whole of a round; what its calls take alone stands in the same row.
+    is_beside = raw["step"] == plan.BESIDE
+    raw["alone_us"] = raw["time_us"].where(is_beside)
+    raw["time_us"] = raw["time_us"].where(~is_beside, raw["both_us"] / raw["calls"])
     # One rank tells what the library said.
     raw["ran"] = raw["ran"].where(~raw["ran"].isin(NOTHING_SAID))
     by_line = raw.groupby("line", sort=False)
@@ -140,7 +146,7 @@ def _rows(run: Run) -> pd.DataFrame:
         if len(raw[["line", column]].drop_duplicates()) > n_done:
             raise _differing(run, raw, column)
     found["ran"] = found["ran"].fillna("")
-    for column in _TIMES:
+    for column in _MEANS:
         times = by_line[column]
         found[column] = times.mean().where(times.count() == len(ranks)).to_numpy()
     found["slowest_us"] = by_line["time_us"].max().to_numpy()
@@ -281,7 +287,7 @@ def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
     )
     states = []
     for key, step, word, time_us, *told in columns:
-        if step not in (plan.MEASURE, plan.BESIDE):
+        if step not in plan.TIMED:
             states.append("")
         elif not time_us > 0:
             states.append(UNTIMED)

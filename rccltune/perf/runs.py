@@ -30,9 +30,11 @@ END_FILE: Final = "ending.json"
 LOG_FILE: Final = "log.txt"
 # What the library logged of rank 0 before anything was timed.
 LIBRARY_LOG: Final = "log-0.txt"
-# What a run is for: every setting once, or what could win with care.
+# What a run is for: every setting once, what could win with care.
 ROUGH: Final = "rough"
 FINE: Final = "fine"
+# How long a product takes, before any setting is timed beside some.
+PRODUCT: Final = "product"
 # µs of a product alone, of a call and a product at once, and of all of one round together.
 BESIDE_TIMES: Final = ("product_us", "beside_us", "product_beside_us", "both_us")
 COLUMNS: Final = (

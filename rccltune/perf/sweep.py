@@ -131,7 +131,7 @@ class Measuring:
         self.runs = list(runs.read_runs(self.session))
 
     def sweep(self) -> None:
-        """Measure what is left of both passes.
+        """Measure what is left of all passes.
 
         Raises:
             LaunchError: the library as it is fails.
@@ -140,9 +140,7 @@ class Measuring:
             OutputError: ranks were answered differently.
             KeyboardInterrupt: after everything that was started is gone.
         """
-        for unit in passes.rough_units(self.wanted):
-            self._complete(unit)
-        for stage in (passes.loop_units, passes.fine_units):
+        for stage in passes.stages(self.wanted):
             for unit in () if self.is_over else stage(self.wanted, self.table()):
                 self._complete(unit)
 
@@ -168,7 +166,7 @@ class Measuring:
                 number_of=unit.number_of,
                 communicators=tuple(left),
                 plugin=unit.plugin,
-                said=any(step.kind != plan.MEASURE for steps in left.values() for step in steps),
+                said=any(step.kind not in plan.TIMED for steps in left.values() for step in steps),
             )
             made = ranks.run(
                 self.ground,
@@ -275,7 +273,9 @@ def unattributed(table: pd.DataFrame) -> list[str]:
         rows.OVERRIDDEN: "the library ran something else than it was told",
         rows.UNKNOWN: "the library did not say what it ran",
     }
-    timed = table[table["state"].isin(list(why))]
+    # Beside products more channel counts are tried than a size can have.
+    is_tried = (table["step"] == plan.BESIDE) & (table["purpose"] == runs.ROUGH)
+    timed = table[table["state"].isin(list(why)) & ~is_tried]
     found = []
     for (variant, collective, state), own in timed.groupby(
         ["variant", "collective", "state"], sort=False

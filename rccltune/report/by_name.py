@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
+import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report import style
-from rccltune.report.tables import Tables
+from rccltune.report.tables import Tables, rows
 
 # As many sizes as lines can be told apart.
 _MOST_SIZES: Final = 7
+# Sizes at which jobs overlap calls and computing.
+_TRADED: Final = (1 << 20, 4 << 20, 16 << 20, 64 << 20)
+# Width and height of a number, as shares of a panel.
+_NUMBER: Final = (0.05, 0.07)
+_LIBRARYS: Final = "the library's own choice"
+_CHOSEN: Final = "chosen"
+_COUNTS: Final = "numbers: channels"
 _RINGED: Final = "ringed: what the library took by itself"
 
 
 def residuals(tables: Tables) -> Figure | None:
     """How far the fitted curves are off at each measured size, as a share of the time."""
-    rows = tables.residuals
-    names = [panel for panel in tables.panels if panel in set(rows["panel"])]
+    every = tables.residuals
+    names = [panel for panel in tables.panels if panel in set(every["panel"])]
     if not names:
         return None
     figure, panels = style.panels(
@@ -28,10 +37,10 @@ def residuals(tables: Tables) -> Figure | None:
         "How far fitted curves are off",
         simulated=tables.simulated,
         size=tables.size,
-        legend=[f"{s} [{v}]" for s, v in set(zip(rows["setting"], rows["variant"], strict=True))],
+        legend=[f"{s} [{v}]" for s, v in set(zip(every["setting"], every["variant"], strict=True))],
     )
     for panel, axes in panels:
-        mine = rows[rows["panel"] == panel]
+        mine = every[every["panel"] == panel]
         variants = list(dict.fromkeys(mine["variant"]))
         for (setting, variant), line in mine.groupby(["setting", "variant"], sort=False):
             looks = style.look(next(line.itertuples()), variants)
@@ -48,8 +57,8 @@ def residuals(tables: Tables) -> Figure | None:
 
 def channels(tables: Tables) -> Figure | None:
     """What more channels buy: the least time with so many, over the least time of all."""
-    rows = tables.points[(tables.points["channels"] > 0) & (tables.points["why_not"] == "")]
-    counts = rows.groupby("panel")["channels"].nunique()
+    every = tables.points[(tables.points["channels"] > 0) & (tables.points["why_not"] == "")]
+    counts = every.groupby("panel")["channels"].nunique()
     names = [panel for panel in tables.panels if counts.get(panel, 0) > 1]
     if not names:
         return None
@@ -61,7 +70,7 @@ def channels(tables: Tables) -> Figure | None:
         legend=["1000 KiB"] * _MOST_SIZES,
     )
     for panel, axes in panels:
-        best = rows[rows["panel"] == panel].pivot_table(
+        best = every[every["panel"] == panel].pivot_table(
             index="channels", columns="nbytes", values="time_us", aggfunc="min"
         )
         sizes = best.columns[:: max(1, -(-len(best.columns) // _MOST_SIZES))]
@@ -118,7 +127,7 @@ def predictions(tables: Tables) -> Figure | None:
             label=_RINGED,
         )
         style.sizes_axis(axes, mine.points["nbytes"])
-        style.log_axis(axes, "time of a call", format_time)
+        style.log_axis(axes, f"time of {tables.timed}", format_time)
         if len(ends) <= style.MOST_NAMED:
             style.name_lines(axes, ends)
         style.name_panel(axes, panel, 6.0)
@@ -128,8 +137,8 @@ def predictions(tables: Tables) -> Figure | None:
 
 def variants(tables: Tables) -> Figure | None:
     """How many times as fast each environment with its rules is as the site with its own."""
-    rows = tables.variants
-    names = [panel for panel in tables.panels if panel in set(rows["panel"])]
+    every = tables.variants
+    names = [panel for panel in tables.panels if panel in set(every["panel"])]
     if not names:
         return None
     figure, panels = style.panels(
@@ -137,10 +146,10 @@ def variants(tables: Tables) -> Figure | None:
         "Environments, each with its own rules, over the site",
         simulated=tables.simulated,
         size=tables.size,
-        legend=list(rows["variant"].unique()),
+        legend=list(every["variant"].unique()),
     )
     for panel, axes in panels:
-        mine = rows[rows["panel"] == panel]
+        mine = every[every["panel"] == panel]
         mine = mine.assign(ratio=1 + mine["gain"])
         for number, (name, line) in enumerate(mine.groupby("variant", sort=False)):
             shade = style.SHADES[number % len(style.SHADES)]
@@ -151,6 +160,85 @@ def variants(tables: Tables) -> Figure | None:
         style.name_panel(axes, panel, 6.0)
     style.legend_below(figure)
     return figure
+
+
+def trade(tables: Tables) -> Figure | None:
+    """What calls and matrix products cost each other: each setting and channel count at a size.
+
+    The lower a point the faster the calls beside products, the further left the faster the
+    products beside calls. A line joins what the library takes and what was chosen.
+    """
+    named = dict(_trade_sizes(tables))
+    if not named:
+        return None
+    figure, panels = style.panels(
+        list(named),
+        "What calls and matrix products cost each other",
+        simulated=tables.simulated,
+        size=tables.size,
+        legend=(_LIBRARYS, _CHOSEN, "ring/simple", "tree/simple", _COUNTS),
+    )
+    for panel, axes in panels:
+        mine = named[panel]
+        library, chosen = mine[mine["algorithm"] == ""], mine[mine["is_chosen"]]
+        for (algorithm, protocol), own in mine[mine["algorithm"] != ""].groupby(
+            ["algorithm", "protocol"], sort=False
+        ):
+            looks = style.look(next(own.itertuples()), list(dict.fromkeys(mine["variant"])))
+            looks["linestyle"] = ""
+            axes.plot(own["slowed"], own["call"], label=f"{algorithm}/{protocol}", **looks)
+        for row in _legible(mine[mine["channels"] > 0]):
+            axes.annotate(
+                str(row.channels),
+                (row.slowed, row.call),
+                (3, 3),
+                textcoords="offset points",
+                size=7.0,
+                color=style.GREY,
+            )
+        ends = [library.iloc[0], *([chosen.iloc[0]] if len(chosen) else [])]
+        axes.plot([one["slowed"] for one in ends], [one["call"] for one in ends], color=style.INK)
+        axes.plot(library["slowed"], library["call"], "X", color=style.INK, label=_LIBRARYS)
+        axes.plot(
+            chosen["slowed"],
+            chosen["call"],
+            "o",
+            markersize=11,
+            markerfacecolor="none",
+            markeredgecolor=style.INK,
+            label=_CHOSEN,
+        )
+        axes.margins(0.12)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}×"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}×"))
+        axes.set_xlabel("a product takes, times as long as alone")
+        axes.set_ylabel("a call takes, times the library's alone")
+        style.name_panel(axes, panel, 6.0)
+    style.legend_below(figure)
+    return figure
+
+
+def _legible(points: pd.DataFrame) -> Iterator[Any]:
+    """Points whose numbers do not run into each other, the chosen ones first."""
+    places: list[tuple[float, float]] = []
+    wide, tall = (float(np.ptp(points[name])) or 1.0 for name in ("slowed", "call"))
+    for row in rows(points.sort_values("is_chosen", ascending=False, kind="stable")):
+        x, y = row.slowed / wide, row.call / tall
+        if all(abs(x - u) > _NUMBER[0] or abs(y - v) > _NUMBER[1] for u, v in places):
+            places.append((x, y))
+            yield row
+
+
+def _trade_sizes(tables: Tables) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Names and rows of a few sizes of each collective, at which there is something to compare."""
+    for panel in tables.panels:
+        mine = tables.trades[tables.trades["panel"] == panel]
+        counted = mine.groupby("nbytes")["setting"].nunique()
+        has_library = set(mine.loc[mine["algorithm"] == "", "nbytes"])
+        sizes = [n for n, found in counted.items() if found > 2 and n in has_library]
+        best = [n for n in _TRADED if n in sizes] or sizes[-len(_TRADED) :]
+        for nbytes in best:
+            yield f"{format_size(nbytes)}: {panel}", mine[mine["nbytes"] == nbytes]
 
 
 def _apart(counts: Iterable[int]) -> list[int]:

@@ -13,12 +13,14 @@ from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.session import Delivered, RulesOf, Shown
 from rccltune.report.tables import baseline_words
+from rccltune.rules.documents import costs_words
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import named_by_exports
 from rccltune.verify.verified import Verification
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"
+_BESIDE: Final = "beside computing, "
 # More are counted.
 _MOST_RANGES: Final = 2
 
@@ -70,7 +72,9 @@ def claim(shown: Shown) -> str:
     if kept:
         rest = sum(one.verdict is None for one in _own(shown))
         more = f" {_are(rest, 'more rule')} not verified." if rest else ""
-        return f"{_gains(kept, _LIBRARY)}: verified, with and without the rules in turns.{more}"
+        beside = any(o.verification and o.verification.file.computing for o in verified)
+        how = f"verified, {_BESIDE * beside}with and without the rules in turns"
+        return f"{_gains(kept, _LIBRARY)}: {how}.{more}"
     if verified:
         before = sum(one.verification.file.rules_before for one in verified if one.verification)
         if before:
@@ -287,6 +291,11 @@ def old_rules(shown: Shown) -> Iterator[str]:
             )
 
 
+def costs(zone: Zone | None) -> str:
+    """Of what a gain beside computing is made; a dash where nothing says it."""
+    return costs_words(zone.costs) if zone is not None and zone.costs is not None else DASH
+
+
 def method(shown: Shown) -> Iterator[str]:
     """How all this was found out, in ten lines at most."""
     choice = shown.choice
@@ -303,6 +312,12 @@ def method(shown: Shown) -> Iterator[str]:
         )
         yield "The unit of repetition is a communicator, with buffers of its own."
     yield "A point is the median over communicators of the medians over the passes of each."
+    computing = shown.done.session.computing
+    if computing is not None:
+        yield (
+            f"Beside every call ran matrix products ({computing}). Compared is what calls and "
+            "products take together, in rounds in which all settings do the same work."
+        )
     yield (
         "A rule serves in-place and out-of-place calls alike: what counts is the placement that "
         "gains less."

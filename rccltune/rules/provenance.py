@@ -90,6 +90,7 @@ def _listed(pairs: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 
+BESIDE_COMPUTING: Final = "beside computing"
 SIMULATED: Final = "SIMULATED: made from a stand-in benchmark, not from hardware"
 
 
@@ -159,6 +160,9 @@ def _session_lines(done: FitDone) -> list[str]:
             made,
         ),
         f"variants: {', '.join(variants)}",
+        f"{BESIDE_COMPUTING}: chosen by what calls and {done.session.computing} take together"
+        if done.session.computing
+        else "",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
         f"samples: sha256 {done.samples_sha256}",
         *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),

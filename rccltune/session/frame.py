@@ -9,7 +9,8 @@ n_nodes, n_ranks  of the communicator
 rank_placement    where its ranks were: ``node``, ``one-oam`` …
 dtype, op         the benchmark's words; op is ``none`` where nothing is reduced
 placement         ``out`` of place or ``in`` place
-beside            what else ran on the devices; empty where nothing did
+beside            what else ran on the devices, ``gemm bf16 4096`` say; empty where nothing
+                  did
 setting           what was asked for: ``ring/ll128``, ``tree/ll/16``, or its role
 role              ``forced``; ``baseline`` (the site as it is), ``idle`` (our plugin
                   loaded, answering nothing), ``rules`` (answering by a rule file),
@@ -19,8 +20,14 @@ clock             ``graph`` (a captured graph replayed) or ``loop`` (calls launc
                   by one)
 nbytes            size in bytes, as a tuner sees it
 calls             timed calls
-time_us           µs a call, mean over ranks
+time_us           µs a call, mean over ranks; beside products µs of all calls and products
+                  of a round together, for each call
 slowest_us        µs a call of the slowest rank
+alone_us          µs a call without the products; this and the three that follow are known
+                  beside products alone
+call_us           µs a call while products run
+product_us        µs of a product alone
+computing_us      µs of a product while calls run
 wrong             elements that a check of this setting and size found wrong; missing
                   where nothing was checked
 ran               the setting that the library said it ran
@@ -58,9 +65,11 @@ KEY: Final = (
     *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement", "beside"),
     *("setting", "role", "variant", "clock"),
 )
+# Of calls and products, each alone and while the other runs.
+COSTS: Final = ("alone_us", "call_us", "product_us", "computing_us")
 COLUMNS: Final = (
     *KEY,
-    *("nbytes", "calls", "time_us", "slowest_us", "wrong"),
+    *("nbytes", "calls", "time_us", "slowest_us", *COSTS, "wrong"),
     *("ran", "library", "registered", "unusable", "purpose", "rough"),
     *("run", "process", "communicator", "pass", "line"),
 )
@@ -72,6 +81,7 @@ KINDS: Final = {
     "calls": "Int64",
     "time_us": "float64",
     "slowest_us": "float64",
+    **dict.fromkeys(COSTS, "float64"),
     "wrong": "Int64",
     "registered": "boolean",
     "rough": "bool",
@@ -155,7 +165,8 @@ def framed(told: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
         made[name] = told[name].to_numpy()
     for name in ("ran", "unusable"):
         made[name] = told[name].astype("category").array
-    made["calls"], made["slowest_us"], made["registered"] = pd.NA, np.nan, pd.NA
+    made["calls"], made["registered"] = pd.NA, pd.NA
+    made[["slowest_us", *COSTS]] = np.nan
     made["library"], made["purpose"], made["rough"] = "", "sweep", False
     _name_communicators(made, told["launch"])
     return arranged(made)

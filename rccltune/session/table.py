@@ -21,7 +21,7 @@ from rccltune.model.times import MOST_US, is_usable, printed
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement, shown
 from rccltune.perf import plan
 from rccltune.perf.samples import SWEEP, VERIFY, role_of, word_of
-from rccltune.session.frame import COLUMNS, KINDS, TEXTS, arranged
+from rccltune.session.frame import COLUMNS, COSTS, KINDS, TEXTS, arranged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,13 +33,13 @@ _NAME: Final = re.compile(NAME, re.ASCII)
 _OPTIONAL: Final = frozenset(
     (
         *("rank_placement", "dtype", "op", "beside", "clock", "ran", "library", "unusable"),
-        *("calls", "slowest_us", "wrong", "registered", "line"),
+        *("calls", "slowest_us", *COSTS, "wrong", "registered", "line"),
     )
 )
 # Neighbours that few combinations have are written as one piece.
 _PIECES: Final = (
     COLUMNS[: COLUMNS.index("nbytes")],
-    *((name,) for name in ("nbytes", "calls", "time_us", "slowest_us")),
+    *((name,) for name in ("nbytes", "calls", "time_us", "slowest_us", *COSTS)),
     COLUMNS[COLUMNS.index("wrong") : COLUMNS.index("pass")],
     *((name,) for name in ("pass", "line")),
 )
@@ -205,6 +205,7 @@ def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
         "calls": _whole,
         "time_us": _time,
         "slowest_us": _time,
+        **dict.fromkeys(COSTS, _time),
         "wrong": _whole,
         "ran": _setting,
         "library": _setting,

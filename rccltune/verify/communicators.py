@@ -19,6 +19,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RULES, SILENT, Variant
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import passes, plan, rows, runs
+from rccltune.perf.load import ALONE, Load
 from rccltune.perf.passes import Wanted
 from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.perf.sweep import Measuring
@@ -122,7 +123,7 @@ class Communicators:
             VerificationError: the library computes wrong results by itself.
             RccltuneError: as the rank program's runs do.
         """
-        folder, file = folder_of(text, self.session / FOLDER)
+        folder, file = folder_of(text, self.session / FOLDER, self.sweep.computing)
         ground, site = self.instrument.ground, self.site
         if site.node is not None:
             files.write_atomically(self.session / store.NODE_FILE, compiled.written(site.node))
@@ -142,6 +143,7 @@ class Communicators:
             site=dict(os.environ),
         )
         measuring.read()
+        calls = replace(calls, load=self._load(measuring, calls))
         n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
         measuring.complete(pairs.units(calls, n, self.variant))
         table = measuring.table()
@@ -158,6 +160,18 @@ class Communicators:
             n_processes=min(pairs.PROCESSES, n),
             seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
         )
+
+    def _load(self, measuring: Measuring, calls: Calls) -> Load:
+        """Products beside the calls; how long one takes is asked where no sweep has."""
+        computing = self.sweep.computing
+        if computing is None:
+            return ALONE
+        asked = self.table
+        if not (asked["purpose"] == runs.PRODUCT).any():
+            first = next(pairs.calls_of(calls))
+            measuring.complete([passes.product_unit(computing, first, self.variant)])
+            asked = measuring.table()
+        return Load.of(computing, passes.rough_rows(self.table, self.variant), asked)
 
     def _calls(self, rules: Sequence[Rule], *, again: bool) -> Calls:
         changes = pairs.changes_in(self.table, self.variant)

@@ -18,6 +18,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan
 from rccltune.rules.documents import counted
+from rccltune.rules.provenance import BESIDE_COMPUTING
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.beside import not_judged_below
@@ -170,6 +171,7 @@ def made_of(
         beside=tuple(one for one in beside if not (is_site and one.is_equal)),
         needs=dict(after.needs),
         requires=dict(after.requires),
+        computing=verifying.sweep.computing,
         lost_needs=unneeded,
         not_judged_below=None if is_site else not_judged_below(beside),
     )
@@ -255,6 +257,8 @@ def _with_evidence(verifying: Verifying, text: str, standings: Sequence[RuleVerd
         f"with and without the rules in turns, {on}, {verifying.scale}, "
         f"{replicates_of(verifying.sides.replicate, verifying.n_replicates, verifying.n_processes)}"
     )
+    if verifying.sweep.computing is not None:
+        how += f"; {BESIDE_COMPUTING}, {verifying.sweep.computing}"
     evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}
     return rewriting.with_evidence(text, evidence, [how])
 

@@ -1,7 +1,8 @@
 """What a verification calls, and in which turns: the library, the rules, the rules, the library.
 
 Both sides are called in the same communicators, at every size right after each other: our plugin
-is told to answer nothing, or what the rule file says. The order turns round from one communicator
+is told to answer nothing, or what the rule file says. Beside computing both do the same products,
+and what calls and products take together is compared. The order turns round from one communicator
 to the next, so that neither a drift nor who came first favours a side. Before anything is timed
 each side makes calls that do not count; what a switch leaves behind all the same is told by the
 calls after one against those that follow their own kind.
@@ -18,6 +19,7 @@ from rccltune.model.chosen import Rule
 from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Scale, Variant
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
+from rccltune.perf.load import ALONE, Load
 from rccltune.perf.passes import Unit
 from rccltune.perf.plan import GRAPH, LOOP, Call, Step
 from rccltune.perf.samples import GRAPH_UP_TO
@@ -87,6 +89,7 @@ class Calls:
         checked_up_to: largest call in bytes whose results are checked; None checks all.
         quiet_from: sizes from it on are called in half of the communicators, since the sweep knows
             them well; None calls all in every one.
+        load: products beside the calls, where there are any.
     """
 
     sizes: tuple[Sizes, ...]
@@ -97,6 +100,7 @@ class Calls:
     timing: str = passes.TIMINGS[0]
     checked_up_to: int | None = None
     quiet_from: int | None = None
+    load: Load = ALONE
 
     def clocks(self, nbytes: int, *, looped: bool) -> tuple[str, ...]:
         """Clocks that time a size: loop above 4 MiB, graph up to there, and both where asked."""
@@ -248,17 +252,22 @@ def units(calls: Calls, n_communicators: int, variant: Variant = DEFAULT_VARIANT
 def _checks(calls: Calls) -> Iterator[Step]:
     """One call of either side at every ruled size, whose result is compared."""
     most = calls.checked_up_to
-    for own in calls.sizes:
-        for call in _calls(calls, own.collective, own.ruled):
-            kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
-            yield Step(kind, SILENT, call)
-            yield Step(kind, RULES, call)
+    for call in calls_of(calls):
+        kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
+        yield Step(kind, SILENT, call)
+        yield Step(kind, RULES, call)
 
 
 def _calls(calls: Calls, collective: Collective, sizes: Iterable[int]) -> Iterator[Call]:
     for nbytes in sizes:
         for placement in plan.placements_for(calls.placements, collective):
             yield Call(collective, calls.dtype, calls.op, placement, nbytes)
+
+
+def calls_of(calls: Calls) -> Iterator[Call]:
+    """Every call of a ruled size."""
+    for own in calls.sizes:
+        yield from _calls(calls, own.collective, own.ruled)
 
 
 def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
@@ -272,13 +281,13 @@ def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
                 continue
             for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):
                 effort = plan.fine(call.nbytes)
-                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _TURNS[turn]]
+                steps += [calls.load.step(who, call, clock, effort) for who in _TURNS[turn]]
         if communicator < PROCESSES:
             for call in _calls(calls, own.collective, own.others):
                 clock = calls.clocks(call.nbytes, looped=False)[0]
                 effort = plan.fine(call.nbytes)
                 order = _SHORT_TURNS[communicator % 2]
-                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
+                steps += [calls.load.step(who, call, clock, effort) for who in order]
     return passes.loops_first(steps)
 
 
@@ -297,7 +306,8 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    timed = table[(table["step"] == plan.MEASURE) & (table["time_us"] > 0)].copy()
+    timed = table[table["step"].isin(plan.TIMED) & (table["time_us"] > 0)].copy()
+    timed = timed[timed["purpose"] == PURPOSE]
     timed = timed[timed["setting"].isin((str(SILENT), str(RULES)))]
     names = ["collective", "placement", "nbytes", "clock"]
     timed["log"] = np.log(timed["time_us"])

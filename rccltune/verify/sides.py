@@ -12,7 +12,7 @@ from rccltune.analyse.paired import Estimate
 from rccltune.measure.site import Site
 from rccltune.model.chosen import Rule
 from rccltune.model.errors import VerificationError
-from rccltune.model.settings import Variant
+from rccltune.model.settings import Computing, Variant
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import read_rules
 from rccltune.session import files
@@ -89,7 +89,7 @@ class Sides(Protocol):
         """What the two differ by in each octave of the swept sizes."""
 
 
-def folder_of(text: str, session: Path) -> tuple[Path, Path]:
+def folder_of(text: str, session: Path, computing: Computing | None = None) -> tuple[Path, Path]:
     """Where a verification of a rule file lies, and the file that ranks read there.
 
     Without what is said to people: a file is the same with its proof and without.
@@ -97,9 +97,11 @@ def folder_of(text: str, session: Path) -> tuple[Path, Path]:
     Args:
         text: of the file.
         session: folder of the session's verifications.
+        computing: what runs beside the calls.
     """
     bare = "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
-    folder = session / hashlib.sha256(bare.encode()).hexdigest()[:12]
+    told = bare + (f"# {computing}\n" if computing else "")
+    folder = session / hashlib.sha256(told.encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     files.write_atomically(folder / RULES_FILE, bare)
     return folder, (folder / RULES_FILE).resolve()

@@ -27,7 +27,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant
 from rccltune.model.vocabulary import format_span
 from rccltune.rules.documents import counted
 from rccltune.rules.line_format import rewritten
-from rccltune.rules.provenance import check_needs
+from rccltune.rules.provenance import BESIDE_COMPUTING, check_needs
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import accepted
 from rccltune.rules.sheets import file_name, sheet_name
@@ -272,13 +272,18 @@ def _looked(
         n_rules=n_rules,
     )
     failed = called.failed
-    parts = tuple(
+    parts = [
         replace(one, state=State.FAILED, reason=failed[one.rule.collective], is_whole=True)
         if one.rule.collective in failed
         else one
         for one in found.parts
-    )
-    return replace(found, parts=parts)
+    ]
+    if verifying.sweep.computing is not None:
+        parts = [
+            replace(one, reason=f"{one.reason} {BESIDE_COMPUTING}") if one.reason else one
+            for one in parts
+        ]
+    return replace(found, parts=tuple(parts))
 
 
 def _confirmed(

@@ -23,7 +23,7 @@ from rccltune.simulate.compiled import written
 
 def a_row(**fields: float) -> pd.DataFrame:
     """Ten calls of 20 µs and five products of 100 µs, alone; both at once as said."""
-    usual = {"calls": 10, "time_us": 20.0, "products": 5, "product_us": 100.0}
+    usual = {"calls": 10, "alone_us": 20.0, "products": 5, "product_us": 100.0}
     made: pd.DataFrame = pd.DataFrame([{"step": "beside", **usual, **fields}])
     return made
 
@@ -96,7 +96,7 @@ def run_both(folder: Path, node: Path) -> runs.Run:
 
 
 def test_all_ranks_make_the_calls_that_the_plan_says(ground: Ground) -> None:
-    """By both clocks: of each rank the same rows; what ran beside is named and never counts."""
+    """By both clocks: of each rank the same rows; what ran beside is named."""
     folder = ground.folder / "runs/1"
     folder.mkdir(parents=True)
     run = run_both(folder, ground.folder / "node.yaml")
@@ -105,7 +105,9 @@ def test_all_ranks_make_the_calls_that_the_plan_says(ground: Ground) -> None:
     table = rows.table([run])
     both = table[table["step"] == "beside"]
     assert set(both["state"]) == {"good"}
-    assert table[table["counts"]]["step"].unique().tolist() == ["measure"]
+    # A job pays for the round: all of it, for each of its calls.
+    assert (both["time_us"] - both["both_us"] / 10).abs().max() < 1e-6
+    assert both["alone_us"].lt(both["time_us"]).all()
     assert set(both["beside"]) == {"gemm bf16 4096"}
     assert set(zip(both["products"], both["calls"], strict=True)) == {(3, 10)}
     # 3 to warm up, then three rounds of ten alone and ten beside, or one capture of each.
@@ -118,6 +120,10 @@ def test_all_ranks_make_the_calls_that_the_plan_says(ground: Ground) -> None:
     by_channels = found.groupby("setting")["computing_factor"].mean()
     assert by_channels["ring/simple/2"] < by_channels["ring/simple/8"] < by_channels["silent"]
     assert (found["saved_us"] > 0).all()
-    alone = samples.table_of([run], table, {})
+    timed = samples.table_of([run], table, {})
+    alone, beside_them = timed[timed["beside"] == ""], timed[samples.beside_computing(timed)]
     assert alone["setting"].tolist() == ["ring/simple/8"] * 2
-    assert set(alone["beside"]) == {""}
+    assert beside_them["setting"].tolist() == ["idle", "ring/simple/8", "ring/simple/2"] * 2
+    assert beside_them["call_us"].gt(beside_them["alone_us"]).all()
+    assert beside_them["computing_us"].gt(beside_them["product_us"]).all()
+    assert alone[["alone_us", "call_us", "product_us", "computing_us"]].isna().all(axis=None)
