@@ -79,7 +79,7 @@ def plot_session(
     if directory is not None and not overwrite:
         _check_free(where / f"{name}.{kind}" for name in names or FIGURES for kind in formats)
     shown = read_session(folder, reporter=reporter)
-    if shown.choice is None:
+    if shown.choice is None and not any(one.rules for one in shown.used):
         reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
     for one in shown.done.quarantined:
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")

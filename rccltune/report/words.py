@@ -263,10 +263,10 @@ def following(shown: Shown, session: str = "") -> str:
         return f"go on with the sweep: {command}"
     if not _has_settings(shown):
         return "rccltune sweep measures settings beside the baseline."
-    if shown.choice is None:
-        return f"rccltune emit-config{named} chooses rules."
     if any(one.rules for one in shown.used):
         return _with_rules(shown, named)
+    if shown.choice is None:
+        return f"rccltune emit-config{named} chooses rules."
     return "leave the site as it is."
 
 

@@ -79,7 +79,7 @@ def _tidy(text: str, root: Path) -> str:
 
 
 VARIES = (
-    (r"\d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d", "DATE to DATE"),
+    (r"(?<=files written )\d{4}-\d\d-\d\d( to \d{4}-\d\d-\d\d)?", "DATE"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?", "DATE"),
     (r"[^\s=]*/_native/(?=librccl-tuner)", "NATIVE/"),
     (r"\b[\d,]+ bytes\)", "N bytes)"),

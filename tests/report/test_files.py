@@ -12,7 +12,8 @@ from rccltune.model.defaults import FIGURES
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import FIGURE_FORMATS
-from rccltune.report import plots
+from rccltune.report import plots, words
+from rccltune.report.session import read_session
 
 
 class Said(Reporter):
@@ -161,3 +162,18 @@ def test_a_figure_that_an_earlier_choice_had_goes(
         overwrite=True,
     )
     assert other.exists()
+
+
+def test_rules_of_a_file_are_drawn_without_their_choice(
+    sessions: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """And so it is not said that none are, nor that they must be chosen first."""
+    shutil.copytree(sessions("holes"), folder := tmp_path / "s")
+    (folder / "choice.json").unlink()
+    said = Said()
+    plots.plot_session(
+        folder, reporter=said, directory=None, formats=("png",), names=("table",), overwrite=False
+    )
+    assert not [line for line in said.lines if "no rules are drawn" in line]
+    shown = read_session(folder, reporter=said)
+    assert "emit-config" not in words.following(shown)
