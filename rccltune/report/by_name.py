@@ -209,10 +209,10 @@ def trade(tables: Tables) -> Figure | None:
             label=_CHOSEN,
         )
         axes.margins(0.12)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}×"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}×"))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}×"))
         axes.set_xlabel("a product takes, times as long as alone")
-        axes.set_ylabel("a call takes, times the library's alone")
+        label = "a call takes, times the library's alone"
+        style.log_axis(axes, label, lambda value: f"{value:.3g}×")
         style.name_panel(axes, panel, 6.0)
     style.legend_below(figure)
     return figure
@@ -221,9 +221,10 @@ def trade(tables: Tables) -> Figure | None:
 def _legible(points: pd.DataFrame) -> Iterator[Any]:
     """Points whose numbers do not run into each other, the chosen ones first."""
     places: list[tuple[float, float]] = []
-    wide, tall = (float(np.ptp(points[name])) or 1.0 for name in ("slowed", "call"))
+    wide = float(np.ptp(points["slowed"])) or 1.0
+    tall = float(np.ptp(np.log(points["call"]))) or 1.0
     for row in rows(points.sort_values("is_chosen", ascending=False, kind="stable")):
-        x, y = row.slowed / wide, row.call / tall
+        x, y = row.slowed / wide, np.log(row.call) / tall
         if all(abs(x - u) > _NUMBER[0] or abs(y - v) > _NUMBER[1] for u, v in places):
             places.append((x, y))
             yield row
