@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 
 import numpy as np
+import pandas as pd
 from machine import SAFETY, ended_well, machine
 from perf_runs import GRAPH, LOOP, Ground, ground_of, measure, options_of, run
 from scipy import stats
@@ -73,6 +74,7 @@ def read_options() -> argparse.Namespace:
     comparing = parts.add_parser("ab")
     comparing.add_argument("--rccl-tests", type=Path, required=True, metavar="DIR")
     comparing.add_argument("--launches", type=int, default=8, help="of each arm and clock")
+    comparing.add_argument("--most-s", type=float, default=3600, help="no launch ends behind it")
     sharing = parts.add_parser("share")
     sharing.add_argument("--communicators", type=int, default=8, help="4 at least")
     for one in (comparing, sharing):
@@ -156,7 +158,12 @@ def ab(options: argparse.Namespace) -> bool:
     }
     variables = ground_of(options).variables | OPEN_MPI
     found: dict[str, Logs] = {LOOP: {}, GRAPH: {}}
+    began, made_of = time.monotonic(), []
     for number in range(options.launches):
+        spent_s = time.monotonic() - began
+        if number > 1 and spent_s * (number + 1) / number > options.most_s:
+            print(f"  {number} of {options.launches} launches: no time for more")
+            break
         for clock, more in ((LOOP, ()), (GRAPH, ("-G", "20"))):
             made = {}
             for rules in (False, True) if number % 2 == 0 else (True, False):
@@ -164,8 +171,14 @@ def ab(options: argparse.Namespace) -> bool:
             for nbytes, time_us in made[False].items():
                 ratio = log(time_us / made[True][nbytes])
                 found[clock].setdefault(nbytes, []).append(ratio)
+                made_of.append((number, clock, nbytes, time_us, made[True][nbytes]))
+        print(f"  launch {number}: {time.monotonic() - began:.0f} s", flush=True)
+        if options.rows:
+            names = ["launch", "clock", "nbytes", "untouched_us", "tuned_us"]
+            pd.DataFrame(made_of, columns=names).to_csv(options.rows, index=False)
     sizes = sorted(found[LOOP])
-    print(f"{path.name}, {options.collective.value}: {options.launches} launches of each arm")
+    n_launches = len(found[LOOP][sizes[0]])
+    print(f"{path.name}, {options.collective.value}: {n_launches} launches of each arm")
     print(f"  {'size':>10}  untouched / tuned one by one   by -G")
     slow = []
     for nbytes in sizes:
