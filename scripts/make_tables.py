@@ -48,7 +48,7 @@ _TO_DO: Final = {
     InputFileError: "correct the lines named",
     MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
     LaunchError: "read the log that it names; the same command goes on where it stopped",
-    OutputError: "[send](how-to-send.md) the line shown and the log",
+    OutputError: "[send](troubleshooting.md#send-us-what-you-see) the line shown and the log",
     SessionError: "another folder (`-o`), or the machine and library that the session is of",
     ReadOnlyError: "write elsewhere with `-o`",
     TooLittleDataError: "measure more, or see why samples were left out (column `unusable` of `samples.csv`)",
@@ -207,7 +207,7 @@ def exit_codes() -> list[str]:
         *_findings(),
         *("", "## Others", ""),
         f"* Verdicts of [verify](verify.md), one a size: {', '.join(f'`{j.value}`' for j in Judgement)}.",
-        "* Answers of `why`: [why.md](why.md). Findings of the doctor: [detect.md](detect.md). Results of the plugin's start: [plugin.md](plugin.md).",
+        "* Answers of `why`: [troubleshooting.md](troubleshooting.md#the-answers). Findings of the doctor: [machine.md](machine.md#the-doctor). Results of the plugin's start: [plugin.md](plugin.md#when-it-fails).",
     ]
 
 
@@ -217,7 +217,7 @@ _STREAMS: Final = (
 )
 _WARNINGS: Final = "Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). Their names in `fit.json`:"
 _DOUBTS: Final = "In the column `unusable` of `samples.csv`:"
-_FAILURES: Final = "In `outcome.json` of a launch; such a setting is [set aside](sweep.md):"
+_FAILURES: Final = "In `outcome.json` of a launch; such a setting is [set aside](measuring.md#what-a-sweep-does):"
 
 
 def _classes() -> list[type[RccltuneError]]:

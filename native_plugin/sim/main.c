@@ -1,7 +1,7 @@
 /*
  * A benchmark of rccl-tests on a node that does not exist.  The name it is started under says which
  * collective it measures; everything else that is its own comes from the environment, because the
- * command line is rccl-tests'.  docs/node-file.md lists the variables.
+ * command line is rccl-tests'.  docs/simulated-nodes.md lists the variables.
  */
 #include <errno.h>
 #include <stdio.h>

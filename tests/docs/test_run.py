@@ -10,7 +10,7 @@ import pytest
 from running import MEASURES, NOT_RUN, run, why_not
 from shown import PAGES, ROOT, Shown, typed
 
-# A record of a job, in docs/workload.md's own words.
+# A record of a job, in docs/job.md's own words.
 RECORD = """\
 #@ format 1
 collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes
