@@ -112,7 +112,7 @@ VARIABLES = _named(
 
 FORMAT = "# rccltune gathered system, format 1"
 _HEAD = f"""{FORMAT}
-# What detection reads of a machine, as rccltune gather found it (docs/how-to-send.md). Names of
+# What detection reads of a machine, as rccltune gather found it (docs/troubleshooting.md). Names of
 # hosts, serial numbers and UUIDs are keyed hashes. Of libraries and benchmarks only version and
 # hash are here (excerpt). A block is a line 'KIND NAME' and its content behind tabs.
 """

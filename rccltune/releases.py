@@ -65,7 +65,7 @@ class Release:
         family: RCCL or NCCL; RCCLX has no line of its own.
         first: builds between two releases have numbers too, and belong to the line below them.
         number: the release itself, the last one where several behave alike.
-        name: of its line in docs/which-file.md; lines of one name are one line there.
+        name: of its line in docs/deploy.md; lines of one name are one line there.
         rocm: first and last ROCm that brought it (RCCL's CHANGELOG.md); None for NCCL.
         abi: newest version of the tuner interface that it looks up, 0 for none.
         reads_rules: whether it has a tuner for rule files itself. A build may differ from its

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, rules: Path | None) -> float:
     found = [json.loads(one.read_text()) for one in folder.glob("*.json")]
     # The first fifth warms up.
     steps = [one["times_ms"][len(one["times_ms"]) // 5 :] for one in found]
-    return statistics.median(statistics.median(own) for own in steps)
+    return float(statistics.median(statistics.median(own) for own in steps))
 
 
 def main() -> None:

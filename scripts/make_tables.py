@@ -17,7 +17,6 @@ from typing import Final
 import click
 
 from rccltune.cli import group
-from rccltune.cli.help import usual
 from rccltune.model import errors
 from rccltune.model.chosen import Judgement
 from rccltune.model.errors import (
@@ -33,7 +32,6 @@ from rccltune.model.errors import (
     TooLittleDataError,
     VerificationError,
 )
-from rccltune.model.failure import Failure
 from rccltune.model.measured import Caution
 from rccltune.model.schema import json_schema
 from rccltune.model.vocabulary import Doubt
@@ -48,7 +46,7 @@ _TO_DO: Final = {
     InputFileError: "correct the lines named",
     MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
     LaunchError: "read the log that it names; the same command goes on where it stopped",
-    OutputError: "[send](how-to-send.md) the line shown and the log",
+    OutputError: "[send](troubleshooting.md#send-us-what-you-see) the line shown and the log",
     SessionError: "another folder (`-o`), or the machine and library that the session is of",
     ReadOnlyError: "write elsewhere with `-o`",
     TooLittleDataError: "measure more, or see why samples were left out (column `unusable` of `samples.csv`)",
@@ -95,129 +93,62 @@ def commands() -> list[str]:
     every = list(walk(group, "rccltune"))
     lines = [
         *("# Every command", "", MARK, ""),
-        "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or",
-        "plain bytes. Each option can be set in the environment too: `RCCLTUNE_CLI_<COMMAND>_<OPTION>`",
-        "(`RCCLTUNE_CLI_SWEEP_COMMUNICATORS=8`). What a command's [exit codes](exit-codes.md) mean stands in its",
-        "`--help`; `--help-all` explains the options that are only named here.",
-        "",
-        *(
-            f"* [{name.removeprefix('rccltune ')}](#{name.replace(' ', '-')}): {purpose(one)}"
-            for name, one in every
-        ),
-        "",
-        "Results go to stdout, everything else to stderr. Nearly all commands have:",
-        "",
-        *_options(_common(every)),
+        "`rccltune COMMAND --help` explains the usual options of a command and its [exit codes](exit-codes.md), `--help-all` every option.",
+        "Each command reads or writes `./rccltune-session` unless told otherwise. Sizes are `4K`, `1MiB`, `8G` or plain bytes. An option",
+        "can be set in the environment too: `RCCLTUNE_CLI_<COMMAND>_<OPTION>` (`RCCLTUNE_CLI_SWEEP_COMMUNICATORS=8`). Results go to",
+        f"stdout, everything else to stderr. Nearly all commands have {', '.join(_common(every))}.",
     ]
-    # Which command explained an option first, by its row: a row stands once on the page. What no
-    # command shows by itself is named, and explained by --help-all.
-    explained: dict[str, str] = {_option(option): "" for option in _common(every)}
-    named: dict[str, str] = {}
     for name, one in every:
-        lines += ["", f"## {name}", "", *_about(one), *_arguments(one.params)]
-        options = [p for p in one.params if isinstance(p, click.Option) and not p.hidden]
-        own = [p for p in usual(one) if _option(p) not in explained]
-        lines += _options([p for p in options if p in own])
-        elsewhere: dict[str, list[str]] = {}
-        for option in options:
-            row = _option(option)
-            where = explained.get(row, named.setdefault(row, name))
-            if option not in own and where:
-                elsewhere.setdefault(where, []).append(_name(option))
-        lines += [
-            line
-            for where, names in elsewhere.items()
-            for line in ("", _elsewhere(where, names, one, dict(every)[where]))
-        ]
-        explained |= {_option(p): name for p in own}
+        arguments = (p for p in one.params if isinstance(p, click.Argument))
+        words = ", ".join(f"`{p.make_metavar(_CONTEXT)}`" for p in arguments)
+        about = f"{purpose(one)} Takes {words}." if words else purpose(one)
+        lines += ["", f"## {name}", "", about, "", *_about(one)]
     return lines
 
 
-def _elsewhere(where: str, names: Sequence[str], here: click.Command, there: click.Command) -> str:
-    """Options that another command explains; of many alike, those that are missing here."""
-    if here is there:
-        return f"Also: {', '.join(names)}."
-    link = f"As in [{where.removeprefix('rccltune ')}](#{where.replace(' ', '-')})"
-    missing = [name for name in _names(there) if name not in _names(here)]
-    if len(names) > 8 and len(missing) < len(names):
-        return f"{link}, without {', '.join(missing)}."
-    return f"{link}: {', '.join(names)}."
-
-
-def _names(command: click.Command) -> list[str]:
-    return [_name(p) for p in command.params if isinstance(p, click.Option) and not p.hidden]
-
-
-def _name(option: click.Option) -> str:
-    return f"`{option.opts[-1]}`"
-
-
-def _common(every: Sequence[tuple[str, click.Command]]) -> list[click.Option]:
+def _common(every: Sequence[tuple[str, click.Command]]) -> list[str]:
     """Options of the talk, which stand once at the top."""
-    words = {"--verbose", "--quiet", "--json", "--color"}
-    options = (p for p in every[0][1].params if isinstance(p, click.Option))
-    return [p for p in options if words & set(p.opts)]
+    words = ("--verbose", "--quiet", "--json", "--color")
+    known = {word for option in every[0][1].params for word in option.opts}
+    return [f"`{word}`" for word in words if word in known]
 
 
 def _about(command: click.Command) -> list[str]:
     example = inspect.cleandoc(part_of(command, "Example:")).splitlines()
-    return [*(f"    {line.strip()}" for line in example if line.strip()), ""]
-
-
-def _arguments(parameters: Sequence[click.Parameter]) -> list[str]:
-    found = [p for p in parameters if isinstance(p, click.Argument)]
-    if not found:
-        return []
-    words = (f"`{p.make_metavar(_CONTEXT)}`" for p in found)
-    return [f"Arguments: {', '.join(words)}.", ""]
+    return [f"    {line.strip()}" for line in example if line.strip()]
 
 
 _CONTEXT: Final = click.Context(group)
-
-
-def _options(options: Sequence[click.Option]) -> list[str]:
-    return [_option(option) for option in options]
-
-
-def _option(option: click.Option) -> str:
-    record = option.get_help_record(_CONTEXT)
-    if record is None:
-        raise SystemExit(f"{option.opts} has no help")
-    words, meaning = record
-    return f"* `{words}`: {' '.join(meaning.split())}"
 
 
 def exit_codes() -> list[str]:
     """The lines of docs/exit-codes.md."""
     return [
         *("# Exit codes, warnings and what else has a name", "", MARK, ""),
-        "Every error says what happened, where, and what to do next. Programs go by the code.",
+        "Every error says what happened, where, and what to do next.",
         "",
-        *("| code | error | when | what to do |", "|--:|---|---|---|"),
-        "| 0 | – | done | – |",
-        "| 1 | any other | a bug | send the file whose path is printed |",
+        "* **0**: done",
+        "* **1**: a bug → send the file whose path is printed",
         *(_code(error) for error in _classes()),
-        "| 130 | – | interrupted: children stopped, the session consistent | the same command goes on |",
+        "* **130**: interrupted → the same command goes on",
         *("", _STREAMS),
-        *_listed("Warnings", _WARNINGS, ((c.value, c.meaning) for c in Caution)),
+        *("", "## Warnings", "", f"{_WARNINGS} {', '.join(f'`{c.value}`' for c in Caution)}."),
         *_listed(
             "Samples that are kept and not used", _DOUBTS, ((d.value, d.meaning) for d in Doubt)
         ),
-        *_listed("How launches fail", _FAILURES, ((f.value, f"it {f.words}") for f in Failure)),
         *_findings(),
         *("", "## Others", ""),
         f"* Verdicts of [verify](verify.md), one a size: {', '.join(f'`{j.value}`' for j in Judgement)}.",
-        "* Answers of `why`: [why.md](why.md). Findings of the doctor: [detect.md](detect.md). Results of the plugin's start: [plugin.md](plugin.md).",
+        "* Answers of `why`: [troubleshooting.md](troubleshooting.md#the-answers). Findings of the doctor: [machine.md](machine.md#the-doctor). Results of the plugin's start: [plugin.md](plugin.md#when-it-fails).",
     ]
 
 
 _STREAMS: Final = (
-    "If stderr is full or closed, or the reader of stdout has gone (`rccltune fit | head -1`), the work goes on and ends with its own "
-    "code. If stdout cannot take a result (a full disk), rccltune says so at the end, with code 7."
+    "If the reader of stdout has gone (`rccltune fit | head -1`), the work goes on and ends with its own code. If stdout cannot take a "
+    "result (a full disk), rccltune says so at the end, with code 7."
 )
-_WARNINGS: Final = "Each is printed as a sentence with its remedy; more than three alike are counted (`-v` shows all). Their names in `fit.json`:"
+_WARNINGS: Final = "Each is printed as a sentence with its remedy; `-v` shows all of many alike. Their names in `fit.json` and `--json`:"
 _DOUBTS: Final = "In the column `unusable` of `samples.csv`:"
-_FAILURES: Final = "In `outcome.json` of a launch; such a setting is [set aside](sweep.md):"
 
 
 def _classes() -> list[type[RccltuneError]]:
@@ -231,7 +162,7 @@ def _classes() -> list[type[RccltuneError]]:
 
 def _code(error: type[RccltuneError]) -> str:
     when = (error.__doc__ or "").splitlines()[0].rstrip(".")
-    return f"| {error.exit_code} | `{error.__name__}` | {when} | {_TO_DO[error]} |"
+    return f"* **{error.exit_code}**: {when} → {_TO_DO[error]}"
 
 
 def _listed(title: str, about: str, rows: Iterator[tuple[str, str]]) -> list[str]:
@@ -250,8 +181,8 @@ def findings() -> list[tuple[str, str, str]]:
 
 
 _FINDINGS: Final = (
-    "The plugin says at start what it does not understand, and `rccltune explain` at any time, with the line and its mistake. An error "
-    "refuses the file; a warning leaves its row out (`RCCLTUNE_STRICT=1` makes it an error). Their names:"
+    "The plugin says them at start, `rccltune explain` at any time. An error refuses the file; a warning leaves its row out "
+    "(`RCCLTUNE_STRICT=1` makes it an error). Their names:"
 )
 
 

@@ -51,7 +51,7 @@ class Place:
         return {2: 32, 4: 24}.get(self.ranks, in_spx if "spx" in self.mode else _IN_CPX[self.ranks])
 
     def offered(self, collective: str, *, ll128: bool = False) -> tuple[str, ...]:
-        """Settings that this release lets a tuner choose (docs/inside/real-library.md), LL128 forced on or not."""
+        """Settings that this release lets a tuner choose (docs/simulated-nodes.md), LL128 forced on or not."""
         rings = (*_ONE_HOST, "ring/ll128") if self.nodes > 1 or ll128 else _ONE_HOST
         if collective != "all_reduce":
             return rings
@@ -108,7 +108,7 @@ def real_calls(
     """One launch: ranks in one process, or each in its own where there are several hosts.
 
     Args:
-        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/inside/real-library.md);
+        library: a ``librccl.so.1`` over the stand-in HIP runtime (docs/simulated-nodes.md);
             None asks the imitation.
         node: compiled node file.
         scale: the first devices of each host.

@@ -1,6 +1,6 @@
 """Operating characteristics of a verification: rule files whose truth is known, on drawn times.
 
-Times are drawn as communicators of two H200 and two H100 were seen to differ (docs/perf.md,
+Times are drawn as communicators of two H200 and two H100 were seen to differ (docs/proven.md,
 docs/verify.md): each communicator has a mood that its sizes share, each timing noise of its own, some
 timings stand still. By graphs up to 4 MiB and by loops above, or by loops alone, where graphs cannot be
 captured. What judges is the product's own code; what was narrowed is drawn and judged a second time.

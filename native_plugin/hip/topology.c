@@ -3,7 +3,7 @@
  * else's (all NICs, where there are any), which is what each rank knows before they tell each
  * other.  Eight OAMs on two sockets behind PCI switches; every device is linked to every other (a
  * fully connected board).  What a node in CPX really shows RCCL has not been published:
- * docs/inside/real-library.md says what depends on it, and RCCLTUNE_HIP_LINKS asks for another
+ * docs/simulated-nodes.md says what depends on it, and RCCLTUNE_HIP_LINKS asks for another
  * board: `double` links, or `sparse` ones, inside an OAM and to the same position of other OAMs
  * alone.
  */

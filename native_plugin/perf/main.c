@@ -43,7 +43,7 @@ static const char usage[] =
     "\n"
     "Measures collectives as a plan says, one process a GPU. 'rccltune sweep'\n"
     "writes the plan and starts it; ranks know each other by RCCLTUNE_PERF_TOKEN.\n"
-    "docs/perf.md has the plan's steps, the columns of DIR/rank-<r>.csv and the\n"
+    "docs/measuring.md has the plan's steps, the columns of DIR/rank-<r>.csv and the\n"
     "exit codes.\n";
 
 static void options_read(int argc, char **argv, struct options *o)

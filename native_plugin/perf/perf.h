@@ -1,5 +1,5 @@
 /*
- * rccltune-perf: measures collectives as a plan says, one process a GPU (docs/perf.md).
+ * rccltune-perf: measures collectives as a plan says, one process a GPU (docs/measuring.md).
  *
  * main.c reads options and walks through the plan; library.c opens RCCL or NCCL with its runtime;
  * meet.c is how ranks talk; collective.c issues calls; measure.c times them; beside.c

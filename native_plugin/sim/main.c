@@ -1,7 +1,18 @@
 /*
  * A benchmark of rccl-tests on a node that does not exist.  The name it is started under says which
  * collective it measures; everything else that is its own comes from the environment, because the
- * command line is rccl-tests'.  docs/node-file.md lists the variables.
+ * command line is rccl-tests':
+ *   RCCLTUNE_SIM_NODE                  the compiled node file (rccltune/simulate/compiled.py)
+ *   RCCLTUNE_SIM_SEED, _LAUNCH         what the noise depends on
+ *   RCCLTUNE_SIM_RANKS                 this one process plays that many
+ *   RCCLTUNE_SIM_RELEASE, _STARTUP_S, _BENCHMARK   instead of the file's
+ *   RCCLTUNE_SIM_EPOCH, _CLOCK         simulated seconds at the start; a file that carries them on
+ *   RCCLTUNE_SIM_LINKED                openmpi, mpich or slurm: other launchers' ranks run alone
+ *   RCCLTUNE_SIM_TRUTH                 a file that gets what ran, and the node file's time of it
+ *   RCCLTUNE_SIM_LIBRCCL, _RAN         a real RCCL that decides; a file that gets what it ran
+ *   RCCLTUNE_SIM_PATCHES               force-tree-simple
+ *   RCCLTUNE_SIM_SHM_DIR               where ranks meet
+ *   RCCLTUNE_SIM_LONGEST_LIFE_S        after which a hanging process ends itself (1800)
  */
 #include <errno.h>
 #include <stdio.h>

@@ -213,7 +213,7 @@ float model_backup_time(const struct model *model, int collective, int protocol,
 
 /*
  * The graphs that RCCL 2.27.7 (ROCm 7.2.4) made of a node whose devices are all linked to each
- * other, as its log says them (docs/inside/real-library.md): recorded at 2 to 64 ranks, no search
+ * other, as its log says them (docs/simulated-nodes.md): recorded at 2 to 64 ranks, no search
  * of ours.
  */
 enum { EIGHT = 8, MOST = 64 };

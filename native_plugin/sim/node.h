@@ -1,7 +1,7 @@
 /*
- * A node file in memory.  rccltune compiles the YAML that people write (docs/node-file.md) into a
- * flat `.node` file, one record a line; this reader takes exactly that and refuses everything else,
- * so that a mistake never becomes a time.
+ * A node file in memory.  rccltune compiles the YAML that people write (docs/simulated-nodes.md)
+ * into a flat `.node` file, one record a line; this reader takes exactly that and refuses
+ * everything else, so that a mistake never becomes a time.
  */
 #ifndef RCCLTUNE_SIM_NODE_H
 #define RCCLTUNE_SIM_NODE_H

@@ -23,7 +23,7 @@ loop below            2.5 µs a call, at least 3 %           1 µs a call, at le
 ====================  ====================================  ====================================
 
 A loop waits for the host at small sizes, whatever is called: 14 µs with a standard deviation of 11
-to 17 % on 2 x H100 and 2 x H200 (NCCL 2.28.9; docs/perf.md), 0.5 to 5 % from 1 MiB on.
+to 17 % on 2 x H100 and 2 x H200 (NCCL 2.28.9; docs/proven.md), 0.5 to 5 % from 1 MiB on.
 
 Arrays are [view, setting, size, communicator] of log times in µs, NaN where nothing was measured.
 A *view* is what a tuner cannot see: placement, data type, operation.

@@ -3,7 +3,7 @@
 n devices that are all linked with each other have n-1 links each, and as many rings can run side
 by side, each over another link of every device. The library gives each ring an equal share, so all
 wait for the one with the slowest link: n-1 times its rate. In bus bandwidth that is the same figure
-for each of the collectives below, because bus bandwidth is made to be; docs/detect.md derives it.
+for each of the collectives below, because bus bandwidth is made to be; docs/machine.md derives it.
 
 Links that are slower than the others of their machine have any reason to be.
 """

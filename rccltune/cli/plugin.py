@@ -26,7 +26,7 @@ from rccltune.model.vocabulary import lay
 def plugin(*, console: Console, action: str | None) -> None:
     """Show where the bundled tuner plugin is, how to use it, and that it works.
 
-    A library needs a rule file alone, or the plugin too: docs/which-file.md has all releases.
+    A library needs a rule file alone, or the plugin too: docs/deploy.md has all releases.
 
     \b
     Example:

@@ -261,7 +261,7 @@ OUR_TUNER: Final = "plugin rccltune"
 
 
 def tuner_of(log: str) -> str:
-    """Which tuner a library used, from its INFO log; the lines are listed in docs/sweep.md.
+    """Which tuner a library used, from its INFO log.
 
     Sources: RCCL 2.28.3 and NCCL 2.30.7, 2.32.6 ``src/plugin/tuner.cc``,
     ``src/plugin/plugin_open.cc``, RCCL's ``src/plugin/tuner/csv_tuner.cc``, NCCL 2.21.5 to 2.27.7

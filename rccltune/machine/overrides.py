@@ -1,7 +1,7 @@
 """What a library makes of a setting that it is given: not every release does as it is told.
 
 One that is too old to load our plugin is given a setting through its own switches. NCCL_ALGO,
-NCCL_PROTO and the channel counts switch more than the setting (docs/sweep.md), so this is the
+NCCL_PROTO and the channel counts switch more than the setting (docs/measuring.md), so this is the
 second best way. No plugin watches what runs: the benchmark's columns say it, or a log that the
 library writes of every call. Writing takes time, so the untouched launches write it too.
 

@@ -48,7 +48,7 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
         SweepOptions,
         text,
         name,
-        "see docs/sweep.md.",
+        "see docs/measuring.md.",
         rename=lambda key: key.replace("-", "_"),
         gone=gone.refused,
     )

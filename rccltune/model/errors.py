@@ -99,7 +99,7 @@ class SessionError(RccltuneError):
 
 
 class ReadOnlyError(SessionError):
-    """A folder that may not be written by us, or not now: it can still be read."""
+    """A folder cannot be written by us, or not now; it can still be read."""
 
 
 class TooLittleDataError(RccltuneError):
@@ -109,10 +109,10 @@ class TooLittleDataError(RccltuneError):
 
 
 class VerificationError(RccltuneError):
-    """Tuned is slower or wrong, or the plugin and the file disagree."""
+    """Rules are slower or give wrong results, or the plugin disagrees with the file."""
 
     exit_code = 9
 
 
 class HarmError(VerificationError):
-    """Sizes that no rule is for are slower or wrong: what comes with the rules is to blame."""
+    """Sizes without a rule are slower or wrong: what comes with the rules does harm."""

@@ -77,7 +77,7 @@ class LinkRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """The bus bandwidth at which the slowest link holds up a collective; docs/detect.md.
+    """The bus bandwidth at which the slowest link holds up a collective; docs/machine.md.
 
     Attributes:
         n_links: of each device, one to every other one.

@@ -266,11 +266,6 @@ class Caution(Enum):
     LIBRARIES_DIFFER = "libraries-differ"
 
     @property
-    def meaning(self) -> str:
-        """One line for docs/exit-codes.md; the message of a notice says what happened this time."""
-        return _MEANING[self]
-
-    @property
     def can_wait(self) -> bool:
         """Whether one line at the end is enough, since nobody has to act or to know."""
         return self in _REMARK
@@ -281,29 +276,6 @@ class Caution(Enum):
         return words if isinstance(words, str) else f"{count} {words[count != 1]}"
 
 
-_MEANING: Final = {
-    Caution.ONE_RUN: "measured in one launch: a few percent are noise",
-    Caution.BURST: "a time was far above what other launches had there, and was left out",
-    Caution.WRONG_RESULTS: "a setting computed wrong results and is chosen nowhere",
-    Caution.NO_BASELINE: "the library's own choice was not measured: nothing is said to beat it",
-    Caution.DOUBTED_SAMPLES: "samples were not used, for the reasons below",
-    Caution.NOT_OFFERED: "the library does not offer the setting where it was asked for",
-    Caution.NOT_SELECTABLE: "measured, and no rule can choose it",
-    Caution.UNSTATED_SETTING: "nothing says which setting ran, so the samples are used for nothing",
-    Caution.MISSING_VIEW: "not measured in every type and placement that other settings were",
-    Caution.TOLERANCE_NOT_MET: "no setting is good everywhere: the least bad was taken",
-    Caution.FILE_OVERRULED: "an option contradicts the file, and the option wins",
-    Caution.INCOMPLETE_LOG: "rows of a log are missing, cut or damaged",
-    Caution.LINGERED: "the launcher outlived its ranks and was ended",
-    Caution.LAUNCH_FAILED: "a launch failed; others go on",
-    Caution.QUARANTINED: "a setting failed twice and is measured no more",
-    Caution.SILENCE_DIFFERS: "the plugin, loaded and idle, makes the library slower or faster",
-    Caution.DERIVED_TIME: "times were worked out from bandwidths, with their few digits",
-    Caution.ASSUMED: "the file does not say it, and something was assumed",
-    Caution.FORCED_BY_SWITCHES: "the library measured has no tuner and cannot use the rules",
-    Caution.LIBRARIES_DIFFER: "samples of one variant were measured with two library versions",
-    Caution.PROTOCOL_OVERWRITTEN: "on several nodes the library sets the protocol after the tuner",
-}
 # In passing, with a count for one and for several; or without.
 _REMARK: Final = {
     Caution.BURST: ("stalled timing left out", "stalled timings left out"),

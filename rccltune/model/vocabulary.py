@@ -341,7 +341,7 @@ TREE_SIMPLE_NEEDS_NODES: Final = 2
 
 
 class RankPlacement(Enum):
-    """Which devices of a node a communicator's ranks are on; docs/placements.md."""
+    """Which devices of a node a communicator's ranks are on; docs/machine.md."""
 
     NODE = "node"
     ONE_OAM = "one-oam"

@@ -152,7 +152,7 @@ def dump_setting(
             raise LaunchError(
                 f"NPKit's dump is of no use: {useless}",
                 where=str(into),
-                hint="docs/sweep.md says how RCCL is built with it; the sweep is kept.",
+                hint="docs/measuring.md says how RCCL is built with it; the sweep is kept.",
             )
         _collect(into, own / _COLLECTED)
         done = _done(chosen, one, into, dump, site=site, own=own)

@@ -71,7 +71,7 @@ def table(offered: Sequence[int]) -> list[str]:
 
 
 def document(offered: Sequence[int]) -> list[str]:
-    """The part of docs/which-file.md that is made: the table, and what each way exports."""
+    """The part of docs/deploy.md that is made: the table, and what each way exports."""
     ways = [f"* **{one.value}**: {exports}" for one, exports in EXPORTS.items()]
     return [BEGIN, *table(offered), "", *ways, END]
 

@@ -184,7 +184,7 @@ def read_records(written: FileText) -> SimulatedNode:
     Raises:
         InputFileError: every mistake with line and column.
     """
-    file = yamlfile.read(NodeFile, written.text, written.name, "see docs/node-file.md.")
+    file = yamlfile.read(NodeFile, written.text, written.name, "see docs/simulated-nodes.md.")
     raw: dict[str, Any] = dict(file.value)
     file.refuse([(at, f"{at} {said}") for at, said in _mistakes(raw)])
     scale = raw["scale"]

@@ -64,7 +64,7 @@ def test_passes_that_differ_by_much_prove_nothing(bench: ModuleType) -> None:
     """Four in each of two communicators, 12 % apart at all sizes below 512 KiB alike.
 
     So two H100 have it at 32 channels. Sizes that share a mood look like many that agree: one
-    table of ten gets a rule, which docs/variation.md says.
+    table of ten gets a rule, which docs/how-it-works.md says.
     """
     kinds = [one for one in bench.equal_tables.KINDS if one.mood and one.passes == 4]
     assert len(kinds) == 1

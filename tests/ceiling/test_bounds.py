@@ -71,7 +71,7 @@ class TestTheArticle:
 def test_another_node_goes_a_little_beyond_it() -> None:
     """MI350X: 366.58 GB/s at 4 GiB in the same notes (all_reduce_perf -g 8) beside 354.8.
 
-    What eight compute units copy is not all that a link carries: docs/detect.md.
+    What eight compute units copy is not all that a link carries: docs/machine.md.
     """
     found = ceiling_of(LinkRates(rates=square(MI350X)), AR, EIGHT)
     assert found.gb_per_s == pytest.approx(7 * 50.684)

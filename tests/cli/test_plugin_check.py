@@ -50,10 +50,10 @@ KNOWN = {
 
 
 def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
-    """docs/which-file.md between its marks, and each of its lines against the sources."""
+    """docs/deploy.md between its marks, and each of its lines against the sources."""
     offered = tuple(plugin.build_info()["abi_versions"])
     made = document(offered)
-    text = (repository / "docs" / "which-file.md").read_text(encoding="utf-8")
+    text = (repository / "docs" / "deploy.md").read_text(encoding="utf-8")
     assert "\n".join(made) in text
     assert text.count(BEGIN) == text.count(END) == 1
     rows = [line.strip("| ").split(" | ") for line in table(offered)[2:]]

@@ -65,7 +65,7 @@ def test_the_newest_one_fetched_is_taken(tmp_path: Path) -> None:
 
 
 def test_memory_is_checked_before_anything_starts() -> None:
-    """64 ranks took 6.7 GB in 64 processes and 6.2 GB in one (docs/inside/real-library.md)."""
+    """64 ranks took 6.7 GB in 64 processes and 6.2 GB in one (docs/simulated-nodes.md)."""
     for one_process in (True, False):
         check_real_memory(64, one_process=one_process, free_mib=7_200)
         with pytest.raises(MachineError, match="64 ranks"):

@@ -26,7 +26,7 @@ NOT_RUN: Final = {
     r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
     r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",
     r"\./app": "a program of the reader's; tests/job runs others",
-    r"\| jq": "jq is not everywhere; docs/detect.md has the command without it",
+    r"\| jq": "jq is not everywhere; docs/machine.md has the command without it",
     r"fit 1x16": "sessions of several scales; tests/cli/test_scales_swept.py has two",
 }
 # What a reader would put for a word of the pages.

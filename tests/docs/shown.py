@@ -45,7 +45,7 @@ class Shown:
     text: str
 
     def __str__(self) -> str:
-        """``docs/sweep.md:4: rccltune sweep …``."""
+        """``docs/measuring.md:4: rccltune sweep …``."""
         return f"{self.page.relative_to(ROOT)}:{self.number}: {self.text}"
 
 

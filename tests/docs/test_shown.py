@@ -130,11 +130,9 @@ def test_every_script_that_is_named_is_there(page: Path) -> None:
 
 
 def test_every_page_is_in_the_list() -> None:
-    """docs/README.md names every page of docs/ and docs/inside/."""
+    """docs/README.md names every page of docs/."""
     docs = ROOT / "docs"
-    listed = set(
-        re.findall(r"\]\(((?:inside/)?[\w-]+\.md)\)", (docs / "README.md").read_text("utf-8"))
-    )
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (docs / "README.md").read_text("utf-8")))
     pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
     assert listed == pages - {"README.md"}
 

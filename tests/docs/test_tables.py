@@ -127,7 +127,7 @@ def doctors_names() -> set[str]:
 
 
 def test_every_finding_of_the_doctor_is_in_its_table() -> None:
-    """docs/detect.md names each, and no other."""
-    text = (ROOT / "docs" / "detect.md").read_text(encoding="utf-8")
+    """docs/machine.md names each, and no other."""
+    text = (ROOT / "docs" / "machine.md").read_text(encoding="utf-8")
     table = text.partition("| about | findings |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z-]+)`", table)) == doctors_names()

@@ -25,7 +25,7 @@ SWEEPS = sorted((EXAMPLES / "sweeps").glob("*.yaml"))
 NODES = sorted((EXAMPLES / "nodes").glob("*.yaml"))
 # Hosts are not simulated.
 SIMULATED = [path for path in SWEEPS if path.stem != "many-nodes"]
-# What each says that no other does; docs/examples.md promises these cases.
+# What each says that no other does; docs/getting-started.md promises these cases.
 CASES = {
     "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
     "cpx-one-oam": {"rank_placement": "one-oam", "variant": ("mscclpp-read",)},
@@ -196,10 +196,10 @@ def test_the_container_recipe_builds_nobody_elses_code() -> None:
     assert not re.search(r"\b(git|make|cmake|curl|wget|gcc|hipcc|apt-get|ADD)\b", code)
 
 
-def test_every_example_is_in_the_list(repository: Path) -> None:
-    """docs/examples.md names each folder, each sweep file and each node file."""
-    text = (repository / "docs" / "examples.md").read_text(encoding="utf-8")
+def test_every_example_is_in_the_documents(repository: Path) -> None:
+    """A page names each folder, each sweep file and each node file."""
+    text = "\n".join(page.read_text("utf-8") for page in sorted((repository / "docs").glob("*.md")))
     # A test that loads an example leaves its compiled form.
     names = [path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__"]
     for name in (*names, *(path.name for path in (*SWEEPS, *NODES))):
-        assert name in text, f"{name} is not in docs/examples.md"
+        assert name in text, f"{name} is on no page of docs/"

@@ -27,9 +27,9 @@ PROGRAMS = frozenset(("None",))
 
 @pytest.mark.parametrize("flavour", launchers.LAUNCHERS)
 def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_path: Path) -> None:
-    """By option and sweep file, with a row in docs/sweep.md, and its host files are read."""
+    """By option and sweep file, with a row in docs/measuring.md, and its host files are read."""
     assert flavour in options.LAUNCHERS
-    assert f"| `{flavour}`" in (repository / "docs/sweep.md").read_text(encoding="utf-8")
+    assert f"| `{flavour}`" in (repository / "docs/measuring.md").read_text(encoding="utf-8")
     if flavour not in LOCAL:
         hosts = tmp_path / "hosts"
         hosts.write_text({"openmpi": "a slots=8\n", "srun": "a\n"}.get(flavour, "a:8\n"))
@@ -47,10 +47,10 @@ def test_no_launcher_is_asked_for_that_is_none() -> None:
     ids=lambda one: f"{one.number} of {one.rocm[0]}",
 )
 def test_every_release_has_its_answers(release: Release, repository: Path) -> None:
-    """A line that names it in docs/which-file.md, and who plays it."""
+    """A line that names it in docs/deploy.md, and who plays it."""
     # The newest line is for those behind it too.
     assert release.number in release.name or release.name.startswith("RCCL 2.30.4 and later")
-    table = (repository / "docs/which-file.md").read_text(encoding="utf-8")
+    table = (repository / "docs/deploy.md").read_text(encoding="utf-8")
     assert f"| {release.name} |" in table
     sim = repository / "native_plugin/sim"
     named = dict(re.findall(r"(\w+) = (\d{5})", (sim / "sim.h").read_text("utf-8")))

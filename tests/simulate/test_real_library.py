@@ -261,7 +261,7 @@ def test_a_rule_runs_on_every_rank_and_nowhere_else(
 def test_tree_simple_runs_where_a_tuner_writes_its_closed_cell(
     start: Start, tmp_path: Path
 ) -> None:
-    """On all ranks, though no other may; ours never does that (docs/inside/real-library.md)."""
+    """On all ranks, though no other may; ours never does that (docs/simulated-nodes.md)."""
     ended = start(
         "all_reduce",
         *("-b", "4M", "-e", "8M", "-f", "2", "-n", "1", "-w", "0", "-c", "0"),

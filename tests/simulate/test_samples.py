@@ -218,7 +218,7 @@ def test_smaller_communicators_and_their_placement(sim: Sim) -> None:
 
 @pytest.mark.parametrize(
     ("devices", "latency_us", "gb_per_s"),
-    # The table of docs/node-file.md: L and bandwidth of each class of links.
+    # L and bandwidth of each class of links.
     [("2,3", 12.8, 331), ("3,4", 13.6, 170), ("63,56", 13.6, 170), ("7,8", 14.4, 46.55)],
 )
 def test_a_pair_is_as_fast_as_its_link(

@@ -78,7 +78,7 @@ def test_a_variable_shuts_a_rule_out(jobs: Jobs, name: str, value: str) -> None:
 
 
 def test_tree_simple_needs_a_patched_library(jobs: Jobs) -> None:
-    """No variable of stock RCCL brings that cell back on one node (docs/tree-simple.md)."""
+    """No variable of stock RCCL brings that cell back on one node (docs/variants.md)."""
     rules = jobs.rules("allreduce,0,9999999,tree,simple,-1,1,64,-1,-1\n")
     shut = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
     assert shut.kind is Kind.NOT_SELECTABLE

@@ -56,8 +56,8 @@ def test_json_has_every_answer(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_every_answer_stands_in_the_document(repository: Path) -> None:
-    """docs/why.md has each, in the words that are printed."""
-    page = (repository / "docs" / "why.md").read_text(encoding="utf-8")
+    """docs/troubleshooting.md has each, in the words that are printed."""
+    page = (repository / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     assert [kind.value for kind in Kind if f"* **{kind.value}**" not in page] == []
 
 

@@ -1,4 +1,4 @@
-"""The plugin's file of records, one or several in one (by hand, as docs/workload.md says)."""
+"""The plugin's file of records, one or several in one (by hand, as docs/job.md says)."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ static void check_refused(void)
     unsetenv("RCCLTUNE_PERF_TOKEN");
     set(NULL, NULL);
     CHECK(run(PLAN, "2", "--help") == 0 && has("said", "rccltune-perf --folder DIR"));
-    CHECK(has("said", "'rccltune sweep'") && has("said", "docs/perf.md"));
+    CHECK(has("said", "'rccltune sweep'") && has("said", "docs/measuring.md"));
     CHECK(run(PLAN, "2", NULL) == 2 && has("said", "RCCLTUNE_PERF_TOKEN is not set"));
 }
 

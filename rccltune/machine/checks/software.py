@@ -131,7 +131,7 @@ def libraries(facts: Circumstances) -> Iterator[Finding]:
         yield warns(
             "no-library",
             "no librccl was found under ROCm, LD_LIBRARY_PATH or the Python in use",
-            "see docs/detect.md for the places",
+            "see docs/machine.md for the places",
             remedy="name it with --librccl FILE.",
         )
     by_hash = {library.sha256: library for library in found}
@@ -142,7 +142,7 @@ def libraries(facts: Circumstances) -> Iterator[Finding]:
         yield warns(
             "several-libraries",
             f"a job here could load different libraries: {named}",
-            "see docs/detect.md for the places",
+            "see docs/machine.md for the places",
             expected="one, or certainty about which",
             remedy="tune with the one that the job loads (grep ccl /proc/PID/maps): --librccl FILE "
             "chooses it.",
