@@ -46,6 +46,8 @@ SAID: dict[str, Any] = {
     "placement": "in",
     "communicators": 6,
     "timing": "loop",
+    "beside": "gemm",
+    "compute_share": 60,
     "crosscheck": True,
     "budget": "3600s",
     "timeout": "0.5s",

@@ -53,17 +53,18 @@ def test_ranks_are_joined(tmp_path: Path) -> None:
     assert table["counts"].sum() == 3
 
 
-def test_what_ran_beside_products_has_a_state_and_never_counts(tmp_path: Path) -> None:
-    """Even of a call alone: it is another clock's time, in which the products' GPU is warm."""
+def test_beside_products_the_whole_round_is_the_time(tmp_path: Path) -> None:
+    """For each of its ten calls; what a call takes alone stands beside it."""
     steps = [*STEPS[:3], beside("ring/ll"), beside("tree/simple/4"), STEPS[4]]
     make(tmp_path, steps, told=answering(ran="ring/ll/8", answer="none"))
     table = rows.table(runs.read_runs(tmp_path))
     ran = table[table["step"] == "beside"]
     assert list(ran["state"]) == ["not-offered", "good"]
-    assert not ran["counts"].any()
+    assert list(ran["counts"]) == [False, True]
     last = ran.iloc[-1]
     assert (last["beside"], last["products"], last["calls"]) == ("gemm bf16 4096", 3, 10)
-    assert (last["time_us"], last["product_us"]) == (11.0, 150.5)
+    assert last["time_us"] == pytest.approx(65.05)
+    assert (last["alone_us"], last["product_us"]) == (11.0, 150.5)
     assert (last["beside_us"], last["product_beside_us"], last["both_us"]) == (20.5, 200.5, 650.5)
     other = table[table["step"] != "beside"]
     assert set(other["beside"]) == {""}

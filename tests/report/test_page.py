@@ -40,8 +40,10 @@ HOSTILE = (
 def content(text: str) -> dict[str, Any]:
     """A page that has everything, with a text in every place."""
     block = {"rows": [(text, text, text)], "more": 2}
-    row = dict.fromkeys(("collective", "ranks", "sizes", "setting", "gain", "proof"), text)
-    rules = {"name": text, "needs": text, "several": True, "rows": [row], "more": 1, "source": text}
+    names = ("collective", "ranks", "sizes", "setting", "gain", "costs", "proof")
+    row = dict.fromkeys(names, text)
+    rules = {"name": text, "needs": text, "several": True, "is_beside": True}
+    rules |= {"rows": [row], "more": 1, "source": text}
     return {
         **dict.fromkeys(("title", "where", "claim", "following", "subject", "footer"), text),
         "marks": [(text, text)],
