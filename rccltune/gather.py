@@ -243,7 +243,7 @@ class GatherError(Exception):
     """Nothing can be gathered, with the reason."""
 
 
-class Hashed:
+class NameHasher:
     """Stands for names by a keyed hash, equal ones by the same.
 
     Attributes:
@@ -277,7 +277,7 @@ class Hashed:
 
 
 @dataclass
-class Gathered:
+class ArchiveContent:
     """What will be in the archive, byte by byte, and what will not.
 
     Attributes:
@@ -336,7 +336,7 @@ def _created(path: Path) -> BinaryIO:
 # ---- A session ---------------------------------------------------------------------------------
 
 
-def session(folder: Path, key: bytes) -> Gathered:
+def session(folder: Path, key: bytes) -> ArchiveContent:
     """The listed parts of a session.
 
     Raises:
@@ -344,7 +344,7 @@ def session(folder: Path, key: bytes) -> Gathered:
     """
     if not (folder / "session.json").is_file():
         raise GatherError(f"there is no session in {folder}; 'machine' describes this machine")
-    made, names = Gathered(f"session {folder}"), Hashed(key)
+    made, names = ArchiveContent(f"session {folder}"), NameHasher(key)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         cleaned = _cleaner(name)
@@ -366,7 +366,7 @@ def session(folder: Path, key: bytes) -> Gathered:
     return made
 
 
-_Cleaner = Callable[[str, Hashed], "tuple[str, int]"]
+_Cleaner = Callable[[str, NameHasher], "tuple[str, int]"]
 
 
 def _cleaner(name: str) -> _Cleaner | None:
@@ -424,10 +424,10 @@ def _plugin_in(argv: object) -> list[str]:
     return ["--plugin", _known_file(after[0])] if after else []
 
 
-class _Json:
+class _JsonFields:
     """Takes fields of JSON."""
 
-    def __init__(self, names: Hashed) -> None:
+    def __init__(self, names: NameHasher) -> None:
         self.names = names
         self.n_left_out = 0
 
@@ -472,15 +472,15 @@ class _Json:
         return made
 
 
-def _json(text: str, names: Hashed) -> tuple[str, int]:
+def _json(text: str, names: NameHasher) -> tuple[str, int]:
     plain = json.loads(text)
     if not isinstance(plain, dict):
         raise ValueError("no record")  # noqa: TRY004 - a file's mistake
-    taker = _Json(names)
+    taker = _JsonFields(names)
     return json.dumps(taker.taken(plain), indent=1) + "\n", taker.n_left_out
 
 
-def _plan(text: str, _names: Hashed) -> tuple[str, int]:
+def _plan(text: str, _names: NameHasher) -> tuple[str, int]:
     """Lines stay, since rows count them; a word that may be a path does not."""
     lines = [line.split(" ") for line in text.splitlines()]
     made = [[w if _WORD.fullmatch(w) else LEFT_OUT for w in words] for words in lines]
@@ -488,7 +488,7 @@ def _plan(text: str, _names: Hashed) -> tuple[str, int]:
     return "".join(f"{' '.join(words)}\n" for words in made), n_left_out
 
 
-def _rank(text: str, names: Hashed) -> tuple[str, int]:
+def _rank(text: str, names: NameHasher) -> tuple[str, int]:
     """Rows, and the remarks that are listed; lines that are left out are no rows."""
     made, n_left_out = [], 0
     for line in text.splitlines():
@@ -513,7 +513,7 @@ def _rank(text: str, names: Hashed) -> tuple[str, int]:
     return "".join(f"{line}\n" for line in made), n_left_out
 
 
-def _remark(text: str, names: Hashed) -> str | None:
+def _remark(text: str, names: NameHasher) -> str | None:
     """What may be sent of a remark; None for nothing."""
     word, _, rest = text.partition(" ")
     if word not in REMARKS:
@@ -531,7 +531,7 @@ def _remark(text: str, names: Hashed) -> str | None:
     return text if _is_plain(text) else None
 
 
-def _samples(text: str, _names: Hashed) -> tuple[str, int]:
+def _samples(text: str, _names: NameHasher) -> tuple[str, int]:
     head, *rows = text.splitlines() or [""]
     columns = head.split(",")
     kept = [number for number, name in enumerate(columns) if name in COLUMNS]
@@ -547,7 +547,7 @@ def _samples(text: str, _names: Hashed) -> tuple[str, int]:
     return "".join(f"{line}\n" for line in made), n_left_out
 
 
-def _rules(text: str, _names: Hashed) -> tuple[str, int]:
+def _rules(text: str, _names: NameHasher) -> tuple[str, int]:
     lines = text.splitlines()
     made = [said for said in map(_rule_line, lines) if said is not None]
     return "".join(f"{line}\n" for line in made), sum(a not in made for a in lines)
@@ -587,7 +587,7 @@ _OF_A_SESSION = tuple(
 
 
 @dataclass(frozen=True)
-class Block:
+class ArchiveBlock:
     """One thing that was found.
 
     Attributes:
@@ -610,23 +610,23 @@ class Block:
         return f"{self.kind} {self.name}\n" + "".join(f"\t{line}\n" for line in lines) + mark
 
 
-def machine(key: bytes, root: Path = Path("/")) -> Gathered:
+def machine(key: bytes, root: Path = Path("/")) -> ArchiveContent:
     """What detection reads of the machine below ``root``, as one text."""
-    names = Hashed(key)
-    found: dict[tuple[str, str], Block] = {}
-    for block in _Machine(root.resolve(), names).blocks():
+    names = NameHasher(key)
+    found: dict[tuple[str, str], ArchiveBlock] = {}
+    for block in _MachineFiles(root.resolve(), names).blocks():
         found.setdefault((block.kind, block.name), block)
     text = _HEAD + "".join(block.written() for block in found.values())
-    made = Gathered(f"machine {os.uname().nodename if root == Path('/') else root}")
+    made = ArchiveContent(f"machine {os.uname().nodename if root == Path('/') else root}")
     made.files["machine/gathered-system.txt"] = text.encode("utf-8", "replace")
     made.hosts = [(name, alias) for (_, name), alias in names.names.items()]
     return made
 
 
-class _Machine:
+class _MachineFiles:
     """A machine's files below a root, read as detection reads them."""
 
-    def __init__(self, root: Path, names: Hashed) -> None:
+    def __init__(self, root: Path, names: NameHasher) -> None:
         self.root = root
         self.names = names
         self.is_live = root == Path("/")
@@ -645,9 +645,9 @@ class _Machine:
         found = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
         return sorted(name for name in found if re.fullmatch(r"[\w./:+-]+", name))
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[ArchiveBlock]:
         """Everything, in the order of the file."""
-        yield from (Block("folder", name) for name in FOLDERS if (self.root / name).is_dir())
+        yield from (ArchiveBlock("folder", name) for name in FOLDERS if (self.root / name).is_dir())
         for pattern in FILES:
             for name in self.found(pattern):
                 yield from self.file(name)
@@ -656,13 +656,13 @@ class _Machine:
         for name in self.found("proc/[0-9]*/comm"):
             # Of all processes the daemon that moves memory.
             if (self.read(name) or b"").strip() == b"numad":
-                yield Block("file", name, "numad\n")
+                yield ArchiveBlock("file", name, "numad\n")
                 break
         yield from self.software()
         if self.is_live:
             yield from self.circumstances()
 
-    def file(self, name: str) -> Iterator[Block]:
+    def file(self, name: str) -> Iterator[ArchiveBlock]:
         """A file without what is not listed, or that it is there and cannot be read."""
         try:
             with (self.root / name).open("rb") as stream:
@@ -670,9 +670,9 @@ class _Machine:
         except OSError as error:
             is_denied = error.errno in (errno.EPERM, errno.EACCES)
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                yield Block("denied" if is_denied else "unreadable", name)
+                yield ArchiveBlock("denied" if is_denied else "unreadable", name)
             return
-        yield Block("file", name, self.cleaned(name, data.decode("latin-1")))
+        yield ArchiveBlock("file", name, self.cleaned(name, data.decode("latin-1")))
 
     def cleaned(self, name: str, text: str) -> str:
         """What is listed of a file."""
@@ -720,30 +720,30 @@ class _Machine:
         named = [(name.strip(), value.strip()) for name, value in pairs]
         return "".join(f"{n}={_value(v)}\n" for n, v in named if n in VARIABLES)
 
-    def gpus(self) -> Iterator[Block]:
+    def gpus(self) -> Iterator[ArchiveBlock]:
         """What amdgpu drives, and what the PCI bus says of every GPU."""
         driven = [name for name in self.found(f"{DRIVER}/*:*:*") if "." in name]
         addresses = [name.rsplit("/", 1)[-1] for name in driven]
         for address in addresses:
-            yield Block("link", f"{DRIVER}/{address}", f"../../devices/{address}\n")
+            yield ArchiveBlock("link", f"{DRIVER}/{address}", f"../../devices/{address}\n")
         for name in self.found(f"{DEVICES}/*"):
             maker = (self.read(f"{name}/vendor") or b"").decode("latin-1").strip()
             if maker in _GPU_MAKERS or name.rsplit("/", 1)[-1] in addresses:
-                yield Block("folder", name)
+                yield ArchiveBlock("folder", name)
                 for pattern in OF_A_GPU:
                     for found in self.found(f"{name}/{pattern}"):
                         yield from self.file(found)
 
-    def bare_names(self) -> Iterator[Block]:
+    def bare_names(self) -> Iterator[ArchiveBlock]:
         """Device nodes, shared memory, network cards and who uses the GPUs, by name."""
         for pattern in NAMES:
             for name in self.found(pattern):
                 may_open = os.access(self.root / name, os.R_OK | os.W_OK)
                 is_device = name.startswith(("dev/kfd", "dev/dri/"))
                 kind = "folder" if name.startswith("sys/") else "file"
-                yield Block("denied" if is_device and not may_open else kind, name)
+                yield ArchiveBlock("denied" if is_device and not may_open else kind, name)
 
-    def software(self) -> Iterator[Block]:
+    def software(self) -> Iterator[ArchiveBlock]:
         """Version and hash of every library that a job could load, and of the benchmarks."""
         packages = [Path(p) for p in sys.path if p.endswith("-packages")] if self.is_live else []
         for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -760,7 +760,7 @@ class _Machine:
         value = os.environ.get(variable, "") if self.is_live else ""
         return [Path(part) for part in value.split(":") if part.startswith("/")]
 
-    def excerpts(self, folders: list[Path], names: tuple[str, ...]) -> Iterator[Block]:
+    def excerpts(self, folders: list[Path], names: tuple[str, ...]) -> Iterator[ArchiveBlock]:
         """What stands in files that are too large to send, each file once."""
         known: set[Path] = set()
         for path in (folder / name for folder in folders for name in names):
@@ -769,10 +769,10 @@ class _Machine:
                 continue
             place, target = self.place(path), self.place(real)
             if real not in known:
-                yield Block("excerpt", target, _excerpt(real))
+                yield ArchiveBlock("excerpt", target, _excerpt(real))
             if place != target:
                 step = os.path.relpath(target, str(Path(place).parent))
-                yield Block("link", place, f"{step}\n")
+                yield ArchiveBlock("link", place, f"{step}\n")
             known |= {path, real}
 
     def place(self, path: Path) -> str:
@@ -785,26 +785,26 @@ class _Machine:
         last = path.name if re.fullmatch(r"[\w.]*ccl\.so[\d.]*|\w+_perf", path.name) else "file"
         return f"elsewhere/{number}/{last}"
 
-    def circumstances(self) -> Iterator[Block]:
+    def circumstances(self) -> Iterator[ArchiveBlock]:
         """What programs say, limits of a process, and variables that matter."""
         for name in (".rccl.conf", ".nccl.conf"):
             try:
                 text = (Path.home() / name).read_text(encoding="utf-8", errors="replace")
             except (OSError, RuntimeError):
                 continue
-            yield Block("file", f"home/user/{name}", self.settings(text))
-        yield Block("fact", "home", "/home/user\n")
+            yield ArchiveBlock("file", f"home/user/{name}", self.settings(text))
+        yield ArchiveBlock("fact", "home", "/home/user\n")
         for argv, wanted in PROGRAMS:
             said = _asked(argv)
             if said is not None:
                 text = _lines(said, wanted.fullmatch)
-                yield Block("told", " ".join(argv), text)
-        yield Block("fact", "cores", f"{len(os.sched_getaffinity(0))}\n")
+                yield ArchiveBlock("told", " ".join(argv), text)
+        yield ArchiveBlock("fact", "cores", f"{len(os.sched_getaffinity(0))}\n")
         for name in ("nofile", "memlock"):
             soft = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[0]
-            yield Block("fact", name, f"{soft}\n")
+            yield ArchiveBlock("fact", name, f"{soft}\n")
         for name in sorted(VARIABLES & os.environ.keys()):
-            yield Block("variable", name, f"{_value(os.environ[name])}\n")
+            yield ArchiveBlock("variable", name, f"{_value(os.environ[name])}\n")
 
 
 def _lines(text: str, wanted: Callable[[str], object]) -> str:
@@ -843,7 +843,7 @@ def _asked(argv: tuple[str, ...]) -> str | None:
 # ---- The archive -------------------------------------------------------------------------------
 
 
-def gather(what: Path) -> Gathered:
+def gather(what: Path) -> ArchiveContent:
     """A session by its folder, or this machine by the word ``machine``.
 
     Raises:
@@ -863,7 +863,7 @@ def check_free(target: Path) -> None:
         raise GatherError(f"{target} is there already; name another file with -o")
 
 
-def write(made: Gathered, target: Path) -> int:
+def write(made: ArchiveContent, target: Path) -> int:
     """Write the archive, whole or not at all, for its owner alone; returns its size in bytes.
 
     Raises:

@@ -21,7 +21,7 @@ _BUILT_FOR: Final = re.compile(r"hip(\d+\.\d+)")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)*")
 
 
-class Family(Enum):
+class LibraryVendor(Enum):
     """Who made the library; RCCLX is Meta's variant of RCCL and prints RCCL's number."""
 
     RCCL = "RCCL"
@@ -40,10 +40,10 @@ def dotted(version: Version | None) -> str:
     return ".".join(str(part) for part in version or ())
 
 
-def parse_library(text: str | None) -> tuple[Family, Version] | None:
+def parse_library(text: str | None) -> tuple[LibraryVendor, Version] | None:
     """Family and version of ``RCCL 2.22.3-develop:abc``; None for anything else."""
     found = _NAMED.match(text.strip()) if text else None
-    return (Family(found[1]), version_of(found[2])) if found else None
+    return (LibraryVendor(found[1]), version_of(found[2])) if found else None
 
 
 def library_named(version: str | None, arch: str | None) -> str | None:
@@ -80,7 +80,7 @@ class Release:
         remark: what else who deploys rules must know.
     """
 
-    family: Family
+    family: LibraryVendor
     first: Version
     number: str
     name: str
@@ -135,7 +135,7 @@ _LOST: Final = "its own table is lost: `emit-config --base auto`"
 # each looks up: src/plugin/tuner.cc, before 2.28 src/misc/tuner.cc.
 _RCCL: Final = _lines(
     Release(
-        family=Family.RCCL,
+        family=LibraryVendor.RCCL,
         first=(0,),
         number="2.15.5",
         name="RCCL to 2.20.5 (ROCm to 6.2)",
@@ -214,7 +214,7 @@ _RCCL: Final = _lines(
 )
 _NCCL: Final = _lines(
     Release(
-        family=Family.NCCL,
+        family=LibraryVendor.NCCL,
         first=(0,),
         number="2.18.6",
         name="NCCL to 2.20",

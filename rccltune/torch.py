@@ -89,7 +89,7 @@ _HARMLESS = frozenset(
 )
 
 
-class _Host:
+class _HostClock:
     """Times by the process's own clock, where there is no GPU."""
 
     name = "host"
@@ -101,7 +101,7 @@ class _Host:
         return float(end - start) / 1e6
 
 
-class _Cuda:
+class _DeviceClock:
     """Times by events on the current stream.
 
     PyTorch's documentation (``torch.cuda.Event``) has the conditions: an event belongs to the
@@ -147,7 +147,7 @@ class Steps:
         """No step was seen."""
         self.n_steps = 0
         self.every = 1
-        self._clock: _Host | _Cuda | None = None
+        self._clock: _HostClock | _DeviceClock | None = None
         self._start: Any = None
         self._waiting: deque[tuple[int, Any, Any]] = deque()
         self._times: list[tuple[int, float]] = []
@@ -351,10 +351,10 @@ def _needs(rules: Path) -> dict[str, str]:
     return found
 
 
-def _clock() -> _Host | _Cuda:
+def _clock() -> _HostClock | _DeviceClock:
     """By what the job has imported: one without torch has nothing on a GPU to time."""
     torch = sys.modules.get("torch")
-    return _Cuda(torch) if torch is not None and torch.cuda.is_available() else _Host()
+    return _DeviceClock(torch) if torch is not None and torch.cuda.is_available() else _HostClock()
 
 
 def _is_capturing() -> bool:

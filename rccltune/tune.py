@@ -23,14 +23,14 @@ from rccltune.model.reporter import Reporter
 from rccltune.session.files import write_atomically
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitDone
+    from rccltune.analyse.fit import FitResult
     from rccltune.analyse.options import ChoiceOptions
-    from rccltune.report.page import Reported
-    from rccltune.rules.sheets import Emitted
+    from rccltune.report.page import WrittenPage
+    from rccltune.rules.placement_files import EmittedRules
     from rccltune.verify.outcome import Verified, VerifyRequest
 
 
-Options: TypeAlias = "Callable[[FitDone], ChoiceOptions]"
+Options: TypeAlias = "Callable[[FitResult], ChoiceOptions]"
 _FIGURES: Final = "plots"
 _AFTER_THE_SWEEP: Final = (
     "rccltune.rules.emission",
@@ -42,7 +42,7 @@ _AFTER_THE_SWEEP: Final = (
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class TuneResult:
     """What came of it.
 
     Attributes:
@@ -55,12 +55,12 @@ class Tuned:
 
     folder: Path
     swept: Swept
-    emitted: Emitted
+    emitted: EmittedRules
     verified: tuple[Verified, ...]
     named: tuple[Path, ...]
     exports: Path
     figures: Path
-    report: Reported
+    report: WrittenPage
     simulated: bool
     runner: str | None
 
@@ -94,7 +94,7 @@ def tune(
     force: bool,
     base: Path | None = None,
     confirms: SiteRequest | None = None,
-) -> Tuned:
+) -> TuneResult:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
 
     Args:
@@ -111,10 +111,10 @@ def tune(
     """
     folder = prepared.folder
     if base is not None:
-        from rccltune.rules.base import vendor
+        from rccltune.rules.vendor_base import read_vendor_table
 
         # Read before an hour is measured; what it says comes when it is written.
-        vendor(base, prepared.instrument.site.fingerprint, reporter=Reporter())
+        read_vendor_table(base, prepared.instrument.site.fingerprint, reporter=Reporter())
     importing = Thread(target=_import_what_follows, daemon=True)
     importing.start()
     swept = measure_with_perf(prepared, reporter=reporter, command=command, force=force)
@@ -127,7 +127,7 @@ def tune(
         page = _shown(folder, reporter)
         reporter.say(f"The page that says why nothing is proven: {page.path}")
         raise
-    return Tuned(
+    return TuneResult(
         folder=folder,
         swept=swept,
         emitted=emitted,
@@ -146,7 +146,7 @@ def _import_what_follows() -> None:
         importlib.import_module(name)
 
 
-def _shown(folder: Path, reporter: Reporter) -> Reported:
+def _shown(folder: Path, reporter: Reporter) -> WrittenPage:
     """Figures, and the page."""
     from rccltune.report.page import report_session
     from rccltune.report.plots import plot_session
@@ -167,9 +167,9 @@ def _emitted(
     options: Options,
     base: Path | None,
     reporter: Reporter,
-) -> Emitted:
+) -> EmittedRules:
     from rccltune.rules.emission import choose_rules, keep_choices
-    from rccltune.rules.sheets import EmitRequest
+    from rccltune.rules.placement_files import EmitRequest
 
     request = EmitRequest(
         folders=(prepared.folder,),
@@ -184,7 +184,7 @@ def _emitted(
 
 def _verified(
     prepared: ToMeasure,
-    emitted: Emitted,
+    emitted: EmittedRules,
     options: Options,
     reporter: Reporter,
     confirms: SiteRequest | None,
@@ -250,7 +250,7 @@ def _verified(
     return tuple(found.values()), tuple(named)
 
 
-def _export(one: Emitted, lost: Mapping[str, str], path: Path | None = None) -> None:
+def _export(one: EmittedRules, lost: Mapping[str, str], path: Path | None = None) -> None:
     """What makes a job use a file, without exports that are lost, beside it or at a path."""
     from rccltune.verify.rewriting import exports_without
 
@@ -259,13 +259,13 @@ def _export(one: Emitted, lost: Mapping[str, str], path: Path | None = None) -> 
         write_atomically(where, exports_without(one.environment_text, lost))
 
 
-def _exports(one: Emitted) -> str:
+def _exports(one: EmittedRules) -> str:
     return " ".join(f"{name}={value}" for name, value in one.needs)
 
 
 def _candidate(
     prepared: ToMeasure,
-    one: Emitted,
+    one: EmittedRules,
     options: Options,
     reporter: Reporter,
 ) -> VerifyRequest:

@@ -36,7 +36,7 @@ from scipy import stats
 
 from rccltune import plugin
 from rccltune.logs.reader import read_stream
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import KIB, Collective, format_size
 from rccltune.rules.reader import RuleFile, read_rules
@@ -209,7 +209,7 @@ def times(
     """Times in us of two launches, whose sizes lie between each other's; both placements' mean."""
     program = str(options.rccl_tests / options.collective.benchmark)
     ranks = ["mpirun", "-np", str(options.ranks), "--bind-to", "none", "--oversubscribe", program]
-    stated = Stated(
+    stated = StatedFacts(
         collective=options.collective, setting=BASELINE, n_ranks=options.ranks, n_nodes=1
     )
     found: dict[int, list[float]] = {}

@@ -48,8 +48,8 @@ from rccltune.model.errors import RccltuneError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import format_size, parse_size
 from rccltune.rules.emission import emit_rules
+from rccltune.rules.placement_files import EmitRequest
 from rccltune.rules.reader import read_rules
-from rccltune.rules.sheets import EmitRequest
 from rccltune.simulate import sources as simnode
 
 # Percent of files without any gain that may keep a rule.

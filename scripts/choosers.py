@@ -6,15 +6,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from rccltune.analyse import points, unused
-from rccltune.analyse.choosing import choose
+from rccltune.analyse import points, unusable_notices
+from rccltune.analyse.choice import choose
 from rccltune.analyse.curves import curves
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.chosen import Zone
 from rccltune.model.curves import Curve, Model, time_at
 from rccltune.model.measured import Notice, Sample
 from rccltune.model.vocabulary import MAX_NBYTES, Placement
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 Times = dict[str, dict[int, float]]
 Rule = Callable[[int], str | None]
@@ -34,7 +34,7 @@ def left_out(samples: Sequence[Sample]) -> tuple[Notice, ...]:
     """What is said of samples that no curve uses."""
     known = {one.key.variant.name: one.key.variant for one in samples}
     found = points.in_environments(frame(samples), known)
-    return unused.notices(found, points.by_communicator(points.usable(found)))
+    return unusable_notices.notices(found, points.by_communicator(points.usable(found)))
 
 
 def times_of(found: Iterable[Curve], placement: Placement = Placement.OUT_OF_PLACE) -> Times:

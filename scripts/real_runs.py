@@ -140,7 +140,7 @@ def real_calls(
             passed = [*own, *(key for key in variables if key.startswith(("NCCL_", "RCCL")))]
             argv = (*head, *(word for key in passed for word in ("-x", key)), *argv)
         ended = process.run(
-            process.Job(
+            process.LaunchCommand(
                 argv=argv,
                 variables={**variables, **own},
                 folder=folder,

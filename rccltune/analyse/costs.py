@@ -56,7 +56,7 @@ def points(samples: pd.DataFrame) -> pd.DataFrame:
     alone_us, call_us and slowed as :class:`Trade` has them; n_communicators.
 
     Args:
-        samples: as ``samples.csv`` has them (:mod:`rccltune.session.frame`).
+        samples: as ``samples.csv`` has them (:mod:`rccltune.session.sample_table`).
     """
     is_good = (samples["unusable"] == "") & (samples["purpose"] != VERIFY)
     own = samples[is_good & beside_computing(samples)]

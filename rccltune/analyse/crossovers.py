@@ -1,78 +1,114 @@
-"""Where the fastest setting changes as calls grow, and the fewest changes that lose little."""
+"""Where the fastest setting changes as calls grow, read from the times that zones are chosen by.
+
+The library as it is stands among the settings: where nothing beats it by more than the tolerance
+it is the fastest. A rule ends beside the library where it still gains what is wanted, which is
+before the times meet.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from rccltune.analyse.noise import Array, Counts, Truths
+from rccltune.analyse import noise
+from rccltune.analyse.candidates import Candidates
+from rccltune.analyse.noise import Times
+from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
+from rccltune.model import defaults
+from rccltune.model.curves import GAP, Crossover, CrossoverEvidence
+from rccltune.model.settings import BASELINE, View
+from rccltune.model.vocabulary import Placement
 
-# No setting: what the library does by itself.
-NONE: Final = -1
-# More than any sum of losses (log ratios), so that the number of zones always comes first.
-_ZONE: Final = 1e4
 
+def crossovers(
+    compared: Candidates, tolerance: float = defaults.TOLERANCE
+) -> tuple[Crossover, ...]:
+    """Changes of the fastest setting of a target, by view, then by size.
 
-def fewest(loss: Array, carries: Truths, none: Array) -> Counts:
-    """One setting a size: the fewest zones of one setting, then the least loss.
-
-    Optimal partitioning (Jackson et al., 2005) of the Potts model of step detection (Friedrich et
-    al., 2008), with several curves to choose from.
+    The interval of a change reaches from the sizes beside it as far as the two settings cannot be
+    told apart (95 %).
 
     Args:
-        loss: by [setting, size], infinite where the setting may not be used.
-        carries: a zone must hold a size where its setting does.
-        none: loss of having no setting, by size, infinite where there must be one; not a zone.
-
-    Returns:
-        A setting or :data:`NONE` for each size; no setting anywhere where there is no such
-        sequence.
+        compared: what was measured of the target.
+        tolerance: time over the best, minus 1, that makes no change.
     """
-    n_sizes = loss.shape[1]
-    loss = np.vstack([loss, none])
-    carries = np.vstack([carries, np.ones(n_sizes, dtype=bool)])
-    is_barred = ~np.isfinite(loss)
-    price = np.append(np.full(len(loss) - 1, _ZONE), 0.0)[:, None]
-    # Sums before each size, so that those of a range are one difference.
-    total, held, barred = (
-        np.pad(np.cumsum(each, axis=1), ((0, 0), (1, 0)))
-        for each in (np.where(is_barred, 0.0, loss), carries, is_barred)
+    home = compared.target.variant.name
+    wider = dict.fromkeys(one for one in compared.standing.needs if one != home)
+    return tuple(
+        one for name in (home, *wider) for one in _crossovers_in(compared, name, tolerance)
     )
-    best = np.zeros(n_sizes + 1)
-    came: list[tuple[int, int]] = []
-    for end in range(1, n_sizes + 1):
-        lost, n_held, n_barred = (x[:, end, None] - x[:, :end] for x in (total, held, barred))
-        cost = np.where((n_held > 0) & (n_barred == 0), best[:end] + price + lost, np.inf)
-        at = np.unravel_index(cost.argmin(), cost.shape)
-        best[end] = cost[at]
-        came.append((int(at[0]), int(at[1])))
-    found = np.full(n_sizes, NONE)
-    end = n_sizes if np.isfinite(best[-1]) else 0
-    while end:
-        setting, start = came[end - 1]
-        found[start:end] = setting if setting < len(loss) - 1 else NONE
-        end = start
-    return found
 
 
-def crossing(nbytes: npt.ArrayLike, log_ratio: npt.ArrayLike) -> int:
-    """Size in bytes at which a log ratio is 0, straight in log size.
+def _crossovers_in(compared: Candidates, environment: str, tolerance: float) -> Iterable[Crossover]:
+    """Those of what can be chosen in the target's own environment, or in one that widens it."""
+    standing, home = compared.standing, compared.target.variant
+    able = [one in (home.name, environment) for one in standing.needs]
+    variant = home if environment == home.name else compared.variants[environment]
+    names = [*standing.settings, *([BASELINE] if standing.library is not None else [])]
+    sides = [compared.grid.of(row) for row in standing.rows]
+    if standing.library is not None:
+        sides.append(standing.library)
+    for view, described in enumerate(compared.grid.views):
+        for last, before, after in _changes(compared, view, tolerance, able):
+            low, high = _apart(compared, view, last, sides[before], sides[after])
+            nbytes = compared.grid.nbytes
+            times = standing.times[view]
+            apart = (times[before] - times[after])[last : last + 2]
+            repeated = min(side.n[view, 0, last] for side in (sides[before], sides[after])) > 1
+            yield Crossover(
+                target=replace(compared.target, variant=variant),
+                view=_view(described),
+                below=names[before],
+                above=names[after],
+                at_nbytes=size_where_equal(nbytes[last : last + 2], apart),
+                low_nbytes=int(nbytes[low]),
+                high_nbytes=int(nbytes[high]),
+                evidence=CrossoverEvidence.BOOTSTRAP if repeated else CrossoverEvidence.BRACKET,
+            )
 
-    Args:
-        nbytes: two sizes, rising.
-        log_ratio: at each of them.
 
-    Returns:
-        The last byte below it, the first size at least and less than the second; the geometric
-        middle where the ratio has one sign at both, or is not known.
-    """
-    low, high = np.log(np.asarray(nbytes, dtype=float))
-    first, last = np.asarray(log_ratio, dtype=float)
-    crosses = np.isfinite(first) and np.isfinite(last) and first * last < 0
-    share = first / (first - last) if crosses else 0.5
-    ends = np.asarray(nbytes)
-    # A logarithm and back is a little less than a whole byte.
-    at = int(np.exp(low + share * (high - low)) + 1e-6)
-    return min(max(at, int(ends[0])), int(ends[1]) - 1)
+def _changes(
+    compared: Candidates, view: int, tolerance: float, able: Sequence[bool]
+) -> Iterable[tuple[int, int, int]]:
+    """Index of the last size before each change, and the settings before and after it."""
+    times, nbytes = compared.standing.times[view].copy(), compared.grid.nbytes
+    times[: len(able)][~np.array(able, dtype=bool)] = np.nan
+    if len(times) < 2:
+        return
+    loss = times - noise.quiet(np.nanmin, times, 0)
+    loss = np.where(np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + 1e-12, loss, np.inf)
+    if compared.standing.library is not None:
+        # What does not beat it by more than the tolerance is not said to be faster.
+        loss[-1] = np.where(np.isfinite(loss[-1]), 0.0, np.inf)
+    is_measured = np.isfinite(loss).any(0)
+    none = np.where(is_measured, np.inf, 0.0)
+    states = fewest_zones(loss, np.isfinite(loss), none)
+    for last in np.flatnonzero(np.diff(states)):
+        before, after = int(states[last]), int(states[last + 1])
+        if NONE not in (before, after) and nbytes[last + 1] <= GAP * nbytes[last]:
+            yield int(last), before, after
+
+
+def _apart(compared: Candidates, view: int, last: int, one: Times, other: Times) -> tuple[int, int]:
+    """Indices of the sizes between which the two cannot be told apart, the change inside."""
+    low, high = noise.compare(one, other, compared.grid.sizes).interval()
+    is_open = ~((low[view, 0] > 0) | (high[view, 0] < 0))
+    first, end = last, last + 1
+    while first > 0 and is_open[first]:
+        first -= 1
+    while end < len(is_open) - 1 and is_open[end]:
+        end += 1
+    return first, end
+
+
+def _view(described: tuple[str, ...]) -> View:
+    dtype, op, placement, beside = described
+    return View(
+        dtype=dtype or None,
+        redop=op or None,
+        placement=Placement(placement),
+        graph=None,
+        beside=beside or None,
+    )

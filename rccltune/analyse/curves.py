@@ -39,9 +39,9 @@ def curves(
     Returns:
         By rising key, as the table has it.
     """
-    made = points.points(table)
-    made[_CLOCK] = _clocks(made)
-    by_curve = groupby(made.itertuples(index=False), key=lambda row: row[: len(KEYS)])
+    curve_points = points.points(table)
+    curve_points[_CLOCK] = _clocks(curve_points)
+    by_curve = groupby(curve_points.itertuples(index=False), key=lambda row: row[: len(KEYS)])
     parts: list[list[Any]] = [list(rows) for _, rows in by_curve]
     fitted = fit_all(
         [(tuple(int(p.nbytes) for p in part), tuple(p.time_us for p in part)) for part in parts]
@@ -58,9 +58,9 @@ def curves(
     )
 
 
-def _clocks(made: pd.DataFrame) -> pd.Series[Any]:
+def _clocks(curve_points: pd.DataFrame) -> pd.Series[Any]:
     """Whether all sizes of a view were timed by replayed graphs: yes, no, or None for some."""
-    by_view = made.groupby([*TARGET, *VIEW], observed=True, sort=False)["is_graph"]
+    by_view = curve_points.groupby([*TARGET, *VIEW], observed=True, sort=False)["is_graph"]
     every, some = by_view.transform("all"), by_view.transform("any")
     found: pd.Series[Any] = every.astype(object).where(every == some, None)
     return found

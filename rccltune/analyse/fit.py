@@ -9,12 +9,12 @@ from typing import Final
 
 import pandas as pd
 
-from rccltune.analyse import library, points, unused
-from rccltune.analyse.changes import crossovers
-from rccltune.analyse.choosing import compared_in
+from rccltune.analyse import library_behaviour, points, unusable_notices
+from rccltune.analyse.choice import candidates_in
 from rccltune.analyse.costs import Trade, trades
+from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.curves import curves
-from rccltune.analyse.library import Bypass, IdleCompared, OwnChoice
+from rccltune.analyse.library_behaviour import Bypass, IdleComparison, LibrarySetting
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.steps import separate
 from rccltune.model import schema
@@ -38,7 +38,7 @@ _VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFile:
-    """What fit.json says; each field as :class:`FitDone` has it.
+    """What fit.json says; each field as :class:`FitResult` has it.
 
     Attributes:
         version: of this record: with another one it is made again.
@@ -53,8 +53,8 @@ class FitFile:
     notices: tuple[Notice, ...]
     bypasses: tuple[Bypass, ...]
     quarantined: tuple[Quarantine, ...]
-    idle: tuple[IdleCompared, ...]
-    own: tuple[OwnChoice, ...] = ()
+    idle: tuple[IdleComparison, ...]
+    own: tuple[LibrarySetting, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
     trades: tuple[Trade, ...] = ()
     runner: Line | None = None
@@ -62,7 +62,7 @@ class FitFile:
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitDone:
+class FitResult:
     """What fit found.
 
     Attributes:
@@ -82,8 +82,8 @@ class FitDone:
     notices: tuple[Notice, ...]
     bypasses: tuple[Bypass, ...] = ()
     quarantined: tuple[Quarantine, ...] = ()
-    idle: tuple[IdleCompared, ...] = ()
-    own: tuple[OwnChoice, ...] = ()
+    idle: tuple[IdleComparison, ...] = ()
+    own: tuple[LibrarySetting, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
     trades: tuple[Trade, ...] = ()
 
@@ -105,7 +105,7 @@ class FitDone:
     def warnings(self) -> tuple[Notice, ...]:
         """What weakens the fit, and what is missing from it."""
         missing = session_notices(self.quarantined)
-        return (*self.notices, *library.idle_notices(self.idle), *missing)
+        return (*self.notices, *library_behaviour.idle_notices(self.idle), *missing)
 
     @property
     def file(self) -> FitFile:
@@ -128,7 +128,7 @@ class FitDone:
         )
 
 
-def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> FitDone:
+def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> FitResult:
     """Fit every curve of a session, or read fit.json where it is current.
 
     A session that may only be read is fitted all the same; nothing is kept then.
@@ -147,7 +147,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         kept = _read(opened, store.samples_sha256(opened))
         if kept is not None:
             return kept
-    derived = files.Derived(folder, reporter)
+    derived = files.DerivedFiles(folder, reporter)
     table = load_frame(opened, reporter, derived)
     opened = store.open_session(folder)
     # Of a session that may only be read they are kept nowhere.
@@ -160,16 +160,16 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
     return done
 
 
-def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitDone:
+def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
     known = {**KNOWN_VARIANTS, **{one.name: one for one in opened.variants}}
     samples = points.in_environments(samples, known)
     clocks = points.apart_by_clock(samples)
     parts = [points.by_communicator(part) for part in clocks]
     is_apart = len(parts) > 1
     table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
-    wrong = unused.wrong_counts(samples)
-    made = tuple(curve for part in parts for curve in curves(part, known, wrong))
-    if not made:
+    wrong = unusable_notices.wrong_counts(samples)
+    fitted_curves = tuple(curve for part in parts for curve in curves(part, known, wrong))
+    if not fitted_curves:
         raise TooLittleDataError(
             f"none of the {len(samples)} samples can be used",
             where=str(opened.path / store.SAMPLES),
@@ -177,24 +177,24 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitDone:
         )
     grids = list(points.grids(table))
     options = ChoiceOptions(arch=opened.fingerprint.arch_or_vendor)
-    found = compared_in(grids, samples, known, options)
-    return FitDone(
+    candidates = candidates_in(grids, samples, known, options)
+    return FitResult(
         session=opened,
         samples_sha256=digest,
-        curves=made,
-        crossovers=tuple(one for each in found for one in crossovers(each)),
-        separations=separate(made),
-        notices=unused.notices(samples, table),
-        bypasses=library.bypasses(samples),
+        curves=fitted_curves,
+        crossovers=tuple(one for each in candidates for one in crossovers(each)),
+        separations=separate(fitted_curves),
+        notices=unusable_notices.notices(samples, table),
+        bypasses=library_behaviour.bypasses(samples),
         quarantined=set_aside(opened),
-        idle=library.idle_compared(grids, known),
-        own=library.own_choices(samples, known),
-        wrong=unused.wrong_shares(samples, known),
+        idle=library_behaviour.compare_idle(grids, known),
+        own=library_behaviour.library_settings(samples, known),
+        wrong=unusable_notices.wrong_shares(samples, known),
         trades=trades(samples, known),
     )
 
 
-def _read(opened: Session, digest: str) -> FitDone | None:
+def _read(opened: Session, digest: str) -> FitResult | None:
     # Of other samples, or of a version that kept less, it is made again.
     read = store.read_derived(
         opened.path,
@@ -204,7 +204,7 @@ def _read(opened: Session, digest: str) -> FitDone | None:
     )
     if read is None:
         return None
-    return FitDone(
+    return FitResult(
         session=opened,
         samples_sha256=digest,
         curves=read.curves,

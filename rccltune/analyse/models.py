@@ -12,13 +12,13 @@ from math import isqrt
 
 import numpy as np
 
-from rccltune.analyse.lines import (
+from rccltune.analyse.line_fits import (
     MAX_PIECES,
     MAX_SIZES,
     MIN_POINTS,
     Array,
-    Pieces,
-    Sums,
+    LineSums,
+    PieceBounds,
     best_pieces,
     costs,
     held_out_costs,
@@ -51,13 +51,13 @@ def linear_errors(sizes: Array, times: Array, whole: tuple[Array, Array]) -> Arr
 
 
 def segmented_errors(
-    sums: Sums, table: Array, sizes: Array, times: Array, most: int
+    sums: LineSums, table: Array, sizes: Array, times: Array, most: int
 ) -> list[Array]:
     """Signed relative errors of the best splits into 2 … ``most`` pieces, splits made anew.
 
     Args:
         sums: of ``sizes`` and ``times``.
-        table: :func:`rccltune.analyse.lines.costs` of them.
+        table: :func:`rccltune.analyse.line_fits.costs` of them.
         sizes: bytes, shape (curves, sizes).
         times: µs.
         most: how many pieces to try.
@@ -69,7 +69,7 @@ def segmented_errors(
     return [_inner_errors(sums, pieces, sizes, times) for pieces in splits]
 
 
-def _inner_errors(sums: Sums, pieces: Pieces, sizes: Array, times: Array) -> Array:
+def _inner_errors(sums: LineSums, pieces: PieceBounds, sizes: Array, times: Array) -> Array:
     """Where the size left out falls between two pieces, the nearer in log-size serves it."""
     held = np.arange(1, sizes.shape[1] - 1)[None]
     left, mid, right = sizes[:, :-2], sizes[:, 1:-1], sizes[:, 2:]
@@ -96,14 +96,14 @@ _CHUNK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class CurveFits:
     """Fits of one curve, in the order of Model, and the one chosen."""
 
     fits: tuple[Fit, ...]
     chosen: Model
 
 
-def fit_all(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[Fitted]:
+def fit_all(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[CurveFits]:
     """Fit every curve.
 
     Args:
@@ -113,7 +113,7 @@ def fit_all(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[Fit
         One result for each, in the same order; curves with equally many sizes are fitted
         together, which changes nothing but the speed.
     """
-    results: dict[int, Fitted] = {}
+    results: dict[int, CurveFits] = {}
     by_length: dict[int, list[int]] = {}
     for index, (sizes, _) in enumerate(curves):
         by_length.setdefault(len(sizes), []).append(index)
@@ -125,7 +125,7 @@ def fit_all(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[Fit
     return [results[index] for index in range(len(curves))]
 
 
-def _fit_chunk(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[Fitted]:
+def _fit_chunk(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[CurveFits]:
     sizes = np.array([c[0] for c in curves], dtype=float)
     times = np.array([c[1] for c in curves], dtype=float)
     integer_sizes = [c[0] for c in curves]
@@ -135,16 +135,16 @@ def _fit_chunk(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[
     return [_choose(*three) for three in zip(linear, segmented, loglog, strict=True)]
 
 
-def _choose(linear: Fit, segmented: Fit | None, loglog: Fit) -> Fitted:
+def _choose(linear: Fit, segmented: Fit | None, loglog: Fit) -> CurveFits:
     """The least held-out error, the simpler model where that is nearly equal."""
     fits = tuple(fit for fit in (linear, segmented, loglog) if fit is not None)
     if loglog.held_out_error is None:
-        return Fitted(fits, Model.LOGLOG)
+        return CurveFits(fits, Model.LOGLOG)
     best = fits[0]
     for fit in fits[1:]:
         if (fit.held_out_error or 0.0) < WORTH * (best.held_out_error or 0.0):
             best = fit
-    return Fitted(fits, best.model)
+    return CurveFits(fits, best.model)
 
 
 def _errors(errors: Array | None, index: int) -> tuple[float | None, float | None]:
@@ -209,7 +209,7 @@ def _segmented_fits(
     if most < 2 or n_sizes > MAX_SIZES or not wanted:
         return result
     sizes, times = sizes[wanted], times[wanted]
-    sums = Sums(sizes, times)
+    sums = LineSums(sizes, times)
     table = costs(sums)
     errors = segmented_errors(sums, table, sizes, times, most)
     splits = best_pieces(table, most)

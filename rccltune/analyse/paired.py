@@ -56,7 +56,7 @@ _TWO_VIEWS: Final = 1.5
 _NEAR_OCTAVES: Final = 0.5
 
 
-class Paired:
+class PairedRatios:
     """Log ratios that replicates tell, by [replicate, view, size], NaN where one lacks a size.
 
     What replicates differ by is noise; what sizes differ by is not. Views share their variance, and
@@ -139,10 +139,10 @@ def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> Estimate | None:
     return Estimate(mean, float(np.sqrt(total)), df, min(map(len, groups)))
 
 
-def is_equal(one: Estimate, margin: float, level: float = defaults.LEVEL) -> bool:
+def is_equal(estimate: Estimate, margin: float, level: float = defaults.LEVEL) -> bool:
     """Whether two one-sided tests show a log ratio within a margin (Schuirmann, 1987)."""
-    reach = float(t_quantile(1 - level, one.df)) * one.se
-    return abs(one.log) + reach < margin
+    reach = float(t_quantile(1 - level, estimate.df)) * estimate.se
+    return abs(estimate.log) + reach < margin
 
 
 def more_often(hits: int, of: int, others: int, of_others: int) -> float:

@@ -75,7 +75,7 @@ def usable(samples: pd.DataFrame) -> pd.DataFrame:
     """Samples that count: those of a sweep that may be used, by the clock and the pass that count.
 
     Args:
-        samples: as ``samples.csv`` has them (:mod:`rccltune.session.frame`).
+        samples: as ``samples.csv`` has them (:mod:`rccltune.session.sample_table`).
     """
     return careful(by_clock(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
 

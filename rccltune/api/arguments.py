@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from rccltune.analyse.fit import FitDone
+from rccltune.analyse.fit import FitResult
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.measure import sweep_file
 from rccltune.model.reporter import Reporter
@@ -24,10 +24,10 @@ def choosing(
     baseline: str | None = None,
     max_channels: int | None = None,
     variant: str | None = None,
-) -> Callable[[FitDone], ChoiceOptions]:
+) -> Callable[[FitResult], ChoiceOptions]:
     """How to choose; a baseline is looked up among what was measured."""
 
-    def options(done: FitDone) -> ChoiceOptions:
+    def options(done: FitResult) -> ChoiceOptions:
         return ChoiceOptions(
             tolerance=tolerance,
             min_gain=min_gain,
@@ -75,7 +75,7 @@ def paths_of(places: Place | Sequence[Place]) -> tuple[Path, ...]:
 _LOGGER: Final = logging.getLogger("rccltune")
 
 
-class Logging(Reporter):
+class LogReporter(Reporter):
     """Sentences for people become records of the logger ``rccltune``."""
 
     def say(self, text: str) -> None:

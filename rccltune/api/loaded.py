@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.analyse.fit import FitDone, fit_session
-from rccltune.api.arguments import Logging
+from rccltune.analyse.fit import FitResult, fit_session
+from rccltune.api.arguments import LogReporter
 from rccltune.api.tables import RULES, frame, rule_rows
 from rccltune.model import defaults
 from rccltune.model.settings import Target, View
-from rccltune.rules.stored import stored_choice
+from rccltune.rules.stored_choice import read_choice
 from rccltune.session import store
-from rccltune.session.frame import TEXTS
+from rccltune.session.sample_table import TEXTS
 from rccltune.session.samples import load_frame
 from rccltune.verify import verdict_store
 
@@ -136,7 +136,7 @@ class Loaded:
     def __init__(self, opened: store.Session) -> None:
         """Nothing is read yet."""
         self._opened = opened
-        self._reporter = Logging()
+        self._reporter = LogReporter()
         self.path: Path = opened.path
         self.simulated: bool = opened.simulated
 
@@ -145,7 +145,7 @@ class Loaded:
         return f"<rccltune session {self.path}{', simulated' if self.simulated else ''}>"
 
     @cached_property
-    def fitted(self) -> FitDone:
+    def fitted(self) -> FitResult:
         """Curves, crossovers and all that was found beside them, as records.
 
         Raises:
@@ -244,7 +244,7 @@ class Loaded:
         the library in the mean over its sizes, 0.2 is 20 %, with its 95 % interval),
         ``worst_regret`` (behind the best, at most), ``proof``, ``n_sizes``, ``n_communicators``.
         """
-        choice = stored_choice(self.path)
+        choice = read_choice(self.path)
         rows = (
             {
                 "collective": zone.target.collective.value,
@@ -314,18 +314,18 @@ class Loaded:
     def _verdict_rows(self) -> Iterator[dict[str, Any]]:
         for path in verdict_store.verdict_files(self.path):
             read = verdict_store.read_verdict(self.path, path.name)
-            for one in read.verdicts if read is not None else ():
+            for verdict in read.verdicts if read is not None else ():
                 yield {
                     "file": path.name,
-                    **_key_row(one.target, one.view),
-                    "nbytes": one.nbytes,
-                    "baseline_us": one.baseline_us,
-                    "tuned_us": one.tuned_us,
-                    "ratio": one.ratio,
-                    "low": one.low,
-                    "high": one.high,
-                    "n_replicates": one.replicates,
-                    "judgement": one.judgement.value,
+                    **_key_row(verdict.target, verdict.view),
+                    "nbytes": verdict.nbytes,
+                    "baseline_us": verdict.baseline_us,
+                    "tuned_us": verdict.tuned_us,
+                    "ratio": verdict.ratio,
+                    "low": verdict.low,
+                    "high": verdict.high,
+                    "n_replicates": verdict.replicates,
+                    "judgement": verdict.judgement.value,
                 }
 
 

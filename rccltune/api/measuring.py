@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
-from rccltune.api.arguments import Logging, Place, choosing, options_of, path_of
+from rccltune.api.arguments import LogReporter, Place, choosing, options_of, path_of
 from rccltune.measure import crosscheck, launched, measuring, to_launch
 from rccltune.measure.instrument import Instrument, find_sides
 from rccltune.measure.options import PERF
@@ -21,7 +21,7 @@ from rccltune.verify import outcome, verifying
 if TYPE_CHECKING:
     from rccltune.measure.request import Request
     from rccltune.measure.swept import Swept
-    from rccltune.tune import Tuned
+    from rccltune.tune import TuneResult
     from rccltune.verify.outcome import Verified
 
 
@@ -52,7 +52,7 @@ def sweep(
         LaunchError: launches failed.
         SessionError: another machine's session, or one that somebody writes.
     """
-    telling = reporter or Logging()
+    telling = reporter or LogReporter()
     place, file, command = Path(folder), path_of(config), "rccltune.api.sweep"
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
     if request.site.runner == PERF:
@@ -111,7 +111,7 @@ def verify(
         n_communicators=communicators,
         keep_losers=keep_losers,
     )
-    telling = reporter or Logging()
+    telling = reporter or LogReporter()
     return verifying.verify_rules(request, measured.sweep, where, reporter=telling)
 
 
@@ -124,7 +124,7 @@ def tune(
     min_gain: float = defaults.MIN_GAIN,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> Tuned:
+) -> TuneResult:
     """Sweep, fit, choose, verify, plot and report in one go; what was done before stays done.
 
     Args:
@@ -140,7 +140,7 @@ def tune(
         VerificationError: wrong results without rules, or ranks without the plugin.
         RccltuneError: as :func:`sweep`.
     """
-    telling = reporter or Logging()
+    telling = reporter or LogReporter()
     request = merge_request(path_of(config), options_of(options), runner=defaults.SWEEP_RUNNER)
     request = _of_one_scale(request, Path(folder))
     with in_mode(request.sweep.mode, apply=False, reporter=telling):

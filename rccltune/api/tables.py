@@ -47,7 +47,7 @@ def read_rules(rule_file: Place) -> DataFrame:
 def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """Rules in file order, then gaps; the column ``file`` says the name."""
     hint = "correct these lines, or let rccltune emit-config write the file again."
-    read = refusals.accepted(refusals.content_of(path), path, hint)
+    read = refusals.read_accepted(refusals.content_of(path), path, hint)
     for rule, waits in zip(read.rules, waiting(read.rules), strict=True):
         yield {
             "file": name,
@@ -66,14 +66,14 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
         yield {"file": name, "fallback": False, "vendor": False, **_hole_row(hole)}
 
 
-def _hole_row(hole: reader.StatedHole) -> dict[str, Any]:
+def _hole_row(hole: reader.StatedNoRule) -> dict[str, Any]:
     """A section is ``allreduce nodes=1 ranks=64``; files without sections say nothing."""
     words = hole.section.split()
-    said = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    scale_words = dict(word.split("=", 1) for word in words[1:] if "=" in word)
     return {
         "collective": Collective.parse(words[0]).value if words else None,
-        "n_nodes": int(said["nodes"]) if "nodes" in said else None,
-        "n_ranks": int(said["ranks"]) if "ranks" in said else None,
+        "n_nodes": int(scale_words["nodes"]) if "nodes" in scale_words else None,
+        "n_ranks": int(scale_words["ranks"]) if "ranks" in scale_words else None,
         "min_nbytes": hole.min_nbytes,
         "max_nbytes": hole.max_nbytes,
         "reason": hole.reason,

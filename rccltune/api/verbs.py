@@ -12,34 +12,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rccltune.analyse.fit import fit_session
-from rccltune.api.arguments import Logging, Place, choosing, path_of, paths_of
+from rccltune.api.arguments import LogReporter, Place, choosing, path_of, paths_of
 from rccltune.deploy.session import deploy_session
-from rccltune.job import trying
+from rccltune.job import trial
 from rccltune.machine import this_machine
 from rccltune.machine.checks.doctor import doctor as machine_doctor
 from rccltune.model import defaults
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 from rccltune.report import plots
 from rccltune.report.page import report_session
-from rccltune.rules import emission, explanation, sheets
+from rccltune.rules import emission, explanation, placement_files
 from rccltune.session import imports
 from rccltune.session.folders import sessions_in
 from rccltune.why.job import explain_job
-from rccltune.workload.reader import read_all
-from rccltune.workload.told import Told, told
+from rccltune.workload.reader import read_workloads
+from rccltune.workload.summary import WorkloadSummary, summary_of
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitDone
-    from rccltune.deploy.folder import Deployed
-    from rccltune.job.answer import Answer
+    from rccltune.analyse.fit import FitResult
+    from rccltune.deploy.folder import Deployment
+    from rccltune.job.result import JobResult
     from rccltune.machine.records import Finding, System
-    from rccltune.report.page import Reported
+    from rccltune.report.page import WrittenPage
     from rccltune.rules.explanation import Explanation
-    from rccltune.rules.sheets import Emitted
-    from rccltune.session.imports import Imported
-    from rccltune.why.records import Verdict
+    from rccltune.rules.placement_files import EmittedRules
+    from rccltune.session.imports import ImportResult
+    from rccltune.why.records import JobReport
 
 
 def detect(root: Place | None = None) -> System:
@@ -48,7 +48,7 @@ def detect(root: Place | None = None) -> System:
     Args:
         root: of a captured machine, instead of this one.
     """
-    return this_machine.here(path_of(root))
+    return this_machine.local_system(path_of(root))
 
 
 def doctor(root: Place | None = None) -> tuple[Finding, ...]:
@@ -60,10 +60,12 @@ def doctor(root: Place | None = None) -> tuple[Finding, ...]:
         root: of a captured machine, instead of this one.
     """
     system = detect(root)
-    return machine_doctor(this_machine.circumstances(system, live=root is None))
+    return machine_doctor(this_machine.host_state(system, live=root is None))
 
 
-def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = None) -> Imported:
+def import_logs(
+    folder: Place, files: Iterable[Place], stated: StatedFacts | None = None
+) -> ImportResult:
     """Turn logs, CSV or JSON of benchmarks into a session, or add them to one.
 
     Args:
@@ -77,17 +79,19 @@ def import_logs(folder: Place, files: Iterable[Place], stated: Stated | None = N
         SessionError: another machine, a newer format, or a writer that holds the session.
     """
     paths = [Path(file) for file in files]
-    return imports.import_files(Path(folder), paths, stated or Stated(), reporter=Logging())
+    return imports.import_files(
+        Path(folder), paths, stated or StatedFacts(), reporter=LogReporter()
+    )
 
 
-def fit(folder: Place = defaults.SESSION) -> FitDone:
+def fit(folder: Place = defaults.SESSION) -> FitResult:
     """Curves of every setting, and where they cross.
 
     Raises:
         SessionError: no session there.
         TooLittleDataError: no usable sample.
     """
-    return fit_session(Path(folder), reporter=Logging())
+    return fit_session(Path(folder), reporter=LogReporter())
 
 
 def emit_config(
@@ -100,7 +104,7 @@ def emit_config(
     baseline: str | None = None,
     max_channels: int | None = None,
     variant: str | None = None,
-) -> Emitted:
+) -> EmittedRules:
     """Choose the setting for each size and write the rules.
 
     Args:
@@ -122,14 +126,14 @@ def emit_config(
         TooLittleDataError: nothing to choose from.
     """
     found = sessions_in(paths_of(folders))
-    request = sheets.EmitRequest(
+    request = placement_files.EmitRequest(
         folders=found,
         home=paths_of(folders)[0],
         options=choosing(tolerance, min_gain, baseline, max_channels, variant),
         output=path_of(output),
         overwrite=force,
     )
-    return emission.emit_rules(request, reporter=Logging())
+    return emission.emit_rules(request, reporter=LogReporter())
 
 
 def plot(
@@ -157,7 +161,7 @@ def plot(
     """
     return plots.plot_session(
         Path(folder),
-        reporter=Logging(),
+        reporter=LogReporter(),
         directory=path_of(directory),
         formats=formats,
         names=figures,
@@ -170,7 +174,7 @@ def report(
     output: Place | None = None,
     *,
     force: bool = False,
-) -> Reported:
+) -> WrittenPage:
     """Write the page of a session.
 
     Args:
@@ -185,7 +189,7 @@ def report(
     """
     return report_session(
         Path(folder),
-        reporter=Logging(),
+        reporter=LogReporter(),
         output=path_of(output),
         overwrite=force,
     )
@@ -212,7 +216,7 @@ def explain(
         InputFileError: the file cannot be read, or the plugin refuses it.
         VerificationError: plugin and file disagree.
     """
-    question = explanation.Question(
+    question = explanation.RuleQuestion(
         collective=Collective.parse(collective) if collective else None,
         n_nodes=n_nodes,
         n_ranks=n_ranks,
@@ -221,7 +225,7 @@ def explain(
     return explanation.explain(Path(rule_file), question)
 
 
-def why(files: Iterable[Place]) -> Verdict:
+def why(files: Iterable[Place]) -> JobReport:
     """Why a job's rules were or were not used, from its own logs.
 
     Args:
@@ -235,7 +239,7 @@ def why(files: Iterable[Place]) -> Verdict:
     return explain_job([Path(file) for file in files])
 
 
-def workload(files: Iterable[Place]) -> Told:
+def workload(files: Iterable[Place]) -> WorkloadSummary:
     """Which collectives and sizes a job asks for.
 
     Args:
@@ -245,12 +249,12 @@ def workload(files: Iterable[Place]) -> Told:
         OutputError: a file is no workload.
         CommandLineError: the same recording twice.
     """
-    return told(read_all([Path(file) for file in files]))
+    return summary_of(read_workloads([Path(file) for file in files]))
 
 
 def deploy(
     directory: Place, folder: Place = defaults.SESSION, *, unproven: bool = False
-) -> Deployed:
+) -> Deployment:
     """Make a folder with plugin, rules, env.sh and README that a site's jobs can use.
 
     Args:
@@ -264,7 +268,7 @@ def deploy(
         SessionError: no session, or no rule in it.
         VerificationError: verification refused the rules.
     """
-    return deploy_session(Path(directory), Path(folder), unproven=unproven, reporter=Logging())
+    return deploy_session(Path(directory), Path(folder), unproven=unproven, reporter=LogReporter())
 
 
 def job(
@@ -275,7 +279,7 @@ def job(
     budget: float | None = None,
     measure: str | None = None,
     bad_rules: bool = False,
-) -> Answer:
+) -> JobResult:
     """Whether rules pay in a job: as it is and with the rules, in turns.
 
     Args:
@@ -292,7 +296,7 @@ def job(
         LaunchError: the job fails.
         TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
     """
-    request = trying.Request(
+    request = trial.JobRequest(
         command=tuple(command),
         session=None if session is None else Path(session),
         rules=None if rules is None else Path(rules),
@@ -300,4 +304,4 @@ def job(
         measure=measure,
         bad_rules=bad_rules,
     )
-    return trying.try_job(request, reporter=Logging())
+    return trial.try_job(request, reporter=LogReporter())

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
-from rccltune.model.links import Ceiling, Link, LinkRates
+from rccltune.model.links import Ceiling, LinkRate, LinkRates
 from rccltune.model.settings import Mode, Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
 
@@ -23,7 +23,7 @@ _BOUND: Final = (*TUNABLE, Collective.ALLTOALL)
 _WHOLE: Final = ("SPX", None)
 
 
-def why_none(
+def why_no_ceiling(
     rates: LinkRates,
     collective: Collective,
     scale: Scale,
@@ -89,7 +89,7 @@ def ceiling_of(
     rank_placement: str | None = None,
     devices: Sequence[int] = (),
 ) -> Ceiling:
-    """The ceiling, where :func:`why_none` has nothing against it.
+    """The ceiling, where :func:`why_no_ceiling` has nothing against it.
 
     Args:
         rates: what TransferBench measured.
@@ -121,7 +121,7 @@ def _missing(rates: LinkRates, used: Sequence[int]) -> Iterator[tuple[int, int]]
                 yield source, target
 
 
-def _sums(links: Sequence[Link]) -> list[float]:
+def _sums(links: Sequence[LinkRate]) -> list[float]:
     """What each device sends over all links together, and what it receives."""
     sent: dict[int, float] = {}
     received: dict[int, float] = {}
@@ -138,12 +138,12 @@ _SIGMAS: Final = 5.0
 _LEAST: Final = 0.05
 
 
-def middle_of(rates: LinkRates) -> float:
+def median_rate(rates: LinkRates) -> float:
     """Median over all links in GB/s; at least one link is there."""
     return median(link.gb_per_s for link in rates.links)
 
 
-def out_of_line(rates: LinkRates) -> tuple[Link, ...]:
+def slow_links(rates: LinkRates) -> tuple[LinkRate, ...]:
     """Links far below the median of all, the slowest first.
 
     Far is five times what the median absolute deviation says of the usual spread, and five percent
@@ -152,7 +152,7 @@ def out_of_line(rates: LinkRates) -> tuple[Link, ...]:
     links = rates.links
     if not links:
         return ()
-    middle = middle_of(rates)
+    middle = median_rate(rates)
     usual = _NORMAL * median(abs(link.gb_per_s - middle) for link in links)
     limit = middle - max(_SIGMAS * usual, _LEAST * middle)
     slow = (link for link in links if link.gb_per_s < limit)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.analyse.fit import FitDone
+from rccltune.analyse.fit import FitResult
 from rccltune.ceiling import bounds, transferbench
 from rccltune.launch import process, signals, variables
-from rccltune.launch.process import Ending, Job
-from rccltune.machine import software, survey
+from rccltune.launch.process import LaunchCommand, LaunchEnd
+from rccltune.machine import detection, software
 from rccltune.model import schema
 from rccltune.model.curves import Curve
 from rccltune.model.errors import (
@@ -28,9 +28,9 @@ from rccltune.model.errors import (
     OutputError,
     SessionError,
 )
-from rccltune.model.links import Ceiling, Link, LinkRates
+from rccltune.model.links import Ceiling, LinkRate, LinkRates
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Place, Scale, Setting
+from rccltune.model.settings import RankLocation, Scale, Setting
 from rccltune.model.vocabulary import Collective, busbw
 from rccltune.session import files, store
 from rccltune.session.place import stored_place
@@ -60,7 +60,7 @@ _PROGRAM_STARTS: Final = (b"\x7fELF", b"#!")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class AttainedBandwidth:
     """The best bus bandwidth of a target, beside its ceiling."""
 
     ceiling: Ceiling
@@ -76,7 +76,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounded:
+class CeilingComparison:
     """What a session's rates say of what was measured.
 
     Attributes:
@@ -87,9 +87,9 @@ class Bounded:
     """
 
     rates: LinkRates
-    reached: tuple[Reached, ...]
+    reached: tuple[AttainedBandwidth, ...]
     without: tuple[str, ...]
-    slow: tuple[Link, ...]
+    slow: tuple[LinkRate, ...]
     middle: float
 
     def as_plain(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def stored_rates(folder: Path) -> LinkRates | None:
     )
 
 
-def bounded(done: FitDone) -> Bounded | None:
+def compare_with_ceiling(done: FitResult) -> CeilingComparison | None:
     """What the session's rates say of what was measured, None where it has no rates.
 
     Raises:
@@ -204,20 +204,20 @@ def bounded(done: FitDone) -> Bounded | None:
         if key.variant.lossy:
             continue
         by_target.setdefault((key.collective, key.scale, key.rank_placement), []).append(curve)
-    reached: list[Reached] = []
+    reached: list[AttainedBandwidth] = []
     without: list[str] = []
     for target, curves in by_target.items():
-        found = _bound(rates, target, _devices(place, target), done.session)
-        if isinstance(found, str):
-            without.append(f"{target[0].value}, {target[1]}: {found}")
+        ceiling = _bound(rates, target, _devices(place, target), done.session)
+        if isinstance(ceiling, str):
+            without.append(f"{target[0].value}, {target[1]}: {ceiling}")
         else:
-            reached.append(_best(found, curves))
-    return Bounded(
+            reached.append(_best(ceiling, curves))
+    return CeilingComparison(
         rates=rates,
         reached=tuple(reached),
         without=tuple(without),
-        slow=bounds.out_of_line(rates),
-        middle=bounds.middle_of(rates),
+        slow=bounds.slow_links(rates),
+        middle=bounds.median_rate(rates),
     )
 
 
@@ -227,13 +227,13 @@ def _bound(
     """The ceiling of a target, or why it has none."""
     collective, scale, placement = target
     mode = opened.fingerprint.mode
-    reason = bounds.why_none(rates, collective, scale, devices=devices, mode=mode)
+    reason = bounds.why_no_ceiling(rates, collective, scale, devices=devices, mode=mode)
     if reason is not None:
         return reason
     return bounds.ceiling_of(rates, collective, scale, rank_placement=placement, devices=devices)
 
 
-def _devices(place: Place | None, target: _Target) -> tuple[int, ...]:
+def _devices(place: RankLocation | None, target: _Target) -> tuple[int, ...]:
     """Of the ranks of one communicator; groups side by side have no devices of their own here."""
     _, scale, name = target
     if place is None or (place.scale, place.name) != (scale, name):
@@ -241,10 +241,10 @@ def _devices(place: Place | None, target: _Target) -> tuple[int, ...]:
     return place.devices if len(place.devices) == scale.n_ranks else ()
 
 
-def _best(bound: Ceiling, curves: Iterable[Curve]) -> Reached:
+def _best(bound: Ceiling, curves: Iterable[Curve]) -> AttainedBandwidth:
     return max(
         (
-            Reached(
+            AttainedBandwidth(
                 ceiling=bound,
                 setting=curve.key.setting,
                 variant=curve.key.variant.name,
@@ -330,57 +330,57 @@ def _ran(opened: Session, program: Path, reporter: Reporter) -> Path:
     """Run TransferBench once and for all."""
     digest = files.sha256_of(program)
     what = json.dumps([digest, _ARGUMENTS, _ASKED])
-    own = (opened.path / FOLDER / hashlib.sha256(what.encode()).hexdigest()[:10]).resolve()
-    if (own / _ENDED).exists():
+    folder = (opened.path / FOLDER / hashlib.sha256(what.encode()).hexdigest()[:10]).resolve()
+    if (folder / _ENDED).exists():
         reporter.say("TransferBench ran in this session already, and is not run again")
-        return own / _OUTPUT
+        return folder / _OUTPUT
     added = list(_ASKED)
     if opened.simulated:
         added.append(("RCCLTUNE_SIM_NODE", str((opened.path / NODE_FILE).resolve())))
-    environment = variables.environment(dict(os.environ), added)
+    environment = variables.launch_environment(dict(os.environ), added)
     argv = (str(program.resolve()), *_ARGUMENTS)
     reporter.say(f"Running {' '.join(argv)}")
     plain = {"argv": list(argv), "sha256": digest, "environment": dict(environment.added)}
-    files.write_atomically(own / "launch.json", json.dumps(plain, indent=1) + "\n")
+    files.write_atomically(folder / "launch.json", json.dumps(plain, indent=1) + "\n")
     ending = process.run(
-        Job(
+        LaunchCommand(
             argv=argv,
             variables=environment.variables,
-            folder=own,
+            folder=folder,
             timeout_s=_TIMEOUT_S,
             is_complete=_is_complete,
         )
     )
     files.check_room(opened.path)
-    _check_end(own, ending)
+    _check_end(folder, ending)
     ended = {"exit_code": ending.exit_code, "duration_s": round(ending.duration_s, 3)}
-    files.write_atomically(own / _ENDED, json.dumps(ended, indent=1) + "\n")
-    return own / _OUTPUT
+    files.write_atomically(folder / _ENDED, json.dumps(ended, indent=1) + "\n")
+    return folder / _OUTPUT
 
 
 def _is_complete(own: Path) -> bool:
     return _LAST_LINE in (own / _OUTPUT).read_bytes()
 
 
-def _check_end(own: Path, ending: Ending) -> None:
+def _check_end(folder: Path, ending: LaunchEnd) -> None:
     """Stop where it did not end well.
 
     Raises:
         LaunchError: it did not.
     """
-    if ending.exit_code == 0 and _is_complete(own):
+    if ending.exit_code == 0 and _is_complete(folder):
         return
     how = f"no end after {ending.duration_s:.0f} s" if ending.timed_out else ending.how
     lines = [
         line
         for name in (_OUTPUT, "stderr.log")
-        for line in (own / name).read_text(errors="replace").splitlines()
+        for line in (folder / name).read_text(errors="replace").splitlines()
         if line.strip()
     ]
     said = f"; its last line: {lines[-1].strip()}" if lines else ""
     raise LaunchError(
         f"TransferBench failed with {how}{said}",
-        where=str(own),
+        where=str(folder),
         hint="run the command of launch.json by hand until it works; nothing else was lost.",
     )
 
@@ -393,7 +393,7 @@ def _check_machine(opened: Session) -> None:
     """
     if opened.simulated:
         return
-    here = survey.fingerprint(survey.look(variables=os.environ, deep=False))
+    here = detection.fingerprint(detection.detect_system(variables=os.environ, deep=False))
     if not opened.fingerprint.devices or here.devices != opened.fingerprint.devices:
         raise SessionError(
             "the session is of another machine than this one, or does not say of which",

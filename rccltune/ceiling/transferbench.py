@@ -33,7 +33,7 @@ _SIMULATED: Final = re.compile(r"^# SIMULATED", re.MULTILINE)
 _ABSENT: Final = "N/A"
 
 
-class _Line(NamedTuple):
+class _TableLine(NamedTuple):
     """A line of the table, taken apart."""
 
     number: int
@@ -75,10 +75,10 @@ def read_rates(text: str, source: str) -> LinkRates:
     )
 
 
-def _table(text: str, source: str) -> tuple[_Line, list[_Line]]:
+def _table(text: str, source: str) -> tuple[_TableLine, list[_TableLine]]:
     """Header and rows of the one table of links."""
     lines = [
-        _Line(number, tuple(_CELL.findall(line.translate(_FRAME))))
+        _TableLine(number, tuple(_CELL.findall(line.translate(_FRAME))))
         for number, line in enumerate(text.splitlines(), start=1)
     ]
     # The p2p preset has such a corner too, over columns of CPUs.
@@ -99,7 +99,7 @@ def _table(text: str, source: str) -> tuple[_Line, list[_Line]]:
             hint="run TransferBench a2a on one host alone.",
         )
     rows = [line for line in lines[heads[0] + 1 :] if _DEVICE.fullmatch((*line.cells, "")[0])]
-    return _Line(header.number, header.cells[1:]), rows
+    return _TableLine(header.number, header.cells[1:]), rows
 
 
 def _refuse_without(text: str, source: str) -> NoReturn:
@@ -137,7 +137,7 @@ def _check_copies(text: str, source: str) -> None:
         )
 
 
-def _complete(rows: Sequence[_Line], n: int, source: str, at: int) -> Sequence[_Line]:
+def _complete(rows: Sequence[_TableLine], n: int, source: str, at: int) -> Sequence[_TableLine]:
     """A row for each device, in order."""
     named = [int(found[1]) for row in rows if (found := _DEVICE.fullmatch(row.cells[0]))]
     if named != list(range(n)):
@@ -146,7 +146,9 @@ def _complete(rows: Sequence[_Line], n: int, source: str, at: int) -> Sequence[_
     return rows
 
 
-def _row(device: int, line: _Line, header: _Line, source: str) -> tuple[float | None, ...]:
+def _row(
+    device: int, line: _TableLine, header: _TableLine, source: str
+) -> tuple[float | None, ...]:
     """Rates of one source; None for itself even where TransferBench copied there too."""
     if len(line.cells) - 1 != len(header.cells):
         _refuse(
@@ -193,9 +195,9 @@ def _check_sum(
 
 def _engine(text: str) -> tuple[str | None, int | None]:
     """What copied, and with how many compute units each."""
-    found = _ENGINE.search(text)
-    if found is not None:
-        return found[1], int(found[2])
+    match = _ENGINE.search(text)
+    if match is not None:
+        return match[1], int(match[2])
     listed = {
         name: int(value)
         for name, value in re.findall(

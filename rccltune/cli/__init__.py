@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from rccltune import __version__
-from rccltune.cli import gone
+from rccltune.cli import removed_options
 from rccltune.cli.console import put, take_over, talk
 from rccltune.model.errors import RccltuneError, SessionError
 from rccltune.model.vocabulary import lay, unknown
@@ -81,7 +81,7 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb; one that is nearly right is named."""
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            if (went := gone.sentence(args[0])) is not None:
+            if (went := removed_options.sentence(args[0])) is not None:
                 raise click.UsageError(went)
             raise click.UsageError(unknown("command", args[0], _VERBS), ctx)
         return super().resolve_command(ctx, args)
@@ -176,7 +176,7 @@ def _explain(error: Exception) -> int:
 def _went(error: click.NoSuchOption) -> str | None:
     """What to use instead of an option that went, or the verbs that have it."""
     verb = (error.ctx.info_name if error.ctx is not None else None) or ""
-    if (went := gone.sentence(verb, error.option_name)) is not None:
+    if (went := removed_options.sentence(verb, error.option_name)) is not None:
         return went
     verbs = [name for name in _VERBS if error.option_name in _options(name)]
     if not verbs:

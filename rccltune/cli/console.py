@@ -279,7 +279,7 @@ else:
     ValueType = click.ParamType
 
 
-class Word(ValueType):
+class TextParameter(ValueType):
     """A parameter read by a function that raises ValueError with a good message."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
@@ -309,7 +309,7 @@ else:
     _Words = click.Choice
 
 
-class Choice(_Words):
+class WordChoice(_Words):
     """A few words; one that is none of them is told which it may have been."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's
@@ -354,7 +354,7 @@ _COMMON = (
     grouped(
         "--color",
         group="Output",
-        type=Choice(["auto", "always", "never"]),
+        type=WordChoice(["auto", "always", "never"]),
         default="auto",
         help="Colour messages; auto: on a terminal, unless NO_COLOR is set.",
     ),

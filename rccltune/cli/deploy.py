@@ -14,7 +14,7 @@ from rccltune.cli.options import FOLDER, session_argument
 from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.deploy.folder import Deployed
+    from rccltune.deploy.folder import Deployment
 
 
 @verb("deploy")
@@ -45,7 +45,7 @@ def deploy(*, console: Console, directory: Path, session: Path, unproven: bool) 
     console.result(done.as_plain(), _text(done))
 
 
-def _text(done: Deployed) -> Laid:
+def _text(done: Deployment) -> Laid:
     from rccltune.deploy.folder import SIMULATED
 
     lines = [SIMULATED, ""] if done.simulated else []

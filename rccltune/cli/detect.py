@@ -50,15 +50,15 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
     Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means). With
     --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
     """
-    from rccltune.machine import records, situation, this_machine
+    from rccltune.machine import gpu_findings, records, this_machine
 
     if links:
         _links_wanted(console, root, session or DEFAULT_SESSION)
         return
     if session is not None:
         raise CommandLineError("a session is for the link map alone", hint="add --links.")
-    system = this_machine.here(root)
-    findings = situation.situations(system, os.environ)
+    system = this_machine.local_system(root)
+    findings = gpu_findings.gpu_findings(system, os.environ)
     console.result(records.as_plain(system, findings), _text(system, console))
     for finding in findings:
         console.say(lay([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"]))
@@ -67,7 +67,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
 
 def _links_wanted(console: Console, root: Path | None, session: Path) -> None:
     from rccltune.cli.links import show_links
-    from rccltune.machine.this_machine import here
+    from rccltune.machine.this_machine import local_system
     from rccltune.measure.request import session_request
     from rccltune.measure.site import SiteRequest
     from rccltune.session.folders import SWEEP_FILE
@@ -78,7 +78,7 @@ def _links_wanted(console: Console, root: Path | None, session: Path) -> None:
         )
     is_swept = (session / SWEEP_FILE).exists()
     site = session_request(session, {}).site if is_swept else SiteRequest()
-    show_links(console, site, session, lambda: here(None))
+    show_links(console, site, session, lambda: local_system(None))
 
 
 def _text(system: System, console: Console) -> Laid:

@@ -41,8 +41,8 @@ def doctor(*, console: Console, strict: bool) -> None:
     from rccltune.machine.records import finding_as_plain, verdict
 
     captured = os.environ.get("RCCLTUNE_SYSROOT")
-    system = this_machine.here(Path(captured) if captured else None)
-    findings = machine_doctor(this_machine.circumstances(system, live=not captured))
+    system = this_machine.local_system(Path(captured) if captured else None)
+    findings = machine_doctor(this_machine.host_state(system, live=not captured))
     plain = {"format": 1, "findings": [finding_as_plain(finding) for finding in findings]}
     is_ready = verdict(findings, strict=strict)
     ending = ["Ready: nothing here stops a measurement."] * is_ready

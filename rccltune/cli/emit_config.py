@@ -12,13 +12,13 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, ON_REQUEST, Choosing, base_option, choosing, named
+from rccltune.cli.options import FOLDER, ON_REQUEST, ChoiceArguments, base_option, choosing, named
 from rccltune.model.chosen import NOT_MEASURED
 from rccltune.model.vocabulary import Laid, format_last, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.model.chosen import Zone
-    from rccltune.rules.sheets import Emitted
+    from rccltune.rules.placement_files import EmittedRules
     from rccltune.workload.shares import Saving
 
 
@@ -42,7 +42,7 @@ def emit_config(
     output: Path | None,
     base: Path | None,
     force: bool,
-    choosing: Choosing,
+    choosing: ChoiceArguments,
 ) -> None:
     """Choose the setting for each size and write the rules.
 
@@ -57,13 +57,13 @@ def emit_config(
     Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
     finds none, 7 no session, 8 nothing to choose from.
     """
-    from rccltune.rules import emission, savings, sheets
+    from rccltune.rules import emission, placement_files, savings
     from rccltune.session.folders import sessions_in
 
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
     console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    request = sheets.EmitRequest(
+    request = placement_files.EmitRequest(
         folders=folders,
         home=given[0],
         options=choosing.options,
@@ -95,7 +95,9 @@ def emit_config(
         console.say(f"Next: {verify}, on the machine, keeps only the rules that win there.")
 
 
-def _saving(console: Console, workload: Path, folders: tuple[Path, ...], done: Emitted) -> Saving:
+def _saving(
+    console: Console, workload: Path, folders: tuple[Path, ...], done: EmittedRules
+) -> Saving:
     """What the rules save of a recorded job."""
     from rccltune.rules.savings import by_zones, saving_in
 
@@ -109,7 +111,7 @@ def _file(text: str) -> Laid:
     return lay(text.rstrip("\n").split("\n"))
 
 
-def _text(done: Emitted) -> Laid:
+def _text(done: EmittedRules) -> Laid:
     parts = []
     if done.is_kept:
         parts.append(

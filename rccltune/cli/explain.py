@@ -18,14 +18,14 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, format_span, lay
 from rccltune.releases import hosts_of
-from rccltune.rules.documents import counted
+from rccltune.rules.documents import count_rules
 from rccltune.rules.provenance import simulated_over
 
 if TYPE_CHECKING:
     from rccltune.model.settings import Setting
-    from rccltune.rules.answers import Explained, Stretch
     from rccltune.rules.decision import Decision
-    from rccltune.rules.explanation import Difference, Explanation
+    from rccltune.rules.explanation import AnswerDifference, Explanation
+    from rccltune.rules.plugin_answers import AnswerRange, ScaleExplanation
     from rccltune.rules.reader import RuleFile
 
 
@@ -59,11 +59,11 @@ def explain(
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
     from rccltune.model import schema
-    from rccltune.rules.explanation import Question, compare, differences
+    from rccltune.rules.explanation import RuleQuestion, compare, differences
     from rccltune.rules.explanation import explain as rules_explain
     from rccltune.rules.writer import is_verified
 
-    question = Question(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
+    question = RuleQuestion(collective=collective, n_nodes=nodes, n_ranks=ranks, mode=mode)
     for path in (rules, *([diff] if diff else [])):
         _must_be_rules(path)
     console.say(f"Rule file: {rules}")
@@ -117,7 +117,7 @@ def _must_be_rules(path: Path) -> None:
     Raises:
         InputFileError: as a table of measurements.
     """
-    from rccltune.logs.forms import Form, no_rules, reader_of
+    from rccltune.logs.file_kinds import FileKind, kind_without_rules, verb_for
 
     if path.suffix == ".json" and (path.parent / "session.json").is_file() and path.is_file():
         raise InputFileError(
@@ -126,24 +126,24 @@ def _must_be_rules(path: Path) -> None:
             hint=f"name one of {path.parent}/rccl_tuner*.csv; rccltune report shows the rest.",
         )
     with suppress(OSError):
-        form = no_rules(path.read_bytes().decode("utf-8", "replace"))
+        form = kind_without_rules(path.read_bytes().decode("utf-8", "replace"))
         if form is not None:
-            is_text = form is Form.TEXT
+            is_text = form is FileKind.TEXT
             raise InputFileError(
                 "this is no rule file: not one of its lines is a rule"
                 if is_text
                 else f"this is no rule file, it is a {form.value}",
                 where=str(path),
                 hint="give a file of lines colltype,minbytes,maxbytes,algorithm,…; a log of "
-                f"measurements is read by: {reader_of(form, path)}"
+                f"measurements is read by: {verb_for(form, path)}"
                 if is_text
-                else f"read it with: {reader_of(form, path)}",
+                else f"read it with: {verb_for(form, path)}",
             )
 
 
 def _plain(found: Explanation) -> dict[str, Any]:
     return {
-        **counted(found.file.rules).as_plain(),
+        **count_rules(found.file.rules).as_plain(),
         "simulated": (origin := simulated_over(found.path))[0],
         "runner": origin[1],
         "findings": found.file.findings,
@@ -167,7 +167,7 @@ def _text(found: Explanation) -> Laid:
     return lay([*parts, lay(_remarks(found))], gap="\n\n")
 
 
-def _part(part: Explained) -> Laid:
+def _part(part: ScaleExplanation) -> Laid:
     others = [lay([f"  with {call}:", _stretches(found)]) for call, found in part.calls]
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
@@ -177,7 +177,7 @@ def _part(part: Explained) -> Laid:
     return lay([*lines, _stretches(part.stretches), *others])
 
 
-def _old(found: Sequence[Decision], usual: Sequence[Stretch]) -> str:
+def _old(found: Sequence[Decision], usual: Sequence[AnswerRange]) -> str:
     """What an old host is answered, where that is not the usual."""
     there = {str(one.setting) for one in found if one.setting}
     if not there:
@@ -193,7 +193,7 @@ def _old(found: Sequence[Decision], usual: Sequence[Stretch]) -> str:
     return f"only {', '.join(sorted(there))}"
 
 
-def _stretches(found: Sequence[Stretch]) -> Laid:
+def _stretches(found: Sequence[AnswerRange]) -> Laid:
     """Their table; what hosts answer that offer no LL128 where it is something else."""
     if all(one.without_ll128 == one.setting for one in found):
         rows = [(*_row(one)[:3], *_row(one)[4:]) for one in found]
@@ -207,7 +207,7 @@ def _stretches(found: Sequence[Stretch]) -> Laid:
     )
 
 
-def _row(stretch: Stretch) -> tuple[str, ...]:
+def _row(stretch: AnswerRange) -> tuple[str, ...]:
     hole = stretch.reason or ("no rule: the library decides" if stretch.setting is None else "")
     hole = "vendor's" if stretch.vendor else hole
     return (
@@ -228,7 +228,7 @@ def _remarks(found: Explanation) -> list[str]:
     file, audit = found.file, found.audit
     simulated, runner = simulated_over(found.path)
     lines = [no_hardware(runner)] if simulated else []
-    lines.append(str(counted(file.rules)))
+    lines.append(str(count_rules(file.rules)))
     lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
     lines += [f"read otherwise without our plugin: {one}" for one in found.misread]
     lines += [f"without our plugin: {one}" for one in found.beside_lines]
@@ -257,22 +257,22 @@ def _remarks(found: Explanation) -> list[str]:
     return lines
 
 
-def _changes(changes: tuple[Difference, ...], one: Explanation, other: Explanation) -> Laid:
-    from rccltune.rules.answers import Call
+def _changes(changes: tuple[AnswerDifference, ...], one: Explanation, other: Explanation) -> Laid:
+    from rccltune.rules.plugin_answers import CallArguments
 
     conditions = _conditions(one, other)
     if not changes:
         return lay(("Both files answer alike at every size.", *conditions))
-    parts: dict[str, list[Difference]] = {}
+    parts: dict[str, list[AnswerDifference]] = {}
     for change in changes:
-        called = "" if change.call == Call() else f", {change.call}"
+        called = "" if change.call == CallArguments() else f", {change.call}"
         parts.setdefault(f"{change.collective.value}, {change.scale}{called}", []).append(change)
     tables = [lay([name, _differing(found)]) for name, found in parts.items()]
     heads = lay([f"A: {one.path}", f"B: {other.path}"])
     return lay([heads, *tables, *([lay(conditions)] if conditions else [])], gap="\n\n")
 
 
-def _differing(changes: Sequence[Difference]) -> Laid:
+def _differing(changes: Sequence[AnswerDifference]) -> Laid:
     rows = (
         (
             format_size(change.min_nbytes),

@@ -24,8 +24,8 @@ from rccltune.model.settings import Role
 from rccltune.model.vocabulary import Laid, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitDone
-    from rccltune.ceiling.session import Bounded
+    from rccltune.analyse.fit import FitResult
+    from rccltune.ceiling.session import CeilingComparison
     from rccltune.model.curves import Crossover, Curve, Separation
 
 
@@ -73,7 +73,7 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     console.result(plain, lay(parts, gap="\n\n"))
 
 
-def _separations(fits: Sequence[FitDone]) -> tuple[Separation, ...] | None:
+def _separations(fits: Sequence[FitResult]) -> tuple[Separation, ...] | None:
     """How latency goes with the scale; None where only one was measured."""
     from rccltune.analyse.steps import separate
 
@@ -84,7 +84,9 @@ def _separations(fits: Sequence[FitDone]) -> tuple[Separation, ...] | None:
 
 
 def _plain(
-    fits: list[FitDone], limits: list[Bounded | None], separations: Sequence[Separation] | None
+    fits: list[FitResult],
+    limits: list[CeilingComparison | None],
+    separations: Sequence[Separation] | None,
 ) -> dict[str, Any]:
     """One session as ever; several as a list."""
     from rccltune.model.schema import to_plain
@@ -96,16 +98,16 @@ def _plain(
     return made[0] if len(made) == 1 else {"sessions": made, "separations": to_plain(separations)}
 
 
-def _text(done: FitDone, console: Console) -> Laid:
+def _text(done: FitResult, console: Console) -> Laid:
     """Where the fastest setting changes, and a line for each setting; the rest with -v."""
     if console.verbosity > 0:
         return _everything(done)
     return lay([*_changes(done.crossovers), "", *_settings(done.curves), *_idle(done)])
 
 
-def _idle(done: FitDone) -> list[str]:
+def _idle(done: FitResult) -> list[str]:
     """Where it is not known whether loading the plugin changes times; a change is a warning."""
-    from rccltune.analyse.library import idle_text
+    from rccltune.analyse.library_behaviour import idle_text
 
     said = idle_text(done.idle)
     return ["", said] if said else []
@@ -171,7 +173,7 @@ def _without_defaults(
     return table(columns, rows, numeric=numeric)
 
 
-def _everything(done: FitDone) -> Laid:
+def _everything(done: FitResult) -> Laid:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += _idle(done)
     parts += ["", *_own(done)] if done.own else []
@@ -180,7 +182,7 @@ def _everything(done: FitDone) -> Laid:
     return lay(parts)
 
 
-def _own(done: FitDone) -> list[str]:
+def _own(done: FitResult) -> list[str]:
     """What the library was seen to run by itself, a line for each target."""
     lines = ["What the library runs by itself:"]
     for target, by_size in done.own_choices.items():
@@ -200,10 +202,10 @@ def _span(sizes: Sequence[int]) -> str:
     return f"at {low}" if low == high else f"from {low} to {high}"
 
 
-def _variants(done: FitDone) -> list[str]:
-    from rccltune.rules.stored import stored_choice
+def _variants(done: FitResult) -> list[str]:
+    from rccltune.rules.stored_choice import read_choice
 
-    choice = stored_choice(done.session.path)
+    choice = read_choice(done.session.path)
     return environment_lines(choice.environments) if choice else []
 
 

@@ -14,14 +14,14 @@ from rccltune.model.vocabulary import Laid, format_size, lay
 from rccltune.session.store import CEILING_FILE
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitDone
-    from rccltune.ceiling.session import Bounded, Reached
-    from rccltune.model.chosen import Environment
+    from rccltune.analyse.fit import FitResult
+    from rccltune.ceiling.session import AttainedBandwidth, CeilingComparison
+    from rccltune.model.chosen import ExportedVariant
     from rccltune.model.curves import Separation
     from rccltune.model.links import Ceiling, LinkRates
 
 
-def environment_lines(environments: Iterable[Environment]) -> list[str]:
+def environment_lines(environments: Iterable[ExportedVariant]) -> list[str]:
     """What each variant gains and loses, and which one the rules are for."""
     from rccltune.rules.writer import finding_lines
 
@@ -84,16 +84,16 @@ def take(console: Console, sessions: Iterable[Path], file: Path | None) -> None:
             take_rates(session, file, reporter=console)
 
 
-def ceiling_of(done: FitDone) -> Bounded | None:
+def ceiling_of(done: FitResult) -> CeilingComparison | None:
     """The ceiling of a session, None where it has no rates of links."""
     if not (done.session.path / CEILING_FILE).exists():
         return None
-    from rccltune.ceiling.session import bounded
+    from rccltune.ceiling.session import compare_with_ceiling
 
-    return bounded(done)
+    return compare_with_ceiling(done)
 
 
-def ceiling_lines(found: Bounded) -> list[str]:
+def ceiling_lines(found: CeilingComparison) -> list[str]:
     """The ceiling, what reached how much of it, and links out of line."""
     lines = [_head(found)]
     if found.reached:
@@ -117,7 +117,7 @@ def ceiling_lines(found: Bounded) -> list[str]:
     return lines
 
 
-def _with(one: Reached) -> str:
+def _with(one: AttainedBandwidth) -> str:
     plain = one.variant == DEFAULT_VARIANT.name
     return str(one.setting) if plain else f"{one.setting} [{one.variant}]"
 
@@ -126,7 +126,7 @@ def _product(one: Ceiling) -> str:
     return f"{one.n_links} x {one.slowest.gb_per_s:.3f}, {one.slowest}"
 
 
-def _head(found: Bounded) -> str:
+def _head(found: CeilingComparison) -> str:
     rates = found.rates
     slowest = min(link.gb_per_s for link in rates.links)
     fastest = max(link.gb_per_s for link in rates.links)
@@ -143,7 +143,7 @@ def _origin(rates: LinkRates) -> str:
     return f"TransferBench{version}{copies}, {rates.source}"
 
 
-def _slow(found: Bounded) -> list[str]:
+def _slow(found: CeilingComparison) -> list[str]:
     """Links out of line; a handful of them, since a broken switch has dozens."""
     lines = [
         f"link out of line: {link}, {link.gb_per_s:.2f} GB/s, "

@@ -16,7 +16,7 @@ _NAMES: Final = 28
 HEADINGS: Final = ("What", "Sizes", "Running", "Choosing", "Output", "Advanced", "Options")
 
 
-class Grouped(click.Option):
+class GroupedOption(click.Option):
     """An option that knows where it stands in the help.
 
     Args:
@@ -44,7 +44,7 @@ class Grouped(click.Option):
         return extra
 
 
-grouped = partial(click.option, cls=Grouped)
+grouped = partial(click.option, cls=GroupedOption)
 
 
 def _show_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -58,7 +58,7 @@ def _show_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> 
         ctx.exit()
 
 
-_HELP_ALL: Final = Grouped(
+_HELP_ALL: Final = GroupedOption(
     ["--help-all"],
     is_flag=True,
     is_eager=True,
@@ -97,13 +97,13 @@ def usual(command: click.Command) -> list[click.Option]:
 
 
 def _group(option: click.Option) -> str:
-    if isinstance(option, Grouped):
+    if isinstance(option, GroupedOption):
         return option.group
     return "Output" if "--help" in option.opts else "Options"
 
 
 def _is_usual(option: click.Option) -> bool:
-    return option.usual if isinstance(option, Grouped) else "--help" in option.opts
+    return option.usual if isinstance(option, GroupedOption) else "--help" in option.opts
 
 
 _UNBROKEN: Final = "\N{NON-BREAKING HYPHEN}"

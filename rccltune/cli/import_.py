@@ -10,7 +10,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR, then_choose
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.settings import BASELINE, Mode, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol, lay
 
@@ -76,7 +76,7 @@ def import_(
     from rccltune.measure import variants
     from rccltune.session import imports
 
-    stated = Stated(
+    stated = StatedFacts(
         setting=_setting(algorithm, protocol, channels, baseline=baseline),
         variant=None if variant is None else variants.variant_named(variant),
         collective=collective,

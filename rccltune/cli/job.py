@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli import gone
-from rccltune.cli.console import DEFAULT_SESSION, Console, Word, common, styled, table
+from rccltune.cli import removed_options
+from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common, styled, table
 from rccltune.cli.help import Verb
 from rccltune.cli.options import FOLDER, named
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.vocabulary import Laid, format_time, lay
 
 if TYPE_CHECKING:
-    from rccltune.job.answer import Answer
-    from rccltune.job.runs import Run
+    from rccltune.job.result import JobResult
+    from rccltune.job.runs import JobRun
 
 
 def _duration(text: str) -> float:
@@ -25,7 +25,7 @@ def _duration(text: str) -> float:
     return parse_duration(text)
 
 
-_DURATION = Word("duration", _duration)
+_DURATION = TextParameter("duration", _duration)
 
 
 class _WithCommand(Verb):
@@ -84,14 +84,14 @@ def job(
     the job, 5 the job fails, 6 its output is not understood, 7 no session, 8 too few runs, or no
     rule answered, 9 the rules make it slower, 130 interrupted.
     """
-    from rccltune.job.trying import Request, try_job
+    from rccltune.job.trial import JobRequest, try_job
 
     if measure == "wall":
-        raise CommandLineError(gone.sentence("job", "--measure wall") or "")
+        raise CommandLineError(removed_options.sentence("job", "--measure wall") or "")
     folder = session or (DEFAULT_SESSION if DEFAULT_SESSION.exists() else None)
     if folder is not None:
         console.say(f"Session: {folder}")
-    request = Request(
+    request = JobRequest(
         command=context.meta["rccltune.command"],
         session=folder,
         rules=rules,
@@ -117,7 +117,7 @@ def job(
         )
 
 
-def _text(found: Answer, *, color: bool) -> Laid:
+def _text(found: JobResult, *, color: bool) -> Laid:
     gain = found.gain
     pays = color and gain is not None and gain.is_faster
     first, *rest = found.lines
@@ -128,7 +128,7 @@ def _text(found: Answer, *, color: bool) -> Laid:
     )
 
 
-def _row(number: int, run: Run) -> tuple[str, ...]:
+def _row(number: int, run: JobRun) -> tuple[str, ...]:
     said, told = run.measured, run.answers
     return (
         str(number),

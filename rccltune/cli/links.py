@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rccltune.cli.console import Console, table
-from rccltune.cli.progress import ToConsole, minutes
+from rccltune.cli.progress import ConsoleReporter, minutes
 from rccltune.model.errors import LaunchError, SessionError
 from rccltune.model.links import LinkMap, Spread
 from rccltune.model.vocabulary import Laid, format_size, lay
 
 if TYPE_CHECKING:
-    from rccltune.links.pairs import PairProgress, Prepared
+    from rccltune.links.pairs import LinkMapPlan, PairProgress
     from rccltune.machine.records import System
     from rccltune.measure.site import SiteRequest
 
@@ -76,12 +76,12 @@ def _measured(
     _talk_before(console, prepared)
     return measure_links(
         prepared,
-        reporter=_Pairs(console),
+        reporter=_PairReporter(console),
         command=shlex.join(["rccltune", *sys.argv[1:]]),
     )
 
 
-class _Pairs(ToConsole):
+class _PairReporter(ConsoleReporter):
     """Says how fast each pair was as soon as it is known."""
 
     def progress(self, step: object) -> None:
@@ -89,7 +89,7 @@ class _Pairs(ToConsole):
         _line(self._console, cast("PairProgress", step))
 
 
-def _talk_before(console: Console, prepared: Prepared) -> None:
+def _talk_before(console: Console, prepared: LinkMapPlan) -> None:
     from rccltune.links.pairs import REPEATS
 
     site = prepared.site

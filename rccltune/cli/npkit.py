@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import Console, Word, common
+from rccltune.cli.console import Console, TextParameter, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, session_argument
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, Laid, lay, parse_size
 
 if TYPE_CHECKING:
-    from rccltune.npkit.session import Dumped
+    from rccltune.npkit.session import DumpResult
 
-_SETTING = Word("setting", Setting.parse)
-_SIZE = Word("size", parse_size)
+_SETTING = TextParameter("setting", Setting.parse)
+_SIZE = TextParameter("size", parse_size)
 
 
 @verb("npkit")
@@ -57,19 +57,19 @@ def npkit(
     """
     from rccltune.measure.request import session_request
     from rccltune.measure.site import find_site
-    from rccltune.npkit.session import Chosen, dump_setting
+    from rccltune.npkit.session import DumpPlan, dump_setting
     from rccltune.session.store import open_session
 
     console.say(f"Session: {session}")
     open_session(session)
     measured = session_request(session, {})
-    chosen = Chosen(collective=collective, setting=setting, nbytes=nbytes)
+    chosen = DumpPlan(collective=collective, setting=setting, nbytes=nbytes)
     site = find_site(measured.site)
     done = dump_setting(session, output, chosen, measured.sweep, site, reporter=console)
     console.result(done.as_plain(), _text(done))
 
 
-def _text(done: Dumped) -> Laid:
+def _text(done: DumpResult) -> Laid:
     dump = done.dump
     simulated = "SIMULATED " if dump.simulated else ""
     what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"

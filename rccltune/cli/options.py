@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, Word, with_options
+from rccltune.cli.console import DEFAULT_SESSION, TextParameter, with_options
 from rccltune.cli.help import grouped
 from rccltune.model import defaults
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitDone
+    from rccltune.analyse.fit import FitResult
     from rccltune.analyse.options import ChoiceOptions
 
 
@@ -36,9 +36,9 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-COLLECTIVE = Word("collective", Collective.parse)
-MODE = Word("mode", Mode.parse)
-PAIR = Word("key=value", _pair)
+COLLECTIVE = TextParameter("collective", Collective.parse)
+MODE = TextParameter("mode", Mode.parse)
+PAIR = TextParameter("key=value", _pair)
 
 
 def _percent(text: str) -> float:
@@ -53,7 +53,7 @@ def _percent(text: str) -> float:
     return value
 
 
-PERCENT = Word("percent", _percent)
+PERCENT = TextParameter("percent", _percent)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
@@ -102,7 +102,7 @@ def then_choose(session: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choosing:
+class ChoiceArguments:
     """The options of choosing as typed; percentages are still percentages."""
 
     tolerance: float
@@ -113,11 +113,11 @@ class Choosing:
     variant: str | None = None
     proven: bool = False
 
-    def options(self, done: FitDone) -> ChoiceOptions:
+    def options(self, done: FitResult) -> ChoiceOptions:
         """What choosing zones needs; the baseline is looked up among what was measured."""
         from rccltune.analyse.options import ChoiceOptions
         from rccltune.rules.choices import baseline_named
-        from rccltune.workload.reader import read
+        from rccltune.workload.reader import read_workload
 
         return ChoiceOptions(
             tolerance=self.tolerance / 100,
@@ -126,7 +126,7 @@ class Choosing:
             baseline=baseline_named(self.baseline, done),
             weights=tuple(
                 (one.collective, one.scale, one.nbytes, float(one.calls))
-                for one in (read(self.workload).counts if self.workload else ())
+                for one in (read_workload(self.workload).counts if self.workload else ())
             ),
             variant=self.variant,
             proven=self.proven,
@@ -191,13 +191,15 @@ _CHOOSING = (
 
 
 def _gather_choosing(given: dict[str, Any]) -> None:
-    given["choosing"] = Choosing(**{f.name: given.pop(f.name) for f in fields(Choosing)})
+    given["choosing"] = ChoiceArguments(
+        **{f.name: given.pop(f.name) for f in fields(ChoiceArguments)}
+    )
 
 
 def _gather_tuning(given: dict[str, Any]) -> None:
     # A sweep's options have some of the other names in another meaning.
-    own = [f.name for f in fields(Choosing) if f.default is MISSING]
-    given["choosing"] = Choosing(**{name: given.pop(name) for name in own})
+    own = [f.name for f in fields(ChoiceArguments) if f.default is MISSING]
+    given["choosing"] = ChoiceArguments(**{name: given.pop(name) for name in own})
 
 
 def choosing(command: F) -> F:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
 
 
-class ToConsole(Reporter):
+class ConsoleReporter(Reporter):
     """What is said goes to the command line; how far something is, each kind shows its own way.
 
     Args:

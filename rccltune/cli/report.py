@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, Choice, Console, common
+from rccltune.cli.console import DEFAULT_SESSION, Console, WordChoice, common
 from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
@@ -21,7 +21,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import FIGURE_FORMATS, Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.report.page import Reported
+    from rccltune.report.page import WrittenPage
 
 
 @verb("report")
@@ -81,7 +81,7 @@ def report(
         console.say(f"Next: {one.following}")
 
 
-def _text(done: Reported) -> Laid:
+def _text(done: WrittenPage) -> Laid:
     return lay([done.claim, f"{done.path} ({done.n_bytes:,} bytes)"])
 
 
@@ -93,7 +93,7 @@ def _text(done: Reported) -> Laid:
 @click.option(
     "--format",
     "formats",
-    type=Choice(FIGURE_FORMATS),
+    type=WordChoice(FIGURE_FORMATS),
     multiple=True,
     default=defaults.FIGURE_FORMAT,
     show_default=True,
@@ -102,7 +102,7 @@ def _text(done: Reported) -> Laid:
 @click.option(
     "--figure",
     "names",
-    type=Choice((*defaults.FIGURES, *defaults.MORE_FIGURES)),
+    type=WordChoice((*defaults.FIGURES, *defaults.MORE_FIGURES)),
     multiple=True,
     metavar="NAME",
     help=f"Draw this figure alone (repeatable): {', '.join(defaults.FIGURES)}, which are the "

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar, get_type_hints
 
 import click
 
-from rccltune.cli import gone
+from rccltune.cli import removed_options
 from rccltune.cli.console import ValueType
 from rccltune.cli.help import grouped
 from rccltune.cli.options import PAIR
@@ -87,7 +87,7 @@ class _Value(ValueType):
         """The value; anything but a text was read already."""
         if not isinstance(value, str):
             return value
-        went = gone.sentence((ctx and ctx.info_name) or "", f"{flag(self.name)} {value}")
+        went = removed_options.sentence((ctx and ctx.info_name) or "", f"{flag(self.name)} {value}")
         if went is not None:
             raise CommandLineError(went)
         made, mistakes = convert(_kinds()[self.name], value, strict=False)

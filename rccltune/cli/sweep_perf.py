@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from rccltune.cli.console import Console, columns, table
 from rccltune.cli.options import ON_REQUEST, then_choose
-from rccltune.cli.progress import ToConsole, bar_line, minutes, terminal_of
+from rccltune.cli.progress import ConsoleReporter, bar_line, minutes, terminal_of
 from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
@@ -181,7 +181,7 @@ def _beside(found: Crosschecked) -> list[str]:
     return lines
 
 
-class _Told(ToConsole):
+class _Told(ConsoleReporter):
     """The command line's reporter; a log is told now and then how far a sweep is."""
 
     def __init__(self, console: Console) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune.cli import sweep_perf
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import Choosing, base_option, choosing_of_tune
+from rccltune.cli.options import ChoiceArguments, base_option, choosing_of_tune
 from rccltune.cli.progress import minutes
 from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
@@ -34,8 +34,8 @@ from rccltune.perf.plan import LOOP
 
 if TYPE_CHECKING:
     from rccltune.measure.measuring import ToMeasure
-    from rccltune.rules.sheets import Emitted
-    from rccltune.tune import Tuned
+    from rccltune.rules.placement_files import EmittedRules
+    from rccltune.tune import TuneResult
     from rccltune.verify.outcome import Verified
 
 
@@ -51,7 +51,7 @@ _LEFT_OUT = frozenset(("scales",))
 def tune(
     *,
     console: Console,
-    choosing: Choosing,
+    choosing: ChoiceArguments,
     config: Path | None,
     output: Path,
     plan_only: bool,
@@ -149,7 +149,7 @@ def _show(console: Console, prepared: ToMeasure) -> None:
     console.say("Next: the same command without --plan.")
 
 
-def _text(done: Tuned, *, told: bool) -> Laid:
+def _text(done: TuneResult, *, told: bool) -> Laid:
     """Where it is faster and by how much, what is undecided, and how to use it now.
 
     Args:
@@ -209,7 +209,7 @@ def _beside_rules(one: Verified, *, told: bool) -> list[str]:
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 
 
-def _lost_beside(done: Tuned, one: Verified) -> list[str]:
+def _lost_beside(done: TuneResult, one: Verified) -> list[str]:
     """Rules that win alone and lost beside computing, where that was measured."""
     from rccltune.verify.lost_beside import lost_beside
 
@@ -218,7 +218,7 @@ def _lost_beside(done: Tuned, one: Verified) -> list[str]:
     return list(lost_beside(done.folder, [rule for rule in one.standings if rule.is_kept]))
 
 
-def _in_environment(one: Verified, emitted: Emitted, *, told: bool) -> list[str]:
+def _in_environment(one: Verified, emitted: EmittedRules, *, told: bool) -> list[str]:
     """The second pair of files: what it gains, and what it costs; its rules where told."""
     gains = [rule.gain.ratio for rule in one.standings if rule.is_kept and rule.gain]
     low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
@@ -248,7 +248,7 @@ def _costs(name: str) -> str | None:
     return None
 
 
-def _exports(emitted: Emitted) -> str:
+def _exports(emitted: EmittedRules) -> str:
     return " ".join(f"{name}={value}" for name, value in emitted.needs)
 
 
@@ -266,7 +266,7 @@ def _rules(one: Verified) -> list[str]:
     return found
 
 
-def _unmeasured(done: Tuned) -> Sequence[str]:
+def _unmeasured(done: TuneResult) -> Sequence[str]:
     """Where rules end because measuring did."""
     zones = [zone for one in (done.emitted, *done.emitted.beside) for zone in one.zones]
     ruled = {zone.target for zone in zones if zone.setting is not None}

@@ -11,7 +11,7 @@ from rccltune.cli.help import verb
 from rccltune.model.vocabulary import Laid, lay
 
 if TYPE_CHECKING:
-    from rccltune.variants.availability import Site
+    from rccltune.variants.availability import VariantSite
     from rccltune.variants.records import VariantSpec
 
 
@@ -42,23 +42,23 @@ def variants(*, console: Console, names: tuple[str, ...]) -> None:
     console.say("Next: rccltune sweep --variant NAME measures settings in one of them.")
 
 
-def _site() -> Site:
+def _site() -> VariantSite:
     """The library that detection finds first."""
-    from rccltune.machine.this_machine import here
+    from rccltune.machine.this_machine import local_system
     from rccltune.releases import parse_library
-    from rccltune.variants.availability import Site
+    from rccltune.variants.availability import VariantSite
 
-    versions = (one.version for one in here(None).libraries if one.version is not None)
-    return Site(library=next((one for one in versions if parse_library(one)), None))
+    versions = (one.version for one in local_system(None).libraries if one.version is not None)
+    return VariantSite(library=next((one for one in versions if parse_library(one)), None))
 
 
-def _with(site: Site, parameter: str | None) -> Site:
+def _with(site: VariantSite, parameter: str | None) -> VariantSite:
     from dataclasses import replace
 
     return replace(site, parameter=parameter)
 
 
-def _list(told: list[tuple[VariantSpec, Site]]) -> Laid:
+def _list(told: list[tuple[VariantSpec, VariantSite]]) -> Laid:
     """Three lines for each: what it sets, which calls it concerns, who has it and what of it."""
     from rccltune.variants.catalog import calls_of, releases_of, sets
 
@@ -71,13 +71,13 @@ def _list(told: list[tuple[VariantSpec, Site]]) -> Laid:
     return lay(lines)
 
 
-def _status(spec: VariantSpec, site: Site) -> str:
+def _status(spec: VariantSpec, site: VariantSite) -> str:
     from rccltune.variants.catalog import status
 
     return status(spec, site)
 
 
-def _details(spec: VariantSpec, site: Site) -> Laid:
+def _details(spec: VariantSpec, site: VariantSite) -> Laid:
     from rccltune.variants.catalog import calls_of, releases_of, sets
 
     parts = [
@@ -106,7 +106,7 @@ def _threshold(spec: VariantSpec) -> str | None:
     return f"calls of at {most} {spec.threshold.variable} bytes; default {text}"
 
 
-def _plain(spec: VariantSpec, site: Site) -> dict[str, Any]:
+def _plain(spec: VariantSpec, site: VariantSite) -> dict[str, Any]:
     from rccltune.variants.availability import why_absent
     from rccltune.variants.catalog import calls_of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import Choice, Console, common, table
+from rccltune.cli.console import Console, WordChoice, common, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, allow_need_option, named, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
@@ -53,7 +53,7 @@ _SHOWN = 12
 )
 @grouped(
     "--dtype",
-    type=Choice(list(DTYPE_BYTES)),
+    type=WordChoice(list(DTYPE_BYTES)),
     metavar="TYPE",
     group="What",
     usual=True,
@@ -61,7 +61,7 @@ _SHOWN = 12
 )
 @grouped(
     "--timing",
-    type=Choice(["auto", "graph", "loop"]),
+    type=WordChoice(["auto", "graph", "loop"]),
     default=defaults.TIMING,
     show_default=True,
     group="Running",

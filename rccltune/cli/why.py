@@ -16,7 +16,7 @@ from rccltune.cli.options import COLLECTIVE, FOLDER
 from rccltune.model.vocabulary import Collective, Laid, format_span, lay
 
 if TYPE_CHECKING:
-    from rccltune.why.records import Answer, Question, Remark, Verdict
+    from rccltune.why.records import JobQuestion, JobRemark, JobReport, SizeAnswer
 
 
 @verb("why")
@@ -44,15 +44,15 @@ def why(
     8 the files tell nothing.
     """
     from rccltune.why.job import explain_job
-    from rccltune.why.records import Kind
+    from rccltune.why.records import AnswerKind
 
     found = explain_job(files, collective)
     console.result(_plain(found), _text(found))
-    if any(one.kind is Kind.HIT for one in found.answers):
+    if any(one.kind is AnswerKind.HIT for one in found.answers):
         console.say("Next: rccltune job -- COMMAND measures whether the rules make it faster.")
 
 
-def _plain(found: Verdict) -> dict[str, Any]:
+def _plain(found: JobReport) -> dict[str, Any]:
     return {
         "questions": [
             {
@@ -68,7 +68,7 @@ def _plain(found: Verdict) -> dict[str, Any]:
     }
 
 
-def _plain_answer(answer: Answer) -> dict[str, Any]:
+def _plain_answer(answer: SizeAnswer) -> dict[str, Any]:
     return {
         "nodes": answer.where.n_nodes,
         "ranks": answer.where.n_ranks,
@@ -82,7 +82,7 @@ def _plain_answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _text(found: Verdict) -> Laid:
+def _text(found: JobReport) -> Laid:
     parts = [line for one in found.questions for line in _question(one)]
     parts.append("")
     head = None
@@ -97,16 +97,16 @@ def _text(found: Verdict) -> Laid:
     return lay(parts)
 
 
-def _question(one: Question) -> list[str]:
+def _question(one: JobQuestion) -> list[str]:
     """An answer, below it the lines that show it."""
     first, *more = one.answer.split("\n")
     lines = [f"{one.title}: {first}", *(f"  {text}" for text in more)]
     return [*lines, *(f"    {text}" for text in (one.shown or "").splitlines())]
 
 
-def _joined(answers: Sequence[Answer]) -> Iterator[tuple[list[str], Answer]]:
+def _joined(answers: Sequence[SizeAnswer]) -> Iterator[tuple[list[str], SizeAnswer]]:
     """Collectives of a scale with one and the same answer at all of their sizes, together."""
-    made: list[tuple[list[str], Answer]] = []
+    made: list[tuple[list[str], SizeAnswer]] = []
     count = Counter((one.where, one.collective) for one in answers)
     for answer in answers:
         alone = count[answer.where, answer.collective] == 1
@@ -119,7 +119,7 @@ def _joined(answers: Sequence[Answer]) -> Iterator[tuple[list[str], Answer]]:
     return iter(made)
 
 
-def _is_same(one: Answer, other: Answer, count: Counter[Any]) -> bool:
+def _is_same(one: SizeAnswer, other: SizeAnswer, count: Counter[Any]) -> bool:
     same = (one.where, one.kind, one.text, one.remedy) == (
         other.where,
         other.kind,
@@ -130,29 +130,29 @@ def _is_same(one: Answer, other: Answer, count: Counter[Any]) -> bool:
     return same and sized and count[other.where, other.collective] == 1
 
 
-def _over(one: Answer, other: Answer) -> Answer:
+def _over(one: SizeAnswer, other: SizeAnswer) -> SizeAnswer:
     """The sizes of both."""
     low = min(one.min_nbytes or 0, other.min_nbytes or 0)
     high = max(one.max_nbytes or 0, other.max_nbytes or 0)
     return replace(one, min_nbytes=low, max_nbytes=high)
 
 
-def _name(answer: Answer) -> str:
+def _name(answer: SizeAnswer) -> str:
     return answer.collective.value if answer.collective else "any collective"
 
 
-def _lines(answer: Answer) -> list[str]:
+def _lines(answer: SizeAnswer) -> list[str]:
     remedy = [f"      > {_sentence(answer.remedy)}"] if answer.remedy else []
     return [f"  {_range(answer):<22} {answer.kind.value}: {answer.text}", *remedy]
 
 
-def _range(answer: Answer) -> str:
+def _range(answer: SizeAnswer) -> str:
     if answer.min_nbytes is None or answer.max_nbytes is None:
         return "any size"
     return format_span(answer.min_nbytes, answer.max_nbytes)
 
 
-def _remark(one: Remark) -> list[str]:
+def _remark(one: JobRemark) -> list[str]:
     return [one.text, f"  > {_sentence(one.remedy)}"] if one.remedy else [one.text]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli import gone
+from rccltune.cli import removed_options
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
@@ -16,7 +16,7 @@ from rccltune.model.vocabulary import Laid, format_size, lay
 
 if TYPE_CHECKING:
     from rccltune.workload.shares import Share
-    from rccltune.workload.told import Told
+    from rccltune.workload.summary import WorkloadSummary
 
 
 _SHOWN = 20
@@ -42,9 +42,9 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
 
     Exit codes: 0 done, 2 the same recording twice, 6 a file is no workload.
     """
-    from rccltune.workload import reader, told
+    from rccltune.workload import reader, summary
 
-    went = gone.sentence("workload", str(files[0]))
+    went = removed_options.sentence("workload", str(files[0]))
     if went is not None and not files[0].exists():
         raise CommandLineError(went)
     beside = reader.snapshots_beside(files)
@@ -53,12 +53,12 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
             f"Note: {len(beside)} snapshots of recordings that were never finished lie beside "
             f"these files and are not among them: {beside[0]}{' …' if beside[1:] else ''}"
         )
-    found = told.told(reader.read_all(files))
+    found = summary.summary_of(reader.read_workloads(files))
     console.result(found.as_plain(), _text(found, None if console.verbosity > 0 else _SHOWN))
     console.say("Next: rccltune sweep --workload FILE measures these sizes, and no others.")
 
 
-def _text(found: Told, most: int | None) -> Laid:
+def _text(found: WorkloadSummary, most: int | None) -> Laid:
     whole = found.workload
     ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)
     size = format_size(whole.total_nbytes)

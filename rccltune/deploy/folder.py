@@ -23,7 +23,7 @@ from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol, lay, shown
 from rccltune.rules.decision import check_plugin, cost_table, decisions
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import RuleFile
 from rccltune.session.files import sync_folder
 from rccltune.session.store import Session
@@ -41,7 +41,7 @@ _OF_0_1_0: Final = ("versions", "current", "MANIFEST")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class DeployedRuleFile:
     """One rule file.
 
     Attributes:
@@ -67,13 +67,13 @@ class Rules:
     @property
     def remark(self) -> str:
         """Whether somebody verified it, and what nothing proves."""
-        said = f"verified: {self.verified}" if self.verified else NOT_VERIFIED
-        return f"{said}; {self.n_unproven} UNPROVEN" if self.n_unproven else said
+        sentence = f"verified: {self.verified}" if self.verified else NOT_VERIFIED
+        return f"{sentence}; {self.n_unproven} UNPROVEN" if self.n_unproven else sentence
 
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class Deployment:
     """What was put where.
 
     Attributes:
@@ -84,7 +84,7 @@ class Deployed:
 
     directory: Path
     replaced: bool
-    rules: tuple[Rules, ...]
+    rules: tuple[DeployedRuleFile, ...]
     environment: tuple[tuple[str, str], ...]
     simulated: bool
 
@@ -167,7 +167,7 @@ def _has_mark(target: Path) -> bool:
         return False
 
 
-def put(done: Deployed, made: Session) -> None:
+def write_folder(done: Deployment, made: Session) -> None:
     """Write all of it beside the folder, ask the plugin there, and give it the folder's name."""
     target = done.directory
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -175,8 +175,8 @@ def put(done: Deployed, made: Session) -> None:
     try:
         library = plugin.library().read_bytes()
         _write(half / plugin.LIBRARY, library, 0o555)
-        for one in done.rules:
-            _write(half / one.name, one.content, 0o444)
+        for rule_file in done.rules:
+            _write(half / rule_file.name, rule_file.content, 0o444)
         _write(half / ENV_SH, env_sh(done, target).encode(), 0o444)
         _write(half / README, _readme(done, made, library).encode(), 0o444)
         check(done, half)
@@ -274,14 +274,14 @@ unset _rccltune_dir _rccltune_from _rccltune_old
 """
 
 
-def env_sh(done: Deployed, folder: Path) -> str:
+def env_sh(done: Deployment, folder: Path) -> str:
     """The text of env.sh for a folder; POSIX sh."""
     by_name = ("NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONFIG_DIR")
     several = len(done.rules) > 1
-    said = [f"echo {shlex.quote(f'rccltune: {SIMULATED}')} >&2\n"] if done.simulated else []
+    warnings = [f"echo {shlex.quote(f'rccltune: {SIMULATED}')} >&2\n"] if done.simulated else []
     if done.placements:
         name = done.placements[0]
-        said.append(
+        warnings.append(
             'if [ -z "${RCCLTUNE_PLACEMENT:-}" ]; then\n'
             f'    echo "rccltune: these rules are for jobs whose ranks lie as '
             f'{" or ".join(done.placements)}; export RCCLTUNE_PLACEMENT={name} where they do" >&2\n'
@@ -293,7 +293,7 @@ def env_sh(done: Deployed, folder: Path) -> str:
         script=shlex.quote(str(folder / ENV_SH)),
         folder=shlex.quote(str(folder)),
         plugin=plugin.LIBRARY,
-        said="".join(said),
+        said="".join(warnings),
         other=by_name[not several],
         variable=by_name[several],
         value="$_rccltune_dir" if several else f"$_rccltune_dir/{done.rules[0].name}",
@@ -301,17 +301,21 @@ def env_sh(done: Deployed, folder: Path) -> str:
     )
 
 
-def _head(done: Deployed) -> list[str]:
+def _head(done: Deployment) -> list[str]:
     """What it is, and what speaks against it."""
     lines = [_MARK]
     lines += [SIMULATED] if done.simulated else []
     return lines + [f"{one.name}: {one.count}, {one.remark}" for one in done.rules]
 
 
-def _readme(done: Deployed, made: Session, library: bytes) -> str:
+def _readme(done: Deployment, session: Session, library: bytes) -> str:
     """What is in the folder, where it comes from and how to use it."""
-    found = made.fingerprint
-    parts = (found.product, found.arch, str(found.mode) if found.mode else None)
+    fingerprint = session.fingerprint
+    parts = (
+        fingerprint.product,
+        fingerprint.arch,
+        str(fingerprint.mode) if fingerprint.mode else None,
+    )
     requires = " ".join(f"{key}={value}" for key, value in done.rules[0].file.requires)
     contents = [(plugin.LIBRARY, library), *((one.name, one.content) for one in done.rules)]
     now = datetime.now(timezone.utc).astimezone()
@@ -320,7 +324,7 @@ def _readme(done: Deployed, made: Session, library: bytes) -> str:
         *_head(done),
         "",
         f"Deployed {now:%Y-%m-%d %H:%M %Z} by rccltune {__version__}.",
-        f"Session: {' '.join(str(made.path.absolute()).split())}, made by {made.tool}.",
+        f"Session: {' '.join(str(session.path.absolute()).split())}, made by {session.tool}.",
         f"Measured on: {', '.join(part for part in parts if part) or 'an unknown machine'}.",
         f"The rules require {requires or 'nothing'} of a machine.",
         "",
@@ -336,7 +340,7 @@ def _readme(done: Deployed, made: Session, library: bytes) -> str:
     return lay(lines)
 
 
-def check(done: Deployed, folder: Path) -> None:
+def check(done: Deployment, folder: Path) -> None:
     """Ask the plugin of a folder, with the variables that its env.sh sets.
 
     This machine need not be one that the rules are for: the plugin looks at no device, and is told
@@ -353,35 +357,40 @@ def check(done: Deployed, folder: Path) -> None:
         ["/bin/sh", "-eu", "-c", script], env=plain, cwd="/", capture_output=True, check=False
     )
     pairs = (one.partition(b"=")[::2] for one in ran.stdout.split(b"\0"))
-    found = {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
+    exported = {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
     wanted = done.variables(folder)
-    if ran.returncode or {name: found.get(name) for name in wanted} != wanted:
+    if ran.returncode or {name: exported.get(name) for name in wanted} != wanted:
         raise VerificationError(
             f"env.sh does not set what it should: {shown(os.fsdecode(ran.stderr))}",
             where=str(done.directory),
             hint="please report it: it is a bug.",
         )
-    host = Host(folder / plugin.LIBRARY)
+    host = PluginLibrary(folder / plugin.LIBRARY)
     check_plugin(host.path)
     for one in done.rules:
-        _check_rules(host, one, {name: found[name] for name in wanted}, folder)
+        _check_rules(host, one, {name: exported[name] for name in wanted}, folder)
 
 
-def _check_rules(host: Host, one: Rules, variables: Mapping[str, str], folder: Path) -> None:
-    required = dict(one.file.requires)
+def _check_rules(
+    host: PluginLibrary, rule_file: DeployedRuleFile, variables: Mapping[str, str], folder: Path
+) -> None:
+    required = dict(rule_file.file.requires)
     # No machine: what the plugin does not see there it does not hold against the rules. To find
     # one of several files it would have to see a device.
-    told = {**variables, "RCCLTUNE_SYSROOT": str(folder)}
-    told.pop("RCCLTUNE_CONFIG_DIR", None)
-    told["NCCL_TUNER_CONFIG_FILE"] = str(folder / one.name)
+    environment = {**variables, "RCCLTUNE_SYSROOT": str(folder)}
+    environment.pop("RCCLTUNE_CONFIG_DIR", None)
+    environment["NCCL_TUNER_CONFIG_FILE"] = str(folder / rule_file.name)
     if "compute" in required:
-        told["RCCLTUNE_MODE"] = f"{required['compute']}-{required.get('memory', '')}".lower()
-    if one.placement is not None:
-        told["RCCLTUNE_PLACEMENT"] = one.placement
+        environment["RCCLTUNE_MODE"] = f"{required['compute']}-{required.get('memory', '')}".lower()
+    if rule_file.placement is not None:
+        environment["RCCLTUNE_PLACEMENT"] = rule_file.placement
     table = cost_table((a, p) for a in Algorithm for p in Protocol)
-    for scale, rules in _by_scale(one.file.rules).items():
+    for scale, rules in _by_scale(rule_file.file.rules).items():
         with host.communicator(
-            abi=max(host.abi_versions), n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=told
+            abi=max(host.abi_versions),
+            n_nodes=scale.n_nodes,
+            n_ranks=scale.n_ranks,
+            env=environment,
         ) as opened:
             for rule in rules:
                 call = {"num_pipe_ops": rule.num_pipe_ops or 1, "reg_buff": rule.reg_buff or 0}
@@ -392,7 +401,7 @@ def _check_rules(host: Host, one: Rules, variables: Mapping[str, str], folder: P
                     raise VerificationError(
                         f"the plugin answers {answer} where line {rule.line} says {rule.setting} "
                         f"({rule.collective.value} of {size} bytes, {scale})",
-                        where=one.name,
+                        where=rule_file.name,
                         hint="rccltune explain shows what the file says; please report it.",
                     )
 
@@ -406,10 +415,10 @@ def _by_scale(rules: Sequence[Rule]) -> dict[Scale, list[Rule]]:
         # Communicators of one rank are left alone, and so is another mode's row.
         if scale.n_ranks > 1 and rule.only_mode is None:
             first.setdefault((rule.collective, scale), rule)
-    found: dict[Scale, list[Rule]] = {}
+    first_rules: dict[Scale, list[Rule]] = {}
     for (collective, scale), rule in first.items():
         before = rules[: rules.index(rule)]
         # One for any number of ranks may stand before it.
         if not any(each.matches(collective, rule.min_nbytes, scale) for each in before):
-            found.setdefault(scale, []).append(rule)
-    return found
+            first_rules.setdefault(scale, []).append(rule)
+    return first_rules

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.deploy import folder as folders
-from rccltune.deploy.folder import Deployed, Rules
+from rccltune.deploy.folder import DeployedRuleFile, Deployment
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError, SessionError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import shown
-from rccltune.rules.documents import counted
+from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import UNPROVEN_MARK
 from rccltune.rules.other_readers import misread
 from rccltune.rules.provenance import is_harmless
-from rccltune.rules.refusals import accepted, content_of
+from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import disk_errors
 from rccltune.verify import verdict_store
@@ -36,7 +36,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def deploy_session(
     directory: Path, folder: Path, *, unproven: bool, reporter: Reporter
-) -> Deployed:
+) -> Deployment:
     """Make a folder with the plugin, a session's rule files, env.sh and README.
 
     Args:
@@ -56,9 +56,9 @@ def deploy_session(
     """
     target = _absolute(directory)
     replaced = folders.is_ours(target)
-    made = store.open_session(folder)
-    rules = _rule_files(made.path)
-    changed = _changed(made.path, rules)
+    session = store.open_session(folder)
+    rules = _rule_files(session.path)
+    changed = _changed(session.path, rules)
     if changed and not unproven:
         raise CommandLineError(
             f"the rules of {', '.join(changed)} are not those that were verified",
@@ -79,15 +79,15 @@ def deploy_session(
         for line in one.misread:
             reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {line}")
     heads = [grammar.text_of(one.content) for one in rules]
-    done = Deployed(
+    done = Deployment(
         directory=target,
         replaced=replaced,
         rules=rules,
         environment=_environment(rules),
-        simulated=made.simulated or any(_SIMULATED.search(text) for text in heads),
+        simulated=session.simulated or any(_SIMULATED.search(text) for text in heads),
     )
     with disk_errors(target, "name a DIR in a folder that can be written, or free space there."):
-        folders.put(done, made)
+        folders.write_folder(done, session)
     return done
 
 
@@ -104,7 +104,7 @@ def _absolute(directory: Path) -> Path:
     return path
 
 
-def _rule_files(folder: Path) -> tuple[Rules, ...]:
+def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
     """The rule files of a session that have a rule, the one for any placement first."""
     rules = [_rules(path) for path in verdict_store.used_rule_paths(folder)]
     for one in rules:
@@ -133,18 +133,18 @@ def _rule_files(folder: Path) -> tuple[Rules, ...]:
     return tuple(filled)
 
 
-def _changed(folder: Path, rules: Sequence[Rules]) -> tuple[str, ...]:
+def _changed(folder: Path, rules: Sequence[DeployedRuleFile]) -> tuple[str, ...]:
     """Names of files that call themselves verified and have other rules since."""
     named = {one.name: one.file for one in rules if one.verified}
     paths = verdict_store.used_rule_paths(folder)
     files = {name_of(path, folder): named[path.name] for path in paths if path.name in named}
-    found = list(verifications(folder, files))
-    old = {one.name for one in found if not one.is_current}
-    old -= {one.name for one in found if one.is_current}
+    stored = list(verifications(folder, files))
+    old = {one.name for one in stored if not one.is_current}
+    old -= {one.name for one in stored if one.is_current}
     return tuple(Path(name).name for name in files if name in old)
 
 
-def _check_names(folder: Path, rules: Sequence[Rules]) -> None:
+def _check_names(folder: Path, rules: Sequence[DeployedRuleFile]) -> None:
     """Of several files the plugin finds the right one by its name."""
     for_any = [one.name for one in rules if one.placement is None]
     if len(for_any) > 1:
@@ -164,9 +164,9 @@ def _check_names(folder: Path, rules: Sequence[Rules]) -> None:
         )
 
 
-def _rules(path: Path) -> Rules:
+def _rules(path: Path) -> DeployedRuleFile:
     content = content_of(path)
-    file = accepted(
+    file = read_accepted(
         content, path, "write it again with rccltune emit-config --force, or correct these lines."
     )
     if not _SAFE.fullmatch(path.name):
@@ -177,27 +177,27 @@ def _rules(path: Path) -> Rules:
         )
     text = grammar.text_of(content)
     verified = _VERIFIED.search(text)
-    return Rules(
+    return DeployedRuleFile(
         name=path.name,
         content=content,
         file=file,
-        count=counted(file.rules),
+        count=count_rules(file.rules),
         verified=shown(verified[1]) if verified else None,
         n_unproven=len(_UNPROVEN.findall(text)),
         misread=tuple(map(str, misread(content, file))),
     )
 
 
-def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
+def _environment(rules: Sequence[DeployedRuleFile]) -> tuple[tuple[str, str], ...]:
     """What all files need, together; one job has one environment."""
     values: dict[str, str] = {}
-    for one in rules:
-        for name, value in one.file.needs:
+    for rule_file in rules:
+        for name, value in rule_file.file.needs:
             if not _VARIABLE.fullmatch(name) or not is_harmless(name, value):
                 raise CommandLineError(
                     f"these rules need {name}={value}, and only variables of the shipped variants "
                     "are handed to jobs: any other may load code or open files",
-                    where=one.name,
+                    where=rule_file.name,
                     hint="if you know what it does and who wrote the rules, export it in the job "
                     "yourself, and take it out of the file's line '#@ needs'.",
                 )
@@ -205,7 +205,7 @@ def _environment(rules: Sequence[Rules]) -> tuple[tuple[str, str], ...]:
                 raise CommandLineError(
                     f"the rules need both {name}={values[name]} and {name}={value}: no job can "
                     "have both",
-                    where=one.name,
+                    where=rule_file.name,
                     hint="emit the files together, or deploy them into folders of their own.",
                 )
     return tuple(sorted(values.items()))

@@ -16,12 +16,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from rccltune.job.measures import Measured
+from rccltune.job.run_time import RunTime
 from rccltune.launch import process
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE
-from rccltune.why.evidence import Evidence
-from rccltune.why.own_lines import OwnLines
+from rccltune.why.collector import LogCollector
+from rccltune.why.plugin_lines import PluginLines
 
 _LOG: Final = "plugin-%h-%p.log"
 _RECORD: Final = "record-%h-%p.csv"
@@ -31,7 +31,7 @@ _STEPS: Final = "steps-%h-%p.json"
 _BAD: Final = "ring,simple,1,-1,-1,-1,-1"
 
 
-class Arm(Enum):
+class RunKind(Enum):
     """A way to run the job; the value is its name in folders and files."""
 
     AS_IS = "as-is"
@@ -47,7 +47,7 @@ class Arm(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class RunEnd:
     """End of a run.
 
     Attributes:
@@ -60,7 +60,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class PluginAnswers:
     """What the plugin says of a run's calls, over all its processes.
 
     Attributes:
@@ -75,7 +75,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class JobRun:
     """A run that has ended.
 
     Attributes:
@@ -85,11 +85,11 @@ class Run:
     """
 
     pair: int
-    arm: Arm
+    arm: RunKind
     folder: Path
-    ended: Ended
-    measured: Measured | None = None
-    answers: Answers | None = None
+    ended: RunEnd
+    measured: RunTime | None = None
+    answers: PluginAnswers | None = None
 
 
 def environment(
@@ -108,17 +108,17 @@ def environment(
         rules: None for the job as it is, which gets nothing but the places for its steps.
         needs: (name, value) that go with the rules.
     """
-    made = {n: v for n, v in site.items() if not n.startswith("RCCLTUNE_CLI_")}
-    made |= {"RCCLTUNE_JOB_RUN": str(folder), "RCCLTUNE_JOB_STEPS": str(folder / _STEPS)}
+    variables = {n: v for n, v in site.items() if not n.startswith("RCCLTUNE_CLI_")}
+    variables |= {"RCCLTUNE_JOB_RUN": str(folder), "RCCLTUNE_JOB_STEPS": str(folder / _STEPS)}
     if rules is not None:
-        made |= {
+        variables |= {
             "NCCL_TUNER_PLUGIN": str(library),
             "NCCL_TUNER_CONFIG_FILE": str(rules),
             "RCCLTUNE_LOG": f"summary:{folder / _LOG}",
             "RCCLTUNE_RECORD": str(folder / _RECORD),
             **dict(needs),
         }
-    return made
+    return variables
 
 
 def bad_rules() -> str:
@@ -128,12 +128,12 @@ def bad_rules() -> str:
 
 
 # Folder, command, variables, limit in seconds.
-Start: TypeAlias = Callable[[Path, Sequence[str], Mapping[str, str], float], Ended]
+Start: TypeAlias = Callable[[Path, Sequence[str], Mapping[str, str], float], RunEnd]
 
 
 def start(
     folder: Path, command: Sequence[str], variables: Mapping[str, str], limit_s: float
-) -> Ended:
+) -> RunEnd:
     """Run a command to its end, or end it and all that it started.
 
     Raises:
@@ -142,7 +142,7 @@ def start(
         KeyboardInterrupt: after everything that was started is gone.
     """
     ending = process.run(
-        process.Job(
+        process.LaunchCommand(
             argv=tuple(command),
             variables=variables,
             folder=folder,
@@ -151,12 +151,12 @@ def start(
         )
     )
     if ending.timed_out:
-        return Ended(seconds=ending.duration_s, failure=f"was ended after {limit_s:.0f} s")
+        return RunEnd(seconds=ending.duration_s, failure=f"was ended after {limit_s:.0f} s")
     failure = None if ending.exit_code == 0 else f"ended with {ending.how}"
-    return Ended(seconds=ending.duration_s, failure=failure)
+    return RunEnd(seconds=ending.duration_s, failure=failure)
 
 
-def answers(folder: Path) -> Answers | None:
+def plugin_answers(folder: Path) -> PluginAnswers | None:
     """Sum of what the plugin's logs of a run say; None where no process wrote one.
 
     Raises:
@@ -165,8 +165,8 @@ def answers(folder: Path) -> Answers | None:
     logs = sorted(path for path in folder.glob("plugin-*.log") if path.is_file())
     if not logs:
         return None
-    evidence = Evidence()
-    own = OwnLines(evidence)
+    evidence = LogCollector()
+    own = PluginLines(evidence)
     for path in logs:
         try:
             with path.open(encoding="utf-8", errors="replace") as stream:
@@ -181,7 +181,7 @@ def answers(folder: Path) -> Answers | None:
     for said in job.hit_rules.values():
         for rule, hits in said.items():
             by_rule[rule.line, str(rule.setting)] += hits
-    return Answers(
+    return PluginAnswers(
         calls=sum(one.calls for one in job.totals.values()),
         hits=sum(one.hits for one in job.totals.values()),
         by_rule=tuple((line, setting, n) for (line, setting), n in sorted(by_rule.items())),

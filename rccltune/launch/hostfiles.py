@@ -111,16 +111,16 @@ def _read(path: Path, flavour: str) -> list[_Host]:
 def _filled(hosts: list[_Host], n_ranks: int, path: Path, *, wraps: bool) -> tuple[str, ...]:
     """Fill hosts one after the other, as launchers do."""
     used: dict[str, None] = {}
-    left = n_ranks
+    remaining = n_ranks
     for name, slots in hosts:
-        if left <= 0:
+        if remaining <= 0:
             break
         used[name] = None
-        left -= slots or 0
+        remaining -= slots or 0
     # Hydra begins again at the first host; srun, without slots, spreads ranks over all.
-    if left > 0 and not wraps:
+    if remaining > 0 and not wraps:
         raise InputFileError(
-            f"the hosts have {n_ranks - left} slots for {n_ranks} ranks",
+            f"the hosts have {n_ranks - remaining} slots for {n_ranks} ranks",
             where=str(path),
             hint="raise slots= to the devices of each host, or lower --np.",
         )

@@ -129,12 +129,12 @@ class OpenMpi(Launcher):
         """Each name once: of a name given twice version 5 takes the first, version 4 the last."""
         listed = [part.partition("=") for part in variables.get(_SITES_LIST, "").split(";") if part]
         # What the site's list gives a value counts only where nothing else does.
-        seen = {name: value for name, given, value in listed if given} | dict(variables)
-        seen.pop(_SITES_LIST, None)
+        values = {name: value for name, given, value in listed if given} | dict(variables)
+        values.pop(_SITES_LIST, None)
         wanted = {name for name in names if not name.startswith(_LAUNCHERS_OWN)}
         wanted |= {name for name, _, _ in listed}
-        options = [part for name in sorted(wanted & seen.keys()) for part in ("-x", name)]
-        return tuple(options), seen
+        options = [part for name in sorted(wanted & values.keys()) for part in ("-x", name)]
+        return tuple(options), values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +234,7 @@ _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH or Intel MPI"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _LauncherIdentity:
     """What a program says that it is; ``launcher`` is None where that is unknown."""
 
     program: str
@@ -267,12 +267,16 @@ def find_launcher(
             "torchrun starts rccltune-perf alone, and on this host",
             hint="name an MPI's launcher for rccl-tests and for other hosts.",
         )
-    answers: list[_Answer] = []
+    answers: list[_LauncherIdentity] = []
     for program in _candidates(flavour, path):
         answer = _ask(program)
-        found = answer.launcher
-        if found is not None and flavour in ("auto", found.flavour) and _fits(found, family):
-            return _inside(found, allocated=in_allocation)
+        launcher = answer.launcher
+        if (
+            launcher is not None
+            and flavour in ("auto", launcher.flavour)
+            and _fits(launcher, family)
+        ):
+            return _inside(launcher, allocated=in_allocation)
         answers.append(answer)
     raise _nothing(flavour, answers, family)
 
@@ -281,19 +285,19 @@ def _fits(launcher: Launcher, family: str | None) -> bool:
     return family is None or family in launcher.families
 
 
-def _inside(found: Launcher, *, allocated: bool) -> Launcher:
+def _inside(launcher: Launcher, *, allocated: bool) -> Launcher:
     """Outside of an allocation srun queues for one at each start, with one core for all ranks."""
-    if isinstance(found, Srun) and not allocated:
+    if isinstance(launcher, Srun) and not allocated:
         raise MachineError(
             "srun is the launcher, but this is no Slurm allocation: each launch would queue for "
             "another node",
-            where=str(found.program),
+            where=str(launcher.program),
             hint="start rccltune inside one: salloc --nodes=1 --exclusive, or from a batch script.",
         )
-    return found
+    return launcher
 
 
-def _nothing(flavour: str, answers: list[_Answer], family: str | None) -> MachineError:
+def _nothing(flavour: str, answers: list[_LauncherIdentity], family: str | None) -> MachineError:
     """What is there instead, and what to do."""
     if not answers:
         return MachineError(
@@ -301,9 +305,9 @@ def _nothing(flavour: str, answers: list[_Answer], family: str | None) -> Machin
             hint="pip install 'rccltune[mpi]' brings Open MPI; or load your site's MPI module, "
             "or start one process with --launcher none.",
         )
-    for one in answers:
-        if one.launcher is not None and flavour in ("auto", one.launcher.flavour):
-            return _unfit(one.launcher, family or "")
+    for answer in answers:
+        if answer.launcher is not None and flavour in ("auto", answer.launcher.flavour):
+            return _unfit(answer.launcher, family or "")
     first = answers[0]
     said = first.said.splitlines()[0] if first.said else "it says nothing"
     wanted = "one that is known" if flavour == "auto" else flavour
@@ -314,11 +318,11 @@ def _nothing(flavour: str, answers: list[_Answer], family: str | None) -> Machin
     )
 
 
-def _unfit(found: Launcher, family: str) -> MachineError:
+def _unfit(launcher: Launcher, family: str) -> MachineError:
     return MachineError(
-        f"the benchmark is linked to {_FAMILY_NAMES[family]}, the launcher is {found.flavour} "
-        f"{found.version}: every rank would run alone and exit with 0",
-        where=str(found.program),
+        f"the benchmark is linked to {_FAMILY_NAMES[family]}, the launcher is {launcher.flavour} "
+        f"{launcher.version}: every rank would run alone and exit with 0",
+        where=str(launcher.program),
         hint=f"load the {_FAMILY_NAMES[family]} that the benchmark was built with, or build "
         "rccl-tests with MPI_HOME naming this launcher's.",
     )
@@ -347,16 +351,16 @@ def _candidates(flavour: str, path: str | None) -> Iterator[str]:
                     yield str(program)
 
 
-def _ask(program: str) -> _Answer:
-    said = _version_text(program)
+def _ask(program: str) -> _LauncherIdentity:
+    version_text = _version_text(program)
     for kind in LAUNCHERS.values():
-        match = re.search(kind.says or r"(?!)", said)
+        match = re.search(kind.says or r"(?!)", version_text)
         if match is not None:
             starts = kind.starts(Path(program))
-            return _Answer(
-                program=program, said=said, launcher=kind(program=starts, version=match[1])
+            return _LauncherIdentity(
+                program=program, said=version_text, launcher=kind(program=starts, version=match[1])
             )
-    return _Answer(program=program, said=said, launcher=None)
+    return _LauncherIdentity(program=program, said=version_text, launcher=None)
 
 
 def _version_text(program: str) -> str:

@@ -2,7 +2,7 @@
 
 Open MPI 5 puts every rank into a process group of its own, so killing mpirun's group leaves all
 ranks alive; only mpirun itself ends them, on SIGTERM. What even that leaves behind is found by a
-variable that all processes of a launch inherit (:mod:`rccltune.launch.family`). If rccltune is
+variable that all processes of a launch inherit (:mod:`rccltune.launch.launch_processes`). If rccltune is
 killed, the kernel sends mpirun the SIGTERM (PR_SET_PDEATHSIG), and a guardian process that waits
 for nothing else ends what mpirun leaves. If all three are killed, the launch's folder still names
 the run, and who goes on with the session ends it first (:func:`end_leftovers`).
@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch.family import GRACE_S, TAG, Family
+from rccltune.launch.launch_processes import GRACE_S, TAG, LaunchProcesses
 from rccltune.launch.signals import held
 from rccltune.model.errors import LaunchError, MachineError, SessionError
 
@@ -41,7 +41,7 @@ _LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LaunchCommand:
     """What to start.
 
     Attributes:
@@ -64,7 +64,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class LaunchEnd:
     """How it ended.
 
     Attributes:
@@ -92,7 +92,7 @@ def how_ended(code: int | None) -> str:
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
-def run(job: Job) -> Ending:
+def run(job: LaunchCommand) -> LaunchEnd:
     """Start, watch and certainly end one job.
 
     Raises:
@@ -101,13 +101,13 @@ def run(job: Job) -> Ending:
         LaunchError: a process cannot be killed (it hangs in the driver).
         KeyboardInterrupt: after everything that was started is gone.
     """
-    with guarded() as run_id:
+    with with_guardian() as run_id:
         adopt(orphans=True)
         return _run(job, run_id)
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[str]:
+def with_guardian() -> Iterator[str]:
     """A run with a guardian; yields its id. Afterwards all is as before, and no zombie stays.
 
     Whoever takes in orphans inside (:func:`adopt`) need not give that up again.
@@ -125,8 +125,8 @@ def guarded() -> Iterator[str]:
             _reap(_children() - own)
 
 
-def _run(job: Job, run_id: str) -> Ending:
-    kin = Family([run_id])
+def _run(job: LaunchCommand, run_id: str) -> LaunchEnd:
+    kin = LaunchProcesses([run_id])
     start = time.monotonic()
     process: subprocess.Popen[bytes] | None = None
     try:
@@ -145,7 +145,7 @@ def _run(job: Job, run_id: str) -> Ending:
             _sweep_up(kin)
     code = process.returncode
     ours = timed_out or lingered
-    return Ending(
+    return LaunchEnd(
         exit_code=code if code is not None and code >= 0 and not ours else None,
         signal=-code if code is not None and code < 0 and not ours else None,
         timed_out=timed_out,
@@ -167,12 +167,12 @@ def end_leftovers(folders: Iterable[Path]) -> int:
     for folder in folders:
         with contextlib.suppress(OSError):
             run_ids.append((folder / RUN_ID).read_text(encoding="ascii", errors="replace").strip())
-    kin = Family(filter(None, run_ids))
-    left = len(kin.alive()) if run_ids else 0
+    kin = LaunchProcesses(filter(None, run_ids))
+    n_alive = len(kin.alive()) if run_ids else 0
     # Their launcher was told to end when rccltune was killed; it may just be doing so.
-    if left and not kin.gone(GRACE_S):
+    if n_alive and not kin.gone(GRACE_S):
         _sweep_up(kin)
-    return left
+    return n_alive
 
 
 def _guard(run_id: str) -> subprocess.Popen[bytes]:
@@ -215,7 +215,7 @@ def adopt(*, orphans: bool) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(orphans))
 
 
-def spawn(job: Job, run_id: str) -> subprocess.Popen[bytes]:
+def spawn(job: LaunchCommand, run_id: str) -> subprocess.Popen[bytes]:
     """Start it under this tag, its output into its folder."""
     _write_run_id(job.folder, run_id)
     with (
@@ -263,7 +263,7 @@ def _prepare(parent: int) -> None:
 
 
 def _watch(
-    process: subprocess.Popen[bytes], job: Job, kin: Family, deadline: float
+    process: subprocess.Popen[bytes], job: LaunchCommand, kin: LaunchProcesses, deadline: float
 ) -> tuple[bool, bool]:
     """Wait; returns (timed out, lingered)."""
     alone_since: float | None = None
@@ -293,7 +293,7 @@ def _watch(
     return False, False
 
 
-def end(process: subprocess.Popen[bytes], kin: Family) -> None:
+def end(process: subprocess.Popen[bytes], kin: LaunchProcesses) -> None:
     """SIGTERM to the launcher, then SIGKILL to whatever carries the tag."""
     if process.poll() is None:
         kin.alive()
@@ -307,16 +307,16 @@ def end(process: subprocess.Popen[bytes], kin: Family) -> None:
     process.wait(timeout=GRACE_S)
 
 
-def _sweep_up(kin: Family) -> None:
+def _sweep_up(kin: LaunchProcesses) -> None:
     """Kill every process of the launch that is still there, and wait until it is gone."""
-    left = kin.end(GRACE_S)
-    if not left:
+    alive = kin.end(GRACE_S)
+    if not alive:
         return
-    named = ", ".join(f"{pid} (state {state})" for pid, state in sorted(left.items()))
-    in_driver = "D" in left.values()
+    named = ", ".join(f"{pid} (state {state})" for pid, state in sorted(alive.items()))
+    in_driver = "D" in alive.values()
     raise LaunchError(
-        f"{len(left)} processes of this launch cannot be killed: {named}",
-        where=", ".join(f"/proc/{pid}/stack" for pid in sorted(left)[:3]),
+        f"{len(alive)} processes of this launch cannot be killed: {named}",
+        where=", ".join(f"/proc/{pid}/stack" for pid in sorted(alive)[:3]),
         hint=(
             "state D hangs in the driver, and the GPU with it: dmesg says more, and a reset of the "
             "GPU or of the machine is the administrator's; then run the same command again."
@@ -337,13 +337,13 @@ def _reap(pids: set[int]) -> None:
 def _children() -> set[int]:
     """Our child processes, zombies included."""
     own = str(os.getpid()).encode()
-    found = set()
+    pids = set()
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - names suffice
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:  # noqa: PTH123 - pathlib takes three times as long
             # The name in brackets may hold anything; state and parent come behind it.
             if stream.read().rpartition(b")")[2].split()[1] == own:
-                found.add(int(name))
-    return found
+                pids.add(int(name))
+    return pids
 
 
 _COMPANY_POLL_S: Final = 0.05
@@ -351,7 +351,7 @@ _COMPANY_POLL_S: Final = 0.05
 _KEPT_NBYTES: Final = 1 << 16
 
 
-def run_beside(job: Job, other: Job) -> Ending:
+def run_beside(job: LaunchCommand, other: LaunchCommand) -> LaunchEnd:
     """Run a job while another one runs: that one is started before and ended afterwards.
 
     Args:
@@ -371,7 +371,7 @@ def run_beside(job: Job, other: Job) -> Ending:
     with _running(other) as why_not:
         reason = _under_way(other, why_not)
         if reason is not None:
-            return Ending(
+            return LaunchEnd(
                 exit_code=None,
                 signal=None,
                 timed_out=False,
@@ -384,10 +384,10 @@ def run_beside(job: Job, other: Job) -> Ending:
 
 
 @contextmanager
-def _running(other: Job) -> Iterator[Callable[[], str | None]]:
+def _running(other: LaunchCommand) -> Iterator[Callable[[], str | None]]:
     """Start it and certainly end it; yields a question: why it has ended, None where it runs."""
     started: subprocess.Popen[bytes] | None = None
-    with guarded() as run_id:
+    with with_guardian() as run_id:
         try:
             with held():
                 started = spawn(other, run_id)
@@ -396,7 +396,7 @@ def _running(other: Job) -> Iterator[Callable[[], str | None]]:
             if started is not None:
                 with held():
                     adopt(orphans=True)
-                    end(started, Family([run_id]))
+                    end(started, LaunchProcesses([run_id]))
                     _shorten(other.folder / "stdout.log")
 
 
@@ -407,7 +407,7 @@ def _why_ended(started: subprocess.Popen[bytes]) -> str | None:
     return f"what was to run beside it ended with {how_ended(code)}"
 
 
-def _under_way(other: Job, why_not: Callable[[], str | None]) -> str | None:
+def _under_way(other: LaunchCommand, why_not: Callable[[], str | None]) -> str | None:
     """Wait until it is; otherwise why it is not."""
     deadline = time.monotonic() + other.timeout_s
     while not other.is_complete(other.folder):

@@ -34,11 +34,11 @@ def interruptible() -> Iterator[None]:
 @contextmanager
 def held() -> Iterator[None]:
     """Let no signal disturb the block; the first that came strikes when the block is over."""
-    came: list[int] = []
+    signals: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         del frame
-        came.append(number)
+        signals.append(number)
 
     before = {kind: signal.getsignal(kind) for kind in _ALL}
     kinds = [kind for kind, handler in before.items() if handler not in (signal.SIG_IGN, None)]
@@ -46,12 +46,12 @@ def held() -> Iterator[None]:
         with _handling(dict.fromkeys(kinds, note)):
             yield
     finally:
-        if came:
-            handler = before[signal.Signals(came[0])]
+        if signals:
+            handler = before[signal.Signals(signals[0])]
             if callable(handler):
-                handler(came[0], None)
+                handler(signals[0], None)
             else:
-                os.kill(os.getpid(), came[0])
+                os.kill(os.getpid(), signals[0])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

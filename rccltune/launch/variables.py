@@ -48,7 +48,7 @@ _RECORDED: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class LaunchEnvironment:
     """What a launch's processes get.
 
     Attributes:
@@ -80,13 +80,13 @@ def chooses(name: str, extra: Iterable[str] = (), keep: Iterable[str] = ()) -> b
     )
 
 
-def environment(
+def launch_environment(
     site: Mapping[str, str],
     added: Iterable[tuple[str, str]],
     *,
     clear: Iterable[str] = (),
     keep: Iterable[str] = (),
-) -> Environment:
+) -> LaunchEnvironment:
     """The environment of one launch.
 
     Args:
@@ -99,7 +99,7 @@ def environment(
     ours = dict(added)
     cleared = {n: v for n, v in site.items() if chooses(n, extra, keep)}
     kept = {n: v for n, v in site.items() if n not in cleared}
-    return Environment(
+    return LaunchEnvironment(
         variables=kept | ours,
         cleared=tuple(sorted(cleared.items())),
         passed=tuple(

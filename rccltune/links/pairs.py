@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.links import Pair
-from rccltune.machine.visible import VISIBLE, choosing
+from rccltune.machine.links import DevicePair
+from rccltune.machine.visible_devices import VISIBLE, variables_that_choose
 from rccltune.measure import launching, rccl_tests
 from rccltune.measure.launching import Ran
 from rccltune.measure.rccl_tests import Call, Where
@@ -35,7 +35,7 @@ REPEATS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class LinkMapPlan:
     """A link map that could be measured now.
 
     Attributes:
@@ -48,8 +48,8 @@ class Prepared:
     machine: str
     vendor: str | None
     devices: tuple[int, ...]
-    every: tuple[Pair, ...]
-    chosen: tuple[Pair, ...]
+    every: tuple[DevicePair, ...]
+    chosen: tuple[DevicePair, ...]
 
     @property
     def links(self) -> Path:
@@ -63,12 +63,12 @@ class PairProgress:
 
     number: int
     of: int
-    pair: Pair
+    pair: DevicePair
     failure: str | None
     seconds: float
 
 
-class Tried:
+class PairResult:
     """What one pair gave so far."""
 
     def __init__(self) -> None:
@@ -111,7 +111,9 @@ def _time(samples: Sequence[Sample], nbytes: int) -> float | None:
     return None
 
 
-def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Reporter) -> None:
+def measure_pairs(
+    prepared: LinkMapPlan, pairs: Mapping[DevicePair, PairResult], reporter: Reporter
+) -> None:
     """Run what is missing, in rounds over all pairs, so that a drift hits every class alike.
 
     A pair that fails is left out of later rounds; launches that ended well are never repeated.
@@ -148,7 +150,7 @@ def measure_pairs(prepared: Prepared, pairs: Mapping[Pair, Tried], reporter: Rep
             )
 
 
-def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
+def _run(prepared: LinkMapPlan, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
     # The pair says which devices, and not the placement of a whole job.
     site = replace(prepared.site, seating=replace(prepared.site.seating, gpus=()))
     return launching.run(
@@ -161,14 +163,14 @@ def _run(prepared: Prepared, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
     )
 
 
-def _launch(prepared: Prepared, pair: Pair, turn: int) -> Launch:
+def _launch(prepared: LinkMapPlan, pair: DevicePair, turn: int) -> Launch:
     site = prepared.site
     first, second = pair.first.index, pair.second.index
     environment = dict(site.environment)
-    environment |= dict(choosing(prepared.vendor, first, second))
+    environment |= dict(variables_that_choose(prepared.vendor, first, second))
     if site.node is not None:
         environment["RCCLTUNE_SIM_LAUNCH"] = f"link {first}-{second} {turn}"
-    one = Launch(
+    launch = Launch(
         id="",
         argv=_command(site),
         environment=tuple(sorted(environment.items())),
@@ -177,7 +179,7 @@ def _launch(prepared: Prepared, pair: Pair, turn: int) -> Launch:
         rank_placement=pair.link.value,
         repeat=turn,
     )
-    return replace(one, id=store.launch_id(one))
+    return replace(launch, id=store.launch_id(launch))
 
 
 def _command(site: Site) -> tuple[str, ...]:

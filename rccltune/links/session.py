@@ -23,8 +23,8 @@ from rccltune.links.pairs import (
     PER_CLASS,
     REPEATS,
     SMALL,
-    Prepared,
-    Tried,
+    LinkMapPlan,
+    PairResult,
     measure_pairs,
 )
 from rccltune.machine import links, placement, records
@@ -58,7 +58,7 @@ def prepare_links(
     folder: Path,
     *,
     system: records.System | None,
-) -> Prepared:
+) -> LinkMapPlan:
     """Find out which pairs there are and what to measure them with. Nothing is started.
 
     Args:
@@ -86,7 +86,7 @@ def prepare_links(
         raise AssertionError("a real machine was looked at")
     instrument.same_machine(folder, site)
     every = links.pairs(gpus, system.links)
-    return Prepared(
+    return LinkMapPlan(
         folder=folder,
         site=site,
         machine=_machine(site, system),
@@ -97,7 +97,7 @@ def prepare_links(
     )
 
 
-def measure_links(prepared: Prepared, *, reporter: Reporter, command: str) -> LinkMap:
+def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) -> LinkMap:
     """Measure every chosen pair and write the record.
 
     A pair that fails is shown as failed. Launches that ended well are never repeated, so the same
@@ -111,7 +111,7 @@ def measure_links(prepared: Prepared, *, reporter: Reporter, command: str) -> Li
     """
     with files.writing(prepared.folder, reporter), signals.interruptible():
         _begin(prepared, command)
-        pairs = {pair: Tried() for pair in prepared.chosen}
+        pairs = {pair: PairResult() for pair in prepared.chosen}
         measure_pairs(prepared, pairs, reporter)
         done = _record(prepared, pairs)
         if len(done.failed) == len(done.pairs):
@@ -139,9 +139,9 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     """
     from rccltune.report import plots
 
-    there = tuple(folder / f"plots/links.{kind}" for kind in plots.LINK_FORMATS)
-    if not anew and all(path.exists() for path in there):
-        return there
+    paths = tuple(folder / f"plots/links.{kind}" for kind in plots.LINK_FORMATS)
+    if not anew and all(path.exists() for path in paths):
+        return paths
     return plots.draw_links(done, folder / "plots")
 
 
@@ -194,7 +194,7 @@ def _plain(spread: Spread | None) -> dict[str, float] | None:
     return {"median": spread.median, "least": spread.least, "most": spread.most}
 
 
-def _begin(prepared: Prepared, command: str) -> None:
+def _begin(prepared: LinkMapPlan, command: str) -> None:
     site = prepared.site
     if not (prepared.folder / "session.json").exists():
         store.write_header(
@@ -209,7 +209,7 @@ def _begin(prepared: Prepared, command: str) -> None:
         files.write_atomically(prepared.links / NODE_FILE, compiled.written(site.node))
 
 
-def _record(prepared: Prepared, pairs: Mapping[links.Pair, Tried]) -> LinkMap:
+def _record(prepared: LinkMapPlan, pairs: Mapping[links.DevicePair, PairResult]) -> LinkMap:
     node = prepared.site.node
     return LinkMap(
         machine=prepared.machine,
@@ -239,7 +239,7 @@ def _record(prepared: Prepared, pairs: Mapping[links.Pair, Tried]) -> LinkMap:
     )
 
 
-def _grid(prepared: Prepared) -> tuple[str, ...]:
+def _grid(prepared: LinkMapPlan) -> tuple[str, ...]:
     order = {link: str(position) for position, link in enumerate(LinkClass)}
     cells = {}
     for pair in prepared.every:

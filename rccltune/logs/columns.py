@@ -54,7 +54,7 @@ _NEAR: Final = 0.85
 _UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
 
 
-def folded(name: str) -> str:
+def normalised_name(name: str) -> str:
     """A column's name without what people vary."""
     plain = _UNIT.sub("", name.strip(" \t\"'"))
     return plain.strip().lower().replace(" ", "_").replace("-", "_")
@@ -69,7 +69,7 @@ def roles_of(names: Sequence[str]) -> dict[str, int]:
     """Position of each column whose name is known, by what it means."""
     position: dict[str, int] = {}
     for at, name in enumerate(names):
-        position.setdefault(folded(name.lstrip("\ufeff")), at)
+        position.setdefault(normalised_name(name.lstrip("\ufeff")), at)
     return {
         role: next(position[each] for each in spellings if each in position)
         for role, spellings in _SPELLINGS.items()
@@ -82,8 +82,10 @@ def misspelt(names: Sequence[str]) -> dict[str, str]:
     roles = roles_of(names)
     missing = [each for role, known in _SPELLINGS.items() if role not in roles for each in known]
     known = {each for spellings in _SPELLINGS.values() for each in spellings}
-    odd = [name for name in names if folded(name.lstrip("\ufeff")) not in known]
-    near = {name: get_close_matches(folded(name), missing, n=1, cutoff=_NEAR) for name in odd}
+    odd = [name for name in names if normalised_name(name.lstrip("\ufeff")) not in known]
+    near = {
+        name: get_close_matches(normalised_name(name), missing, n=1, cutoff=_NEAR) for name in odd
+    }
     return {name: found[0] for name, found in near.items() if found}
 
 
@@ -119,18 +121,18 @@ def dtype_named(text: str) -> str:
 
 def placement_of(text: str) -> Placement:
     """Read ``in``, ``out``, ``in-place``, ``out-of-place``; ValueError for anything else."""
-    found = _PLACEMENTS.get(text.strip().lower().replace("_", "-"))
-    if found is None:
+    placement = _PLACEMENTS.get(text.strip().lower().replace("_", "-"))
+    if placement is None:
         raise ValueError(f"'{text}' is no placement: write in or out")
-    return found
+    return placement
 
 
 def yes_or_no(text: str) -> bool:
     """Read ``1``, ``0``, ``true``, ``no`` …; ValueError for anything else."""
-    found = _YES.get(text.strip().lower())
-    if found is None:
+    answer = _YES.get(text.strip().lower())
+    if answer is None:
         raise ValueError(f"'{text}' is neither 0 nor 1")
-    return found
+    return answer
 
 
 _FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
@@ -159,7 +161,7 @@ def facts_of(comment: str, where: str) -> dict[str, Any]:
     Raises:
         OutputError: an unknown key or an unreadable value.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     try:
         words = shlex.split(comment)
     except ValueError as error:
@@ -176,12 +178,12 @@ def facts_of(comment: str, where: str) -> dict[str, Any]:
             )
         name, read = _FACTS[key]
         try:
-            found[name] = read(value)
+            facts[name] = read(value)
         except ValueError as error:
             raise OutputError(
                 f"{key}={value} cannot be read: {error}", where=where, hint="correct the line."
             ) from error
-    return found
+    return facts
 
 
 UNCHECKED: Final = ("N/A", "n/a", "NA", "-", "")
@@ -193,18 +195,18 @@ def is_percentile(name: str) -> bool:
     return _PERCENTILE.fullmatch(name) is not None
 
 
-def step(text: str) -> float:
+def digit_weight(text: str) -> float:
     """Weight of the last printed digit: ``58.20`` → 0.01, ``1.6e+07`` → 1e6."""
     mantissa, _, exponent = text.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
     return float(f"1e{int(exponent or 0) - decimals}")
 
 
-def steps(words: Iterable[str]) -> np.ndarray[Any, Any]:
+def digit_weights(words: Iterable[str]) -> np.ndarray[Any, Any]:
     """Weight of the last printed digit of each number; 0 for what is none."""
     import numpy as np
 
-    return np.array([step(word) if word[-1:].isdigit() else 0.0 for word in words])
+    return np.array([digit_weight(word) if word[-1:].isdigit() else 0.0 for word in words])
 
 
 def disagree(
@@ -229,7 +231,7 @@ def disagree(
     return found
 
 
-def wrong(text: str) -> float:
+def wrong_count(text: str) -> float:
     """The ``#wrong`` column: a count, in any notation; nan where nothing was checked.
 
     Raises:
@@ -252,7 +254,7 @@ def old_errors(words: pd.Series[str]) -> pd.Series[float]:
 _NOTHING: Final = frozenset(("", "-", "N/A", "NONE", "-1"))
 
 
-def ran(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, bool]:
+def setting_from_cells(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, bool]:
     """What a file says that ran; and whether that is a path that is no setting of a tuner's."""
     if algorithm.upper() in _NOTHING:
         return None, False

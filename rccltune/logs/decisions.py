@@ -34,13 +34,13 @@ Decisions: TypeAlias = Mapping[tuple[Collective, int], AbstractSet[Setting | Non
 
 def read_decisions(texts: Iterable[str]) -> Decisions:
     """Read the files of all ranks of a launch; lines of any other kind are passed over."""
-    found: dict[tuple[Collective, int], set[Setting | None]] = {}
+    decisions: dict[tuple[Collective, int], set[Setting | None]] = {}
     # Ranks that are alike write the same but for the name of their communicator.
     for name, nbytes, host in {line for text in texts for line in _LINE.findall(text)}:
         collective = collective_named(name)
         if collective is not None:
-            found.setdefault((collective, int(nbytes)), set()).add(_cell(host))
-    return found
+            decisions.setdefault((collective, int(nbytes)), set()).add(_cell(host))
+    return decisions
 
 
 def _cell(text: str) -> Setting | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Final
 
-from rccltune.logs.facts import Run
+from rccltune.logs.facts import LogRun
 from rccltune.model.vocabulary import Collective, busbw_factor
 
 _NONE: Final = "none"
@@ -25,7 +25,7 @@ _SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RunEvidence:
     """What one run tells.
 
     Attributes:
@@ -93,28 +93,28 @@ def _ranks_at(share: float) -> float:
 
 
 # A missing bandwidth tells nothing.
-UNKNOWN: Final = Evidence()
+UNKNOWN: Final = RunEvidence()
 
 
-def evidence_of(run: Run) -> Evidence:
+def evidence_of(run: LogRun) -> RunEvidence:
     """What the rows of one run tell."""
     timings = run.timings
     redops = {run.who[at].redop for at in timings["who"].unique()}
     named = frozenset(each.lower() for each in redops if each)
     known = {"algbw", "busbw"} <= set(timings) and run.unit is not None
-    told = timings[:0]
+    with_bandwidths = timings[:0]
     if known:
-        told = timings[(timings["algbw"] > 0) & (timings["algbw"] < inf)]
-        told = told[told["busbw"].abs() < inf]
-    if not len(told):
-        return Evidence(redops=named, rooted=run.rooted)
-    peak = told.loc[told["algbw"].idxmax()]
+        with_bandwidths = timings[(timings["algbw"] > 0) & (timings["algbw"] < inf)]
+        with_bandwidths = with_bandwidths[with_bandwidths["busbw"].abs() < inf]
+    if not len(with_bandwidths):
+        return RunEvidence(redops=named, rooted=run.rooted)
+    peak = with_bandwidths.loc[with_bandwidths["algbw"].idxmax()]
     algbw, busbw, line = float(peak["algbw"]), float(peak["busbw"]), int(peak["line"])
     # One whole unit, since some tools truncate; below one unit nothing is told.
     unit = run.unit or 0.0
     if algbw <= 2 * unit:
-        return Evidence(redops=named, rooted=run.rooted, line=line)
-    return Evidence(
+        return RunEvidence(redops=named, rooted=run.rooted, line=line)
+    return RunEvidence(
         low=max(0.0, busbw - unit) / (algbw + unit),
         high=(busbw + unit) / (algbw - unit),
         ratio=busbw / algbw,
@@ -124,7 +124,9 @@ def evidence_of(run: Run) -> Evidence:
     )
 
 
-def proposed(evidence: Evidence, collective: Collective | None, n_ranks: int | None) -> str:
+def fitting_options(
+    evidence: RunEvidence, collective: Collective | None, n_ranks: int | None
+) -> str:
     """Options that fit what a run tells, of those that are still to be said; empty without any.
 
     Args:
@@ -142,24 +144,24 @@ def proposed(evidence: Evidence, collective: Collective | None, n_ranks: int | N
     return f"{evidence.shown}, which fits {' or '.join(words)}"
 
 
-def sole(
-    told: Sequence[Evidence], collective: Collective | None, n_ranks: int | None
+def only_candidate(
+    evidence: Sequence[RunEvidence], collective: Collective | None, n_ranks: int | None
 ) -> tuple[Collective, int] | None:
     """The only collective, or the only number of ranks, that runs can be of; else None.
 
     Args:
-        told: evidence of each run.
+        evidence: evidence of each run.
         collective: where it is known.
         n_ranks: where it is known.
     """
-    if not told or all(one.ratio is None for one in told):
+    if not evidence or all(one.ratio is None for one in evidence):
         return None
     known = [c for c in Collective if not c.has_own_algbw] if collective is None else [collective]
     fit = []
     for each in known:
-        spans = [one.ranks_of(each) or (2, 1) for one in told]
+        spans = [one.ranks_of(each) or (2, 1) for one in evidence]
         few, many = max(span[0] for span in spans), min(span[1] for span in spans)
-        if n_ranks is not None and n_ranks > 1 and all(one.fits(each, n_ranks) for one in told):
+        if n_ranks is not None and n_ranks > 1 and all(one.fits(each, n_ranks) for one in evidence):
             few = many = n_ranks
         elif n_ranks is not None:
             continue
@@ -171,7 +173,7 @@ def sole(
 
 
 def _options(
-    evidence: Evidence, collective: Collective | None, n_ranks: int | None
+    evidence: RunEvidence, collective: Collective | None, n_ranks: int | None
 ) -> Iterator[str]:
     known = [each for each in Collective if not each.has_own_algbw]
     for each in known if collective is None else (collective,):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Said:
+class LogFacts:
     """What a file itself says about a run or a row; ``None`` is unsaid.
 
     Compared by identity: one object stands for all timings that share it.
@@ -54,7 +54,7 @@ class Said:
         """Line that says a field."""
         return dict(self.said_at).get(name, self.line)
 
-    def or_else(self, other: Said) -> Said:
+    def or_else(self, other: LogFacts) -> LogFacts:
         """Self, with what it leaves unsaid taken from another."""
         missing = {
             each.name: getattr(other, each.name)
@@ -67,7 +67,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Run:
+class LogRun:
     """One start of a benchmark, or what stands for it in the file.
 
     Attributes:
@@ -85,9 +85,9 @@ class Run:
         max_size: size that the benchmark was asked for and did not reach.
     """
 
-    said: Said
+    said: LogFacts
     timings: pd.DataFrame = field(init=False)
-    who: list[Said] = field(default_factory=list)
+    who: list[LogFacts] = field(default_factory=list)
     settings: list[Setting | None] = field(default_factory=list)
     average: float | None = None
     average_line: int = 0
@@ -99,7 +99,7 @@ class Run:
     max_size: int | None = None
 
     @property
-    def first(self) -> Said:
+    def first(self) -> LogFacts:
         """What holds for its first row."""
         return self.who[int(self.timings["who"].iloc[0])].or_else(self.said)
 
@@ -113,5 +113,5 @@ def mean_busbw(timings: pd.DataFrame) -> float | None:
     """Mean of bus bandwidths, zeros included; None without any."""
     if "busbw" not in timings:
         return None
-    found = timings["busbw"][timings["busbw"].abs() < inf]
-    return float(found.mean()) if len(found) else None
+    finite = timings["busbw"][timings["busbw"].abs() < inf]
+    return float(finite.mean()) if len(finite) else None

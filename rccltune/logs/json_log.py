@@ -9,12 +9,12 @@ from math import isfinite
 from typing import Any, BinaryIO, Final
 
 from rccltune.logs import columns
-from rccltune.logs.facts import Run, Said
-from rccltune.logs.jobs import Preamble, Rank
-from rccltune.logs.long_table import named, runs_of, size
+from rccltune.logs.commands import CHOOSING, benchmark_of_command, choice_facts, words_of
+from rccltune.logs.facts import LogFacts, LogRun
+from rccltune.logs.log_runs import Preamble, RankLine
+from rccltune.logs.long_table import cells_by_role, runs_of, whole_number
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import fill
-from rccltune.logs.who import CHOOSING, choice, commanded, words_of
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution
 from rccltune.model.times import printed_or_none
@@ -61,11 +61,11 @@ class JsonText:
             CutError: the file ends inside a value, or the array does not end.
             OutputError: it is no JSON.
         """
-        text, line, seen = self.text, 1, 0
+        text, line, counted_to = self.text, 1, 0
         is_array = text[at : at + 1] == "["
         at += is_array
         while (at := _skip(text, at)) < len(text) and text[at] != "]":
-            line, seen = line + text.count("\n", seen, at), at
+            line, counted_to = line + text.count("\n", counted_to, at), at
             value, at = self.value(at)
             yield line, value, at
         if is_array and at >= len(text):
@@ -99,7 +99,7 @@ def _skip(text: str, at: int) -> int:
     return at if match is None else match.end()
 
 
-def read_records(source: JsonText, resolver: Resolver) -> list[Run]:
+def read_records(source: JsonText, resolver: Resolver) -> list[LogRun]:
     """Read all records; those with other fields are other tables of the same file.
 
     Raises:
@@ -120,12 +120,12 @@ def read_records(source: JsonText, resolver: Resolver) -> list[Run]:
             "give the whole file.",
             source.line(len(source.text.rstrip())),
         )
-    runs: list[Run] = []
+    runs: list[LogRun] = []
     for names, rows in tables.items():
         lines = [line for line, _ in rows]
         where = resolver.where(lines[0])
         try:
-            table = named(names, [cells for _, cells in rows], lines, where)
+            table = cells_by_role(names, [cells for _, cells in rows], lines, where)
         except OutputError as error:
             raise OutputError(
                 "this JSON is no benchmark's output: it has "
@@ -133,7 +133,7 @@ def read_records(source: JsonText, resolver: Resolver) -> list[Run]:
                 where=where,
                 hint="give the file that the benchmark wrote with -Z json or -J.",
             ) from error
-        runs += runs_of(table, Said(line=lines[0]), resolver, ordered=True, unsure=True)
+        runs += runs_of(table, LogFacts(line=lines[0]), resolver, ordered=True, unsure=True)
     if not runs:
         raise OutputError(
             "the JSON holds no results",
@@ -156,7 +156,7 @@ def _records(value: object) -> Iterator[dict[str, Any]]:
         yield record
         return
     for series, rows in record.items():
-        collective = commanded(series)
+        collective = benchmark_of_command(series)
         algorithm, protocol = words_of(series)
         for nbytes, each in rows.items() if isinstance(rows, dict) else ():
             told = each if isinstance(each, dict) else {}
@@ -180,7 +180,7 @@ _CHOOSES: Final = re.compile(CHOOSING)
 _STEP: Final = 1e-6
 
 
-def read_results(source: JsonText, resolver: Resolver) -> tuple[Run, str | None]:
+def read_results(source: JsonText, resolver: Resolver) -> tuple[LogRun, str | None]:
     """The run of an nccl-tests -J file, and the library's version; one cut by a crash is closed.
 
     Raises:
@@ -231,39 +231,45 @@ def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
         raise _strange("a result is no object", name, line)
     try:
         for half, (key, placement) in enumerate(_HALVES.items()):
-            told = result.get(key)
-            if not isinstance(told, dict):
+            result_value = result.get(key)
+            if not isinstance(result_value, dict):
                 continue
-            tuning = told.get("tuning", result.get("tuning"))
+            tuning = result_value.get("tuning", result.get("tuning"))
             tuning = tuning if isinstance(tuning, dict) else {}
-            numbers = {ours: told[theirs] for theirs, ours in _NUMBERS.items() if theirs in told}
+            numbers = {
+                ours: result_value[theirs]
+                for theirs, ours in _NUMBERS.items()
+                if theirs in result_value
+            }
             yield {
                 "line": line,
                 "half": half,
                 "placement": placement.value,
-                "nbytes": size(str(result["size"])),
-                "count": size(str(result["count"])),
+                "nbytes": whole_number(str(result["size"])),
+                "count": whole_number(str(result["count"])),
                 "dtype": str(result["type"]),
                 "redop": str(result["redop"]),
-                "wrong": columns.wrong(str("" if told.get("nwrong") is None else told["nwrong"])),
+                "wrong": columns.wrong_count(
+                    str("" if result_value.get("nwrong") is None else result_value["nwrong"])
+                ),
                 **{k: printed_or_none(str(each)) for k, each in numbers.items()},
                 "ran_algorithm": str(tuning.get("algo") or "-"),
                 "ran_protocol": str(tuning.get("proto") or "-"),
                 "ran_channels": str(tuning.get("#channels") or "-"),
                 "path": str(tuning.get("implementation") or "-") if tuning else "-",
-                **{k: each for k, each in told.items() if columns.is_percentile(k)},
+                **{k: each for k, each in result_value.items() if columns.is_percentile(k)},
             }
     except (KeyError, ValueError, TypeError) as error:
         raise _strange(f"a result lacks or mangles {error}", name, line) from error
 
 
-def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> Run:
+def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> LogRun:
     import pandas as pd
 
     preamble = Preamble(line=1)
     args, env = whole.get("args"), whole.get("env")
     if isinstance(args, list) and args:
-        preamble.collective = commanded(str(args[0]))
+        preamble.collective = benchmark_of_command(str(args[0]))
     pairs = (str(each).partition("=") for each in (env if isinstance(env, list) else ()))
     config = whole.get("config")
     if isinstance(config, dict):
@@ -274,8 +280,8 @@ def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> Run
         for rank in filter(None, map(_rank, devices if isinstance(devices, list) else ())):
             preamble.ranks[rank.group, rank.rank] = rank
     ordered = {name: text for name, _, text in pairs if _CHOOSES.fullmatch(name)}
-    said = preamble.said().or_else(Said(line=1, **choice(ordered)))
-    run = Run(said=said, unit=_STEP)
+    said = preamble.said().or_else(LogFacts(line=1, **choice_facts(ordered)))
+    run = LogRun(said=said, unit=_STEP)
     cells = pd.DataFrame(rows)
     for number in _NUMBERS.values():
         if number in cells:
@@ -290,7 +296,7 @@ def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> Run
     return run
 
 
-def _summaries(run: Run, whole: Mapping[str, Any], name: str) -> None:
+def _summaries(run: LogRun, whole: Mapping[str, Any], name: str) -> None:
     """Take what the benchmark itself sums up."""
     average, bounds = whole.get("average_bus_bandwidth"), whole.get("out_of_bounds")
     if isinstance(average, dict):
@@ -303,11 +309,11 @@ def _summaries(run: Run, whole: Mapping[str, Any], name: str) -> None:
         run.out_of_bounds = 1
 
 
-def _rank(device: object) -> Rank | None:
+def _rank(device: object) -> RankLine | None:
     if not isinstance(device, dict):
         return None
     try:
-        return Rank(
+        return RankLine(
             group=int(device.get("group", 0)),
             rank=int(device["rank"]),
             host=str(device["hostname"]).strip(),

@@ -40,7 +40,7 @@ _TORN: Final = re.compile(r"[\w.-]+|[^\s:]+:\d+:?\d*(?: \[.*)?")
 _NAMED: Final = re.compile(r"[A-Za-z\[(<|>]")
 
 
-class Labels:
+class LineLabels:
     """What is known of the labels of one log."""
 
     def __init__(self) -> None:
@@ -116,10 +116,10 @@ _INSIDE: Final = re.compile(r"\[[^\]\s]*\](?:<\w+>)?:?|\([A-Za-z][^)]*\)|(?<=\s)
 
 def _before(text: str) -> str:
     """What stands before a line that is known; empty where nothing does or a row's part."""
-    found = _KNOWN.search(text[:_LONGEST])
-    if found is None:
+    match = _KNOWN.search(text[:_LONGEST])
+    if match is None:
         return ""
-    label = text[: found.start()].rstrip(" \t")
+    label = text[: match.start()].rstrip(" \t")
     if label.lstrip().startswith("rccltune"):
         # The plugin's own line, which another one cut.
         return ""

@@ -82,12 +82,12 @@ def model_rows(names: Iterable[str]) -> Mapping[str, Collective]:
     Args:
         names: those of all rows that one process printed.
     """
-    found = frozenset(names)
-    listed = next((names for sign, names in _MISNAMED.items() if sign in found), None)
+    row_names = frozenset(names)
+    listed = next((names for sign, names in _MISNAMED.items() if sign in row_names), None)
     if listed is not None:
         real = dict(zip(listed, TUNABLE, strict=True))
-        return {name: real[name] for name in found if name in real}
-    named = {name: collective_named(name) for name in found}
+        return {name: real[name] for name in row_names if name in real}
+    named = {name: collective_named(name) for name in row_names}
     return {name: one for name, one in named.items() if one is not None}
 
 
@@ -146,7 +146,7 @@ Call = tuple[Collective | None, int, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
+class LoggedChoices:
     """What the logs of one launch's ranks say.
 
     Attributes:
@@ -160,7 +160,7 @@ class Logged:
     refused: frozenset[tuple[Collective, Setting]]
 
 
-def read_log(texts: Iterable[str]) -> Logged:
+def read_log(texts: Iterable[str]) -> LoggedChoices:
     """Read the logs of all ranks of a launch; lines of any other kind are passed over."""
     choices: dict[Call, set[Setting | None]] = {}
     channels: set[int] = set()
@@ -175,7 +175,7 @@ def read_log(texts: Iterable[str]) -> Logged:
                 continue
             call = (collective, int(nbytes), rest.startswith("channel"))
             choices.setdefault(call, set()).add(setting_named(algorithm, protocol))
-    return Logged(
+    return LoggedChoices(
         choices={key: frozenset(said) for key, said in choices.items()},
         channels=frozenset(channels),
         refused=frozenset(refused),
@@ -183,7 +183,7 @@ def read_log(texts: Iterable[str]) -> Logged:
 
 
 def prove_by_log(
-    samples: Iterable[Sample], logged: Logged | None, asked: Setting
+    samples: Iterable[Sample], logged: LoggedChoices | None, asked: Setting
 ) -> tuple[Sample, ...]:
     """Say of each sample what ran.
 
@@ -202,22 +202,22 @@ def prove_by_log(
     )
 
 
-def _proven(sample: Sample, logged: Logged | None, asked: Setting) -> Sample:
+def _proven(sample: Sample, logged: LoggedChoices | None, asked: Setting) -> Sample:
     if logged is None or not logged.choices:
         # Nothing at all may be a path around every choice, or a release that says nothing.
         return replace(sample, doubt=Doubt.UNPROVEN)
-    said = _said(sample, logged)
-    if not said:
+    settings = _said(sample, logged)
+    if not settings:
         return replace(sample, doubt=Doubt.BYPASSED)
-    others = [ran for ran in said if ran is None or asked.contradicts(ran)]
+    others = [ran for ran in settings if ran is None or asked.contradicts(ran)]
     if others:
         wanted = (sample.key.collective, replace(asked, channels=None))
         doubt = Doubt.INELIGIBLE if wanted in logged.refused else Doubt.SUBSTITUTED
         return replace(sample, doubt=doubt, executed=others[0])
-    return with_channels(replace(sample, executed=said[0]), logged.channels, asked)
+    return with_channels(replace(sample, executed=settings[0]), logged.channels, asked)
 
 
-def _said(sample: Sample, logged: Logged) -> Sequence[Setting | None]:
+def _said(sample: Sample, logged: LoggedChoices) -> Sequence[Setting | None]:
     """Every setting that the log names for calls of this size, in a steady order."""
     collective, nbytes = sample.key.collective, sample.nbytes
     share = sample.key.scale.n_ranks if collective.is_shared else 1

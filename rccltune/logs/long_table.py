@@ -16,10 +16,10 @@ from rccltune.logs.columns import (
     roles_of,
     yes_or_no,
 )
-from rccltune.logs.facts import Run, Said
-from rccltune.logs.forms import separator_of
+from rccltune.logs.facts import LogFacts, LogRun
+from rccltune.logs.file_kinds import separator_of
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.timings import Cells, numbered, passes, usable
+from rccltune.logs.timings import CellTexts, numbered, passes, usable
 from rccltune.model.errors import OutputError
 from rccltune.model.measured import Caution
 from rccltune.model.settings import BASELINE, Setting
@@ -52,7 +52,7 @@ _TIMES: Final = {
 }  # fmt: skip
 
 
-def named(
+def cells_by_role(
     names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[int], where: str
 ) -> pd.DataFrame:
     """Cells under the names that mean something here.
@@ -82,8 +82,8 @@ def named(
 
 
 def runs_of(
-    table: pd.DataFrame, facts: Said, resolver: Resolver, *, ordered: bool, unsure: bool = False
-) -> list[Run]:
+    table: pd.DataFrame, facts: LogFacts, resolver: Resolver, *, ordered: bool, unsure: bool = False
+) -> list[LogRun]:
     """Runs of a table, each without rows that say the same twice.
 
     Args:
@@ -96,51 +96,51 @@ def runs_of(
     Raises:
         OutputError: a cell that cannot be read, or a size twice.
     """
-    cells = Cells(_half_rows(table), resolver.name)
-    found = cells.table
-    if not len(found):
+    cells = CellTexts(_half_rows(table), resolver.name)
+    rows = cells.table
+    if not len(rows):
         raise OutputError(
             "no row of the table has a time",
             where=resolver.where(int(table["line"].iloc[0])),
             hint="measure again; the program that wrote it stopped before its first result.",
         )
-    found["who"], first = numbered(found, [name for name in _KEY if name in found])
-    who = _Who(facts, unsure=unsure)
+    rows["who"], first = numbered(rows, [name for name in _KEY if name in rows])
+    who = _CellFacts(facts, unsure=unsure)
     for row in first.to_dict("records"):
         try:
             who.add({str(name): each for name, each in row.items()})
         except (ValueError, OverflowError) as error:
             cells.bad(row["line"], error)
-    texts = found[[name for name in ("time", "algbw", "busbw") if name in found]]
+    texts = rows[[name for name in ("time", "algbw", "busbw") if name in rows]]
     numbers = {
         name: cells.read(name, read)
         for name, read in (
-            ("nbytes", size),
+            ("nbytes", whole_number),
             ("count", _count),
-            ("wrong", columns.wrong),
-            ("pass", size),
+            ("wrong", columns.wrong_count),
+            ("pass", whole_number),
             ("time", printed_or_none),
             ("algbw", printed_or_none),
             ("busbw", printed_or_none),
         )
     }
     cells.check()
-    found = found.assign(**numbers)
-    found["nbytes"] = found["nbytes"].astype("int64")
-    found["half"] = 0
-    found["odd"] = False
+    rows = rows.assign(**numbers)
+    rows["nbytes"] = rows["nbytes"].astype("int64")
+    rows["half"] = 0
+    rows["odd"] = False
     if "time" in texts and "algbw" in texts:
-        given = (columns.steps(texts[name]) for name in ("time", "algbw"))
-        found["odd"] = columns.disagree(found["nbytes"], found["time"], found["algbw"], *given)
-    found["time_us"] = usable(found["time"] if "time" in texts else _derived(found, who, resolver))
-    found["ran"] = found["who"].where(found["who"].map(lambda at: who.ran[at] is not None), -1)
-    found["bypassed"] = found["who"].map(dict(enumerate(who.bypassed))).astype(bool)
+        given = (columns.digit_weights(texts[name]) for name in ("time", "algbw"))
+        rows["odd"] = columns.disagree(rows["nbytes"], rows["time"], rows["algbw"], *given)
+    rows["time_us"] = usable(rows["time"] if "time" in texts else _derived(rows, who, resolver))
+    rows["ran"] = rows["who"].where(rows["who"].map(lambda at: who.ran[at] is not None), -1)
+    rows["bypassed"] = rows["who"].map(dict(enumerate(who.bypassed))).astype(bool)
     if "cycle" not in table:
-        found["pass"] = passes(found, resolver.name)[0] if ordered else 0
-    found["pass"] = found["pass"].astype("int64")
+        rows["pass"] = passes(rows, resolver.name)[0] if ordered else 0
+    rows["pass"] = rows["pass"].astype("int64")
     return [
         _run(part if ordered else _once(part, who, resolver), texts, facts, who)
-        for _, part in (found.groupby("run", sort=False) if "run" in found else [("", found)])
+        for _, part in (rows.groupby("run", sort=False) if "run" in rows else [("", rows)])
     ]
 
 
@@ -164,11 +164,11 @@ def _half_rows(table: pd.DataFrame) -> pd.DataFrame:
     return halves
 
 
-class _Who:
+class _CellFacts:
     """What each mix of cells says of who ran."""
 
-    def __init__(self, facts: Said, *, unsure: bool) -> None:
-        self.said: list[Said] = []
+    def __init__(self, facts: LogFacts, *, unsure: bool) -> None:
+        self.said: list[LogFacts] = []
         self.ran: list[Setting | None] = []
         self.bypassed: list[bool] = []
         self._facts = facts
@@ -191,7 +191,7 @@ class _Who:
             placement = Placement(cell("place"))
         ranks = _positive(cell("ranks"))
         words = [cell(role).lower() for role in ("algorithm", "protocol", "channels")]
-        said = Said(
+        facts = LogFacts(
             line=row["line"],
             collective=Collective.parse(cell("collective")) if cell("collective") else None,
             setting=_setting(cell("setting").lower(), cell("requested").lower(), words),
@@ -205,8 +205,8 @@ class _Who:
             graph=yes_or_no(cell("graph")) if cell("graph") else None,
             rank_placement=cell("rank_placement") or None,
         ).or_else(self._facts)
-        self.said[-1] = said
-        if said.setting is BASELINE and "algorithm" in row and words[0] not in _UNFORCED:
+        self.said[-1] = facts
+        if facts.setting is BASELINE and "algorithm" in row and words[0] not in _UNFORCED:
             # What ran where nothing was forced, from columns that then name it.
             try:
                 self.ran[-1] = _parts(words)
@@ -235,26 +235,26 @@ def _parts(words: Sequence[str]) -> Setting | None:
     )
 
 
-def _derived(found: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.Series[float]:
+def _derived(rows: pd.DataFrame, who: _CellFacts, resolver: Resolver) -> pd.Series[float]:
     """Times from a bandwidth, in a table that has no times."""
-    role = "algbw" if found["algbw"].notna().any() else "busbw"
-    algbw = found[role]
+    role = "algbw" if rows["algbw"].notna().any() else "busbw"
+    algbw = rows[role]
     if role == "busbw":
         keys = [resolver.key(said) for said in who.said]
         factors = [busbw_factor(key.collective, key.scale.n_ranks) or float("nan") for key in keys]
-        algbw = algbw / found["who"].map(dict(enumerate(factors)))
+        algbw = algbw / rows["who"].map(dict(enumerate(factors)))
     resolver.notice(
         Caution.DERIVED_TIME,
         f"the table has no times; they are worked out from {role}, no more exact than its "
         "printed digits",
         "give the original table if there is one.",
-        int(found["line"].iloc[0]),
+        int(rows["line"].iloc[0]),
     )
-    times: pd.Series[float] = found["nbytes"] / algbw.where(algbw > 0) / 1000
+    times: pd.Series[float] = rows["nbytes"] / algbw.where(algbw > 0) / 1000
     return times
 
 
-def _once(part: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.DataFrame:
+def _once(part: pd.DataFrame, who: _CellFacts, resolver: Resolver) -> pd.DataFrame:
     """Drop rows that say the same again.
 
     Raises:
@@ -264,10 +264,10 @@ def _once(part: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.DataFrame:
     # Equal keys are one object there.
     numbers = {id(key): at for at, key in enumerate(keys)}
     same = part.assign(key=part["who"].map(lambda at: numbers[id(keys[at])]))
-    told = ["key", "nbytes", "pass"]
-    again = same.duplicated(told) & (same["nbytes"] > 0)
-    first = same.drop_duplicates(told)[[*told, "time_us", "line"]]
-    pairs = same[again].merge(first, on=told, suffixes=("", "_first"))
+    same_in = ["key", "nbytes", "pass"]
+    again = same.duplicated(same_in) & (same["nbytes"] > 0)
+    first = same.drop_duplicates(same_in)[[*same_in, "time_us", "line"]]
+    pairs = same[again].merge(first, on=same_in, suffixes=("", "_first"))
     for row in pairs[pairs["time_us"].fillna(0) != pairs["time_us_first"].fillna(0)].itertuples():
         raise OutputError(
             f"{keys[row.who].setting} at {row.nbytes} bytes stands in lines {row.line_first} and "
@@ -280,35 +280,37 @@ def _once(part: pd.DataFrame, who: _Who, resolver: Resolver) -> pd.DataFrame:
     return once
 
 
-def _run(part: pd.DataFrame, texts: pd.DataFrame, facts: Said, who: _Who) -> Run:
+def _run(part: pd.DataFrame, texts: pd.DataFrame, facts: LogFacts, who: _CellFacts) -> LogRun:
     """A run with its part of the table."""
-    run = Run(said=facts, who=who.said, settings=who.ran)
+    run = LogRun(said=facts, who=who.said, settings=who.ran)
     run.timings = part
     kinds = {(who.said[at].collective, who.said[at].n_ranks) for at in part["who"].unique()}
     # The ratio of one collective on some ranks says nothing about the others.
     run.unit = None
     if len(kinds) == 1 and {"algbw", "busbw"} <= set(texts):
-        told = part[(part["algbw"] > 0) & (part["algbw"] < float("inf")) & part["busbw"].notna()]
-        if len(told):
-            words = texts.loc[told["algbw"].idxmax(), ["algbw", "busbw"]]
-            run.unit = max(columns.steps(words))
+        with_bandwidths = part[
+            (part["algbw"] > 0) & (part["algbw"] < float("inf")) & part["busbw"].notna()
+        ]
+        if len(with_bandwidths):
+            words = texts.loc[with_bandwidths["algbw"].idxmax(), ["algbw", "busbw"]]
+            run.unit = max(columns.digit_weights(words))
     return run
 
 
 def _positive(text: str) -> int | None:
     if not text or text.lower() in _EMPTY:
         return None
-    value = size(text)
+    value = whole_number(text)
     if value < 1:
         raise ValueError(f"{text} is no count")
     return value
 
 
 def _count(text: str) -> int | None:
-    return None if text.lower() in _EMPTY else size(text)
+    return None if text.lower() in _EMPTY else whole_number(text)
 
 
-def size(text: str) -> int:
+def whole_number(text: str) -> int:
     """Whole number in any honest spelling: ``4096``, ``4096.0`` (pandas), ``4K``."""
     plain = text.removesuffix(".0")
     value = int(plain) if plain.isascii() and plain.isdigit() else parse_size(text)
@@ -322,7 +324,7 @@ _FACT_LINE: Final = "# rccltune:"
 _RULED: Final = re.compile(r"[|:\s-]*-[|:\s-]*")
 
 
-def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[Run], str | None]:
+def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun], str | None]:
     """Runs of one table with a header, and whose measurement it says to be.
 
     Args:
@@ -366,8 +368,8 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[Run], s
                 hint="correct the row; quote cells that hold a separator.",
             )
     origin = facts.pop("origin", None)
-    said = Said(line=header_line, **facts)
-    table = named(names, rows, [line for line, _ in rest], resolver.where(header_line))
+    said = LogFacts(line=header_line, **facts)
+    table = cells_by_role(names, rows, [line for line, _ in rest], resolver.where(header_line))
     odd = columns.misspelt(names)
     if odd:
         resolver.notice(

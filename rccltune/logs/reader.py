@@ -12,16 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from rccltune.logs.facts import Run
-from rccltune.logs.forms import Form, form_of, reader_of
-from rccltune.logs.jobs import Book
+from rccltune.logs.facts import LogRun
+from rccltune.logs.file_kinds import FileKind, kind_of, verb_for
 from rccltune.logs.json_log import JsonText, read_records, read_results
+from rccltune.logs.log_runs import LogFindings
 from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, records, table_of
 from rccltune.logs.text_log import TextReader
 from rccltune.model.errors import OutputError, reason_of
-from rccltune.model.measured import Caution, Fingerprint, Notice, Sample, Stated
+from rccltune.model.measured import Caution, Fingerprint, Notice, Sample, StatedFacts
 from rccltune.model.settings import CurveKey
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reading:
+class ParsedLog:
     """All that was learnt from one file.
 
     Attributes:
@@ -176,7 +176,7 @@ def _candidates(path: Path) -> str:
                     head = stream.read(HEAD)
                 text = head.decode("utf-8", "replace")
                 # A page of text about measurements has all of their words.
-                is_prose = each.suffix == ".md" and form_of(text) is Form.TEXT
+                is_prose = each.suffix == ".md" and kind_of(text) is FileKind.TEXT
                 if head and b"\0" not in head and not is_prose and _is_measurement(text):
                     names.append(each.name)
     if not names:
@@ -187,13 +187,13 @@ def _candidates(path: Path) -> str:
 
 def _is_measurement(head: str) -> bool:
     """Whether import reads a file that begins so; of a log only its words tell."""
-    form = form_of(head)
-    if form is Form.TEXT:
+    form = kind_of(head)
+    if form is FileKind.TEXT:
         return any(word in head for word in ("algbw", "busbw", "bus bandwidth", "_perf", "NCCL"))
     return form not in _OTHERS
 
 
-def read(path: Path, stated: Stated, launch: str) -> Reading:
+def read(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:
     """Read whatever somebody measured.
 
     Args:
@@ -208,46 +208,46 @@ def read(path: Path, stated: Stated, launch: str) -> Reading:
     name = str(path)
     with open_log(path) as stream, _collector_paused():
         head = head_of(stream, name).decode("utf-8-sig", "replace")
-        form = form_of(head)
+        form = kind_of(head)
         resolver = Resolver(name, stated)
         match form:
-            case Form.TEXT:
+            case FileKind.TEXT:
                 return _text(lines_of(stream, name), resolver, launch)
-            case Form.DELIMITED:
+            case FileKind.DELIMITED:
                 runs, origin = read_table(lines_of(stream, name), resolver)
                 return _reading(runs, resolver, launch, form, origin=origin)
-            case Form.RECORDS:
+            case FileKind.RECORDS:
                 runs = read_records(JsonText(stream, name), resolver)
                 return _reading(runs, resolver, launch, form)
-            case Form.RESULTS:
+            case FileKind.RESULTS:
                 run, version = read_results(JsonText(stream, name), resolver)
                 return _reading([run], resolver, launch, form, library=version)
             case _:
                 raise OutputError(
-                    _OTHERS[form], where=name, hint=f"{_DO[form]}: {reader_of(form, path)}"
+                    _OTHERS[form], where=name, hint=f"{_DO[form]}: {verb_for(form, path)}"
                 )
 
 
 # What import does not read, and what the verb that reads it does.
 _OTHERS: Final = {
-    Form.RULES: "this is a rule file, not a measurement",
-    Form.RECORD: "this is a record of the calls that a job asked its tuner about; it has no times",
-    Form.INSPECTOR: (
+    FileKind.RULES: "this is a rule file, not a measurement",
+    FileKind.RECORD: "this is a record of the calls that a job asked its tuner about; it has no times",
+    FileKind.INSPECTOR: (
         "this is a dump of NCCL's Inspector plugin, which makes no session: it names no algorithm "
         "or protocol, so there is nothing to choose among, and a call's time holds what its rank "
         "waited for the others, so it is no measurement beside a benchmark's"
     ),
-    Form.SAMPLES: "this is samples.csv of a session, whose folder every verb reads as it is",
+    FileKind.SAMPLES: "this is samples.csv of a session, whose folder every verb reads as it is",
 }
 _DO: Final = {
-    Form.RULES: "see what it does with",
-    Form.RECORD: "it says which calls a job makes",
-    Form.INSPECTOR: "it says which calls a job makes",
-    Form.SAMPLES: "nothing need be imported",
+    FileKind.RULES: "see what it does with",
+    FileKind.RECORD: "it says which calls a job makes",
+    FileKind.INSPECTOR: "it says which calls a job makes",
+    FileKind.SAMPLES: "nothing need be imported",
 }
 
 
-def read_stream(lines: Iterable[bytes], name: str, stated: Stated, launch: str) -> Reading:
+def read_stream(lines: Iterable[bytes], name: str, stated: StatedFacts, launch: str) -> ParsedLog:
     """Read the text that a launch printed.
 
     Args:
@@ -281,7 +281,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> Reading:
+def _text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> ParsedLog:
     reader = TextReader(resolver.name)
     runs = reader.read(lines)
     book = reader.book
@@ -289,32 +289,32 @@ def _text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> Reading:
         raise _nothing(book)
     _notes(book, runs, resolver)
     return _reading(
-        runs, resolver, launch, Form.TEXT, benchmark=book.benchmark, library=book.library
+        runs, resolver, launch, FileKind.TEXT, benchmark=book.benchmark, library=book.library
     )
 
 
-def _nothing(book: Book) -> OutputError:
+def _nothing(book: LogFindings) -> OutputError:
     """Why a log has no rows, as well as it tells."""
     if book.odd:
         line, text = book.odd[0]
-        what = f"{len(book.odd)} rows stand here and are not understood; the first: {text}"
+        happened = f"{len(book.odd)} rows stand here and are not understood; the first: {text}"
         hint = "compare it with the benchmark's own output"
     elif book.failures:
         line, text = book.failures[0]
-        what, hint = f"the benchmark failed before its first row: {text}", "mend that"
+        happened, hint = f"the benchmark failed before its first row: {text}", "mend that"
     elif book.headers:
-        line, what = book.headers[-1], "the table's header has no row below it"
+        line, happened = book.headers[-1], "the table's header has no row below it"
         hint = "look at how the run ended"
     elif book.started is not None:
-        line, what = book.started, "the benchmark started but printed no table"
+        line, happened = book.started, "the benchmark started but printed no table"
         hint = "look at how the run ended"
     else:
         line, text = book.first or (0, "")
-        what = f"there is no benchmark table in this file; it begins: {text[:100]}"
+        happened = f"there is no benchmark table in this file; it begins: {text[:100]}"
         cells = text.replace("\t", ",").split(",")
         if len(cells) > 1 and all(0 < len(cell.split()) <= 2 for cell in cells):
             return OutputError(
-                what,
+                happened,
                 where=f"{book.name}:{line}",
                 hint="a table of your own needs the columns nbytes and time_us in its first line, "
                 "and a setting (tree/ll128) or algorithm and protocol; collective, ranks, nodes "
@@ -322,13 +322,13 @@ def _nothing(book: Book) -> OutputError:
             )
         hint = "give the benchmark's own output"
     return OutputError(
-        what,
+        happened,
         where=f"{book.name}:{line}" if line else book.name,
         hint=f"{hint}, then measure again and import the new log.",
     )
 
 
-def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
+def _notes(book: LogFindings, runs: Sequence[LogRun], resolver: Resolver) -> None:
     again = "measure again what is missing; what was read is kept."
     versions = different_libraries(book.libraries)
     if versions is not None:
@@ -365,15 +365,15 @@ def _notes(book: Book, runs: Sequence[Run], resolver: Resolver) -> None:
 
 
 def _reading(
-    runs: list[Run],
+    runs: list[LogRun],
     resolver: Resolver,
     launch: str,
-    form: Form,
+    form: FileKind,
     *,
     origin: str | None = None,
     benchmark: str | None = None,
     library: str | None = None,
-) -> Reading:
+) -> ParsedLog:
     if any(run.cputime for run in runs):
         resolver.notice(
             Caution.DERIVED_TIME,
@@ -383,7 +383,7 @@ def _reading(
         )
     fingerprint = fingerprint_of(runs, resolver)
     table, keys = table_of(runs, resolver, launch)
-    return Reading(
+    return ParsedLog(
         table=table,
         keys=keys,
         notices=tuple(resolver.notices),

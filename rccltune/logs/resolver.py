@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from rccltune.logs.columns import dtype_named, placement_of, yes_or_no
-from rccltune.logs.facts import Said
+from rccltune.logs.facts import LogFacts
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, Notice, Stated
+from rccltune.model.measured import Caution, Notice, StatedFacts
 from rccltune.model.settings import (
     KNOWN_VARIANTS,
     UNSTATED,
@@ -45,7 +45,7 @@ _ASKED: Final = re.compile(r"(?:TUNER_\w+|CONFIG_DIR|ALGO|PROTO)=|our plugin")
 class Resolver:
     """Turns what a file says into keys of curves, with one user's options beside it."""
 
-    def __init__(self, name: str, stated: Stated) -> None:
+    def __init__(self, name: str, stated: StatedFacts) -> None:
         """Check the assumptions.
 
         Args:
@@ -79,41 +79,41 @@ class Resolver:
         self.is_mixed = False
         # Whoever started the benchmark knows what ran.
         self.is_trusted = False
-        self._keys: dict[Said, CurveKey] = {}
+        self._keys: dict[LogFacts, CurveKey] = {}
         self._shared: dict[CurveKey, CurveKey] = {}
 
-    def key(self, said: Said) -> CurveKey:
+    def key(self, facts: LogFacts) -> CurveKey:
         """Key of the curve that a timing lies on; the same object for the same key.
 
         Raises:
             CommandLineError: an option contradicts the file.
             OutputError: collective, ranks or nodes are said nowhere.
         """
-        found = self._keys.get(said)
-        if found is None:
-            new = self._key(said)
-            found = self._keys[said] = self._shared.setdefault(new, new)
-        return found
+        key = self._keys.get(facts)
+        if key is None:
+            new = self._key(facts)
+            key = self._keys[facts] = self._shared.setdefault(new, new)
+        return key
 
-    def of_one_group(self, said: Said) -> Said:
+    def of_one_group(self, facts: LogFacts) -> LogFacts:
         """The same without a number of ranks that is of all groups together."""
         stated = self.stated
-        is_all = stated.n_started is not None and said.n_ranks == stated.n_started
-        return replace(said, n_ranks=None) if is_all and stated.n_ranks is not None else said
+        is_all = stated.n_started is not None and facts.n_ranks == stated.n_started
+        return replace(facts, n_ranks=None) if is_all and stated.n_ranks is not None else facts
 
-    def agreed(self, option: str, given: T | None, found: T | None, line: int) -> T | None:
+    def agreed(self, option: str, given: T | None, in_file: T | None, line: int) -> T | None:
         """The one of two that is there.
 
         Raises:
             CommandLineError: both are there and differ.
         """
-        if given is not None and found is not None and given != found:
+        if given is not None and in_file is not None and given != in_file:
             raise CommandLineError(
-                f"{option} {shown(given)} contradicts the file, which says {shown(found)}",
+                f"{option} {option_text(given)} contradicts the file, which says {option_text(in_file)}",
                 where=self.where(line),
                 hint=f"leave out {option}, or import the file that it belongs to.",
             )
-        return given if found is None else found
+        return given if in_file is None else in_file
 
     def where(self, line: int) -> str:
         """File and line, as editors read it."""
@@ -126,47 +126,47 @@ class Resolver:
                 Notice(caution=caution, message=message, remedy=remedy, where=self.where(line))
             )
 
-    def _key(self, said: Said) -> CurveKey:
-        stated, line = self.stated, said.line
+    def _key(self, facts: LogFacts) -> CurveKey:
+        stated, line = self.stated, facts.line
         collective = self.agreed(
-            "--collective", stated.collective, said.collective, said.at("collective")
+            "--collective", stated.collective, facts.collective, facts.at("collective")
         )
-        self.ask(said)
+        self.ask(facts)
         if collective is None:
             raise AssertionError("asked for above")
         return CurveKey(
             collective=collective,
-            setting=self._setting(said),
-            placement=self._placed(said),
-            scale=self._scale(said),
-            dtype=self.agreed("--dtype", self._dtype, said.dtype, line)
+            setting=self._setting(facts),
+            placement=self._placed(facts),
+            scale=self._scale(facts),
+            dtype=self.agreed("--dtype", self._dtype, facts.dtype, line)
             or self.assumed.get("dtype"),
-            redop=said.redop or self.assumed.get("redop"),
-            graph=self._graph if said.graph is None else said.graph,
-            rank_placement=said.rank_placement or self.assumed.get("rank_placement"),
-            variant=self._variant(said),
+            redop=facts.redop or self.assumed.get("redop"),
+            graph=self._graph if facts.graph is None else facts.graph,
+            rank_placement=facts.rank_placement or self.assumed.get("rank_placement"),
+            variant=self._variant(facts),
         )
 
-    def _placed(self, said: Said) -> Placement:
-        placement = said.placement or self._placement
+    def _placed(self, facts: LogFacts) -> Placement:
+        placement = facts.placement or self._placement
         if placement is None:
             placement = Placement.OUT_OF_PLACE
             self.notice(
                 Caution.ASSUMED,
                 "the file does not say whether it measured in place; out of place is assumed",
                 "say it with --assume placement=out or placement=in.",
-                said.line,
+                facts.line,
             )
         return placement
 
-    def _scale(self, said: Said) -> Scale:
-        stated, line = self.stated, said.line
-        own = self.of_one_group(said)
-        ranks = self.agreed("--ranks", stated.n_ranks, own.n_ranks, said.at("n_ranks"))
+    def _scale(self, facts: LogFacts) -> Scale:
+        stated, line = self.stated, facts.line
+        own = self.of_one_group(facts)
+        ranks = self.agreed("--ranks", stated.n_ranks, own.n_ranks, facts.at("n_ranks"))
         if ranks is None:
             raise AssertionError("asked for in ask")
-        nodes = said.n_nodes
-        if said.nodes_unsure and stated.n_nodes not in (None, nodes):
+        nodes = facts.n_nodes
+        if facts.nodes_unsure and stated.n_nodes not in (None, nodes):
             self.notice(
                 Caution.FILE_OVERRULED,
                 f"the file says {nodes} node{'' if nodes == 1 else 's'}, --nodes says "
@@ -176,7 +176,7 @@ class Resolver:
                 line,
             )
             nodes = None
-        nodes = self.agreed("--nodes", stated.n_nodes, nodes, said.at("n_ranks"))
+        nodes = self.agreed("--nodes", stated.n_nodes, nodes, facts.at("n_ranks"))
         if not 1 <= (nodes or 1) <= ranks:
             raise OutputError(
                 f"{ranks} ranks on {nodes} nodes is no scale",
@@ -185,34 +185,34 @@ class Resolver:
             )
         return Scale(n_nodes=nodes or 1, n_ranks=ranks)
 
-    def _setting(self, said: Said) -> Setting:
-        given, found = self.stated.setting, said.setting
-        if found is None and said.chosen_by:
-            given = self._beside_tuner(said, given)
-        if given is None and found is None:
+    def _setting(self, facts: LogFacts) -> Setting:
+        given, in_file = self.stated.setting, facts.setting
+        if in_file is None and facts.chosen_by:
+            given = self._beside_tuner(facts, given)
+        if given is None and in_file is None:
             self.notice(
                 Caution.UNSTATED_SETTING,
                 "nothing says which setting ran",
                 "import it again with --baseline if nothing was forced, or with --algorithm and "
                 "--protocol if NCCL_ALGO and NCCL_PROTO were set.",
-                said.line,
+                facts.line,
             )
             return UNSTATED
-        if given is None or found is None:
-            return given or found or UNSTATED
+        if given is None or in_file is None:
+            return given or in_file or UNSTATED
         if self.is_mixed and given.role is Role.BASELINE:
-            return found
-        if given.role is not Role.FORCED or found.role is not Role.FORCED:
+            return in_file
+        if given.role is not Role.FORCED or in_file.role is not Role.FORCED:
             option = "--baseline" if given.role is Role.BASELINE else "--algorithm/--protocol"
-            return self.agreed(option, given, found, said.line) or UNSTATED
-        line = said.line
+            return self.agreed(option, given, in_file, facts.line) or UNSTATED
+        line = facts.line
         return Setting(
-            algorithm=self.agreed("--algorithm", given.algorithm, found.algorithm, line),
-            protocol=self.agreed("--protocol", given.protocol, found.protocol, line),
-            channels=self.agreed("--channels", given.channels, found.channels, line),
+            algorithm=self.agreed("--algorithm", given.algorithm, in_file.algorithm, line),
+            protocol=self.agreed("--protocol", given.protocol, in_file.protocol, line),
+            channels=self.agreed("--channels", given.channels, in_file.channels, line),
         )
 
-    def _beside_tuner(self, said: Said, given: Setting | None) -> Setting | None:
+    def _beside_tuner(self, facts: LogFacts, given: Setting | None) -> Setting | None:
         """What the user says of rows that a tuner, or a list in a variable, chose among.
 
         Raises:
@@ -220,29 +220,29 @@ class Resolver:
         """
         if self.is_trusted or (given is not None and given.role is not Role.BASELINE):
             return given
-        asked = _ASKED.search(said.chosen_by or "") is not None
+        asked = _ASKED.search(facts.chosen_by or "") is not None
         if given is not None and not self.is_mixed and asked:
             raise CommandLineError(
                 f"--baseline says that nothing was forced, but these rows ran under "
-                f"{said.chosen_by}",
-                where=self.where(said.line),
+                f"{facts.chosen_by}",
+                where=self.where(facts.line),
                 hint="leave out --baseline; measure the site as it is, and import that log.",
             )
         is_site = given is not None and not self.is_mixed
         self.notice(
             Caution.ASSUMED if is_site else Caution.UNSTATED_SETTING,
-            f"rows ran under {said.chosen_by}"
+            f"rows ran under {facts.chosen_by}"
             + ("; the baseline is the site with it" if is_site else "; they are no baseline"),
             "nothing, if every job of this site runs so."
             if is_site
             else "measure without it, and import that log with --baseline.",
-            said.line,
+            facts.line,
         )
         return given if is_site else None
 
-    def _variant(self, said: Said) -> Variant:
+    def _variant(self, facts: LogFacts) -> Variant:
         given = self.stated.variant
-        name = self.agreed("--variant", given.name if given else None, said.variant, said.line)
+        name = self.agreed("--variant", given.name if given else None, facts.variant, facts.line)
         if given is not None:
             return given
         if name is None:
@@ -258,36 +258,36 @@ class Resolver:
                 f"--assume {key}={text}: {error}", hint=f"correct the value of {key}."
             ) from error
 
-    def ask(self, said: Said, proposed: str = "") -> None:
+    def ask(self, facts: LogFacts, proposed: str = "") -> None:
         """Ask once for all that samples need and nothing says.
 
         Args:
-            said: by the file.
+            facts: by the file.
             proposed: options that the rows fit, for the hint.
 
         Raises:
             OutputError: collective, ranks or nodes are said nowhere.
         """
         stated, lacking, options = self.stated, [], []
-        if (said.collective or stated.collective) is None:
+        if (facts.collective or stated.collective) is None:
             lacking.append("which collective it measured")
             options.append("--collective C")
-        n_ranks = self.of_one_group(said).n_ranks or stated.n_ranks
+        n_ranks = self.of_one_group(facts).n_ranks or stated.n_ranks
         if n_ranks is None:
             lacking.append("how many ranks took part")
             options.append("--ranks N")
-        if (said.n_nodes or stated.n_nodes) is None and n_ranks != 1:
+        if (facts.n_nodes or stated.n_nodes) is None and n_ranks != 1:
             lacking.append("how many nodes took part")
             options.append("--nodes N")
         if lacking:
             raise OutputError(
                 f"the file does not say {', '.join(lacking)}",
-                where=self.where(said.line),
+                where=self.where(facts.line),
                 hint=f"add {' '.join(options)}{f': {proposed}' if proposed else ''}.",
             )
 
 
-def shown(value: object) -> str:
+def option_text(value: object) -> str:
     """A value as the command line spells it."""
     return value.value if isinstance(value, Collective) else str(value)
 

@@ -15,7 +15,7 @@ from io import BytesIO
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rccltune.logs.columns import UNCHECKED, disagree, is_percentile, old_errors, steps
+from rccltune.logs.columns import UNCHECKED, digit_weights, disagree, is_percentile, old_errors
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Placement
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _MERGED: Final = re.compile(rb"(?<=\s)(\d+|N/A)(?=[A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class RowShape:
     """One way in which a row fills its header.
 
     Attributes:
@@ -79,12 +79,12 @@ class Shape:
     usual: re.Pattern[bytes]
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """What a header announces: rows with every block, and with the first or the last one alone."""
 
-    whole: tuple[Shape, ...]
-    first: tuple[Shape, ...]
-    last: tuple[Shape, ...]
+    whole: tuple[RowShape, ...]
+    first: tuple[RowShape, ...]
+    last: tuple[RowShape, ...]
 
     @property
     def most(self) -> int:
@@ -104,8 +104,12 @@ def header(text: str) -> tuple[list[str], list[str]]:
     words = [word.strip(".,;:()") for word in text.replace("|", " ").split()]
     named = [word for word in words if word in _PLACED]
     names = [word for word in words if word and word not in _PLACED]
-    found = set(names)
-    if "size" not in found or not found & {"time", "cputime"} or not found & {"algbw", "busbw"}:
+    known_names = set(names)
+    if (
+        "size" not in known_names
+        or not known_names & {"time", "cputime"}
+        or not known_names & {"algbw", "busbw"}
+    ):
         return [], []
     if names[0] not in _LEAD:
         known = [word for word in names if word in _LEAD | _BLOCK | _TAIL]
@@ -116,7 +120,7 @@ def header(text: str) -> tuple[list[str], list[str]]:
 
 
 @lru_cache(maxsize=256)
-def layout(names: tuple[str, ...], placements: tuple[Placement, ...]) -> Layout | None:
+def layout(names: tuple[str, ...], placements: tuple[Placement, ...]) -> TableLayout | None:
     """Rows of a header; None where placements and blocks cannot be matched.
 
     Args:
@@ -129,16 +133,16 @@ def layout(names: tuple[str, ...], placements: tuple[Placement, ...]) -> Layout 
         if n_blocks != len(_BOTH) or placements:
             return None
         placements = _BOTH
-    whole: list[Shape] = []
-    first: list[Shape] = []
+    whole: list[RowShape] = []
+    first: list[RowShape] = []
     for kept, complete in _subsets(columns):
         shape = _shape(kept, placements if complete else placements[:1])
         (whole if complete else first).append(shape)
     last = [replace(shape, placements=placements[-1:]) for shape in first]
-    return Layout(tuple(whole), tuple(first), tuple(last))
+    return TableLayout(tuple(whole), tuple(first), tuple(last))
 
 
-def guess(words: Sequence[str]) -> Layout | None:
+def guess(words: Sequence[str]) -> TableLayout | None:
     """Rows like one without any header, from the standard order; None where it is no row."""
     if len(words) < _WHOLE_ROW or words[2] not in DTYPE_BYTES:
         return None
@@ -157,21 +161,21 @@ def guess(words: Sequence[str]) -> Layout | None:
 
 def _columns(names: Sequence[str]) -> list[tuple[int, str]]:
     """Block of each column, -1 for the row's own, and its name."""
-    found: list[tuple[int, str]] = []
+    columns: list[tuple[int, str]] = []
     seen: set[str] = set()
     block = -1
     for name in names:
         if name in _LEAD or name in _TAIL or (block < 0 and name not in _BLOCK):
-            found.append((-1, _LEAD.get(name) or _TAIL.get(name) or name))
+            columns.append((-1, _LEAD.get(name) or _TAIL.get(name) or name))
             # A timestamp is a date and a time of day.
-            found += [(-1, "clock")] if name == "timestamp" else []
+            columns += [(-1, "clock")] if name == "timestamp" else []
             continue
         if block < 0 or name in seen:
             seen.clear()
             block += 1
         seen.add(name)
-        found.append((block, _BLOCK.get(name, name)))
-    return found
+        columns.append((block, _BLOCK.get(name, name)))
+    return columns
 
 
 def _subsets(columns: Sequence[tuple[int, str]]) -> Iterator[tuple[list[tuple[int, str]], bool]]:
@@ -197,12 +201,12 @@ def _subsets(columns: Sequence[tuple[int, str]]) -> Iterator[tuple[list[tuple[in
         yield kept, not no_second
 
 
-def _shape(kept: Sequence[tuple[int, str]], placements: tuple[Placement, ...]) -> Shape:
+def _shape(kept: Sequence[tuple[int, str]], placements: tuple[Placement, ...]) -> RowShape:
     names = tuple(name for _, name in kept)
     # Without an operation, only a root that is a number tells such a row from another; else a
     # launcher's label may touch it.
     cells = _CELLS if "redop" in names else {**_CELLS, "root": r"-?\d+"}
-    return Shape(
+    return RowShape(
         names,
         tuple(block for block, _ in kept),
         placements,
@@ -216,13 +220,13 @@ def _line(cells: Sequence[str]) -> re.Pattern[bytes]:
     return re.compile(rf"[ \t]*{words}\s*".encode())
 
 
-class Rows:
+class TableRows:
     """Rows below one header, as they are written."""
 
-    def __init__(self, announced: Layout) -> None:
+    def __init__(self, announced: TableLayout) -> None:
         """None was read yet."""
         self.layout = announced
-        self.found: dict[Shape, list[tuple[int, bytes]]] = {}
+        self.found: dict[RowShape, list[tuple[int, bytes]]] = {}
         # The shape of the last whole row is nearly always that of the next one too.
         self._is_like = announced.whole[0].usual.fullmatch
         self._keep = self.found.setdefault(announced.whole[0], []).append
@@ -263,7 +267,7 @@ class Rows:
         apart = _MERGED.sub(rb"\1 ", text)
         return apart != text and self._add(self.layout.whole, line, apart)
 
-    def _add(self, shapes: Sequence[Shape], line: int, text: bytes) -> bool:
+    def _add(self, shapes: Sequence[RowShape], line: int, text: bytes) -> bool:
         for shape in shapes:
             if shape.pattern.fullmatch(text) is not None:
                 kept = self.found.setdefault(shape, [])
@@ -295,7 +299,7 @@ _FLOATS: Final = frozenset(("time", "cputime", "algbw", "busbw", "wrong"))
 _NANS: Final = ("nan", "-nan", "+nan", *UNCHECKED)
 
 
-def _parts(shape: Shape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.DataFrame]:
+def _parts(shape: RowShape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.DataFrame]:
     """Each placement's timings."""
     import pandas as pd
 
@@ -318,7 +322,7 @@ def _parts(shape: Shape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.DataF
         index_col=False,
     )
     lines = [line for line, _ in rows]
-    own = _columns_of(shape, -1)
+    last_columns = _columns_of(shape, -1)
     blocks = sorted({block for block in shape.blocks if block >= 0})
     for half, (block, placement) in enumerate(zip(blocks, shape.placements, strict=True)):
         mine = {
@@ -326,7 +330,9 @@ def _parts(shape: Shape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.DataF
             for name, at in _columns_of(shape, block).items()
             if name in _BLOCK.values() or is_percentile(name)
         }
-        part: pd.DataFrame = raw[[*own.values(), *mine.values()]].set_axis([*own, *mine], axis=1)
+        part: pd.DataFrame = raw[[*last_columns.values(), *mine.values()]].set_axis(
+            [*last_columns, *mine], axis=1
+        )
         part["line"], part["half"], part["placement"] = lines, half, placement.value
         if "error" in part:
             part["wrong"] = old_errors(part.pop("error"))
@@ -334,13 +340,13 @@ def _parts(shape: Shape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.DataF
         yield part
 
 
-def _columns_of(shape: Shape, block: int) -> dict[str, int]:
+def _columns_of(shape: RowShape, block: int) -> dict[str, int]:
     """Where the columns of a block stand; the first of a name counts."""
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for at, (name, mine) in enumerate(zip(shape.names, shape.blocks, strict=True)):
         if mine == block:
-            found.setdefault(name, at)
-    return found
+            positions.setdefault(name, at)
+    return positions
 
 
 # Half of the second decimal, in which algbw is printed, and a share that no mistake of substance
@@ -365,7 +371,7 @@ def _odd(
     if far.any():
         words = [rows[i][1].decode().split() for i in np.flatnonzero(far).tolist()]
         time_step, algbw_step = (
-            steps([word[at[name]] for word in words]) for name in ("time", "algbw")
+            digit_weights([word[at[name]] for word in words]) for name in ("time", "algbw")
         )
         odd[far] = disagree(part["nbytes"][far], time[far], algbw[far], time_step, algbw_step)
     return odd

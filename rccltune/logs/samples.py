@@ -8,8 +8,8 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs.columns import is_percentile
-from rccltune.logs.evidence import Evidence, evidence_of, proposed, sole
-from rccltune.logs.facts import Run, Said
+from rccltune.logs.evidence import RunEvidence, evidence_of, fitting_options, only_candidate
+from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import numbered
 from rccltune.model.errors import CommandLineError, OutputError
@@ -27,7 +27,7 @@ _DIGITS: Final = 1e-5
 
 
 def table_of(
-    runs: Sequence[Run], resolver: Resolver, launch: str
+    runs: Sequence[LogRun], resolver: Resolver, launch: str
 ) -> tuple[pd.DataFrame, tuple[CurveKey, ...]]:
     """All samples of a file, and the keys of their curves.
 
@@ -91,29 +91,29 @@ def records(table: pd.DataFrame, keys: Sequence[CurveKey]) -> tuple[Sample, ...]
     )
 
 
-def fingerprint_of(runs: Iterable[Run], resolver: Resolver) -> Fingerprint:
+def fingerprint_of(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
     """The machine, as far as anything tells it.
 
     Raises:
         CommandLineError: --mode contradicts the file.
         OutputError: two runs of one file name different products.
     """
-    whole = Said(line=0)
+    whole = LogFacts(line=0)
     for run in runs:
-        said = run.said
-        if whole.product and said.product and whole.product != said.product:
+        facts = run.said
+        if whole.product and facts.product and whole.product != facts.product:
             raise OutputError(
                 f"the file holds runs of two machines: {whole.product} (line {whole.line}) and "
-                f"{said.product} (line {said.line})",
-                where=resolver.where(said.line),
+                f"{facts.product} (line {facts.line})",
+                where=resolver.where(facts.line),
                 hint="split it and import each machine into a session of its own.",
             )
-        hosts = tuple(dict.fromkeys((*whole.hosts, *said.hosts)))
+        hosts = tuple(dict.fromkeys((*whole.hosts, *facts.hosts)))
         # Two processes may each call their only device by the same name.
-        new = [each for each in said.devices if each not in whole.devices]
-        devices = (*whole.devices, *(new if whole.devices else said.devices))
-        whole = replace(whole.or_else(said), hosts=hosts, devices=devices)
-        whole = whole if whole.line else replace(whole, line=said.line)
+        new = [each for each in facts.devices if each not in whole.devices]
+        devices = (*whole.devices, *(new if whole.devices else facts.devices))
+        whole = replace(whole.or_else(facts), hosts=hosts, devices=devices)
+        whole = whole if whole.line else replace(whole, line=facts.line)
     assumed = resolver.assumed
     host = assumed.get("host")
     _check_vendor(whole, resolver)
@@ -131,25 +131,25 @@ def fingerprint_of(runs: Iterable[Run], resolver: Resolver) -> Fingerprint:
     )
 
 
-def _check_vendor(whole: Said, resolver: Resolver) -> None:
+def _check_vendor(whole: LogFacts, resolver: Resolver) -> None:
     """Refuse an architecture or product of another vendor's than the file names.
 
     Raises:
         CommandLineError: as ``--assume arch=gfx942`` for a log of NVIDIA's GPUs.
     """
-    said = vendor_of(whole.arch, whole.product)
+    vendor = vendor_of(whole.arch, whole.product)
     for key in ("arch", "product"):
         given = resolver.assumed.get(key)
-        if said is not None and vendor_of(given) not in (None, said):
+        if vendor is not None and vendor_of(given) not in (None, vendor):
             raise CommandLineError(
                 f"--assume {key}={given} contradicts the file, which says "
                 f"{whole.product or whole.arch}",
                 where=resolver.where(whole.line),
-                hint=f"leave it out: the file's own word decides that these are {said.value}'s.",
+                hint=f"leave it out: the file's own word decides that these are {vendor.value}'s.",
             )
 
 
-def _of_run(run: Run, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataFrame:
+def _of_run(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataFrame:
     """Samples of a run, but for their launch."""
     import numpy as np
     import pandas as pd
@@ -172,7 +172,7 @@ def _of_run(run: Run, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataF
     ran = [(at, None if number < 0 else settings[number]) for at, number in first.to_numpy()]
     wrong = np.ceil(timings["wrong"].clip(upper=MAX_NBYTES)) if "wrong" in timings else np.nan
     count = timings["count"].astype(float) if "count" in timings else np.nan
-    found: pd.DataFrame = pd.DataFrame(
+    rows: pd.DataFrame = pd.DataFrame(
         {
             "key": key,
             "nbytes": timings["nbytes"],
@@ -185,31 +185,31 @@ def _of_run(run: Run, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataF
         }
     )
     for name in filter(is_percentile, map(str, timings)):
-        found[name] = pd.to_numeric(timings[name], errors="coerce")
+        rows[name] = pd.to_numeric(timings[name], errors="coerce")
     # The summary counts wrong half-rows; where none shows which, none can be trusted.
-    all_wrong = run.out_of_bounds > 0 and not (found["wrong"] > 0).any()
+    all_wrong = run.out_of_bounds > 0 and not (rows["wrong"] > 0).any()
     other = [one is not None and known[at].setting.contradicts(one) for at, one in ran]
     forced = of_key(lambda one: one.setting.role is Role.FORCED)
     bypassed = timings["bypassed"].to_numpy() & forced
     # Whatever path an untouched library takes is what it does.
     plain = timings["bypassed"].to_numpy() & ~forced
     flags = (
-        (Doubt.WRONG, (found["wrong"] > 0) | all_wrong),
-        (Doubt.ZERO_BYTES, found["nbytes"] == 0),
-        (Doubt.NO_TIME, found["time_us"].isna()),
+        (Doubt.WRONG, (rows["wrong"] > 0) | all_wrong),
+        (Doubt.ZERO_BYTES, rows["nbytes"] == 0),
+        (Doubt.NO_TIME, rows["time_us"].isna()),
         (Doubt.ONE_RANK, of_key(lambda one: one.scale.n_ranks == 1)),
         (Doubt.INCONSISTENT, timings["odd"] & ~of_key(lambda one: one.collective.has_own_algbw)),
         (Doubt.BYPASSED, bypassed),
         (None, plain),
-        *_of_type(found, of_key),
+        *_of_type(rows, of_key),
         (Doubt.SUBSTITUTED, np.array(other)[mix]),
     )
-    found["unusable"] = np.select(
+    rows["unusable"] = np.select(
         [np.asarray(flag, dtype=bool) for _, flag in flags],
         ["" if doubt is None else doubt.value for doubt, _ in flags],
         "",
     )
-    return found
+    return rows
 
 
 def _by_log(
@@ -231,7 +231,7 @@ def _by_log(
     ]
 
 
-def _check_average(run: Run, resolver: Resolver) -> None:
+def _check_average(run: LogRun, resolver: Resolver) -> None:
     """Compare the rows with the benchmark's own summary: a row that is missing shows there."""
     mean = run.mean_busbw
     if run.average is None or mean is None:
@@ -246,7 +246,9 @@ def _check_average(run: Run, resolver: Resolver) -> None:
         )
 
 
-def _ask(run: Run, resolver: Resolver, evidence: Evidence, told: Sequence[Evidence]) -> None:
+def _ask(
+    run: LogRun, resolver: Resolver, evidence: RunEvidence, told: Sequence[RunEvidence]
+) -> None:
     """Take the only candidate for what is said nowhere, or ask for it, with what the rows fit.
 
     Args:
@@ -258,16 +260,16 @@ def _ask(run: Run, resolver: Resolver, evidence: Evidence, told: Sequence[Eviden
     Raises:
         OutputError: collective, ranks or nodes are missing.
     """
-    said = run.first
-    n_ranks = resolver.of_one_group(said).n_ranks or resolver.stated.n_ranks
-    collective = said.collective or resolver.stated.collective
+    facts = run.first
+    n_ranks = resolver.of_one_group(facts).n_ranks or resolver.stated.n_ranks
+    collective = facts.collective or resolver.stated.collective
     fits = ""
     if collective is None or n_ranks is None:
-        found = sole(told, collective, n_ranks)
-        if found is None:
-            fits = proposed(evidence, collective, n_ranks)
+        candidate = only_candidate(told, collective, n_ranks)
+        if candidate is None:
+            fits = fitting_options(evidence, collective, n_ranks)
         else:
-            name, number = found
+            name, number = candidate
             if collective is not None:
                 text = f"{number} ranks: the only number with these bus bandwidths for {name.value}"
             elif n_ranks is not None:
@@ -281,41 +283,43 @@ def _ask(run: Run, resolver: Resolver, evidence: Evidence, told: Sequence[Eviden
                 Caution.ASSUMED,
                 f"{text} ({best.shown})",
                 "if it was another, say so with --collective and --ranks.",
-                best.line or said.line,
+                best.line or facts.line,
             )
-            run.said = run.said.or_else(Said(line=run.said.line, collective=name, n_ranks=number))
-            said = said.or_else(run.said)
-    resolver.ask(said, fits)
+            run.said = run.said.or_else(
+                LogFacts(line=run.said.line, collective=name, n_ranks=number)
+            )
+            facts = facts.or_else(run.said)
+    resolver.ask(facts, fits)
 
 
-def _check_factor(run: Run, resolver: Resolver, evidence: Evidence) -> None:
+def _check_factor(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> None:
     """Compare bandwidths and operation with collective and ranks, where the user stated them.
 
     Raises:
         CommandLineError: the stated collective or ranks cannot be those of the file.
     """
     # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
-    said = resolver.of_one_group(run.first)
-    collective = said.collective or resolver.stated.collective
-    n_ranks = said.n_ranks or resolver.stated.n_ranks
-    if collective is None or n_ranks is None or (said.collective and said.n_ranks):
+    facts = resolver.of_one_group(run.first)
+    collective = facts.collective or resolver.stated.collective
+    n_ranks = facts.n_ranks or resolver.stated.n_ranks
+    if collective is None or n_ranks is None or (facts.collective and facts.n_ranks):
         return
-    if said.collective is not None and not evidence.allows(said.collective):
+    if facts.collective is not None and not evidence.allows(facts.collective):
         evidence = replace(evidence, redops=frozenset())
     if evidence.fits(collective, n_ranks):
         return
-    free = None if said.collective is None else said.collective, said.n_ranks
+    free = None if facts.collective is None else facts.collective, facts.n_ranks
     factor = busbw_factor(collective, n_ranks)
     raise CommandLineError(
         f"{collective.value} on {n_ranks} ranks has busbw = {factor:.4g} × algbw"
         f"{'' if evidence.allows(collective) else ' and another kind of operation'}, but in the "
         f"file {evidence.shown}",
         where=resolver.where(evidence.line or run.said.line),
-        hint=f"correct --collective or --ranks: {proposed(evidence, *free)}.",
+        hint=f"correct --collective or --ranks: {fitting_options(evidence, *free)}.",
     )
 
 
-def _check_baseline(run: Run, resolver: Resolver) -> None:
+def _check_baseline(run: LogRun, resolver: Resolver) -> None:
     """Refuse as a baseline what the benchmark's own columns say to be several settings.
 
     Raises:
@@ -333,7 +337,7 @@ def _check_baseline(run: Run, resolver: Resolver) -> None:
         )
 
 
-def _several(run: Run) -> int | None:
+def _several(run: LogRun) -> int | None:
     """A size at which the benchmark's own columns name more than one setting."""
     named = run.timings[run.timings["ran"] >= 0]
     if not len(named):
@@ -349,7 +353,7 @@ _WHOLE: Final = frozenset(
 
 
 def _of_type(
-    found: pd.DataFrame, of_key: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
+    rows: pd.DataFrame, of_key: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
 ) -> Iterable[tuple[Doubt, Any]]:
     """Flags where the type is none, or where size and count of elements are not of one row.
 
@@ -361,12 +365,12 @@ def _of_type(
     )
     width = of_key(lambda key: DTYPE_BYTES.get(key.dtype or "", nan))
     share = of_key(lambda key: 1 if key.collective in _WHOLE else key.scale.n_ranks)
-    total = found["count"] * width
-    differs = total.notna() & (total != found["nbytes"]) & (total * share != found["nbytes"])
+    total = rows["count"] * width
+    differs = total.notna() & (total != rows["nbytes"]) & (total * share != rows["nbytes"])
     yield Doubt.INCONSISTENT, differs & ~of_key(lambda key: key.collective.has_own_algbw)
 
 
-def _is_like(one: Said, other: Said) -> bool:
+def _is_like(one: LogFacts, other: LogFacts) -> bool:
     """Whether two runs say the same of what ran on how many ranks."""
     return (one.collective, one.n_ranks, one.hosts) == (
         other.collective,
@@ -375,6 +379,6 @@ def _is_like(one: Said, other: Said) -> bool:
     )
 
 
-def _is_chosen(said: Said) -> bool:
+def _is_chosen(facts: LogFacts) -> bool:
     """Whether something else than the site as it is chose what ran."""
-    return said.setting is not None or said.chosen_by is not None
+    return facts.setting is not None or facts.chosen_by is not None

@@ -9,9 +9,9 @@ from itertools import chain, islice
 from typing import Final
 
 from rccltune.logs import rows
-from rccltune.logs.facts import Run
-from rccltune.logs.jobs import Book, Jobs, Table, numbers_of, rank_of, starting
-from rccltune.logs.labels import Labels
+from rccltune.logs.commands import CHOOSING, TUNER, setting_of_mark
+from rccltune.logs.facts import LogRun
+from rccltune.logs.labels import LineLabels
 from rccltune.logs.library import (
     NOISE,
     OUR_TUNER,
@@ -20,7 +20,7 @@ from rccltune.logs.library import (
     setting_named,
     tuner_of,
 )
-from rccltune.logs.who import CHOOSING, TUNER, marked
+from rccltune.logs.log_runs import LogFindings, RowTable, WriterRuns, numbers_of, rank_of, starting
 from rccltune.model.errors import OutputError
 from rccltune.model.vocabulary import DTYPE_BYTES, Placement
 
@@ -50,10 +50,12 @@ _MAX_ODD: Final = 64
 _GAP: Final = re.compile(r"\S {28,}-?\d")
 
 
-class Stream:
+class WriterText:
     """One writer's text."""
 
-    def __init__(self, book: Book, labels: Labels, latest: Callable[[], Jobs | None]) -> None:
+    def __init__(
+        self, book: LogFindings, labels: LineLabels, latest: Callable[[], WriterRuns | None]
+    ) -> None:
         """Nothing was read yet.
 
         Args:
@@ -63,13 +65,13 @@ class Stream:
         """
         self._book = book
         self._labels = labels
-        self._own = Jobs(book)
+        self._own = WriterRuns(book)
         self._latest = latest
         self._placements: list[Placement] = []
         self._begun: tuple[int, str] | None = None
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> WriterRuns:
         """Where this writer's rows belong."""
         if self._own.layout is not None:
             return self._own
@@ -164,7 +166,7 @@ class Stream:
         else:
             self._wait_for((number, whole))
 
-    def _table(self, number: int, words: list[str]) -> Table | None:
+    def _table(self, number: int, words: list[str]) -> RowTable | None:
         """The table that a row belongs to; None where nothing says that it is a row."""
         jobs = self.jobs
         size = int(words[0]) if words[0].isdecimal() and len(words[0]) < 20 else 0
@@ -192,19 +194,19 @@ class Stream:
 
     def _words(self, number: int, body: str) -> None:
         text = body.lstrip("# \t>|*$")
-        own = self._own
+        runs = self._own
         if _SECTION.match(body):
             self.drop_begun()
-            own.section(number, body)
-            if marked(body) is not None:
+            runs.section(number, body)
+            if setting_of_mark(body) is not None:
                 return
         if text.startswith("Rank"):
             self._rank(number, text)
         elif text.startswith("nThread"):
             numbers = numbers_of(text)
-            own.preamble(number, lambda each: not each.numbers).numbers = numbers
+            runs.preamble(number, lambda each: not each.numbers).numbers = numbers
         elif (started := starting(text)) is not None:
-            each = own.preamble(number, lambda each: each.collective is None)
+            each = runs.preamble(number, lambda each: each.collective is None)
             each.collective, each.collective_line = started, number
         elif "algbw" in text or "busbw" in text:
             self._header(number, text)
@@ -261,15 +263,15 @@ class Stream:
         if not words:
             return
         self.drop_begun()
-        found = rows.layout(tuple(words), tuple(placements(named) or self._placements))
-        if found is None:
+        table_layout = rows.layout(tuple(words), tuple(placements(named) or self._placements))
+        if table_layout is None:
             raise OutputError(
                 "the header has one block of columns and nothing says in which placement",
                 where=f"{self._book.name}:{number}",
                 hint="put '# out-of-place' or '# in-place' on the line above the header.",
             )
         self._book.headers.append(number)
-        self._own.begin(number, found)
+        self._own.begin(number, table_layout)
 
     def _summary(self, number: int, average: float) -> None:
         self.drop_begun()
@@ -320,13 +322,13 @@ class TextReader:
         Args:
             name: file name for messages.
         """
-        self.book = Book(name)
-        self._labels = Labels()
-        self._streams: dict[str, Stream] = {}
+        self.book = LogFindings(name)
+        self._labels = LineLabels()
+        self._streams: dict[str, WriterText] = {}
         self._hosts: set[bytes] = set()
-        self._latest: Jobs | None = None
+        self._latest: WriterRuns | None = None
 
-    def read(self, lines: Iterable[bytes]) -> list[Run]:
+    def read(self, lines: Iterable[bytes]) -> list[LogRun]:
         """Take all lines and give the runs that have rows, in the order of their headers."""
         noise = NOISE.match
         lines = iter(lines)
@@ -348,11 +350,11 @@ class TextReader:
         for stream in self._streams.values():
             stream.drop_begun()
         self.book.settle()
-        found = [table for table in self.book.all if table.rows]
-        for each in found:
+        tables = [table for table in self.book.all if table.rows]
+        for each in tables:
             each.finish(self.book.name)
             self._died(each)
-        return [each.run for each in found]
+        return [each.run for each in tables]
 
     def _line(self, number: int, text: str) -> None:
         label, rest = self._labels.cut(text)
@@ -372,15 +374,17 @@ class TextReader:
         if stream.jobs.layout is not None:
             self._latest = stream.jobs
 
-    def _stream(self, label: str) -> Stream:
+    def _stream(self, label: str) -> WriterText:
         if len(self._streams) >= _MAX_STREAMS:
             label = ""
-        found = self._streams.get(label)
-        if found is None:
-            found = self._streams[label] = Stream(self.book, self._labels, lambda: self._latest)
-        return found
+        stream = self._streams.get(label)
+        if stream is None:
+            stream = self._streams[label] = WriterText(
+                self.book, self._labels, lambda: self._latest
+            )
+        return stream
 
-    def _died(self, table: Table) -> None:
+    def _died(self, table: RowTable) -> None:
         """Say that a table without a summary ends before the size it was asked for, or misses some.
 
         Benchmarks round sizes down to whole elements of every rank: of k such units the next size

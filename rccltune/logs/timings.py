@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.facts import Run, Said
+from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.model.errors import OutputError
 from rccltune.model.times import MOST_US
 from rccltune.model.vocabulary import DTYPE_BYTES, Placement
@@ -40,7 +40,7 @@ _RAN: Final = ("ran_algorithm", "ran_protocol", "ran_channels")
 _DIGITS: Final = 1000
 
 
-def fill(run: Run, cells: pd.DataFrame, name: str) -> None:
+def fill(run: LogRun, cells: pd.DataFrame, name: str) -> None:
     """Give a run the timings of a benchmark's own table.
 
     Args:
@@ -53,21 +53,21 @@ def fill(run: Run, cells: pd.DataFrame, name: str) -> None:
     """
     kind = [column for column in _KIND if column in cells]
     who, first = numbered(cells, kind)
-    found = cells.assign(who=who)
+    rows = cells.assign(who=who)
     run.who = [_of_row(run.said, row) for row in first[["line", *kind]].itertuples(index=False)]
-    if "root" in found:
-        root = str(found["root"].iloc[0])
+    if "root" in rows:
+        root = str(rows["root"].iloc[0])
         # A launcher's label may touch it.
         run.rooted = root != "-1" if root.lstrip("-").isdigit() else None
-    found["time_us"] = _times(run, found)
-    number, found = passes(found, name)
-    found["pass"] = number
-    found["ran"], run.settings, found["bypassed"] = _ran(found)
-    run.timings = found
+    rows["time_us"] = _times(run, rows)
+    number, rows = passes(rows, name)
+    rows["pass"] = number
+    rows["ran"], run.settings, rows["bypassed"] = _ran(rows)
+    run.timings = rows
 
 
-def _of_row(said: Said, row: Any) -> Said:  # noqa: ANN401 - a named tuple of pandas'
-    return Said(
+def _of_row(said: LogFacts, row: Any) -> LogFacts:  # noqa: ANN401 - a named tuple of pandas'
+    return LogFacts(
         line=row.line,
         dtype=str(getattr(row, "dtype", "")) or None,
         redop=str(getattr(row, "redop", "")) or None,
@@ -85,14 +85,14 @@ def numbered(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[int],
     return number, cells[~number.duplicated()]
 
 
-def _times(run: Run, found: pd.DataFrame) -> pd.Series[float]:
+def _times(run: LogRun, rows: pd.DataFrame) -> pd.Series[float]:
     """Times that can be computed with; of ``-C 1`` those that algbw gives, which is the GPU's."""
-    times = found["time"] if "time" in found else found["cputime"] * float("nan")
-    if "cputime" in found and "algbw" in found:
+    times = rows["time"] if "time" in rows else rows["cputime"] * float("nan")
+    if "cputime" in rows and "algbw" in rows:
         run.cputime = True
-        algbw = found["algbw"]
-        is_exact = (algbw >= _DIGITS * (run.unit or 0)) & found["cputime"].notna()
-        times = times.fillna((found["nbytes"] / algbw / 1000).where(is_exact))
+        algbw = rows["algbw"]
+        is_exact = (algbw >= _DIGITS * (run.unit or 0)) & rows["cputime"].notna()
+        times = times.fillna((rows["nbytes"] / algbw / 1000).where(is_exact))
     return usable(times)
 
 
@@ -102,16 +102,16 @@ def usable(times: pd.Series[float]) -> pd.Series[float]:
     return kept
 
 
-def _ran(found: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series[bool] | bool]:
+def _ran(rows: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series[bool] | bool]:
     """Number of the setting that ran, the settings, and whether a path ran that is none."""
-    if "ran_algorithm" not in found:
+    if "ran_algorithm" not in rows:
         return -1, [], False
-    names = [name for name in (*_RAN, "path") if name in found]
-    mix, first = numbered(found, names)
+    names = [name for name in (*_RAN, "path") if name in rows]
+    mix, first = numbered(rows, names)
     settings, paths = [], []
     for row in first[names].itertuples(index=False):
         words = [str(getattr(row, name, "-")) for name in _RAN]
-        setting, is_path = columns.ran(*words)
+        setting, is_path = columns.setting_from_cells(*words)
         other = str(getattr(row, "path", "-"))
         settings.append(setting)
         paths.append(is_path or (setting is None and other not in ("-", "nan")))
@@ -119,7 +119,7 @@ def _ran(found: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Serie
     return mix.map(numbers), settings, mix.map(dict(enumerate(paths))).astype(bool)
 
 
-def passes(found: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]:
+def passes(rows: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]:
     """How often each size was seen before, and the rows that are rows.
 
     A benchmark asked for cycles prints the whole list of sizes again. Two equal sizes in a row
@@ -128,10 +128,10 @@ def passes(found: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame
     Raises:
         OutputError: a size came again in the middle of a pass.
     """
-    sizes = found[["who", "nbytes"]]
+    sizes = rows[["who", "nbytes"]]
     if not sizes.duplicated().any():
-        return found["nbytes"] * 0, found
-    real = found[found["nbytes"] > 0]
+        return rows["nbytes"] * 0, rows
+    real = rows[rows["nbytes"] > 0]
     by_who = real.groupby("who", sort=False)["nbytes"]
     before = by_who.shift()
     starts = (real["nbytes"] == by_who.transform("first")) & (before != real["nbytes"])
@@ -139,12 +139,12 @@ def passes(found: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame
     new = real.assign(turn=turn)[before != real["nbytes"]]
     again = new[new.duplicated(["who", "turn", "nbytes"])]
     if len(again):
-        if {"count", "dtype"} <= set(found):
+        if {"count", "dtype"} <= set(rows):
             # The end of a row whose size somebody's text cut in two.
             width = again["dtype"].astype(str).map(DTYPE_BYTES).fillna(0)
             torn = again.index[again["count"] * width > again["nbytes"]]
             if len(torn):
-                return passes(found.drop(torn).reset_index(drop=True), name)
+                return passes(rows.drop(torn).reset_index(drop=True), name)
         line, nbytes = int(again["line"].iloc[0]), int(again["nbytes"].iloc[0])
         same = (new["who"] == again["who"].iloc[0]) & (new["turn"] == again["turn"].iloc[0])
         first = int(new[same & (new["nbytes"] == nbytes)]["line"].iloc[0])
@@ -154,10 +154,10 @@ def passes(found: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame
             where=f"{name}:{line}",
             hint="if two jobs wrote into one log, split it into a file for each.",
         )
-    return found.groupby(["who", "nbytes"], sort=False).cumcount(), found
+    return rows.groupby(["who", "nbytes"], sort=False).cumcount(), rows
 
 
-class Cells:
+class CellTexts:
     """Cells as text, of which all that cannot be read are looked for before the first is named."""
 
     def __init__(self, table: pd.DataFrame, name: str) -> None:
@@ -176,14 +176,14 @@ class Cells:
         import pandas as pd
 
         index = self.table.index
-        found: pd.Series[Any]
+        values: pd.Series[Any]
         if name not in self.table:
-            found = pd.Series(float("nan"), index=index)
-            return found
+            values = pd.Series(float("nan"), index=index)
+            return values
         kind: Any = "Int64" if name in ("nbytes", "count", "pass") else "float64"
         numbers = list(self._each(self.table[name].tolist(), as_number))
-        found = pd.Series(numbers, index=index, dtype=kind)
-        return found
+        values = pd.Series(numbers, index=index, dtype=kind)
+        return values
 
     def _each(
         self, words: Iterable[str], as_number: Callable[[str], float | None]

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.files import Root
+from rccltune.machine.files import SystemRoot
 
 _LINE: Final = re.compile(rb"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
 _MOST: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HiddenFile:
+class LibraryConfFile:
     """One such file that is there.
 
     Attributes:
@@ -48,9 +48,9 @@ def home_of_user() -> Path | None:
     return None
 
 
-def hidden_files(
-    root: Root, variables: Mapping[str, str], home: Path | None, *, amd: bool
-) -> tuple[HiddenFile, ...]:
+def library_conf_files(
+    root: SystemRoot, variables: Mapping[str, str], home: Path | None, *, amd: bool
+) -> tuple[LibraryConfFile, ...]:
     """The files that a library would read here, in the order in which it does.
 
     Args:
@@ -67,12 +67,12 @@ def hidden_files(
     named = variables.get("NCCL_CONF_FILE")
     if named:
         places.append(("NCCL_CONF_FILE", root.at(named)))
-    found = []
+    files = []
     for whose, path in places:
         pairs = _pairs(path)
         if pairs is not None:
-            found.append(HiddenFile(path=path, whose=whose, pairs=tuple(pairs.items())))
-    return tuple(found)
+            files.append(LibraryConfFile(path=path, whose=whose, pairs=tuple(pairs.items())))
+    return tuple(files)
 
 
 def _pairs(path: Path) -> dict[str, str] | None:

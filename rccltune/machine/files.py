@@ -29,7 +29,7 @@ _HEX: Final = re.compile(rb"(?:0[xX])?([0-9a-fA-F]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class SystemRoot:
     """The directory under which ``/sys``, ``/proc``, ``/dev`` and ``/etc`` are looked for."""
 
     path: Path = Path("/")
@@ -125,7 +125,7 @@ MAX_OUTPUT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildEnd:
     """How a child ended.
 
     Attributes:
@@ -138,13 +138,13 @@ class Ended:
     timed_out: bool = False
 
 
-def ask(
+def run_program(
     argv: Sequence[str],
     *,
     timeout_s: float,
     variables: Mapping[str, str] | None = None,
     answer: IO[bytes] | None = None,
-) -> Ended:
+) -> ChildEnd:
     """Run a program to its end, or kill it and everything that it started.
 
     It gets a process group of its own, so that an interrupt at the terminal does not reach it:
@@ -170,9 +170,9 @@ def ask(
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            return Ended(None, "", str(error))
+            return ChildEnd(None, "", str(error))
         code = _wait(process, timeout_s)
-        return Ended(code, _text(out), _text(err), timed_out=code is None)
+        return ChildEnd(code, _text(out), _text(err), timed_out=code is None)
 
 
 def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:

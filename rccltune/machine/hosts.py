@@ -107,7 +107,7 @@ AS_SET: Final = "as rccltune set it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class HostGroup:
     """Hosts that say the same; ``value`` is None where they have no such thing."""
 
     value: str | None
@@ -115,30 +115,30 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class HostDifference:
     """Something in which the hosts differ; every host is in one group, the largest comes first."""
 
     what: str
-    groups: tuple[Group, ...]
+    groups: tuple[HostGroup, ...]
 
 
-def differences(hosts: Sequence[Host]) -> tuple[Difference, ...]:
+def differences(hosts: Sequence[Host]) -> tuple[HostDifference, ...]:
     """All in which hosts differ, in the order in which the hosts say it; empty where alike."""
-    said = {
+    values = {
         name: {RANKS: str(host.n_ranks), **dict(host.facts)}
         for name, host in zip(_distinct(hosts), hosts, strict=True)
     }
-    found = []
-    for what in dict.fromkeys(what for one in said.values() for what in one):
-        groups = _grouped({name: one.get(what) for name, one in said.items()})
+    differing = []
+    for what in dict.fromkeys(what for one in values.values() for what in one):
+        groups = _grouped({name: one.get(what) for name, one in values.items()})
         if len(groups) > 1:
-            found.append(Difference(what=what, groups=groups))
-    return tuple(found)
+            differing.append(HostDifference(what=what, groups=groups))
+    return tuple(differing)
 
 
 def as_asked(
     hosts: Sequence[Host], wanted: Mapping[str, str], but: Iterable[str] = ()
-) -> tuple[Difference, ...]:
+) -> tuple[HostDifference, ...]:
     """Variables that did not reach every rank as they were set, though the hosts may be alike.
 
     Args:
@@ -148,24 +148,24 @@ def as_asked(
     """
     known = set(but)
     names = _distinct(hosts)
-    found = []
-    for what, value in sorted(wanted.items()):
-        if not compares(what) or what in known:
+    differing = []
+    for name, value in sorted(wanted.items()):
+        if not compares(name) or name in known:
             continue
-        values = (dict(host.facts).get(what) for host in hosts)
-        said = {AS_SET: value_of(what, [value]), **dict(zip(names, values, strict=True))}
+        values = (dict(host.facts).get(name) for host in hosts)
+        said = {AS_SET: value_of(name, [value]), **dict(zip(names, values, strict=True))}
         groups = _grouped(said)
         if len(groups) > 1:
-            found.append(Difference(what=what, groups=groups))
-    return tuple(found)
+            differing.append(HostDifference(what=name, groups=groups))
+    return tuple(differing)
 
 
-def _grouped(said: Mapping[str, str | None]) -> tuple[Group, ...]:
+def _grouped(said: Mapping[str, str | None]) -> tuple[HostGroup, ...]:
     """Names by what they say, the largest group first."""
     groups: dict[str | None, list[str]] = {}
     for name, value in said.items():
         groups.setdefault(value, []).append(name)
-    made = (Group(value=value, hosts=tuple(sorted(names))) for value, names in groups.items())
+    made = (HostGroup(value=value, hosts=tuple(sorted(names))) for value, names in groups.items())
     return tuple(sorted(made, key=lambda one: (-len(one.hosts), one.hosts)))
 
 
@@ -179,7 +179,7 @@ def _distinct(hosts: Sequence[Host]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RankReport:
     """What one rank says.
 
     Attributes:
@@ -193,19 +193,19 @@ class Answer:
     variables: dict[Line, Text] = field(default_factory=dict)
 
 
-def merged(answers: Iterable[Answer]) -> tuple[Host, ...]:
+def merged(answers: Iterable[RankReport]) -> tuple[Host, ...]:
     """Hosts in the order of their names.
 
     Raises:
         ValueError: no rank of a host said what it is.
     """
-    by_host: dict[tuple[str, str], list[Answer]] = {}
-    for one in answers:
-        by_host.setdefault((one.host, one.boot_id or ""), []).append(one)
+    by_host: dict[tuple[str, str], list[RankReport]] = {}
+    for report in answers:
+        by_host.setdefault((report.host, report.boot_id or ""), []).append(report)
     return tuple(_host(found) for _, found in sorted(by_host.items()))
 
 
-def _host(answers: list[Answer]) -> Host:
+def _host(answers: list[RankReport]) -> Host:
     first = answers[0]
     facts = next((one.facts for one in answers if one.facts is not None), None)
     if facts is None:
@@ -226,9 +226,9 @@ _GROUPS: Final = 6
 _LONGEST: Final = 60
 
 
-def table_of(found: Sequence[Difference]) -> Laid:
+def table_of(hosts_differences: Sequence[HostDifference]) -> Laid:
     """One block for each thing, one line for each value, with the hosts that have it."""
-    rows = [row for one in found for row in _rows(one)]
+    rows = [row for one in hosts_differences for row in _rows(one)]
     widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
     return lay(
         f"  {what:<{widths[0]}}  {value:<{widths[1]}}  {hosts}".rstrip()
@@ -236,10 +236,10 @@ def table_of(found: Sequence[Difference]) -> Laid:
     )
 
 
-def _rows(one: Difference) -> list[tuple[str, str, str]]:
-    first, rest = one.groups[:_GROUPS], one.groups[_GROUPS:]
+def _rows(difference: HostDifference) -> list[tuple[str, str, str]]:
+    first, rest = difference.groups[:_GROUPS], difference.groups[_GROUPS:]
     rows = [
-        ("" if number else one.what, _short(group), named_hosts(group.hosts))
+        ("" if number else difference.what, _short(group), named_hosts(group.hosts))
         for number, group in enumerate(first)
     ]
     if rest:
@@ -248,7 +248,7 @@ def _rows(one: Difference) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _short(group: Group) -> str:
+def _short(group: HostGroup) -> str:
     if group.value is None:
         return "–"
     text = _DIGEST.sub(r"\1…", group.value)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.machine.files import MAX_PROPERTIES, Root, first_line, unsigned, words
+from rccltune.machine.files import MAX_PROPERTIES, SystemRoot, first_line, unsigned, words
 
 NODES: Final = "sys/class/kfd/kfd/topology/nodes"
 _LIMIT: Final = 0xFFFFFFFF
@@ -25,7 +25,7 @@ _BETWEEN: Final = 2 * _INSIDE + _ONE_LINK
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class KfdNode:
     """A KFD node that is a GPU.
 
     Attributes:
@@ -55,7 +55,7 @@ class Node:
 class Topology:
     """All GPU nodes, in KFD's order, and how many more were denied."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[KfdNode, ...]
     n_hidden: int
 
 
@@ -64,9 +64,9 @@ def address_text(domain: int, slot: int) -> str:
     return f"{domain:04x}:{slot >> 8 & 0xFF:02x}:{slot >> 3 & 0x1F:02x}"
 
 
-def read_topology(root: Root) -> Topology:
+def read_topology(root: SystemRoot) -> Topology:
     """Read every node; one that is denied (by a container's device cgroup) counts as hidden."""
-    nodes: list[Node] = []
+    nodes: list[KfdNode] = []
     n_hidden = 0
     for name in root.entries(NODES) or ():
         folder = f"{NODES}/{name}"
@@ -89,17 +89,17 @@ def properties(data: bytes) -> dict[str, int]:
 
     Identities are 64 bits wide and kept.
     """
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for line in data.split(b"\n"):
         pair = words(line)
         value = unsigned(pair[1]) if len(pair) == 2 else None
         name = pair[0].decode("latin-1") if pair else ""
         if value is not None and (value <= _LIMIT or name in _WIDE):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
-def read_links(root: Root, node: Node) -> list[tuple[int, int]]:
+def read_links(root: SystemRoot, node: KfdNode) -> list[tuple[int, int]]:
     """(KFD node, weight) of each XGMI link that leaves a node."""
     links = []
     folder = f"{node.folder}/io_links"
@@ -119,9 +119,9 @@ def hops_of(weight: int) -> int | None:
     return weight // _ONE_LINK if weight > 0 and weight % _ONE_LINK == 0 else None
 
 
-def _node(name: str, folder: str, values: Mapping[str, int]) -> Node:
+def _node(name: str, folder: str, values: Mapping[str, int]) -> KfdNode:
     location = values.get("location_id", 0)
-    return Node(
+    return KfdNode(
         number=int(name) if name.isascii() and name.isdecimal() and len(name) < 10 else None,
         folder=folder,
         domain=values.get("domain", 0),

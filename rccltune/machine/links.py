@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from rccltune.machine.records import Gpu, Link, System
-from rccltune.machine.visible import VISIBLE, visible
+from rccltune.machine.records import Gpu, System, XgmiLink
+from rccltune.machine.visible_devices import VISIBLE, visible_devices
 from rccltune.model.errors import MachineError
 from rccltune.model.links import LinkClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class DevicePair:
     """Two devices, the lower number first."""
 
     first: Gpu
@@ -39,7 +39,7 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
             hint="rccltune doctor says what hides the GPUs; in a container pass /dev/kfd and "
             "/dev/dri on. Without GPUs: --simulate mi300x-cpx-nps4.",
         )
-    gpus = visible(system.gpus, system.vendor, variables)
+    gpus = visible_devices(system.gpus, system.vendor, variables)
     if len(gpus) < 2:
         some = f"of {len(system.gpus)} " if len(system.gpus) > len(gpus) else ""
         raise MachineError(
@@ -50,25 +50,25 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
     return gpus
 
 
-def pairs(gpus: Sequence[Gpu], links: Sequence[Link]) -> tuple[Pair, ...]:
+def pairs(gpus: Sequence[Gpu], links: Sequence[XgmiLink]) -> tuple[DevicePair, ...]:
     """Every pair of devices with its class, in the order of the devices."""
     hops = {(link.origin, link.target): link.hops for link in links}
     return tuple(
-        Pair(first=a, second=b, link=_class(a, b, hops))
+        DevicePair(first=a, second=b, link=_class(a, b, hops))
         for a, b in combinations(sorted(gpus, key=lambda gpu: gpu.index), 2)
     )
 
 
-def representatives(every: Sequence[Pair], per_class: int) -> tuple[Pair, ...]:
+def representatives(every: Sequence[DevicePair], per_class: int) -> tuple[DevicePair, ...]:
     """A few pairs of each class, the nearest class first.
 
     They are spread over the relations that a class has (which I/O dies of an OAM, which two OAMs)
     and, within a relation, over the machine, so that one slow OAM does not speak for all. All
     pairs of a class where it has no more than ``per_class``.
     """
-    chosen: list[Pair] = []
+    chosen: list[DevicePair] = []
     for link in LinkClass:
-        relations: dict[object, list[Pair]] = {}
+        relations: dict[object, list[DevicePair]] = {}
         for pair in every:
             if pair.link is link:
                 relations.setdefault(_relation(pair), []).append(pair)
@@ -91,18 +91,18 @@ def _class(a: Gpu, b: Gpu, hops: Mapping[tuple[int, int], int | None]) -> LinkCl
     return LinkClass.ONE_LINK if n_links <= 1 else LinkClass.MORE_LINKS
 
 
-def _relation(pair: Pair) -> object:
+def _relation(pair: DevicePair) -> object:
     if pair.first.oam == pair.second.oam:
         return pair.first.iods, pair.second.iods
     return pair.first.oam, pair.second.oam
 
 
-def _spread(relations: Sequence[Sequence[Pair]], wanted: int) -> list[Pair]:
+def _spread(relations: Sequence[Sequence[DevicePair]], wanted: int) -> list[DevicePair]:
     """Pairs of evenly spaced relations, in each from another place of the machine."""
     n_used = min(len(relations), wanted)
     used = [relations[i * len(relations) // n_used] for i in range(n_used)]
     n_rounds = -(-wanted // n_used) if n_used else 0
-    chosen: dict[tuple[int, int], Pair] = {}
+    chosen: dict[tuple[int, int], DevicePair] = {}
     for turn in range(n_rounds):
         for i, row in enumerate(used):
             at = i * len(row) // n_used + turn * len(row) // n_rounds
@@ -114,6 +114,6 @@ def _spread(relations: Sequence[Sequence[Pair]], wanted: int) -> list[Pair]:
     return list(chosen.values())
 
 
-def _add(chosen: dict[tuple[int, int], Pair], pair: Pair, wanted: int) -> None:
+def _add(chosen: dict[tuple[int, int], DevicePair], pair: DevicePair, wanted: int) -> None:
     if len(chosen) < wanted:
         chosen[pair.first.index, pair.second.index] = pair

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch.variables import environment
+from rccltune.launch.variables import launch_environment
 from rccltune.machine import software
 from rccltune.model.errors import MachineError
 
@@ -20,14 +20,14 @@ def named_library(named: Path) -> Path:
     Raises:
         MachineError: there is no such file.
     """
-    found = next((named / name for name in _NAMES if (named / name).is_file()), named)
-    if not found.is_file():
+    file = next((named / name for name in _NAMES if (named / name).is_file()), named)
+    if not file.is_file():
         raise MachineError(
             "there is no such library",
             where=str(named),
             hint="--librccl takes a librccl.so or libnccl.so, or a folder with one.",
         )
-    return found.resolve()
+    return file.resolve()
 
 
 def loads(library: Path | None) -> tuple[tuple[str, str], ...]:
@@ -44,6 +44,6 @@ def loaded(
     added: Sequence[tuple[str, str]],
 ) -> Path | None:
     """The library that the benchmark will load, None where that is not seen."""
-    seen = environment(os.environ, added)
+    seen = launch_environment(os.environ, added)
     # Of a script around the benchmark the loader knows nothing; what was named counts then.
     return software.library_of(program, seen.variables) or library

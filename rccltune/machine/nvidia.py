@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.machine import files, pci
-from rccltune.machine.files import Root
+from rccltune.machine.files import SystemRoot
 from rccltune.machine.records import Gpu
 
 _VENDOR: Final = 0x10DE
@@ -17,14 +17,14 @@ _FOLDER: Final = "proc/driver/nvidia/gpus"
 _LISTED: Final = re.compile(r"GPU (\d+): (.+?) \(UUID: ([\w-]+)\)")
 
 
-def nvidia_gpus(root: Root, nvidia_smi: Path | None) -> tuple[Gpu, ...]:
+def nvidia_gpus(root: SystemRoot, nvidia_smi: Path | None) -> tuple[Gpu, ...]:
     """The GPUs that a job can use: nvidia-smi's list, else the driver's, else the PCI bus."""
     listed = _from_program(nvidia_smi) if nvidia_smi is not None else ()
     return listed or _from_driver(root) or _from_bus(root)
 
 
 def _from_program(program: Path) -> tuple[Gpu, ...]:
-    ended = files.ask([str(program), "-L"], timeout_s=10)
+    ended = files.run_program([str(program), "-L"], timeout_s=10)
     return tuple(
         Gpu(
             index=int(number),
@@ -37,26 +37,26 @@ def _from_program(program: Path) -> tuple[Gpu, ...]:
     )
 
 
-def _from_driver(root: Root) -> tuple[Gpu, ...]:
-    found = []
+def _from_driver(root: SystemRoot) -> tuple[Gpu, ...]:
+    gpus = []
     for index, address in enumerate(root.entries(_FOLDER) or ()):
         place = f"{_FOLDER}/{address}/information"
         lines = (root.read(place, 8192) or b"").decode("utf-8", "replace").splitlines()
         pairs = [line.split(":", 1) for line in lines if ":" in line]
-        said = {key.strip(): value.strip() for key, value in pairs}
-        found.append(
+        values = {key.strip(): value.strip() for key, value in pairs}
+        gpus.append(
             Gpu(
                 index=index,
                 oam=address,
-                product=said.get("Model"),
-                identity=said.get("GPU UUID"),
+                product=values.get("Model"),
+                identity=values.get("GPU UUID"),
                 sources={"product": f"/{place}", "identity": f"/{place}"},
             )
         )
-    return tuple(found)
+    return tuple(gpus)
 
 
-def _from_bus(root: Root) -> tuple[Gpu, ...]:
+def _from_bus(root: SystemRoot) -> tuple[Gpu, ...]:
     return tuple(
         Gpu(index=index, oam=address, sources={"oam": f"/{pci.DEVICES}"})
         for index, address in enumerate(pci.devices_of(root, _VENDOR, _CLASSES))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rccltune.machine.files import Root, first_line, hexadecimal
+from rccltune.machine.files import SystemRoot, first_line, hexadecimal
 from rccltune.machine.kfd import address_text
 
 DRIVER: Final = "sys/bus/pci/drivers/amdgpu"
@@ -30,18 +30,18 @@ def parse_address(name: str) -> str | None:
     return address_text(values[0], values[1] << 8 | values[2] << 3) if len(values) == 4 else None
 
 
-def driven(root: Root) -> tuple[str, ...]:
+def driven(root: SystemRoot) -> tuple[str, ...]:
     """Addresses of everything that amdgpu drives, in order."""
     found = (parse_address(name) for name in root.entries(DRIVER) or ())
     return tuple(dict.fromkeys(address for address in found if address is not None))
 
 
-def can_be_listed(root: Root) -> bool:
+def can_be_listed(root: SystemRoot) -> bool:
     """Whether there is a PCI bus to look at: only then is "no GPU" an answer."""
     return root.entries(DEVICES) is not None
 
 
-def attribute(root: Root, address: str, name: str) -> tuple[bytes, str]:
+def attribute(root: SystemRoot, address: str, name: str) -> tuple[bytes, str]:
     """First line of one file of a device and where it was read; empty where there is none."""
     for place in (DRIVER, DEVICES):
         path = f"{place}/{address}.0/{name}"
@@ -63,7 +63,7 @@ def memory_mode(text: bytes) -> str | None:
     return f"NPS{int(match[1])}" if match else None
 
 
-def devices_of(root: Root, vendor: int, classes: tuple[int, ...]) -> tuple[str, ...]:
+def devices_of(root: SystemRoot, vendor: int, classes: tuple[int, ...]) -> tuple[str, ...]:
     """Addresses of a maker's devices of some classes (the upper two bytes of ``class``)."""
     return tuple(
         name

@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.records import Gpu, Link, System
-from rccltune.machine.visible import VISIBLE, choosing, in_force, visible
+from rccltune.machine.records import Gpu, System, XgmiLink
+from rccltune.machine.visible_devices import (
+    VISIBLE,
+    in_force,
+    variables_that_choose,
+    visible_devices,
+)
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.measured import Launch
-from rccltune.model.settings import Place, Scale
+from rccltune.model.settings import RankLocation, Scale
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.simulate.node import SimulatedNode
 
@@ -31,7 +36,7 @@ _WHERE: Final = "rccltune detect -v shows which devices lie where."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seating:
+class RankDevices:
     """Devices and environment of the ranks of every launch.
 
     Attributes:
@@ -42,7 +47,7 @@ class Seating:
         remark: for the user, None where ranks run on the whole node.
     """
 
-    place: Place
+    place: RankLocation
     n_started: int
     environment: tuple[tuple[str, str], ...] = ()
     cleared: tuple[str, ...] = ()
@@ -50,12 +55,12 @@ class Seating:
     remark: str | None = None
 
 
-def seating_of(
+def devices_of_ranks(
     wanted: RankPlacement | None,
     n_ranks: int | None,
     system: System,
     variables: Mapping[str, str],
-) -> Seating:
+) -> RankDevices:
     """Put ranks on the devices of one node.
 
     Args:
@@ -80,7 +85,7 @@ def seating_of(
         return _unchosen(n_ranks, system)
     try:
         _check_numbers(system, variables)
-        gpus = visible(system.gpus, system.vendor, variables)
+        gpus = visible_devices(system.gpus, system.vendor, variables)
     except MachineError:
         if asks:
             raise
@@ -89,7 +94,7 @@ def seating_of(
     if not asks and n_ranks is None and len(gpus) < _FEWEST:
         # A rank by itself has nobody to communicate with.
         raise MachineError(
-            f"{len(gpus)} of {n_there(system)} GPUs can be used here, and a collective needs two",
+            f"{len(gpus)} of {n_devices_on_node(system)} GPUs can be used here, and a collective needs two",
             where=", ".join(in_force(system.vendor, variables)) or None,
             hint="rccltune detect shows what is there; on several hosts say --hostfile and --np.",
         )
@@ -111,7 +116,7 @@ def seating_of(
     return _seated(_name_of(chosen, gpus, system), chosen, len(chosen), system)
 
 
-def n_there(system: System) -> int:
+def n_devices_on_node(system: System) -> int:
     """Devices of the node, those included that a job cannot use."""
     return len(system.gpus) + system.n_hidden
 
@@ -140,23 +145,23 @@ def _n_visible(system: System, variables: Mapping[str, str]) -> int | None:
     """How many devices a job sees, though not which; None where that is not certain either."""
     there = [gpu for gpu in system.gpus if gpu.can_open is not False]
     try:
-        return len(visible(there, system.vendor, variables)) or None
+        return len(visible_devices(there, system.vendor, variables)) or None
     except MachineError:
         return None
 
 
-def _unchosen(n_ranks: int | None, system: System) -> Seating:
+def _unchosen(n_ranks: int | None, system: System) -> RankDevices:
     """Ranks wherever the launcher and the site put them."""
     if n_ranks is None:
         raise CommandLineError(
             "how many ranks to start is not known",
             hint="say it with --np: one rank for each GPU or partition.",
         )
-    is_node = n_ranks >= n_there(system)
+    is_node = n_ranks >= n_devices_on_node(system)
     name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
     alike = (name,) if is_node else ()
-    place = Place(name=name, scale=Scale(n_nodes=1, n_ranks=n_ranks), alike=alike)
-    return Seating(place=place, n_started=n_ranks)
+    place = RankLocation(name=name, scale=Scale(n_nodes=1, n_ranks=n_ranks), alike=alike)
+    return RankDevices(place=place, n_started=n_ranks)
 
 
 def _devices(
@@ -164,13 +169,13 @@ def _devices(
 ) -> tuple[Gpu, ...]:
     """The devices of a placement, one for each rank."""
     oams = _by_oam(gpus)
-    found: Sequence[Gpu] = ()
+    chosen: Sequence[Gpu] = ()
     if wanted is None:
         return gpus[: n_ranks or len(gpus)]
     if wanted is RankPlacement.NODE:
-        if len(gpus) < n_there(system):
+        if len(gpus) < n_devices_on_node(system):
             raise MachineError(
-                f"{len(gpus)} of the node's {n_there(system)} devices can be used here, which is "
+                f"{len(gpus)} of the node's {n_devices_on_node(system)} devices can be used here, which is "
                 "not the placement 'node'",
                 hint="unset *_VISIBLE_DEVICES or ask for the whole node; or leave out "
                 "--rank-placement.",
@@ -183,16 +188,16 @@ def _devices(
             )
         return gpus[:n_ranks]
     if wanted is RankPlacement.ONE_OAM and _per_oam(system) > 1:
-        found = next((oam for oam in oams if len(oam) == _per_oam(system)), ())
+        chosen = next((oam for oam in oams if len(oam) == _per_oam(system)), ())
     elif wanted is RankPlacement.ONE_PER_OAM and len(oams) == len(_by_oam(system.gpus)):
-        found = [oam[0] for oam in oams]
+        chosen = [oam[0] for oam in oams]
     elif wanted is RankPlacement.ONE_IOD:
-        found = _one_iod(gpus)
-    if not found:
+        chosen = _one_iod(gpus)
+    if not chosen:
         raise MachineError(
             f"no devices that can be used here are placed as '{wanted.value}'", hint=_WHERE
         )
-    return tuple(found)
+    return tuple(chosen)
 
 
 def _by_oam(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
@@ -221,7 +226,7 @@ def _name_of(chosen: Sequence[Gpu], gpus: Sequence[Gpu], system: System) -> Rank
     """What devices are, whoever asked for them: sessions of one placement must have one name."""
     n_oams = len({gpu.oam for gpu in chosen})
     per_oam = _per_oam(system)
-    if len(chosen) >= n_there(system):
+    if len(chosen) >= n_devices_on_node(system):
         return RankPlacement.NODE
     if per_oam < 2 or len(chosen) < 2:
         return RankPlacement.FIRST
@@ -238,7 +243,7 @@ def _name_of(chosen: Sequence[Gpu], gpus: Sequence[Gpu], system: System) -> Rank
 def _alike(n_ranks: int, system: System) -> tuple[RankPlacement, ...]:
     """All that so many ranks can be; four devices on two OAMs and the like have no name."""
     per_oam = _per_oam(system)
-    if n_ranks >= n_there(system):
+    if n_ranks >= n_devices_on_node(system):
         return (RankPlacement.NODE,)
     if system.n_hidden:
         return ()
@@ -258,7 +263,7 @@ def _all_linked(system: System) -> bool:
 
 def _side_by_side(
     wanted: RankPlacement, gpus: tuple[Gpu, ...], system: System, n_ranks: int | None
-) -> Seating:
+) -> RankDevices:
     """All devices, parted into communicators of one OAM each, or across all OAMs."""
     oams = _by_oam(gpus)
     per_oam = len(oams[0]) if oams else 0
@@ -267,14 +272,14 @@ def _side_by_side(
             f"'{wanted.value}' needs several OAMs with several devices each, as many on every one",
             hint=_WHERE,
         )
-    own = per_oam if wanted is RankPlacement.EVERY_OAM else len(oams)
-    if n_ranks not in (None, own):
+    group_size = per_oam if wanted is RankPlacement.EVERY_OAM else len(oams)
+    if n_ranks not in (None, group_size):
         raise CommandLineError(
-            f"the groups of '{wanted.value}' have {own} ranks here, and --np asks for {n_ranks}",
+            f"the groups of '{wanted.value}' have {group_size} ranks here, and --np asks for {n_ranks}",
             hint="leave out --np.",
         )
     ordered = tuple(gpu for oam in oams for gpu in oam)
-    return _seated(wanted, ordered, own, system, _split(wanted, per_oam, len(gpus)))
+    return _seated(wanted, ordered, group_size, system, _split(wanted, per_oam, len(gpus)))
 
 
 def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
@@ -292,19 +297,19 @@ def _seated(
     n_ranks: int,
     system: System,
     *split: tuple[str, str],
-) -> Seating:
+) -> RankDevices:
     """Ranks on these devices, in communicators of ``n_ranks``."""
-    place = Place(
+    place = RankLocation(
         name=name.value,
         scale=Scale(n_nodes=1, n_ranks=n_ranks),
         devices=tuple(gpu.index for gpu in gpus),
         alike=tuple(one.value for one in _alike(n_ranks, system)),
     )
     if name is RankPlacement.NODE:
-        return Seating(place=place, n_started=len(gpus))
-    environment = (*choosing(system.vendor, *place.devices), *split)
+        return RankDevices(place=place, n_started=len(gpus))
+    environment = (*variables_that_choose(system.vendor, *place.devices), *split)
     exports = " ".join(f"{variable}={value}" for variable, value in environment)
-    return Seating(
+    return RankDevices(
         place=place,
         n_started=len(gpus),
         environment=environment,
@@ -315,8 +320,8 @@ def _seated(
 
 
 def over_hosts(
-    wanted: RankPlacement | None, seating: Seating, n_hosts: int, n_devices: int
-) -> Seating:
+    wanted: RankPlacement | None, seating: RankDevices, n_hosts: int, n_devices: int
+) -> RankDevices:
     """Ranks of one host put on several, whose devices cannot be seen from here.
 
     Args:
@@ -338,8 +343,8 @@ def over_hosts(
     is_node = n_started >= n_hosts * n_devices
     name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
     scale = Scale(n_nodes=n_hosts, n_ranks=n_started)
-    place = Place(name=name, scale=scale, alike=(name,) if is_node else ())
-    return Seating(place=place, n_started=n_started)
+    place = RankLocation(name=name, scale=scale, alike=(name,) if is_node else ())
+    return RankDevices(place=place, n_started=n_started)
 
 
 def simulated_system(node: SimulatedNode) -> System:
@@ -356,7 +361,7 @@ def simulated_system(node: SimulatedNode) -> System:
         for index in range(node.ranks // node.nodes)
     )
     links = tuple(
-        Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam))
+        XgmiLink(origin=a.index, target=b.index, hops=int(a.oam != b.oam))
         for a in gpus
         for b in gpus
         if a is not b and node.raw["library"].get("all_xgmi", True)

@@ -40,14 +40,14 @@ def real_library(named: Path, variables: Mapping[str, str]) -> Path:
     if str(named) != REAL:
         return named_library(named)
     cache = _cache(variables)
-    found = sorted(cache.glob(_INSIDE), key=_by_version)
-    if not found:
+    files = sorted(cache.glob(_INSIDE), key=_by_version)
+    if not files:
         raise MachineError(
             "the real RCCL is not on this machine",
             where=str(cache),
             hint="scripts/fetch-rccl downloads it (400 MB, no root); or --librccl FILE.",
         )
-    return found[-1].resolve()
+    return files[-1].resolve()
 
 
 def _by_version(library: Path) -> list[int]:
@@ -135,7 +135,7 @@ def check_real_starts(library: Path) -> None:
         node = folder / "node.node"
         node.write_bytes(timeless(load_node(node_path("mi300x-spx-nps1"))))
         ended = process.run(
-            process.Job(
+            process.LaunchCommand(
                 argv=(str(program), "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "-c", "0"),
                 variables={
                     "RCCLTUNE_SIM_NODE": str(node),

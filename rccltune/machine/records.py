@@ -46,7 +46,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Starter:
+class LauncherProgram:
     """A program that starts ranks."""
 
     path: Path
@@ -198,7 +198,7 @@ def mode_text(mode: Mode | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class XgmiLink:
     """XGMI from one device to another, both by ``Gpu.index``.
 
     Attributes:
@@ -242,10 +242,10 @@ class System:
     n_hidden: int = 0
     oams: tuple[Oam, ...] = ()
     gpus: tuple[Gpu, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[XgmiLink, ...] = ()
     libraries: tuple[Library, ...] = ()
     benchmarks: tuple[Benchmark, ...] = ()
-    starters: tuple[Starter, ...] | None = None
+    starters: tuple[LauncherProgram, ...] | None = None
     smi: Smi = NOT_ASKED
     disagreements: tuple[str, ...] = ()
     boot_id: str | None = None

@@ -36,7 +36,7 @@ def runner(folder: Path, variables: Mapping[str, str]) -> Runner:
     def run(request: Mapping[str, Any], timeout_s: float) -> tuple[str, Answer]:
         with tempfile.TemporaryFile() as answer:
             whole = {**request, "folder": str(folder), "answer": answer.fileno()}
-            ended = files.ask(
+            ended = files.run_program(
                 [sys.executable, "-IS", str(_SCRIPT), json.dumps(whole)],
                 timeout_s=timeout_s,
                 variables=variables,
@@ -48,7 +48,7 @@ def runner(folder: Path, variables: Mapping[str, str]) -> Runner:
     return run
 
 
-def _read(ended: files.Ended, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
+def _read(ended: files.ChildEnd, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
     if ended.timed_out:
         return "timed out", {"failed": f"no answer within {timeout_s:g} s"}
     try:
@@ -76,17 +76,17 @@ def query(run: Runner, folder: Path, timeout_s: float = QUERY_TIMEOUT_S) -> Smi:
     )
 
 
-def _gpu(said: Mapping[str, Any]) -> SmiGpu:
-    told = said.get("asic")
+def _gpu(answers: Mapping[str, Any]) -> SmiGpu:
+    told = answers.get("asic")
     asic = told if isinstance(told, dict) else {}
     product, device = _word(asic.get("market_name")), _word(asic.get("device_id"))
     return SmiGpu(
-        address=str(said["address"]),
+        address=str(answers["address"]),
         product=product.removeprefix("AMD Instinct ") if product else None,
         arch=_word(asic.get("target_graphics_version")),
         device_id=hexadecimal(device.encode()) if device else None,
-        compute=_word(said.get("compute")),
-        memory=_word(said.get("memory")),
+        compute=_word(answers.get("compute")),
+        memory=_word(answers.get("memory")),
     )
 
 
@@ -95,14 +95,14 @@ def _word(value: object) -> str | None:
     return value if isinstance(value, str) and value not in ("", "N/A", "UNKNOWN") else None
 
 
-def with_smi(system: System, said: Smi) -> System:
+def with_smi(system: System, asked: Smi) -> System:
     """The system with amdsmi's answer: its values where sysfs has none, and where they differ."""
     differ: list[str] = []
-    if said.gpus and len(said.gpus) != len(system.gpus):
-        differ.append(f"KFD lists {len(system.gpus)} devices, amdsmi {len(said.gpus)}")
+    if asked.gpus and len(asked.gpus) != len(system.gpus):
+        differ.append(f"KFD lists {len(system.gpus)} devices, amdsmi {len(asked.gpus)}")
     oams = []
     for oam in system.oams:
-        gpu = _speaker(said.gpus, oam.address)
+        gpu = _speaker(asked.gpus, oam.address)
         oams.append(oam if gpu is None else _filled(oam, gpu))
         differ += [] if gpu is None else _differing(oam, gpu)
     modes = {oam.mode for oam in oams if oam.n_gpus or not system.gpus}
@@ -111,18 +111,18 @@ def with_smi(system: System, said: Smi) -> System:
         system,
         oams=tuple(oams),
         mode=modes.pop() if known else system.mode,
-        smi=said,
+        smi=asked,
         disagreements=tuple(differ),
     )
 
 
 def _speaker(gpus: Sequence[SmiGpu], address: str) -> SmiGpu | None:
     """The device that answers for an OAM: in CPX partition 0 alone knows the mode."""
-    own = sorted(
+    of_oam = sorted(
         (gpu for gpu in gpus if gpu.address.split(".", 1)[0].lower() == address),
         key=lambda gpu: (not (gpu.compute or gpu.memory), gpu.address),
     )
-    return own[0] if own else None
+    return of_oam[0] if of_oam else None
 
 
 def _filled(oam: Oam, gpu: SmiGpu) -> Oam:

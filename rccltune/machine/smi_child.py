@@ -49,13 +49,13 @@ def _query(smi: Bindings, _request: dict[str, Any]) -> dict[str, Any]:
 
 def _primaries(smi: Bindings) -> dict[str, Any]:
     """The first processor of each socket: partition 0, the only one that takes a mode."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for handle in smi.amdsmi_get_processor_handles():
         address = smi.amdsmi_get_gpu_device_bdf(handle)
         module, _, function = address.partition(".")
-        if module not in found or function == "0":
-            found[module] = handle
-    return found
+        if module not in handles or function == "0":
+            handles[module] = handle
+    return handles
 
 
 def _set(smi: Bindings, request: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.machine import files
-from rccltune.machine.files import Root, has_any, mapped
-from rccltune.machine.records import Benchmark, Library, Starter
+from rccltune.machine.files import SystemRoot, has_any, mapped
+from rccltune.machine.records import Benchmark, LauncherProgram, Library
 from rccltune.model.vocabulary import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
@@ -40,7 +40,7 @@ _FLAVOURS: Final = (
 
 
 def libraries(
-    root: Root, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
+    root: SystemRoot, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
 ) -> tuple[Library, ...]:
     """Every file that a job could load; the same file under several names is one.
 
@@ -50,19 +50,19 @@ def libraries(
         site_packages: folders whose wheels bring their own library.
         library_path: LD_LIBRARY_PATH, searched first as the loader does.
     """
-    found: dict[tuple[int, int], tuple[str, Path]] = {}
+    files: dict[tuple[int, int], tuple[str, Path]] = {}
     for owner, path in library_files(root, rocm, site_packages, library_path):
         try:
             status = path.stat()
         except OSError:
             continue
-        found.setdefault((status.st_dev, status.st_ino), (owner, path))
+        files.setdefault((status.st_dev, status.st_ino), (owner, path))
     with ThreadPoolExecutor(4) as pool:
-        return tuple(pool.map(lambda pair: _library(*pair), found.values()))
+        return tuple(pool.map(lambda pair: _library(*pair), files.values()))
 
 
 def library_files(
-    root: Root, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
+    root: SystemRoot, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
 ) -> Iterator[tuple[str, Path]]:
     """(owner, file) of each library in the loader's order; arguments as of ``libraries``."""
     folders = [("LD_LIBRARY_PATH", root.at(f)) for f in (library_path or "").split(":") if f]
@@ -103,16 +103,16 @@ def sha256_of(path: Path) -> str | None:
 
 def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
     """Programs of rccl-tests in the folders; of a program in several, the first counts."""
-    found: dict[str, Benchmark] = {}
+    programs: dict[str, Benchmark] = {}
     for folder in folders:
         for collective in Collective:
             path = folder / collective.benchmark
-            if collective.benchmark not in found and path.is_file():
-                found[collective.benchmark] = _benchmark(path)
-    return tuple(found.values())
+            if collective.benchmark not in programs and path.is_file():
+                programs[collective.benchmark] = _benchmark(path)
+    return tuple(programs.values())
 
 
-def benchmark_folders(root: Root, rocm: Path | None, path: str | None) -> list[Path]:
+def benchmark_folders(root: SystemRoot, rocm: Path | None, path: str | None) -> list[Path]:
     """Folders that may hold benchmarks: those on PATH and the usual places."""
     named = [root.at(f) for f in (path or "").split(":") if f]
     return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
@@ -151,26 +151,30 @@ def _family(content: bytes) -> str | None:
     return next((family for mark, family in _MPI if mark in content), "none")
 
 
-def starters(folders: Iterable[Path], variables: Mapping[str, str]) -> tuple[Starter, ...]:
+def launcher_programs(
+    folders: Iterable[Path], variables: Mapping[str, str]
+) -> tuple[LauncherProgram, ...]:
     """Launchers in some folders and on PATH, each asked what it is."""
     places = [*map(str, folders), variables.get("PATH", "")]
     found = [shutil.which(name, path=place) for name in ("mpirun", "srun") for place in places]
-    return tuple(starter(Path(program)) for program in dict.fromkeys(filter(None, found)))
+    return tuple(launcher_program(Path(program)) for program in dict.fromkeys(filter(None, found)))
 
 
-def starter(program: Path) -> Starter:
+def launcher_program(program: Path) -> LauncherProgram:
     """Ask a launcher what it is; by --version, the one option that all of them know."""
-    ended = files.ask([str(program), "--version"], timeout_s=10)
+    ended = files.run_program([str(program), "--version"], timeout_s=10)
     text = ended.out or ended.err
     for flavour, pattern in _FLAVOURS:
         match = pattern.search(text)
         if match is not None and ended.code == 0:
-            return Starter(path=program, flavour=flavour, version=match[1])
+            return LauncherProgram(path=program, flavour=flavour, version=match[1])
     said = "it did not answer in 10 s" if ended.timed_out else text.strip().split("\n")[0]
-    return Starter(path=program, flavour=None, version=None, detail=said or f"exit {ended.code}")
+    return LauncherProgram(
+        path=program, flavour=None, version=None, detail=said or f"exit {ended.code}"
+    )
 
 
-def rocm_folder(root: Root, variables: Mapping[str, str]) -> Path | None:
+def rocm_folder(root: SystemRoot, variables: Mapping[str, str]) -> Path | None:
     """The ROCm installation: what the environment names, else /opt/rocm."""
     names = [variables[n] for n in ("ROCM_PATH", "ROCM_HOME") if variables.get(n)]
     folders = [root.at(name) for name in (*names, "opt/rocm")]
@@ -194,7 +198,7 @@ def library_of(program: Path, variables: Mapping[str, str]) -> Path | None:
         None where that cannot be seen: a script around the benchmark, one linked statically, a
         library that is not there, no ldd.
     """
-    ended = files.ask(["ldd", str(program)], timeout_s=20, variables=variables)
+    ended = files.run_program(["ldd", str(program)], timeout_s=20, variables=variables)
     match = _FOUND.search(ended.out)
     return Path(match[1]) if match is not None else None
 

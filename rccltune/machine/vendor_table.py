@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.files import Root, mapped
+from rccltune.machine.files import SystemRoot, mapped
 from rccltune.machine.software import library_files, rocm_folder
 from rccltune.model.errors import reason_of
 
@@ -23,7 +23,7 @@ _ROWS: Final = tuple(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class VendorTables:
     """A release's own table, and every place that was looked at.
 
     Attributes:
@@ -37,7 +37,7 @@ class Tables:
     looked: tuple[str, ...]
 
 
-def vendor_table(root: Root, variables: Mapping[str, str], arch: str | None) -> Tables:
+def vendor_table(root: SystemRoot, variables: Mapping[str, str], arch: str | None) -> VendorTables:
     """Look where RCCL 2.28.3 and later do: beside the library, below share, then inside it.
 
     The order is that of csv_tuner.cc and tuner/README.md of rocm-systems at 22af4d53, where what
@@ -57,23 +57,27 @@ def vendor_table(root: Root, variables: Mapping[str, str], arch: str | None) -> 
             looked.append(str(folder / name))
             if (folder / name).is_file():
                 content = (folder / name).read_bytes()
-                return Tables(place=looked[-1], content=content, looked=tuple(looked))
+                return VendorTables(place=looked[-1], content=content, looked=tuple(looked))
     for library in libraries:
-        found, said = _compiled_in(library, names)
-        looked.append(f"{library} ({said})")
-        if found is not None:
-            return Tables(place=f"{library}: {said}", content=found, looked=tuple(looked))
-    return Tables(place=None, content=b"", looked=tuple(looked))
+        tables, searched = _compiled_in(library, names)
+        looked.append(f"{library} ({searched})")
+        if tables is not None:
+            return VendorTables(
+                place=f"{library}: {searched}", content=tables, looked=tuple(looked)
+            )
+    return VendorTables(place=None, content=b"", looked=tuple(looked))
 
 
-def _libraries(root: Root, variables: Mapping[str, str]) -> list[Path]:
+def _libraries(root: SystemRoot, variables: Mapping[str, str]) -> list[Path]:
     """RCCL's files that a job could load, in the loader's order."""
     rocm = rocm_folder(root, variables)
     found = library_files(root, rocm, (), variables.get("LD_LIBRARY_PATH"))
     return list(dict.fromkeys(path.resolve() for _, path in found if "rccl" in path.name))
 
 
-def _folders(root: Root, variables: Mapping[str, str], libraries: Sequence[Path]) -> Iterator[Path]:
+def _folders(
+    root: SystemRoot, variables: Mapping[str, str], libraries: Sequence[Path]
+) -> Iterator[Path]:
     for library in libraries:
         yield from (library.parent / "tuner", library.parent.parent / _SHARE)
     yield (rocm_folder(root, variables) or root.at("opt/rocm")) / _SHARE

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import __version__
-from rccltune.machine import conf_files, hosts, records, software, survey
-from rccltune.machine.files import Root
+from rccltune.machine import conf_files, detection, hosts, records, software
+from rccltune.machine.files import SystemRoot
 
 NO_MPI: Final = "RCCLTUNE-NO-MPI"
 # Open MPI 5 has hung on ranks that end at once.
@@ -82,8 +82,8 @@ def _who() -> tuple[str, str | None]:
 
 def _answer(
     question: Mapping[str, Any], host: str, boot_id: str | None, *, is_first: bool
-) -> hosts.Answer:
-    return hosts.Answer(
+) -> hosts.RankReport:
+    return hosts.RankReport(
         host=host,
         boot_id=boot_id,
         facts=_facts(question) if is_first else None,
@@ -93,7 +93,9 @@ def _answer(
 
 def _facts(question: Mapping[str, Any]) -> dict[str, str]:
     """What must be alike, by the names that a table shows; what is not there is left out."""
-    system = survey.with_nvidia(survey.look(variables=os.environ, deep=False), os.environ)
+    system = detection.with_nvidia(
+        detection.detect_system(variables=os.environ, deep=False), os.environ
+    )
     programs = [Path(name) for name in question["programs"]]
     files = {program.name: program for program in programs}
     files |= {what: Path(name) for what, name in question["files"].items()}
@@ -122,8 +124,8 @@ def _library(program: Path, named: str | None) -> str | None:
 
 def _hidden(system: records.System) -> dict[str, str]:
     """Variables that configuration files set here, whatever the environment says."""
-    root, home = Root(system.root), conf_files.home_of_user()
-    read = conf_files.hidden_files(root, os.environ, home, amd=system.vendor != "nvidia")
+    root, home = SystemRoot(system.root), conf_files.home_of_user()
+    read = conf_files.library_conf_files(root, os.environ, home, amd=system.vendor != "nvidia")
     # Homes may have other names on other hosts; what matters is which of the files it is.
     names = [_CONF if one.whose == _CONF else one.path.name for one in read]
     said = [

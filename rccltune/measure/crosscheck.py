@@ -277,7 +277,7 @@ def crosscheck(
 
     ours = ours_of(prepared.measuring.table())
     asked = launches_of(ours, prepared)
-    seen = variables.environment(
+    seen = variables.launch_environment(
         os.environ, where.site.environment, clear=where.site.cleared, keep=variables.CHANNELS
     )
     proof, _ = turns.proof_of(where.site, seen.variables)

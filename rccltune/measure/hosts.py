@@ -21,12 +21,12 @@ from typing import Any, Final, TypeVar
 
 import rccltune
 from rccltune import plugin
-from rccltune.launch import family, process
-from rccltune.launch.variables import environment, module
+from rccltune.launch import launch_processes, process
+from rccltune.launch.variables import launch_environment, module
 from rccltune.machine import software
 from rccltune.machine.hosts import (
-    Answer,
     Host,
+    RankReport,
     as_asked,
     differences,
     merged,
@@ -124,7 +124,7 @@ def ask(
 
 
 def _question(site: Site, rules: Path | None) -> dict[str, Any]:
-    seen = environment(os.environ, site.environment, clear=site.cleared)
+    seen = launch_environment(os.environ, site.environment, clear=site.cleared)
     # Where the loader tells of it here, it is to tell on every host.
     told = software.library_of(site.files[0], seen.variables)
     return {
@@ -224,7 +224,7 @@ def _printed(site: Site, where: Path, question: Path) -> tuple[Host, ...]:
         MachineError: a rank is missing.
     """
     ran = _run(site, where / "lines", _command("lines", question))
-    answers = _read(ran.text, Answer, where)
+    answers = _read(ran.text, RankReport, where)
     if len(answers) != site.seating.n_started:
         raise MachineError(
             f"{len(answers)} of {site.seating.n_started} ranks said what their host is: "
@@ -266,16 +266,16 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
     own = {**_OWN_JOBS, **_libmpi(site.launcher.program)}
     # The site's own goes first, and other hosts must have it too.
     added = [(name, os.environ.get(name, value)) for name, value in own.items()]
-    seen = environment(os.environ, [*added, *site.environment], clear=site.cleared)
+    seen = launch_environment(os.environ, [*added, *site.environment], clear=site.cleared)
     names = {name for name, _ in (*seen.added, *seen.passed)}
     options, variables = site.launcher.carry(
-        {*names, family.TAG}, {**seen.variables, family.TAG: ""}
+        {*names, launch_processes.TAG}, {**seen.variables, launch_processes.TAG: ""}
     )
     started = site.seating.n_started
     argv = site.launcher.argv(started, program, bind=site.binding, hostfile=site.hostfile)
     limit_s = min(_MOST_S, _LEAST_S + _EACH_S * started)
     ending = process.run(
-        process.Job(
+        process.LaunchCommand(
             argv=(argv[0], *options, *argv[1:]),
             variables=variables,
             folder=where,

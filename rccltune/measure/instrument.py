@@ -12,9 +12,9 @@ from typing import Final
 
 from rccltune.launch import launchers
 from rccltune.launch.launchers import Launcher
-from rccltune.machine import files, overrides, placement, real_rccl, survey
-from rccltune.machine.mode import check_mode
-from rccltune.machine.placement import Seating
+from rccltune.machine import detection, files, overrides, placement, real_rccl
+from rccltune.machine.mode_change import check_mode
+from rccltune.machine.placement import RankDevices
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
 from rccltune.measure.options import PERF
 from rccltune.measure.request import Request
@@ -101,7 +101,7 @@ def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None)
 
 def _real(request: SiteRequest) -> Instrument:
     system = system_here()
-    there = survey.with_nvidia(system, os.environ)
+    there = detection.with_nvidia(system, os.environ)
     seen = seen_by(request)
     try:
         measured = library.find(request.librccl, seen)
@@ -113,10 +113,10 @@ def _real(request: SiteRequest) -> Instrument:
         raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
     check_mode(request.mode, system)
     launcher = _launcher(request)
-    seating = placement.seating_of(request.placement, request.n_ranks, there, seen)
+    seating = placement.devices_of_ranks(request.placement, request.n_ranks, there, seen)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     hidden = hidden_here(system)
-    known = survey.fingerprint(there)
+    known = detection.fingerprint(there)
     fingerprint = replace(
         known,
         hosts=hosts or known.hosts,
@@ -183,7 +183,7 @@ def _site(
     request: SiteRequest,
     measured: Measured,
     launcher: Launcher,
-    seating: Seating,
+    seating: RankDevices,
     fingerprint: Fingerprint,
 ) -> Site:
     added = (*launcher.environment, *request.added, *seating.environment)
@@ -268,7 +268,7 @@ def _over_network(measured: Measured) -> Measured:
     return replace(measured, needs=(*measured.needs, ("NCCL_NET_PLUGIN", str(measured.runtime))))
 
 
-def _over(named: Path, node: SimulatedNode, seating: Seating) -> tuple[Measured, str]:
+def _over(named: Path, node: SimulatedNode, seating: RankDevices) -> tuple[Measured, str]:
     """The real library, and how everything made with it names it.
 
     Raises:

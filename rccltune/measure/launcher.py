@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune.launch import hostfiles, launchers, process, trial, variables
+from rccltune.launch import binding, hostfiles, launchers, process, variables
+from rccltune.launch.binding import Binding
 from rccltune.launch.launchers import Launcher
-from rccltune.launch.trial import Binding
 from rccltune.logs import resolver
 from rccltune.machine import placement, software
 from rccltune.machine.hosts import named_hosts
-from rccltune.machine.placement import Seating
+from rccltune.machine.placement import RankDevices
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.reporter import Reporter
 
@@ -51,8 +51,8 @@ def hosts_of(hostfile: Path | None, launcher: Launcher, n_ranks: int) -> tuple[s
 
 
 def over_hosts(
-    request: SiteRequest, launcher: Launcher, seating: Seating, n_gpus: int
-) -> tuple[Seating, tuple[str, ...]]:
+    request: SiteRequest, launcher: Launcher, seating: RankDevices, n_gpus: int
+) -> tuple[RankDevices, tuple[str, ...]]:
     """Where ranks sit on all hosts of the host file, and which hosts these are; none without one.
 
     Args:
@@ -104,10 +104,10 @@ def binding_of(
     Raises:
         MachineError: it starts nothing, or takes hosts that nobody named.
     """
-    seen = variables.environment(os.environ, added)
+    seen = variables.launch_environment(os.environ, added)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         try:
-            found = trial.find_binding(
+            found = binding.find_binding(
                 launcher,
                 n_ranks,
                 hostfile=hostfile,

@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch.process import Ending
-from rccltune.launch.variables import Environment
+from rccltune.launch.process import LaunchEnd
+from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs.library import tuner_of
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import Where
@@ -138,7 +138,7 @@ def shell_line(one: Launch, where: Where, folder: Path) -> str:
     return shlex.join([*(("env", *cleared) if cleared else ()), *own, *argv])
 
 
-def _environment(one: Launch, where: Where, own: Path, removed: Iterable[str]) -> Environment:
+def _environment(one: Launch, where: Where, own: Path, removed: Iterable[str]) -> LaunchEnvironment:
     return rccl_tests.environment_of(
         where,
         own,
@@ -164,7 +164,7 @@ def _put_aside(own: Path) -> None:
             path.rename(into / path.name)
 
 
-def _read(one: Launch, own: Path, ending: Ending, library: str | None) -> Ran:
+def _read(one: Launch, own: Path, ending: LaunchEnd, library: str | None) -> Ran:
     """What a launch's files say; a failure becomes an outcome, never an exception."""
     failure, why = rccl_tests.why_failed(own, ending)
     samples: tuple[Sample, ...] = ()
@@ -266,7 +266,7 @@ def _write(own: Path, outcome: Outcome) -> None:
     write_atomically(own / "outcome.json", store.dump_json(outcome))
 
 
-def _environment_json(environment: Environment, files: Sequence[tuple[str, str, str]]) -> str:
+def _environment_json(environment: LaunchEnvironment, files: Sequence[tuple[str, str, str]]) -> str:
     """What decided beside the command line, for whoever asks later why a time was what it was."""
     plain = {
         "cleared": dict(environment.cleared),

@@ -173,7 +173,7 @@ def prepare_measuring(
         sweep, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,)
     )
     wanted = _wanted(request, sweep, instrument)
-    seen = variables.environment(
+    seen = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
     )
     measuring = Measuring(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from rccltune.measure.gone import WENT_WITH_TORCH
 from rccltune.model import defaults
-from rccltune.model.schema import FromUp, Line, OneOf, VariableName, odd_letters, parsed
+from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, parsed
 from rccltune.model.settings import GEMM, Mode, Scale, Setting
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
@@ -59,7 +59,7 @@ def _sized(text: str) -> tuple[Collective, int]:
 
 def _percent(text: str) -> int:
     """A whole number from 1 to 99."""
-    found = FromUp(1)(text)
+    found = WholeNumberFrom(1)(text)
     if found > 99:
         raise ValueError(f"'{shown(text)}' is no whole number from 1 to 99")
     return found
@@ -85,7 +85,7 @@ _SizedWord: TypeAlias = Annotated[
     PlainSerializer(lambda one: f"{one[0].value}/{one[1]}", return_type=str),
 ]
 _Size: TypeAlias = Annotated[int, parsed(parse_size)]
-_Count: TypeAlias = Annotated[int, parsed(FromUp(1))]
+_Count: TypeAlias = Annotated[int, parsed(WholeNumberFrom(1))]
 _Seconds: TypeAlias = Annotated[
     float,
     parsed(parse_duration),
@@ -250,7 +250,7 @@ class SweepOptions(BaseModel):
         usual=True,
         metavar="SIZE",
     )
-    factor: Annotated[int, parsed(FromUp(2))] = _option(
+    factor: Annotated[int, parsed(WholeNumberFrom(2))] = _option(
         defaults.FACTOR,
         f"Factor from one size to the next. [default: {defaults.FACTOR}]",
         "Sizes",
@@ -326,7 +326,7 @@ class SweepOptions(BaseModel):
         "Running",
         metavar="NAME=VALUE",
     )
-    seed: Annotated[int, parsed(FromUp(0))] = _option(
+    seed: Annotated[int, parsed(WholeNumberFrom(0))] = _option(
         0, "Seed of the order of launches, and of simulated noise.", metavar="N"
     )
 

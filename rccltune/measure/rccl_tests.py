@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.launch import family, process, variables
-from rccltune.launch.process import Ending, Job
-from rccltune.launch.variables import Environment
+from rccltune.launch import launch_processes, process, variables
+from rccltune.launch.process import LaunchCommand, LaunchEnd
+from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs import reader
 from rccltune.logs.resolver import is_memory_fault, meaning_of, was_killed
 from rccltune.measure.site import Site, SiteRequest, find_site
 from rccltune.model import defaults
 from rccltune.model.errors import RccltuneError, SessionError
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Sample, Stated
+from rccltune.model.measured import Sample, StatedFacts
 from rccltune.model.settings import DEFAULT_VARIANT, Variant
 from rccltune.model.vocabulary import Collective, Doubt, Placement
 from rccltune.session.launches import check_met
@@ -202,7 +202,7 @@ def read_launched(where: Where, call: Call, folder: Path, *, seconds: float = 0.
 
 def _read(log: Path, site: Site, call: Call) -> tuple[Sample, ...]:
     check_met(log, site.scale.n_ranks)
-    stated = Stated(
+    stated = StatedFacts(
         collective=call.collective,
         n_ranks=site.scale.n_ranks,
         n_started=site.seating.n_started,
@@ -295,10 +295,10 @@ def environment_of(
     added: Iterable[tuple[str, str]],
     removed: Iterable[str] = (),
     as_it_is: bool = False,
-) -> Environment:
+) -> LaunchEnvironment:
     """The environment of a launch; its arguments are those of :func:`launch`."""
     pairs = {**dict(where.site.environment), **_simulated(where, folder), **dict(added)}
-    return variables.environment(
+    return variables.launch_environment(
         os.environ,
         pairs.items(),
         clear=(*where.site.cleared, *removed),
@@ -339,7 +339,7 @@ def _seconds(clock: Path) -> float:
 
 
 def carried(
-    site: Site, argv: Sequence[str], environment: Environment, *, tag: bool = True
+    site: Site, argv: Sequence[str], environment: LaunchEnvironment, *, tag: bool = True
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """The command line and the environment with which variables reach ranks on other hosts too.
 
@@ -351,14 +351,19 @@ def carried(
     """
     names = {name for name, _ in (*environment.added, *environment.passed)}
     # The tag gets its value when the ranks start.
-    mark = {family.TAG: ""} if tag else {}
+    mark = {launch_processes.TAG: ""} if tag else {}
     options, own = site.launcher.carry({*names, *mark}, {**environment.variables, **mark})
     return (argv[0], *options, *argv[1:]), own
 
 
 def start(
-    where: Where, argv: Sequence[str], folder: Path, environment: Environment, *, timeout_s: float
-) -> Ending:
+    where: Where,
+    argv: Sequence[str],
+    folder: Path,
+    environment: LaunchEnvironment,
+    *,
+    timeout_s: float,
+) -> LaunchEnd:
     """Run a command line to its certain end; its output lies in the folder.
 
     Raises:
@@ -369,7 +374,7 @@ def start(
     """
     whole, own = carried(where.site, argv, environment)
     return process.run(
-        Job(
+        LaunchCommand(
             argv=whole,
             variables=own,
             folder=folder,
@@ -387,7 +392,7 @@ def is_complete(folder: Path) -> bool:
     return _COMPLETE in _tail(folder / "stdout.log", _END_NBYTES)
 
 
-def why_failed(folder: Path, ending: Ending) -> tuple[Failure | None, str | None]:
+def why_failed(folder: Path, ending: LaunchEnd) -> tuple[Failure | None, str | None]:
     """How the processes failed and why, before their table is read; None twice where they did not.
 
     Args:

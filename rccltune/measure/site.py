@@ -16,16 +16,16 @@ from rccltune.launch import variables
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import (
     conf_files,
+    detection,
     loaded_libraries,
     overrides,
     records,
     smi,
     software,
-    survey,
 )
-from rccltune.machine.files import Root, has_any
-from rccltune.machine.mode import applied, check_mode, commands, needs
-from rccltune.machine.placement import Seating, seating_of, simulated_system
+from rccltune.machine.files import SystemRoot, has_any
+from rccltune.machine.mode_change import apply_mode, check_mode, commands, mode_change_cost
+from rccltune.machine.placement import RankDevices, devices_of_ranks, simulated_system
 from rccltune.machine.placement import over_hosts as machine_over_hosts
 from rccltune.measure import benchmarks
 from rccltune.measure.benchmarks import over_real
@@ -98,7 +98,7 @@ class Site:
     help_letters: frozenset[str]
     launcher: Launcher
     scale: Scale
-    seating: Seating
+    seating: RankDevices
     fingerprint: Fingerprint
     environment: tuple[tuple[str, str], ...]
     cleared: tuple[str, ...]
@@ -110,7 +110,7 @@ class Site:
     binding: str | None = "none"
     remarks: tuple[str, ...] = ()
     start_s: float | None = None
-    hidden: tuple[conf_files.HiddenFile, ...] = ()
+    hidden: tuple[conf_files.LibraryConfFile, ...] = ()
     changed: Callable[[], tuple[str, ...]] = tuple
     tunerless: str | None = None
     tells: bool = False
@@ -151,7 +151,7 @@ def launcher_for(request: SiteRequest) -> Launcher:
 
 def _without_tuner(site: Site) -> Site:
     """How what runs is known there, and what the user should know of it."""
-    seen = variables.environment(os.environ, site.environment, clear=site.cleared)
+    seen = variables.launch_environment(os.environ, site.environment, clear=site.cleared)
     letters = site.help_letters
     tells, said = overrides.how_to_prove(str(site.tunerless), letters, seen.variables)
     return replace(site, tells=tells, remarks=(*site.remarks, said))
@@ -162,7 +162,7 @@ def _real(request: SiteRequest) -> Site:
     try:
         bench = benchmarks.bench_of(request.rccl_tests)
     except MachineError as error:
-        if survey.with_nvidia(system, os.environ).has_no_gpu:
+        if detection.with_nvidia(system, os.environ).has_no_gpu:
             shown = (
                 "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all "
                 "of it without a GPU."
@@ -171,8 +171,8 @@ def _real(request: SiteRequest) -> Site:
         raise
     check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
-    there = survey.with_nvidia(system, os.environ)
-    seating = seating_of(request.placement, request.n_ranks, there, seen_by(request))
+    there = detection.with_nvidia(system, os.environ)
+    seating = devices_of_ranks(request.placement, request.n_ranks, there, seen_by(request))
     n_started = seating.n_started
     library = None if request.librccl is None else loaded_libraries.named_library(request.librccl)
     launcher = launcher_of(request.launcher, bench.linked)
@@ -180,7 +180,7 @@ def _real(request: SiteRequest) -> Site:
     added = (*loaded_libraries.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(launcher, n_started, hostfile=request.hostfile, added=environment)
-    known = survey.fingerprint(there)
+    known = detection.fingerprint(there)
     hidden = hidden_here(system)
     loaded = loaded_libraries.loaded(bench.linked, library, environment)
     version = software.version_of(loaded) if loaded is not None else None
@@ -217,20 +217,20 @@ def _real(request: SiteRequest) -> Site:
     )
 
 
-def hidden_here(system: records.System) -> tuple[conf_files.HiddenFile, ...]:
+def hidden_here(system: records.System) -> tuple[conf_files.LibraryConfFile, ...]:
     """Configuration files that the library would read in every rank."""
-    return conf_files.hidden_files(
-        Root(system.root), os.environ, conf_files.home_of_user(), amd=system.vendor == "amd"
+    return conf_files.library_conf_files(
+        SystemRoot(system.root), os.environ, conf_files.home_of_user(), amd=system.vendor == "amd"
     )
 
 
 def changes_since(
-    system: records.System, hidden: tuple[conf_files.HiddenFile, ...]
+    system: records.System, hidden: tuple[conf_files.LibraryConfFile, ...]
 ) -> tuple[str, ...]:
     """What of the machine changed, and hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(hidden) ^ set(hidden_here(system))})
     return (
-        *survey.changes(system, system_here()),
+        *detection.changes(system, system_here()),
         *(f"{name} is not what it was" for name in names),
     )
 
@@ -240,14 +240,14 @@ def seen_by(request: SiteRequest) -> dict[str, str]:
     return dict(os.environ) | dict(request.added)
 
 
-def remarks_of(seating: Seating) -> tuple[str, ...]:
+def remarks_of(seating: RankDevices) -> tuple[str, ...]:
     """Tell the user where ranks are put, where that is not the whole node."""
     return () if seating.remark is None else (seating.remark,)
 
 
 def system_here() -> records.System:
     """This machine, from sysfs alone: quick enough to look before and after each launch."""
-    return survey.look(variables=os.environ, deep=False)
+    return detection.detect_system(variables=os.environ, deep=False)
 
 
 @contextmanager
@@ -269,7 +269,7 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
     packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     folder = smi.bindings(rocm, packages)
     system = system_here()
-    for need in needs(system, mode, is_root=os.geteuid() == 0):
+    for need in mode_change_cost(system, mode, is_root=os.geteuid() == 0):
         reporter.say(f"--apply-mode needs {need}")
     if folder is None:
         raise MachineError(
@@ -277,7 +277,7 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
             hint=f"set it by hand: {'; '.join(commands(mode))}.",
         )
     run = smi.runner(folder, os.environ)
-    with applied(mode, system, run=run, look=system_here, reporter=reporter):
+    with apply_mode(mode, system, run=run, look=system_here, reporter=reporter):
         yield
 
 
@@ -349,12 +349,12 @@ def simulated_node(request: SiteRequest) -> tuple[SimulatedNode, Mode]:
     return node, mode
 
 
-def simulated_seating(request: SiteRequest, node: SimulatedNode) -> Seating:
+def simulated_seating(request: SiteRequest, node: SimulatedNode) -> RankDevices:
     """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
     system = simulated_system(node)
     if node.nodes == 1:
-        return seating_of(request.placement, request.n_ranks, system, seen_by(request))
-    whole = seating_of(None, request.n_ranks or node.ranks, system, seen_by(request))
+        return devices_of_ranks(request.placement, request.n_ranks, system, seen_by(request))
+    whole = devices_of_ranks(None, request.n_ranks or node.ranks, system, seen_by(request))
     if whole.n_started < node.ranks and request.placement in (None, RankPlacement.NODE):
         return whole
     return machine_over_hosts(request.placement, whole, node.nodes, len(system.gpus))

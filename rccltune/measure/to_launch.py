@@ -197,7 +197,7 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
     sweep, uncallable = _callable(
         replace(found, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,))
     )
-    seen = variables.environment(
+    seen = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
     )
     proof, remark = turns.proof_of(site, seen.variables)

@@ -18,12 +18,12 @@ from rccltune.model.vocabulary import Collective, format_size, lay
 from rccltune.perf.plan import grain
 from rccltune.session import files
 from rccltune.variants import availability
-from rccltune.variants.catalog import Catalog, Where, read_catalog, resolve
-from rccltune.variants.catalog import Where as variants_Where
-from rccltune.variants.records import Acts, VariantSpec
-from rccltune.workload.reader import read
+from rccltune.variants.catalog import Catalog, Substitutions, read_catalog, resolve
+from rccltune.variants.catalog import Substitutions as variants_Where
+from rccltune.variants.records import DecidedBy, VariantSpec
+from rccltune.workload.reader import read_workload
 from rccltune.workload.records import Workload
-from rccltune.workload.shares import Part, Sizes, heaviest
+from rccltune.workload.shares import SizesToMeasure, UnmeasuredCalls, sizes_to_measure
 
 # More sizes than any job has that was written by hand; a job with ragged messages has thousands.
 MOST_SIZES: Final = 64
@@ -56,8 +56,8 @@ def with_sizes(
     Raises:
         CommandLineError: no call of this scale, or of these collectives, that can be measured.
     """
-    whole = read(path)
-    found = heaviest(
+    whole = read_workload(path)
+    found = sizes_to_measure(
         whole,
         scale,
         MOST_SIZES,
@@ -88,7 +88,7 @@ def with_sizes(
 
 
 def _left_out(
-    whole: Workload, scale: Scale, found: tuple[Sizes, ...], kept: list[Sizes]
+    whole: Workload, scale: Scale, found: tuple[SizesToMeasure, ...], kept: list[SizesToMeasure]
 ) -> Iterator[str]:
     """One line of what is not measured and how much that is, one of what is elsewhere."""
     parts = [(str(one), _at(whole, one)) for one in whole.scales if one != scale]
@@ -116,25 +116,25 @@ def _left_out(
         )
 
 
-def _at(whole: Workload, scale: Scale) -> Part:
+def _at(whole: Workload, scale: Scale) -> UnmeasuredCalls:
     counts = [one for one in whole.counts if one.scale == scale]
     nbytes = sum(one.total_nbytes for one in counts)
-    return Part(calls=sum(one.calls for one in counts), nbytes=nbytes)
+    return UnmeasuredCalls(calls=sum(one.calls for one in counts), nbytes=nbytes)
 
 
-def _of(whole: Workload, scale: Scale, collective: Collective) -> Part:
+def _of(whole: Workload, scale: Scale, collective: Collective) -> UnmeasuredCalls:
     return _at(
         replace(whole, counts=tuple(c for c in whole.counts if c.collective is collective)), scale
     )
 
 
-def _share(part: Part, whole: Workload) -> str:
+def _share(part: UnmeasuredCalls, whole: Workload) -> str:
     calls = 100 * part.calls / whole.calls
     nbytes = 100 * part.nbytes / (whole.total_nbytes or 1)
     return f"{calls:.1f} % of the calls, {nbytes:.1f} % of the bytes"
 
 
-def _listed(part: Part) -> str:
+def _listed(part: UnmeasuredCalls) -> str:
     sizes = ", ".join(format_size(nbytes) for nbytes in part.sizes[:_SHOWN])
     more = len(part.sizes) - _SHOWN
     return sizes + (f" and {more} sizes more" if more > 0 else "")
@@ -194,12 +194,12 @@ def variant_named(word: str) -> Variant:
         return Variant(name=word)
     if any("{max_bytes}" in value or "{ranks}" in value for _, value in spec.environment):
         return Variant(name=word)
-    where = Where(max_nbytes=0, n_ranks=0)
+    where = Substitutions(max_nbytes=0, n_ranks=0)
     found = resolve(spec, parameter, where)
     return _served(spec, _widened(catalog, found, where))
 
 
-def _widened(catalog: Catalog, one: Variant, where: Where) -> Variant:
+def _widened(catalog: Catalog, one: Variant, where: Substitutions) -> Variant:
     """With the environment of the variant that it widens; the default one has none."""
     if one.widens in (None, DEFAULT_VARIANT.name):
         return one
@@ -214,9 +214,11 @@ def _widened(catalog: Catalog, one: Variant, where: Where) -> Variant:
     )
 
 
-def _seen(site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None) -> availability.Site:
+def _seen(
+    site: Site, sweep: Sweep, spec: VariantSpec, parameter: str | None
+) -> availability.VariantSite:
     options = dict(spec.options)
-    return availability.Site(
+    return availability.VariantSite(
         library=site.library,
         is_rcclx=site.is_rcclx,
         arch=site.fingerprint.arch,
@@ -238,7 +240,7 @@ def _served(spec: VariantSpec, made: Variant) -> Variant:
     served = dict.fromkeys(c for calls in spec.calls for c in calls.collectives)
     bounds = [calls.max_nbytes for calls in spec.calls]
     known = [bound for bound in bounds if bound is not None]
-    is_path = spec.acts is Acts.PATH
+    is_path = spec.acts is DecidedBy.PATH
     is_bounded = is_path and bool(known) and len(known) == len(bounds)
     return replace(
         made,

@@ -12,7 +12,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Targe
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 
 
-class Proof(Enum):
+class GainProof(Enum):
     """What a zone's gain over the baseline rests on."""
 
     REPEATED = "repeated"
@@ -52,7 +52,7 @@ def hole_words(min_nbytes: int, max_nbytes: int, reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class UnselectableSetting:
     """A setting that was measured and can never be in a rule of this target.
 
     Attributes:
@@ -77,7 +77,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class GainInterval:
     """baseline time / chosen time - 1 in the mean over a zone's sizes.
 
     Attributes:
@@ -96,14 +96,14 @@ class Seen:
 
     n_sizes: Whole
     worst_regret: Number | None
-    gain: Interval | None
-    proof: Proof | None
+    gain: GainInterval | None
+    proof: GainProof | None
     n_communicators: Whole
 
     @property
     def is_proven(self) -> bool:
         """Whether repeats prove that it is faster than the baseline."""
-        return self.proof is Proof.REPEATED
+        return self.proof is GainProof.REPEATED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +152,11 @@ class Zone:
     n_sizes: Whole = 0
     worst_regret: Number | None = None
     mean_regret: Number | None = None
-    gain: Interval | None = None
+    gain: GainInterval | None = None
     fallback: Setting | None = None
-    fallback_gain: Interval | None = None
+    fallback_gain: GainInterval | None = None
     variant: Variant = DEFAULT_VARIANT
-    proof: Proof | None = None
+    proof: GainProof | None = None
     n_communicators: Whole = 0
     by_clock: tuple[Seen, ...] = ()
     costs: Costs | None = None
@@ -164,7 +164,7 @@ class Zone:
     @property
     def is_proven(self) -> bool:
         """Whether repeats prove that it is faster than the baseline."""
-        return self.proof is Proof.REPEATED
+        return self.proof is GainProof.REPEATED
 
     @property
     def behind(self) -> Zone | None:
@@ -182,9 +182,9 @@ class Zone:
     @property
     def why_unproven(self) -> str:
         """What is missing to a proof, in a few words; empty where nothing is."""
-        if self.proof is Proof.NO_BASELINE:
+        if self.proof is GainProof.NO_BASELINE:
             return "no baseline"
-        if self.proof is not Proof.UNPROVEN:
+        if self.proof is not GainProof.UNPROVEN:
             return ""
         return "seen once" if self.n_communicators < 2 else "not proven"
 
@@ -252,10 +252,10 @@ class Rule:
 def waiting(rules: Iterable[Rule]) -> tuple[bool, ...]:
     """Whether each rule of a file waits behind an earlier one that is for all of its calls."""
     before: dict[object, list[Rule]] = {}
-    found = []
+    waits = []
     for rule in rules:
         mine = before.setdefault((rule.collective, rule.n_nodes, rule.n_ranks), [])
-        found.append(
+        waits.append(
             rule.fallback
             or any(
                 one.min_nbytes <= rule.min_nbytes and rule.max_nbytes <= one.max_nbytes
@@ -263,7 +263,7 @@ def waiting(rules: Iterable[Rule]) -> tuple[bool, ...]:
             )
         )
         mine.append(rule)
-    return tuple(found)
+    return tuple(waits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +347,7 @@ class VariantGain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class ExportedVariant:
     """A variant as it would be exported.
 
     Attributes:
@@ -378,7 +378,7 @@ class Judgement(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class SizeVerdict:
     """Tuned against baseline at one size.
 
     Attributes:

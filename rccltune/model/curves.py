@@ -117,7 +117,7 @@ class Curve:
         return next((fit for fit in self.fits if fit.model is model), None)
 
 
-class Evidence(Enum):
+class CrossoverEvidence(Enum):
     """What stands behind a crossover's interval."""
 
     BOOTSTRAP = "interval"
@@ -141,7 +141,7 @@ class Crossover:
     at_nbytes: Positive
     low_nbytes: Positive
     high_nbytes: Positive
-    evidence: Evidence
+    evidence: CrossoverEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

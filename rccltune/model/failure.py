@@ -76,5 +76,9 @@ class Quarantine:
 
     def __str__(self) -> str:
         """``all_reduce tree/ll``, with its variant where that is what a user asked for."""
-        said = f"{self.collective.value} {self.setting}"
-        return said if self.variant.name in KNOWN_VARIANTS else f"{said} in {self.variant.name}"
+        sentence = f"{self.collective.value} {self.setting}"
+        return (
+            sentence
+            if self.variant.name in KNOWN_VARIANTS
+            else f"{sentence} in {self.variant.name}"
+        )

@@ -42,8 +42,8 @@ def lines(text: str) -> list[str]:
 
     A carriage return stays at its line's end, where :func:`trim` takes it off.
     """
-    found = text.split("\n")
-    return found if found[-1] else found[:-1]
+    parts = text.split("\n")
+    return parts if parts[-1] else parts[:-1]
 
 
 def trim(text: str) -> str:

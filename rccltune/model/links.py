@@ -13,7 +13,7 @@ from rccltune.model.vocabulary import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class LinkRate:
     """One direction between two devices, in GB/s (1e9 B/s)."""
 
     source: Whole
@@ -65,10 +65,10 @@ class LinkRates:
         return len(self.rates)
 
     @property
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[LinkRate, ...]:
         """Every direction that was measured."""
         return tuple(
-            Link(source=source, target=target, gb_per_s=rate)
+            LinkRate(source=source, target=target, gb_per_s=rate)
             for source, row in enumerate(self.rates)
             for target, rate in enumerate(row)
             if rate is not None
@@ -90,7 +90,7 @@ class Ceiling:
     scale: Scale
     rank_placement: Word | None
     n_links: Whole
-    slowest: Link
+    slowest: LinkRate
     all_links_gb_per_s: Number
 
     @property

@@ -169,11 +169,11 @@ class Launch:
     timeout_s: Number | None = None
     source: Line | None = None
     source_sha256: Line | None = None
-    stated: Stated | None = None
+    stated: StatedFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class StatedFacts:
     """What the user says about files that somebody else measured.
 
     Options fill what a file does not say; ``assume`` fills what neither says. ``None`` is unsaid.

@@ -24,10 +24,10 @@ class Range:
     @property
     def sizes(self) -> tuple[int, ...]:
         """In bytes, before the benchmark rounds them to whole elements."""
-        found = [self.min_nbytes]
+        sizes = [self.min_nbytes]
         while True:
             step = self.step_nbytes
-            following = found[-1] + step if step else found[-1] * self.factor
-            if following > self.max_nbytes or following == found[-1]:
-                return tuple(found)
-            found.append(following)
+            following = sizes[-1] + step if step else sizes[-1] * self.factor
+            if following > self.max_nbytes or following == sizes[-1]:
+                return tuple(sizes)
+            sizes.append(following)

@@ -45,7 +45,7 @@ def odd_letters(text: str, allowed: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FieldCheck:
     """A check that stands in an annotation, beyond length and range.
 
     Attributes:
@@ -68,8 +68,8 @@ class Checked:
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """The pattern, where there is one."""
-        found = handler(core["schema"])
-        return {**found, "pattern": self.pattern} if self.pattern else found
+        json = handler(core["schema"])
+        return {**json, "pattern": self.pattern} if self.pattern else json
 
 
 def parsed(parse: Callable[[str], Any], told: Any = Any) -> PlainValidator:  # noqa: ANN401 - a type
@@ -118,7 +118,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class FromUp:
+class WholeNumberFrom:
     """A reader of a whole number from ``minimum`` up, of at most 18 digits."""
 
     minimum: int
@@ -130,7 +130,7 @@ class FromUp:
         return int(text)
 
 
-def matching(pattern: str, what: str) -> Checked:
+def matching(pattern: str, what: str) -> FieldCheck:
     """A check that a whole text matches; ``what`` says in words what is wanted."""
     known = re.compile(pattern, re.ASCII)
 
@@ -139,7 +139,7 @@ def matching(pattern: str, what: str) -> Checked:
             raise ValueError(f"is {_cut(text)}, which is no {what}")
         return text
 
-    return Checked(check, f"^{pattern}$")
+    return FieldCheck(check, f"^{pattern}$")
 
 
 def _cut(text: str) -> str:
@@ -150,9 +150,9 @@ def _cut(text: str) -> str:
 # Of what stands in file names, comments and commands.
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._+:=@-]*"
 # One line of what somebody wrote or a machine calls itself; never a line break or a control letter.
-Line: TypeAlias = Annotated[str, MaxLen(4096), Checked(_only(""))]
+Line: TypeAlias = Annotated[str, MaxLen(4096), FieldCheck(_only(""))]
 # Several lines.
-Text: TypeAlias = Annotated[str, MaxLen(1 << 20), Checked(_only("\n\t"))]
+Text: TypeAlias = Annotated[str, MaxLen(1 << 20), FieldCheck(_only("\n\t"))]
 # A name that stands in file names, comments and commands: of an architecture, a variant, a launch.
 Word: TypeAlias = Annotated[
     str, MaxLen(128), matching(NAME, "name: letters, digits and . _ + : = @ - alone")
@@ -300,9 +300,9 @@ def read_json(
 
 def json_schema(kind: type) -> dict[str, Any]:
     """The JSON schema of a file, for editors."""
-    made = _adapter(typing.cast("Hashable", kind), strict=False).json_schema()
-    (reference,) = made["prefixItems"]
-    known = made["$defs"]
+    schema = _adapter(typing.cast("Hashable", kind), strict=False).json_schema()
+    (reference,) = schema["prefixItems"]
+    known = schema["$defs"]
     whole = {**known.pop(reference["$ref"].rpartition("/")[2]), "$defs": known}
     return typing.cast("dict[str, Any]", _untitled(whole))
 
@@ -359,45 +359,45 @@ def _adapter(kind: Hashable, *, strict: bool) -> TypeAdapter[Any]:
 
 def _mistake(error: ErrorDetails) -> tuple[Place, Mistake, str]:
     place = error["loc"][1:]
-    what = Mistake.VALUE
+    mistake = Mistake.VALUE
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        what = Mistake.UNKNOWN
+        mistake = Mistake.UNKNOWN
     elif error["type"] in ("missing", "missing_argument"):
-        what = Mistake.MISSING
+        mistake = Mistake.MISSING
     elif place and place[-1] == "[key]":
-        what = Mistake.KEY
-    return place, what, _message(error)
+        mistake = Mistake.KEY
+    return place, mistake, _message(error)
 
 
 def path(place: Place, within: str = "") -> str:
     """``curves[2].setting``; a line break in a key is written out."""
-    said = within
+    text = within
     for part in place:
         if isinstance(part, int):
-            said += f"[{part}]"
+            text += f"[{part}]"
         elif part != "[key]":
-            said += f".{part}" if said else str(part)
-    return shown(said)
+            text += f".{part}" if text else str(part)
+    return shown(text)
 
 
 def _message(error: ErrorDetails) -> str:
-    kind, told, value = error["type"], error.get("ctx", {}), _short(error.get("input"))
+    kind, context, value = error["type"], error.get("ctx", {}), _short(error.get("input"))
     if kind == "value_error":
-        return shown(str(told["error"]))
+        return shown(str(context["error"]))
     if kind in _WANTED:
         return f"is {value} and must be {_WANTED[kind]}"
-    said = _SAID.get(kind)
-    return shown(error["msg"]) if said is None else said.format(value=value, **told)
+    template = _SAID.get(kind)
+    return shown(error["msg"]) if template is None else template.format(value=value, **context)
 
 
 def _short(value: object) -> str:
-    said = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
-    return shown(said if len(said) <= 60 else said[:57] + "…")
+    text = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+    return shown(text if len(text) <= 60 else text[:57] + "…")
 
 
-def _gathered(said: list[str]) -> str:
-    more = len(said) - _MOST_SAID
-    shown_ones = said[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])
-    if len(said) == 1:
-        return said[0]
-    return lay([f"{len(said)} mistakes:", *(f"  {one}" for one in shown_ones)])
+def _gathered(messages: list[str]) -> str:
+    more = len(messages) - _MOST_SAID
+    shown_ones = messages[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])
+    if len(messages) == 1:
+        return messages[0]
+    return lay([f"{len(messages)} mistakes:", *(f"  {one}" for one in shown_ones)])

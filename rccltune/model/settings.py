@@ -414,8 +414,8 @@ def vendor_of(*words: str | None) -> Vendor | None:
             them; None is unsaid.
     """
     parts = [part for word in words if word is not None for part in word.split(" + ")]
-    found = {vendor for part in parts if (vendor := _of_one(part)) is not None}
-    return found.pop() if len(found) == 1 else None
+    vendors = {vendor for part in parts if (vendor := _of_one(part)) is not None}
+    return vendors.pop() if len(vendors) == 1 else None
 
 
 def _of_one(word: str) -> Vendor | None:
@@ -425,7 +425,7 @@ def _of_one(word: str) -> Vendor | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankLocation:
     """The devices that the ranks of a session were on.
 
     Attributes:

@@ -202,10 +202,10 @@ class Collective(Enum):
             ValueError: the text names no collective.
         """
         name = text.strip().lower().replace("-", "_").removesuffix("_mpi").removesuffix("_perf")
-        found = _COLLECTIVE_BY_NAME.get(name.replace("_", ""))
-        if found is None:
+        collective = _COLLECTIVE_BY_NAME.get(name.replace("_", ""))
+        if collective is None:
             raise ValueError(unknown("collective", text, [one.value for one in Collective]))
-        return found
+        return collective
 
 
 TUNABLE: Final = (

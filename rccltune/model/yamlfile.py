@@ -98,15 +98,15 @@ def read(
     if nodes.mistakes or found or any(went.values()):
         nodes = nodes_of(quick=False)
     mistakes = [*nodes.mistakes, *((*nodes.keys[key], said) for key, said in went.items() if said)]
-    for place, what, said in found:
+    for place, mistake, message in found:
         at = schema.path(place)
-        if what is Mistake.UNKNOWN:
+        if mistake is Mistake.UNKNOWN:
             known = _known(kind, place[:-1])
             words = went.get(at) or _unknown(nodes.written[at], str(place[-1]), known)
             mistakes.append((*nodes.keys[at], words))
-        elif what is Mistake.KEY:
-            mistakes.append((*nodes.keys[at], f"the key {said}"))
-        elif what is Mistake.MISSING:
+        elif mistake is Mistake.KEY:
+            mistakes.append((*nodes.keys[at], f"the key {message}"))
+        elif mistake is Mistake.MISSING:
             holder = schema.path(place[:-1])
             mark = nodes.keys.get(holder, _mark(nodes.marks, holder))
             lacks = f"lacks {place[-1]}"
@@ -114,7 +114,7 @@ def read(
                 lacks = f"has fewer than {place[-1] + 1} elements"
             mistakes.append((*mark, f"{holder or 'the file'} {lacks}"))
         else:
-            mistakes.append((*_mark(nodes.marks, at), f"{at} {said}".strip()))
+            mistakes.append((*_mark(nodes.marks, at), f"{at} {message}".strip()))
     _refuse(sorted(dict.fromkeys(mistakes)), name, hint)
     return YamlFile(
         value=value,
@@ -156,15 +156,15 @@ def _refuse(mistakes: list[tuple[int, int, str]], name: str, hint: str) -> None:
 
 def _mark(marks: Mapping[str, tuple[int, int]], at: str) -> tuple[int, int]:
     """Where a value stands, or what holds it."""
-    found, there = marks.get("", (1, 1)), ""
+    position, there = marks.get("", (1, 1)), ""
     for part in _PART.findall(at):
         inside = f"{there}{part}" if there else part.removeprefix(".")
         if inside in marks:
-            found, there = marks[inside], inside
+            position, there = marks[inside], inside
         # One value may stand for a list of one.
         elif part != "[0]":
             break
-    return found
+    return position
 
 
 def _compose(text: str, name: str, hint: str, *, quick: bool) -> Node | None:

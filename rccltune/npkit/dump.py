@@ -104,7 +104,7 @@ _UP: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class NpkitTools:
     """What turns a dump into a trace, None where it was not found.
 
     Attributes:
@@ -122,7 +122,7 @@ class Tools:
         return "clock_calibration_" in self.text
 
 
-def find_tools(places: Iterable[Path]) -> Tools:
+def find_tools(places: Iterable[Path]) -> NpkitTools:
     """Look in and above each place, in order: a library lies inside the tree that it was built in.
 
     Args:
@@ -134,7 +134,7 @@ def find_tools(places: Iterable[Path]) -> Tools:
     generator = _first(above, _GENERATORS)
     # The header of the tree that has the generator: event numbers move between releases.
     beside = [] if generator is None else [generator.parent, *generator.parents[:_UP]]
-    return Tools(
+    return NpkitTools(
         generator=generator,
         header=_first([*above, *beside], _HEADERS),
         text="" if generator is None else generator.read_text(encoding="utf-8", errors="replace"),
@@ -147,7 +147,7 @@ def _first(folders: Iterable[Path], names: Iterable[str]) -> Path | None:
     return next((path.resolve() for path in found if path.is_file()), None)
 
 
-def next_command(tools: Tools, dump: Path, output: Path, n_warmup: int) -> str:
+def next_command(tools: NpkitTools, dump: Path, output: Path, n_warmup: int) -> str:
     """The command that makes a trace, to be copied; what was not found stands in capitals."""
     words = [
         "python3",

@@ -34,7 +34,7 @@ _ROCM: Final = Path("/opt/rocm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class DumpPlan:
     """What is run."""
 
     collective: Collective
@@ -47,7 +47,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dumped:
+class DumpResult:
     """What came of it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Dumped:
         command: makes a trace of them.
     """
 
-    chosen: Chosen
+    chosen: DumpPlan
     launch: Word
     folder: Line
     collected: Line
@@ -112,8 +112,8 @@ def check_dump(folder: Path, site: Site) -> None:
 
 
 def dump_setting(
-    folder: Path, into: Path, chosen: Chosen, wanted: Sweep, site: Site, *, reporter: Reporter
-) -> Dumped:
+    folder: Path, into: Path, chosen: DumpPlan, wanted: Sweep, site: Site, *, reporter: Reporter
+) -> DumpResult:
     """Run a setting once at one size, with NPKit's dump.
 
     Args:
@@ -130,9 +130,9 @@ def dump_setting(
         LaunchError: it failed, another setting ran, or the dump is of no use.
     """
     check_dump(into, site)
-    one = _launch(chosen, wanted, site, into)
+    launch = _launch(chosen, wanted, site, into)
     into.mkdir(parents=True, exist_ok=True)
-    own = folder / FOLDER / "launches" / one.id
+    launch_folder = folder / FOLDER / "launches" / launch.id
     with files.writing(folder, reporter), signals.interruptible():
         if site.node is not None:
             played = (folder / store.NODE_FILE).read_bytes()
@@ -140,12 +140,12 @@ def dump_setting(
         launching.stop_if_changed(site, "before")
         node = None if site.node is None else folder / FOLDER / store.NODE_FILE
         ran = launching.run(
-            one,
+            launch,
             Where(site=site, node=node),
             folder / FOLDER,
             timeout_s=launching.limit_s(()),
         )
-        _check_ran(ran, chosen, own)
+        _check_ran(ran, chosen, launch_folder)
         dump = replace(read_dump(into), simulated=site.node is not None)
         useless = why_useless(dump, site.scale.n_ranks)
         if useless is not None:
@@ -154,8 +154,8 @@ def dump_setting(
                 where=str(into),
                 hint="docs/measuring.md says how RCCL is built with it; the sweep is kept.",
             )
-        _collect(into, own / _COLLECTED)
-        done = _done(chosen, one, into, dump, site=site, own=own)
+        _collect(into, launch_folder / _COLLECTED)
+        done = _done(chosen, launch, into, dump, site=site, own=launch_folder)
         store.write_derived(folder, _RECORD, done.as_plain())
     return done
 
@@ -169,7 +169,7 @@ def _several_gpus(site: Site) -> str | None:
     return None
 
 
-def _launch(chosen: Chosen, wanted: Sweep, site: Site, into: Path) -> Launch:
+def _launch(chosen: DumpPlan, wanted: Sweep, site: Site, into: Path) -> Launch:
     """One size, one pass, and no question but those of its calls."""
     sweep = replace(
         wanted,
@@ -185,31 +185,31 @@ def _launch(chosen: Chosen, wanted: Sweep, site: Site, into: Path) -> Launch:
     variant, reason = turns.variant_for(chosen.setting, base, sweep, site)
     if reason is not None:
         raise MachineError(f"{chosen} cannot run: {reason}")
-    seen = variables.environment(os.environ, site.environment, clear=site.cleared)
+    seen = variables.launch_environment(os.environ, site.environment, clear=site.cleared)
     proof, _ = turns.proof_of(site, seen.variables)
     arm = (chosen.collective, chosen.setting, variant)
-    one = turns.launch_of(sweep, site, arm, 0, proof, graph=False)
-    _check_options(one)
-    environment = {**dict(one.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
-    one = replace(one, environment=tuple(sorted(environment.items())))
-    return replace(one, id=store.launch_id(one))
+    launch = turns.launch_of(sweep, site, arm, 0, proof, graph=False)
+    _check_options(launch)
+    environment = {**dict(launch.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
+    launch = replace(launch, environment=tuple(sorted(environment.items())))
+    return replace(launch, id=store.launch_id(launch))
 
 
-def _check_options(one: Launch) -> None:
+def _check_options(launch: Launch) -> None:
     """The last word on GPUs in a process: a variant may have its own.
 
     Raises:
         MachineError: there are several.
     """
-    told = dict(itertools.pairwise(one.argv))
-    if one.variant.one_process or told.get("-g", "1") != "1" or told.get("-t", "1") != "1":
+    options = dict(itertools.pairwise(launch.argv))
+    if launch.variant.one_process or options.get("-g", "1") != "1" or options.get("-t", "1") != "1":
         raise MachineError(
-            f"NPKit supports one GPU in a process, and variant {one.variant.name} has several",
+            f"NPKit supports one GPU in a process, and variant {launch.variant.name} has several",
             hint="name a setting that needs none.",
         )
 
 
-def _check_ran(ran: Ran, chosen: Chosen, own: Path) -> None:
+def _check_ran(ran: Ran, chosen: DumpPlan, own: Path) -> None:
     """It ended well, and what ran is what was asked for.
 
     Raises:
@@ -241,11 +241,13 @@ def _collect(into: Path, collected: Path) -> None:
         shutil.copytree(into, collected, copy_function=_link_or_copy)
 
 
-def _done(chosen: Chosen, one: Launch, into: Path, dump: Dump, *, site: Site, own: Path) -> Dumped:
+def _done(
+    chosen: DumpPlan, one: Launch, into: Path, dump: Dump, *, site: Site, own: Path
+) -> DumpResult:
     """What makes a trace of it."""
     collected = (own / _COLLECTED).resolve()
     tools = find_tools(_places(site))
-    return Dumped(
+    return DumpResult(
         chosen=chosen,
         launch=one.id,
         folder=str(into.resolve()),

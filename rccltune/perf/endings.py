@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from rccltune.launch.process import Ending
+from rccltune.launch.process import LaunchEnd
 from rccltune.model.errors import LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.settings import Role
@@ -23,7 +23,7 @@ _BY_SIGNAL: Final = 128
 _SIGKILL: Final = 9
 
 
-def judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
+def judged(made: Run, ending: LaunchEnd, *, stalled: bool) -> EndFile:
     """How a run ended, and which setting is to blame where it failed."""
     end = EndFile(
         exit_code=ending.exit_code, signal=ending.signal, duration_s=round(ending.duration_s, 3)
@@ -47,7 +47,7 @@ def judged(made: Run, ending: Ending, *, stalled: bool) -> EndFile:
     )
 
 
-def _failure(ending: Ending, *, stalled: bool) -> Failure:
+def _failure(ending: LaunchEnd, *, stalled: bool) -> Failure:
     if stalled:
         return Failure.HANG
     killed = ending.signal == _SIGKILL or ending.exit_code == _BY_SIGNAL + _SIGKILL

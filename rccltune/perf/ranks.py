@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune import plugin
-from rccltune.launch import family, process
+from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import Launcher
-from rccltune.launch.variables import CHANNELS, CLEARED, Environment, environment
+from rccltune.launch.variables import CHANNELS, CLEARED, LaunchEnvironment, launch_environment
 from rccltune.model import schema, vocabulary
 from rccltune.model.errors import MachineError, SessionError, reason_of
-from rccltune.model.settings import Place, Variant
+from rccltune.model.settings import RankLocation, Variant
 from rccltune.perf import endings, plan, runs
 from rccltune.perf.plan import Communicators
 from rccltune.perf.runs import Run, RunFile
@@ -75,7 +75,7 @@ class Ground:
     """
 
     library: Measured
-    place: Place
+    place: RankLocation
     launcher: Launcher
     hostfile: Path | None = None
     added: tuple[tuple[str, str], ...] = ()
@@ -126,7 +126,7 @@ def program() -> Path:
 
 def environment_of(
     ground: Ground, order: Order, site: Mapping[str, str], token: str
-) -> Environment:
+) -> LaunchEnvironment:
     """What every rank of a run sees.
 
     Where our plugin answers, what chooses is cleared, but for channels and threads, which no tuner
@@ -143,7 +143,7 @@ def environment_of(
     if ground.simulated:
         named = (order.purpose, order.variant.name, "plugin" if order.plugin else "site")
         added.append(("RCCLTUNE_SIM_LAUNCH", f"{' '.join(named)} {order.number_of}"))
-    return environment(
+    return launch_environment(
         site,
         added,
         clear=(*_NEVER, *ground.cleared),
@@ -152,7 +152,7 @@ def environment_of(
 
 
 def argv_of(
-    ground: Ground, order: Order, folder: Path, seen: Environment
+    ground: Ground, order: Order, folder: Path, seen: LaunchEnvironment
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Command line of a run, and the environment that it is started with.
 
@@ -183,7 +183,7 @@ def argv_of(
         return tuple(words), seen.variables
     names = {name for name, _ in (*seen.added, *seen.passed)}
     options, variables = ground.launcher.carry(
-        {*names, family.TAG}, {**seen.variables, family.TAG: ""}
+        {*names, launch_processes.TAG}, {**seen.variables, launch_processes.TAG: ""}
     )
     argv = ground.launcher.argv(n_ranks, tuple(words), bind="none", hostfile=ground.hostfile)
     return (argv[0], *options, *argv[1:]), variables
@@ -258,7 +258,7 @@ def run(
     watch = _Watch(ground, grown)
     limit_s = 10 * 365 * 86_400.0 if most_s is None else max(most_s, _SHORTEST_S)
     ending = process.run(
-        process.Job(
+        process.LaunchCommand(
             argv=argv,
             variables=variables,
             folder=folder,
@@ -279,7 +279,7 @@ def _told(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in pairs if pair[0] != _ALL_RANKS)
 
 
-def _variables(seen: Environment) -> dict[str, Any]:
+def _variables(seen: LaunchEnvironment) -> dict[str, Any]:
     """environment.json, as launches have it."""
     return {
         "cleared": dict(seen.cleared),

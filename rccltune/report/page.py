@@ -17,22 +17,22 @@ from matplotlib.figure import Figure
 
 from rccltune import __version__
 from rccltune.model.brief import brief
-from rccltune.model.chosen import Judgement, Verdict
+from rccltune.model.chosen import Judgement, SizeVerdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measured import Outcome
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import Collective, Placement, format_last, format_size, format_span
 from rccltune.report import by_name, figures, style, words
-from rccltune.report.plots import inline_svg
-from rccltune.report.session import (
-    Delivered,
-    RulesOf,
-    Shown,
-    read_session,
+from rccltune.report.contents import (
+    DeliveredRule,
+    RuleFileOfSession,
+    SessionContents,
+    read_contents,
     scale_words,
     target_words,
     text_of,
 )
+from rccltune.report.plots import inline_svg
 from rccltune.report.tables import Tables, tables_of
 from rccltune.session import files
 from rccltune.session.place import PLACE_FILE
@@ -75,7 +75,7 @@ _JUDGED: Final = {
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class WrittenPage:
     """The page that was written.
 
     Attributes:
@@ -106,7 +106,7 @@ def report_session(
     output: Path | None = None,
     overwrite: bool = False,
     session: str = "",
-) -> Reported:
+) -> WrittenPage:
     """Write the page of a session.
 
     Args:
@@ -128,11 +128,11 @@ def report_session(
             where=str(path),
             hint="add --force, or write elsewhere with -o FILE.",
         )
-    shown = read_session(folder, reporter=reporter)
+    shown = read_contents(folder, reporter=reporter)
     content = context(shown)
     text = render(content)
     files.write_atomically(path, text)
-    return Reported(
+    return WrittenPage(
         path=path,
         n_bytes=len(text.encode()),
         claim=content["claim"],
@@ -180,7 +180,7 @@ def _breakable(text: str) -> Markup:
     return escape(_NO_TEXT.sub(_REPLACEMENT, text)).replace("/", Markup("/<wbr>"))
 
 
-def context(shown: Shown) -> dict[str, Any]:
+def context(shown: SessionContents) -> dict[str, Any]:
     """All that the template fills in; what it says of rules is what their files say."""
     tables = tables_of(shown)
     several = len({one.rule.n_ranks for file in shown.files for one in file.rules}) > 1
@@ -212,7 +212,7 @@ def context(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _where(shown: Shown, tables: Tables) -> str:
+def _where(shown: SessionContents, tables: Tables) -> str:
     scales = sorted({panel.partition(", ")[2] for panel in tables.panels})
     more = f" and {len(scales) - 3} more" if len(scales) > 3 else ""
     library = f"library {shown.libraries}"
@@ -261,7 +261,7 @@ def _drawn(
                 yield panel, title, Markup(svg)  # noqa: S704 - every text in it is escaped
 
 
-def _rules(file: RulesOf, shown: Shown, *, several: bool) -> dict[str, Any]:
+def _rules(file: RuleFileOfSession, shown: SessionContents, *, several: bool) -> dict[str, Any]:
     return {
         "name": file.name or "rules that no file has yet",
         "needs": file.needs,
@@ -273,7 +273,7 @@ def _rules(file: RulesOf, shown: Shown, *, several: bool) -> dict[str, Any]:
     }
 
 
-def _row(one: Delivered, file: RulesOf) -> dict[str, str]:
+def _row(one: DeliveredRule, file: RuleFileOfSession) -> dict[str, str]:
     rule = one.rule
     return {
         "collective": rule.collective.value,
@@ -286,7 +286,7 @@ def _row(one: Delivered, file: RulesOf) -> dict[str, str]:
     }
 
 
-def _left_to_the_library(shown: Shown) -> Iterator[tuple[str, ...]]:
+def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:
     """Sizes without a rule: as the rule file says it, else as the choice does."""
     stated = [hole for one in shown.used for hole in one.file.holes]
     if stated:
@@ -311,9 +311,9 @@ def _left_to_the_library(shown: Shown) -> Iterator[tuple[str, ...]]:
             )
 
 
-def _sizes(shown: Shown) -> Iterator[tuple[str, ...]]:
+def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
     """What the verification found at each size that is a power of two, by placement."""
-    found: dict[tuple[str, int], dict[Placement, Verdict]] = {}
+    found: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
     ruled: set[tuple[str, int]] = set()
     for file in shown.used:
         for one in file.verification.verdicts if file.verification else ():
@@ -339,7 +339,7 @@ def _sizes(shown: Shown) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _never_chosen(shown: Shown) -> Iterator[tuple[str, str, str]]:
+def _never_chosen(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
     """Settings that were measured, or were to be, and that no rule can have."""
     for one in shown.done.quarantined:
         yield "", str(one), one.reason
@@ -349,13 +349,13 @@ def _never_chosen(shown: Shown) -> Iterator[tuple[str, str, str]]:
         yield target_words(left.target), str(left.setting), reason
 
 
-def _notices(shown: Shown) -> Iterator[tuple[str, str, str]]:
+def _notices(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
     found = [*shown.done.warnings, *(shown.choice.notices if shown.choice else ())]
     for one in dict.fromkeys(found):
         yield one.message, one.where or words.DASH, one.remedy
 
 
-def _facts(shown: Shown) -> Iterator[tuple[str, str, str]]:
+def _facts(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
     """Name, value and the file that it is known from."""
     session = shown.done.session
     fingerprint = session.fingerprint
@@ -396,7 +396,7 @@ def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:_MOST_FACTS]) + (f", and {more} more" if more > 0 else "")
 
 
-def _files_of(shown: Shown) -> Iterator[tuple[str, str]]:
+def _files_of(shown: SessionContents) -> Iterator[tuple[str, str]]:
     """The session's files, and what each says."""
     folder = shown.done.session.path
     known = (
@@ -419,7 +419,7 @@ def _files_of(shown: Shown) -> Iterator[tuple[str, str]]:
     yield from (one for one in known if one[0] in derived or (folder / one[0]).exists())
 
 
-def _lines(file: RulesOf) -> str:
+def _lines(file: RuleFileOfSession) -> str:
     """A rule file without its comments."""
     if file.path is None:
         return ""

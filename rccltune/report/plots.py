@@ -17,12 +17,12 @@ from rccltune.model.links import LinkMap
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import FIGURE_FORMATS
 from rccltune.report import by_name, figures, links, style
-from rccltune.report.session import read_session
+from rccltune.report.contents import read_contents
 from rccltune.report.tables import Tables, tables_of
 from rccltune.session.files import disk_errors, write_atomically
 
 if TYPE_CHECKING:
-    from rccltune.ceiling.session import Bounded
+    from rccltune.ceiling.session import CeilingComparison
 
 _DRAWN: Final[Mapping[str, Callable[[Tables], Figure | None]]] = {
     **{name: getattr(figures, name) for name in FIGURES},
@@ -55,7 +55,7 @@ def plot_session(
     formats: Sequence[str],
     names: Sequence[str] = (),
     overwrite: bool,
-    bounds: Callable[[Bounded], None] = lambda _found: None,
+    bounds: Callable[[CeilingComparison], None] = lambda _found: None,
 ) -> tuple[Path, ...]:
     """Draw the figures that a session has data for; all or none is written.
 
@@ -78,7 +78,7 @@ def plot_session(
     where = directory or folder / "plots"
     if directory is not None and not overwrite:
         _check_free(where / f"{name}.{kind}" for name in names or FIGURES for kind in formats)
-    shown = read_session(folder, reporter=reporter)
+    shown = read_contents(folder, reporter=reporter)
     if shown.choice is None and not any(one.rules for one in shown.used):
         reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
     for one in shown.done.quarantined:

@@ -36,7 +36,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from rccltune.model.chosen import LeftOut
+from rccltune.model.chosen import UnselectableSetting
 from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import (
@@ -52,7 +52,7 @@ from rccltune.model.settings import (
 from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
 from rccltune.perf.plan import GRAPH, LOOP
 from rccltune.perf.samples import GRAPH_UP_TO
-from rccltune.report.session import RulesOf, Shown, is_for, target_words
+from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for, target_words
 from rccltune.session.samples import load_frame
 
 _SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels", "variant")
@@ -123,7 +123,7 @@ def baseline_words(named: Setting | str | None) -> str:
     return f"the baseline of {named}" if isinstance(named, str) else str(named)
 
 
-def tables_of(shown: Shown) -> Tables:
+def tables_of(shown: SessionContents) -> Tables:
     """Tables of a session, of the environment that was chosen and of one way to call."""
     by_panel: dict[str, list[Curve]] = {}
     for curve in shown.done.curves:
@@ -171,7 +171,7 @@ def tables_of(shown: Shown) -> Tables:
     )
 
 
-def _clock_ends(shown: Shown) -> int | None:
+def _clock_ends(shown: SessionContents) -> int | None:
     """Where the clock changes, of a session that the rank program measured with both."""
     if shown.is_imported:
         return None
@@ -181,7 +181,7 @@ def _clock_ends(shown: Shown) -> int | None:
     return GRAPH_UP_TO if GRAPH in below and above == {LOOP} else None
 
 
-def _is_drawn(shown: Shown, curve: Curve) -> bool:
+def _is_drawn(shown: SessionContents, curve: Curve) -> bool:
     """Whether a curve is of the chosen environment, or the site's own baseline.
 
     What all other environments gain has a figure of its own.
@@ -237,7 +237,7 @@ def _key(curve: Curve) -> dict[str, Any]:
 
 
 def _points(
-    curves: Sequence[Curve], named: Setting | str | None, left_out: Iterable[LeftOut]
+    curves: Sequence[Curve], named: Setting | str | None, left_out: Iterable[UnselectableSetting]
 ) -> Iterator[dict[str, Any]]:
     base = _baseline(curves, named)
     times = {p.nbytes: p.time_us for p in base.points} if base else {}
@@ -292,7 +292,9 @@ def _residuals(curve: Curve) -> Iterator[dict[str, Any]]:
         yield {**_key(curve), "nbytes": point.nbytes, "residual": residual}
 
 
-def _rules(files: Iterable[RulesOf], targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
+def _rules(
+    files: Iterable[RuleFileOfSession], targets: Mapping[str, Target]
+) -> Iterator[dict[str, Any]]:
     for file in files:
         for one in file.rules:
             rule, gain = one.rule, one.gain
@@ -310,7 +312,9 @@ def _rules(files: Iterable[RulesOf], targets: Mapping[str, Target]) -> Iterator[
                     }
 
 
-def _verdicts(files: Iterable[RulesOf], targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
+def _verdicts(
+    files: Iterable[RuleFileOfSession], targets: Mapping[str, Target]
+) -> Iterator[dict[str, Any]]:
     for file in files:
         for one in file.verification.verdicts if file.verification else ():
             panel = target_words(one.target)
@@ -325,7 +329,7 @@ def _verdicts(files: Iterable[RulesOf], targets: Mapping[str, Target]) -> Iterat
                 }
 
 
-def _trades(shown: Shown, targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
+def _trades(shown: SessionContents, targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
     """Rows of settings beside products, against the library's own call alone."""
     library = {
         (one.target, one.nbytes): one.alone_us
@@ -347,7 +351,7 @@ def _trades(shown: Shown, targets: Mapping[str, Target]) -> Iterator[dict[str, A
             }
 
 
-def _ceilings(shown: Shown) -> Iterator[dict[str, Any]]:
+def _ceilings(shown: SessionContents) -> Iterator[dict[str, Any]]:
     for one in shown.limits.reached if shown.limits else ():
         ceiling = one.ceiling
         target = Target(
@@ -366,7 +370,7 @@ def _ceilings(shown: Shown) -> Iterator[dict[str, Any]]:
             yield {"panel": panel, "busbw": ceiling.gb_per_s, "words": words}
 
 
-def _variants(shown: Shown) -> Iterator[dict[str, Any]]:
+def _variants(shown: SessionContents) -> Iterator[dict[str, Any]]:
     for one in shown.choice.environments if shown.choice else ():
         for found in one.gains:
             for nbytes, gain in found.points:

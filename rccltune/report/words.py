@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
-from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, Proof, Rule, Zone, is_not_beaten
+from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, GainProof, Rule, Zone, is_not_beaten
 from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
-from rccltune.report.session import Delivered, RulesOf, Shown
+from rccltune.report.contents import DeliveredRule, RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
 from rccltune.rules.documents import costs_words
 from rccltune.verify.verdict import Ratio, RuleVerdict
@@ -36,7 +36,7 @@ def times(gain: Ratio | None) -> str:
     return f"{gain.ratio:.2f}× ({gain.low:.2f} to {gain.high:.2f})" if gain else DASH
 
 
-def marks(shown: Shown) -> Iterator[tuple[str, str]]:
+def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
     """What a reader must know before anything else: a word and its sentence."""
     if shown.simulated:
         said = "A node file gave the times: nothing here was measured on hardware."
@@ -57,13 +57,13 @@ def marks(shown: Shown) -> Iterator[tuple[str, str]]:
         yield "INTERRUPTED", f"The sweep did not come to its end.{again}"
 
 
-def _is_cut_short(shown: Shown) -> bool:
+def _is_cut_short(shown: SessionContents) -> bool:
     """Whether a verification was begun, of which nothing says how it ended."""
     is_verified = any(one.verification for one in shown.files) or bool(shown.old)
     return bool(shown.trials) and bool(shown.files) and not is_verified
 
 
-def claim(shown: Shown) -> str:
+def claim(shown: SessionContents) -> str:
     """What is won, in a sentence."""
     if shown.refused:
         return f"Nothing is proven here: {shown.refused[0].message}."
@@ -88,7 +88,7 @@ def claim(shown: Shown) -> str:
     return _no_rule(shown)
 
 
-def _swept(shown: Shown, rules: Sequence[Delivered]) -> str:
+def _swept(shown: SessionContents, rules: Sequence[DeliveredRule]) -> str:
     gained = [one for one in rules if one.gain]
     baseline = baseline_words(shown.choice.named_baseline if shown.choice else None)
     if not gained:
@@ -103,7 +103,7 @@ def _swept(shown: Shown, rules: Sequence[Delivered]) -> str:
     return f"{_gains(gained, baseline)}, as {seen}; not verified.{more}"
 
 
-def _own(shown: Shown) -> Iterator[Delivered]:
+def _own(shown: SessionContents) -> Iterator[DeliveredRule]:
     """Rules that answer by themselves; a vendor's are what the library does anyway."""
     for file in shown.used:
         yield from (one for one in file.rules if not one.fallback and not one.rule.vendor)
@@ -114,7 +114,7 @@ def _are(n: int, thing: str) -> str:
     return f"{count(n, thing)} {'is' if n == 1 else 'are'}"
 
 
-def _no_rule(shown: Shown) -> str:
+def _no_rule(shown: SessionContents) -> str:
     if not _has_settings(shown):
         return "Only the library's own choice was measured: there is nothing to choose from."
     choice = shown.choice
@@ -134,17 +134,17 @@ def _no_rule(shown: Shown) -> str:
     return "No rule: nothing could be compared with the baseline at any size."
 
 
-def _has_settings(shown: Shown) -> bool:
+def _has_settings(shown: SessionContents) -> bool:
     return any(curve.key.setting.role is Role.FORCED for curve in shown.done.curves)
 
 
-def _has_baseline(shown: Shown) -> bool:
+def _has_baseline(shown: SessionContents) -> bool:
     return any(curve.key.setting == BASELINE for curve in shown.done.curves)
 
 
-def _gains(rules: Iterable[Delivered], baseline: str) -> str:
+def _gains(rules: Iterable[DeliveredRule], baseline: str) -> str:
     """``all_reduce is 1.42× to 1.54× as fast … from 1 KiB to 10.4 MiB``; of several the gains."""
-    by_name: dict[str, list[Delivered]] = {}
+    by_name: dict[str, list[DeliveredRule]] = {}
     for one in rules:
         by_name.setdefault(one.rule.collective.value, []).append(one)
     if len(by_name) > 1:
@@ -157,7 +157,7 @@ def _gains(rules: Iterable[Delivered], baseline: str) -> str:
     )
 
 
-def _where(rules: Sequence[Delivered]) -> str:
+def _where(rules: Sequence[DeliveredRule]) -> str:
     """``from 1 KiB to 4 MiB``; of rules that do not touch each range."""
     spans: list[tuple[int, int]] = []
     for low, high in sorted((one.rule.min_nbytes, one.rule.max_nbytes) for one in rules):
@@ -172,7 +172,7 @@ def _where(rules: Sequence[Delivered]) -> str:
     return f"{'from' if is_range else 'at'} {' and '.join(words)}"
 
 
-def _range(rules: Sequence[Delivered]) -> str:
+def _range(rules: Sequence[DeliveredRule]) -> str:
     gains = [one.gain for one in rules if one.gain]
     if len(gains) == 1:
         return times(gains[0])
@@ -180,7 +180,7 @@ def _range(rules: Sequence[Delivered]) -> str:
     return f"{low:.2f}×" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}× to {high:.2f}×"
 
 
-def proof(one: Delivered, file: RulesOf) -> str:
+def proof(one: DeliveredRule, file: RuleFileOfSession) -> str:
     """What a rule's gain rests on."""
     if one.rule.vendor:
         return "of the library's own table"
@@ -216,7 +216,7 @@ def _seen(zone: Zone | None, rule: Rule) -> str:
     """What the sweep saw of a rule, and of which sizes where the rule has only a part of them."""
     if zone is None:
         return "not of the stored choice"
-    if zone.proof is Proof.NO_BASELINE:
+    if zone.proof is GainProof.NO_BASELINE:
         return "no baseline"
     repeated = count(zone.n_communicators, "communicator")
     how = repeated if zone.is_proven else zone.why_unproven
@@ -226,7 +226,7 @@ def _seen(zone: Zone | None, rule: Rule) -> str:
     return f"{said}; gain and sizes are those of {format_span(zone.min_nbytes, zone.max_nbytes)}"
 
 
-def use(shown: Shown) -> Iterator[str]:
+def use(shown: SessionContents) -> Iterator[str]:
     """The line of a shell that uses each file, from the folder that the session lies in."""
     for one in shown.used:
         line = source(one, shown)
@@ -234,7 +234,7 @@ def use(shown: Shown) -> Iterator[str]:
             yield line
 
 
-def source(file: RulesOf, shown: Shown) -> str:
+def source(file: RuleFileOfSession, shown: SessionContents) -> str:
     """``source rccltune-session/rccl_tuner_gfx942.env``; empty where there are no exports."""
     exports = file.path.with_suffix(".env") if file.path else None
     if exports is None or not exports.exists():
@@ -248,7 +248,7 @@ def source(file: RulesOf, shown: Shown) -> str:
     return f"source {shlex.quote(str(path))}"
 
 
-def following(shown: Shown, session: str = "") -> str:
+def following(shown: SessionContents, session: str = "") -> str:
     """What makes sense now.
 
     Args:
@@ -270,7 +270,7 @@ def following(shown: Shown, session: str = "") -> str:
     return "leave the site as it is."
 
 
-def _with_rules(shown: Shown, named: str) -> str:
+def _with_rules(shown: SessionContents, named: str) -> str:
     """What makes sense where there are rules; ``named`` follows a verb."""
     if not all(one.verification for one in shown.used):
         if shown.is_imported:
@@ -281,7 +281,7 @@ def _with_rules(shown: Shown, named: str) -> str:
     return f"rccltune deploy DIR{named} hands the rules to jobs."
 
 
-def old_rules(shown: Shown) -> Iterator[str]:
+def old_rules(shown: SessionContents) -> Iterator[str]:
     """What is on file, and counts for nothing here."""
     for one in shown.old:
         if one.name in {file.name for file in shown.files}:
@@ -296,7 +296,7 @@ def costs(zone: Zone | None) -> str:
     return costs_words(zone.costs) if zone is not None and zone.costs is not None else DASH
 
 
-def method(shown: Shown) -> Iterator[str]:
+def method(shown: SessionContents) -> Iterator[str]:
     """How all this was found out, in ten lines at most."""
     choice = shown.choice
     if shown.is_imported:

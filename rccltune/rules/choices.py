@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from rccltune.analyse.choosing import Choice, choose
-from rccltune.analyse.fit import FitDone
-from rccltune.analyse.library import Bypass
+from rccltune.analyse.choice import Choice, choose
+from rccltune.analyse.fit import FitResult
+from rccltune.analyse.library_behaviour import Bypass
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.variants import held_against_site
-from rccltune.model.chosen import NOT_MEASURED, Environment, Zone, is_not_beaten
+from rccltune.analyse.variant_gains import compare_with_site
+from rccltune.model.chosen import NOT_MEASURED, ExportedVariant, Zone, is_not_beaten
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default
@@ -20,7 +20,7 @@ from rccltune.model.vocabulary import MAX_NBYTES, format_size
 from rccltune.session.samples import load_frame
 
 
-def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
+def choice_of(done: FitResult, options: ChoiceOptions) -> Choice:
     """Zones for a fitted session.
 
     Where our plugin answering nothing is known to be the baseline, what was measured of it
@@ -54,12 +54,12 @@ def choice_of(done: FitDone, options: ChoiceOptions) -> Choice:
     )
 
 
-def table_of(done: FitDone) -> pd.DataFrame:
+def table_of(done: FitResult) -> pd.DataFrame:
     """The samples of a fitted session, as a table."""
     return load_frame(done.session, Reporter())
 
 
-def variants_of(done: FitDone) -> dict[str, Variant]:
+def variants_of(done: FitResult) -> dict[str, Variant]:
     """The variants of a session by name."""
     return {one.name: one for one in done.session.variants}
 
@@ -69,8 +69,8 @@ def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooL
     if not bypasses:
         return error
     taken: dict[str, list[int]] = {}
-    for one in bypasses:
-        taken.setdefault(one.collective.value, []).extend((one.min_nbytes, one.max_nbytes))
+    for bypass in bypasses:
+        taken.setdefault(bypass.collective.value, []).extend((bypass.min_nbytes, bypass.max_nbytes))
     seen = "; ".join(
         f"{name} from {format_size(min(found))} to {format_size(max(found))}"
         for name, found in taken.items()
@@ -107,11 +107,11 @@ def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
     return zone
 
 
-def _settings(done: FitDone) -> set[Setting]:
+def _settings(done: FitResult) -> set[Setting]:
     return {curve.key.setting for curve in done.curves}
 
 
-def _no_such_baseline(named: str, done: FitDone, there: list[str]) -> CommandLineError:
+def _no_such_baseline(named: str, done: FitResult, there: list[str]) -> CommandLineError:
     return CommandLineError(
         f"'{named}' was not measured, so it cannot be the baseline",
         where=str(done.session.path),
@@ -119,7 +119,7 @@ def _no_such_baseline(named: str, done: FitDone, there: list[str]) -> CommandLin
     )
 
 
-def baseline_named(text: str | None, done: FitDone) -> Setting | str | None:
+def baseline_named(text: str | None, done: FitResult) -> Setting | str | None:
     """Read --baseline: a setting, or the name of a variant that was measured."""
     if text is None:
         return None
@@ -133,72 +133,72 @@ def baseline_named(text: str | None, done: FitDone) -> Setting | str | None:
 
 
 def environments_of(
-    done: FitDone, choice: Choice, options: ChoiceOptions
-) -> tuple[Environment, ...]:
+    done: FitResult, choice: Choice, options: ChoiceOptions
+) -> tuple[ExportedVariant, ...]:
     """The variants of a session, held against the site; the one that the options name is chosen.
 
     Raises:
         CommandLineError: the variant that was named was not measured.
     """
-    found = (
-        held_against_site(choice.compared, choice.zones, options, wrong=done.wrong)
+    exported = (
+        compare_with_site(choice.compared, choice.zones, options, wrong=done.wrong)
         if done.is_varied
         else ()
     )
     if options.variant in (None, DEFAULT_VARIANT.name):
-        return found
+        return exported
     widening = _widening(done, choice)
-    if options.variant not in widening and not any(one.chosen for one in found):
-        names = [DEFAULT_VARIANT.name, *widening, *(one.variant.name for one in found)]
+    if options.variant not in widening and not any(one.chosen for one in exported):
+        names = [DEFAULT_VARIANT.name, *widening, *(one.variant.name for one in exported)]
         raise CommandLineError(
             f"the variant '{options.variant}' was not measured beside the default",
             where=str(done.session.path),
             hint=f"measured are {', '.join(names)}.",
         )
-    return found
+    return exported
 
 
-def _widening(done: FitDone, choice: Choice) -> list[str]:
+def _widening(done: FitResult, choice: Choice) -> list[str]:
     """Variants that only make more of the site's own settings selectable, measured or needed."""
     named = [curve.key.variant for curve in done.curves]
     named += [zone.variant for zone in choice.zones if zone.setting]
     return list(dict.fromkeys(one.name for one in named if one.widens == DEFAULT_VARIANT.name))
 
 
-def together(judged: Iterable[tuple[Environment, ...]]) -> tuple[Environment, ...]:
+def merge_exports(judged: Iterable[tuple[ExportedVariant, ...]]) -> tuple[ExportedVariant, ...]:
     """The variants of several sessions as one, since a job has one environment.
 
     A threshold is the smallest of theirs, so that it is beyond no session's crossover.
     """
-    made: dict[str, Environment] = {}
+    by_name: dict[str, ExportedVariant] = {}
     for one in (one for found in judged for one in found):
-        known = made.get(one.variant.name)
-        made[one.variant.name] = one if known is None else _both(known, one)
-    return tuple(made.values())
+        known = by_name.get(one.variant.name)
+        by_name[one.variant.name] = one if known is None else _both(known, one)
+    return tuple(by_name.values())
 
 
-def _both(one: Environment, other: Environment) -> Environment:
+def _both(one: ExportedVariant, other: ExportedVariant) -> ExportedVariant:
     """The same variant in two sessions."""
     first = min(one, other, key=lambda found: found.threshold_nbytes or MAX_NBYTES)
     return replace(first, gains=(*one.gains, *other.gains))
 
 
-def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tuple[Zone, ...]:
+def zones_in(zones: Sequence[Zone], environments: Iterable[ExportedVariant]) -> tuple[Zone, ...]:
     """The zones of the variant that is chosen; of the site's own where none is.
 
     What a path serves before a tuner is asked is a gap: a rule there would do nothing. Collectives
     that the variant does not concern keep the default's.
     """
-    plain = [zone for zone in found if _is_default(zone.target.variant)]
+    plain = [zone for zone in zones if _is_default(zone.target.variant)]
     chosen = next((one for one in environments if one.chosen), None)
     if chosen is None:
         return tuple(plain)
     variant = chosen.variant
     name = chosen.beyond if variant.path else variant.name
-    own = [zone for zone in found if zone.target.variant.name == name]
-    concerned = {zone.target.collective for zone in own if _concerns(variant, zone)}
+    of_variant = [zone for zone in zones if zone.target.variant.name == name]
+    concerned = {zone.target.collective for zone in of_variant if _concerns(variant, zone)}
     kept = [zone for zone in plain if zone.target.collective not in concerned]
-    kept += [zone for zone in own if zone.target.collective in concerned]
+    kept += [zone for zone in of_variant if zone.target.collective in concerned]
     if not variant.path:
         return tuple(kept)
     bare = [_in_default(zone) for zone in kept]
@@ -206,21 +206,21 @@ def zones_in(found: Sequence[Zone], environments: Iterable[Environment]) -> tupl
     return tuple(_as_one(parts))
 
 
-def _as_one(found: Iterable[Zone]) -> list[Zone]:
+def _as_one(zones: Iterable[Zone]) -> list[Zone]:
     """Zones with neighbouring gaps of one reason as one."""
-    made: list[Zone] = []
-    for zone in found:
-        last = made[-1] if made else None
+    joined: list[Zone] = []
+    for zone in zones:
+        last = joined[-1] if joined else None
         if (
             last is not None
             and last.setting is None
             and (last.target, last.reason) == (zone.target, zone.reason)
             and last.max_nbytes + 1 == zone.min_nbytes
         ):
-            made[-1] = replace(last, max_nbytes=zone.max_nbytes)
+            joined[-1] = replace(last, max_nbytes=zone.max_nbytes)
         else:
-            made.append(zone)
-    return made
+            joined.append(zone)
+    return joined
 
 
 def _is_default(variant: Variant) -> bool:

@@ -13,7 +13,7 @@ from rccltune import plugin
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
-from rccltune.rules.host import Communicator, Host
+from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary
 
 # µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.
 _OFFERED = 10.0
@@ -38,7 +38,7 @@ def cost_table(offered: Iterable[tuple[Algorithm, Protocol]]) -> tuple[tuple[flo
 
 
 def decisions(
-    communicator: Communicator,
+    communicator: PluginCommunicator,
     collective: Collective,
     table: Sequence[Sequence[float]],
     hints: Iterable[int],
@@ -64,15 +64,15 @@ def decisions(
     for start, end, answer, last in zip(sizes, sizes[1:], answers, answers[1:], strict=False):
         low, before = start, answer
         while before != last:
-            high, found = end, last
+            high, answer_there = end, last
             while high - low > 1:
                 middle = (low + high) // 2
                 if (there := ask(middle)) == before:
                     low = middle
                 else:
-                    high, found = middle, there
-            starts.append((high, found))
-            low, before = high, found
+                    high, answer_there = middle, there
+            starts.append((high, answer_there))
+            low, before = high, answer_there
     ends = [start - 1 for start, _ in starts[1:]] + [MAX_NBYTES]
     return tuple(
         Decision(min_nbytes=start, max_nbytes=end, setting=_setting(*answer))
@@ -120,7 +120,7 @@ def check_plugin(path: Path) -> list[str]:
         MachineError: it cannot be loaded.
         VerificationError: an answer is wrong.
     """
-    host = Host(path)
+    host = PluginLibrary(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     built = plugin.build_info()
     how = f"version {built['version']}, {built['build_type']} build by {built['compiler']}"
@@ -132,11 +132,11 @@ def check_plugin(path: Path) -> list[str]:
         env = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
         for abi in host.abi_versions:
             with host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as communicator:
-                found = decisions(communicator, Collective.ALL_REDUCE, table, (1024, 4096))
-            told = [(d.min_nbytes, d.max_nbytes) for d in found if d.setting == _EXPECTED]
-            if told != [(1024, 4096)] or len(found) != 3:
+                answers = decisions(communicator, Collective.ALL_REDUCE, table, (1024, 4096))
+            told = [(d.min_nbytes, d.max_nbytes) for d in answers if d.setting == _EXPECTED]
+            if told != [(1024, 4096)] or len(answers) != 3:
                 raise VerificationError(
-                    f"ABI version {abi}: a rule for 1024 to 4096 bytes is answered as {found}",
+                    f"ABI version {abi}: a rule for 1024 to 4096 bytes is answered as {answers}",
                     where=str(path),
                     hint="install rccltune again; if it stays so, please report it.",
                 )

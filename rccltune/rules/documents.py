@@ -29,7 +29,7 @@ BY_CLOCK: Final = (
 )
 
 
-class Covered:
+class CoveredSizes:
     """Sizes that were taken so far, as disjoint intervals in order; bounds are inclusive."""
 
     __slots__ = ("_ends", "_starts")
@@ -54,7 +54,7 @@ class Covered:
         return self._ends[at] if at >= 0 and self._ends[at] >= nbytes else None
 
 
-def is_covered(low: int, high: int, by: Sequence[Covered]) -> bool:
+def is_covered(low: int, high: int, by: Sequence[CoveredSizes]) -> bool:
     """Whether several together take every size of an interval."""
     while low <= high:
         ends = [end for each in by if (end := each.end_at(low)) is not None]
@@ -73,7 +73,7 @@ def first_at(intervals: Iterable[Interval], sizes: Sequence[int]) -> list[int | 
     """
     waiting = sorted((low, number, high) for number, (low, high) in enumerate(intervals))
     begun: list[tuple[int, int]] = []
-    found: list[int | None] = []
+    firsts: list[int | None] = []
     at = 0
     for nbytes in sizes:
         while at < len(waiting) and waiting[at][0] <= nbytes:
@@ -82,8 +82,8 @@ def first_at(intervals: Iterable[Interval], sizes: Sequence[int]) -> list[int | 
         # What ended before this size is over for all that follow.
         while begun and begun[0][1] < nbytes:
             heappop(begun)
-        found.append(begun[0][0] if begun else None)
-    return found
+        firsts.append(begun[0][0] if begun else None)
+    return firsts
 
 
 _Cell = tuple[Algorithm | None, Protocol | None]
@@ -93,7 +93,7 @@ _Group = tuple[Collective, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class UncoveredRange:
     """Sizes of one collective and scale that no rule covers, between others that are covered."""
 
     collective: Collective
@@ -104,7 +104,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class OrderAudit:
     """What the order means.
 
     Attributes:
@@ -115,30 +115,30 @@ class Audit:
 
     dead: tuple[Rule, ...]
     fallbacks: tuple[Rule, ...]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[UncoveredRange, ...]
 
 
-def audit(rules: Sequence[Rule]) -> Audit:
+def audit_order(rules: Sequence[Rule]) -> OrderAudit:
     """Look at rules in file order, in O(n log n).
 
     An earlier rule takes every call that passes a later one's filters where each of its own is
     the same or *any*, which are few combinations for each rule.
     """
     dead, fallbacks = [], []
-    taken: dict[_Filters, dict[_Cell, Covered]] = {}
+    taken: dict[_Filters, dict[_Cell, CoveredSizes]] = {}
     for rule in rules:
-        own = (rule.min_nbytes, rule.max_nbytes)
+        bounds = (rule.min_nbytes, rule.max_nbytes)
         cell = (rule.setting.algorithm, rule.setting.protocol)
         wider = [taken[each] for each in _wider(_filters(rule)) if each in taken]
         # A rule without a cell is selectable always, and one of the same cell where this one is.
         same = [found[c] for found in wider for c in {cell, (None, None)} if c in found]
-        if is_covered(*own, same):
+        if is_covered(*bounds, same):
             dead.append(rule)
-        elif is_covered(*own, [covered for found in wider for covered in found.values()]):
+        elif is_covered(*bounds, [covered for found in wider for covered in found.values()]):
             fallbacks.append(rule)
         cells = taken.setdefault(_filters(rule), {})
-        cells.setdefault(cell, Covered()).add(*own)
-    return Audit(dead=tuple(dead), fallbacks=tuple(fallbacks), gaps=_gaps(rules))
+        cells.setdefault(cell, CoveredSizes()).add(*bounds)
+    return OrderAudit(dead=tuple(dead), fallbacks=tuple(fallbacks), gaps=_gaps(rules))
 
 
 def _filters(rule: Rule) -> _Filters:
@@ -153,27 +153,27 @@ def _wider(filters: _Filters) -> Iterator[_Filters]:
         yield collective, mine
 
 
-def left_over(own: Interval, rules: Iterable[Rule]) -> list[Interval]:
+def intervals_left(own: Interval, rules: Iterable[Rule]) -> list[Interval]:
     """What remains of an interval without the sizes of some rules, inclusive bounds."""
     low, high = own
-    left: list[Interval] = []
+    remaining: list[Interval] = []
     for rule in sorted(rules, key=lambda each: each.min_nbytes):
         if rule.max_nbytes < low:
             continue
         if rule.min_nbytes > high:
             break
         if low < rule.min_nbytes:
-            left.append((low, rule.min_nbytes - 1))
+            remaining.append((low, rule.min_nbytes - 1))
         low = rule.max_nbytes + 1
-    return [*left, (low, high)] if low <= high else left
+    return [*remaining, (low, high)] if low <= high else remaining
 
 
-def _gaps(rules: Sequence[Rule]) -> tuple[Gap, ...]:
+def _gaps(rules: Sequence[Rule]) -> tuple[UncoveredRange, ...]:
     groups: dict[_Group, list[Rule]] = {}
     for rule in rules:
         groups.setdefault((rule.collective, rule.n_nodes, rule.n_ranks), []).append(rule)
     return tuple(
-        Gap(
+        UncoveredRange(
             collective=collective,
             n_nodes=n_nodes,
             n_ranks=n_ranks,
@@ -181,19 +181,19 @@ def _gaps(rules: Sequence[Rule]) -> tuple[Gap, ...]:
             max_nbytes=high,
         )
         for (collective, n_nodes, n_ranks), members in groups.items()
-        for low, high in left_over((0, MAX_NBYTES), members)
+        for low, high in intervals_left((0, MAX_NBYTES), members)
     )
 
 
-def counted(rules: Sequence[Rule]) -> RuleCount:
+def count_rules(rules: Sequence[Rule]) -> RuleCount:
     """Rules in file order; a vendor's rows behind them are nobody's rules."""
-    own = [rule for rule in rules if not rule.vendor]
-    n_fallbacks = len(audit(own).fallbacks)
-    return RuleCount(rules=len(own) - n_fallbacks, fallbacks=n_fallbacks)
+    our_rules = [rule for rule in rules if not rule.vendor]
+    n_fallbacks = len(audit_order(our_rules).fallbacks)
+    return RuleCount(rules=len(our_rules) - n_fallbacks, fallbacks=n_fallbacks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hole:
+class NoRule:
     """Sizes for which we deliberately say nothing, and why.
 
     Attributes:
@@ -218,7 +218,7 @@ class Section:
     """
 
     target: Target
-    entries: tuple[Rule | Hole, ...]
+    entries: tuple[Rule | NoRule, ...]
     evidence: tuple[str, ...]
     fallbacks: tuple[Rule, ...]
     doubts: tuple[str, ...] = ()
@@ -230,7 +230,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class VendorRules:
     """A vendor's table behind our rules; the first match wins, so that ours go first.
 
     Attributes:
@@ -245,7 +245,7 @@ class Base:
     sha256: str
     rules: tuple[Rule, ...]
     left_out: tuple[tuple[int, str], ...] = ()
-    open: tuple[tuple[Collective, Scale, Hole], ...] = ()
+    open: tuple[tuple[Collective, Scale, NoRule], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +263,7 @@ class RuleDocument:
     requires: tuple[tuple[str, str], ...]
     needs: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
-    base: Base | None = None
+    base: VendorRules | None = None
 
 
 def sections_of(zones: Iterable[Zone]) -> tuple[Section, ...]:
@@ -319,9 +319,9 @@ def _check_cover(zones: Sequence[Zone]) -> None:
         )
 
 
-def _entry(zone: Zone) -> Rule | Hole:
+def _entry(zone: Zone) -> Rule | NoRule:
     if zone.setting is None:
-        return Hole(
+        return NoRule(
             min_nbytes=zone.min_nbytes, max_nbytes=zone.max_nbytes, reason=zone.reason or ""
         )
     return _rule(zone, zone.setting, fallback=False)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune import plugin
-from rccltune.analyse.fit import FitDone, fit_session
+from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.machine import overrides
-from rccltune.model.chosen import Environment, LeftOut, Zone
+from rccltune.model.chosen import ExportedVariant, UnselectableSetting, Zone
 from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measured import Fingerprint, Notice
@@ -19,9 +19,17 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, base_variant
 from rccltune.releases import library_named
 from rccltune.rules import exports, writer
-from rccltune.rules.base import based, vendor
-from rccltune.rules.choices import choice_of, environments_of, together, zones_in
-from rccltune.rules.documents import Hole, RuleDocument, sections_of
+from rccltune.rules.choices import choice_of, environments_of, merge_exports, zones_in
+from rccltune.rules.documents import NoRule, RuleDocument, sections_of
+from rccltune.rules.placement_files import (
+    EmitRequest,
+    EmittedRules,
+    PlacementFile,
+    file_name,
+    files_by_placement,
+    gfx_of,
+    name_with_placement,
+)
 from rccltune.rules.provenance import (
     chosen_lines,
     is_switched,
@@ -31,24 +39,16 @@ from rccltune.rules.provenance import (
     provenance,
 )
 from rccltune.rules.reader import read_rules
-from rccltune.rules.refusals import accepted, content_of
-from rccltune.rules.sheets import (
-    EmitRequest,
-    Emitted,
-    Sheet,
-    file_name,
-    gfx_of,
-    sheet_name,
-    sheets_of,
-)
-from rccltune.rules.stored import CHOICE_FILE, keep, stored, stored_choice
+from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.stored_choice import CHOICE_FILE, choice_record, read_choice, write_choice
+from rccltune.rules.vendor_base import read_vendor_table, with_vendor_rules
 from rccltune.rules.writer import is_verified, render_environment, write_all
 from rccltune.session import files, store
 from rccltune.session.folders import one_machine
 from rccltune.session.imports import VENDOR_UNKNOWN
 
 if TYPE_CHECKING:
-    from rccltune.analyse.choosing import Choice
+    from rccltune.analyse.choice import Choice
 
 _DAMAGED: Final = (
     "rccltune emit-config --force writes it anew and keeps this one under another name; then "
@@ -60,7 +60,7 @@ _AS_THE_SITE: Final = (
 )
 
 
-def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
+def emit_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     """Choose and write the rule file, with the exports that use it.
 
     Files of the default names are the session's own and are made anew, but for verified ones: to
@@ -73,21 +73,21 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
     """
     chosen = choose_rules(request, reporter=reporter)
     is_own = request.output is None
-    made = [
+    files_to_write = [
         _kept(one) if is_own and not request.overwrite and _is_proven(one) else one
         for one in (chosen, *chosen.beside)
     ]
-    _write(made, overwrite=request.overwrite or is_own, reporter=reporter)
-    for one in made:
+    _write(files_to_write, overwrite=request.overwrite or is_own, reporter=reporter)
+    for one in files_to_write:
         if one.is_kept and one.environment_path is not None:
             exports.correct(one.environment_path, reporter)
     # What is kept was chosen before, and so is what others read of it.
-    if chosen.path is not None and not made[0].is_kept:
+    if chosen.path is not None and not files_to_write[0].is_kept:
         keep_choices(chosen, reporter, is_own=is_own)
-    return replace(made[0], beside=tuple(made[1:]))
+    return replace(files_to_write[0], beside=tuple(files_to_write[1:]))
 
 
-def keep_choices(chosen: Emitted, reporter: Reporter, *, is_own: bool = True) -> None:
+def keep_choices(chosen: EmittedRules, reporter: Reporter, *, is_own: bool = True) -> None:
     """Write choice.json into each session that was chosen from.
 
     A session with rules keeps the choice that those came from where others are written elsewhere.
@@ -98,13 +98,15 @@ def keep_choices(chosen: Emitted, reporter: Reporter, *, is_own: bool = True) ->
         is_own: the rules are the session's own.
     """
     for folder, choice in chosen.choices:
-        if not is_own and any(folder.glob("rccl_tuner*.csv")) and stored_choice(folder) is not None:
+        if not is_own and any(folder.glob("rccl_tuner*.csv")) and read_choice(folder) is not None:
             reporter.say(f"{folder} keeps its own rules and their choice, which these are not of")
             continue
-        files.Derived(folder, reporter).keep(CHOICE_FILE, partial(keep, folder, choice))
+        files.DerivedFiles(folder, reporter).keep(
+            CHOICE_FILE, partial(write_choice, folder, choice)
+        )
 
 
-def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
+def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     """What would be written, and where; nothing is.
 
     Files for the site as it is; beside them those for each variant that was measured, LL128 forced
@@ -129,20 +131,20 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
             replace(choice, zones=(*_of_site(plain.zones), *_of_variants(choice.zones)))
             for choice, plain in zip(widened, _chosen(site, fits), strict=True)
         ]
-    judged = together(
+    judged = merge_exports(
         environments_of(done, choice, request.options(done))
         for done, choice in zip(fits, choices, strict=True)
     )
-    own, *placed = _files(site, fits, choices, judged, reporter)
-    if odd := odd_needs(own.needs):
+    site_file, *placed = _files(site, fits, choices, judged, reporter)
+    if odd := odd_needs(site_file.needs):
         raise CommandLineError(
-            f"no rules are written for {own.environment}: {_why_odd(odd)}",
+            f"no rules are written for {site_file.environment}: {_why_odd(odd)}",
             where=", ".join(str(folder) for folder in request.folders),
             hint=_AS_THE_SITE,
         )
-    own = replace(
-        own,
-        environment=name if is_asked else own.environment,
+    site_file = replace(
+        site_file,
+        environment=name if is_asked else site_file.environment,
         environments=judged,
         left_out=(
             *(item for choice in choices for item in choice.left_out),
@@ -150,12 +152,12 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
         ),
         notices=tuple(
             # What every placement says by itself their joint choice says again.
-            dict.fromkeys((*_notices(fits, choices), *own.notices))
+            dict.fromkeys((*_notices(fits, choices), *site_file.notices))
         ),
         choices=tuple(
             (
                 folder,
-                stored(
+                choice_record(
                     done,
                     choice,
                     judged,
@@ -168,22 +170,22 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> Emitted:
             )
         ),
     )
-    if own.path is None or any(request.options(done).variant is not None for done in fits):
-        return replace(own, beside=tuple(placed))
-    home, beside = own.path.parent, list(placed)
+    if site_file.path is None or any(request.options(done).variant is not None for done in fits):
+        return replace(site_file, beside=tuple(placed))
+    home, beside = site_file.path.parent, list(placed)
     if site is not request and name is not None:
-        there = replace(request, output=home / name / own.path.name)
-        made = _files(there, fits, widened, judged, Reporter())
-        beside += [replace(one, environment=name) for one in made]
+        variant_request = replace(request, output=home / name / site_file.path.name)
+        variant_files = _files(variant_request, fits, widened, judged, Reporter())
+        beside += [replace(one, environment=name) for one in variant_files]
     for one in judged:
-        there = replace(request, output=home / one.variant.name / own.path.name)
+        variant_request = replace(request, output=home / one.variant.name / site_file.path.name)
         chosen = [replace(each, chosen=each is one) for each in judged]
-        made = _files(there, fits, choices, chosen, Reporter())
-        if odd := odd_needs(pair for each in made for pair in each.needs):
+        variant_files = _files(variant_request, fits, choices, chosen, Reporter())
+        if odd := odd_needs(pair for each in variant_files for pair in each.needs):
             reporter.say(f"No rules are written for {one.variant.name}: {_why_odd(odd)}")
         else:
-            beside += made
-    return replace(own, beside=tuple(beside))
+            beside += variant_files
+    return replace(site_file, beside=tuple(beside))
 
 
 def _why_odd(needs: str) -> str:
@@ -203,11 +205,11 @@ def _of_variants(zones: Sequence[Zone]) -> list[Zone]:
 
 def _files(
     request: EmitRequest,
-    fits: Sequence[FitDone],
+    fits: Sequence[FitResult],
     choices: Sequence[Choice],
-    environments: Sequence[Environment],
+    environments: Sequence[ExportedVariant],
     reporter: Reporter,
-) -> list[Emitted]:
+) -> list[EmittedRules]:
     """The files for the variant that is chosen, else for the site; that for any placement first."""
     fingerprint = one_machine([done.session for done in fits])
     zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
@@ -217,7 +219,7 @@ def _files(
             where=", ".join(str(folder) for folder in request.folders),
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
-    sheets = sheets_of(
+    sheets = files_by_placement(
         fits,
         choices,
         request.options,
@@ -226,14 +228,16 @@ def _files(
     )
     paths = _paths(request, fingerprint, sheets)
     base = (
-        vendor(request.base, fingerprint, reporter=reporter) if request.base is not None else None
+        read_vendor_table(request.base, fingerprint, reporter=reporter)
+        if request.base is not None
+        else None
     )
     if not is_vendor_told(fits, fingerprint):
         reporter.say(VENDOR_UNKNOWN)
     baseline = request.options(fits[0]).baseline
     documents = [_document(fits, fingerprint, sheet, environments, baseline) for sheet in sheets]
     if base is not None:
-        documents = [based(document, base) for document in documents]
+        documents = [with_vendor_rules(document, base) for document in documents]
     first, *others = (
         _emitted(path, sheet, document, environments)
         for path, sheet, document in zip(paths, sheets, documents, strict=True)
@@ -246,7 +250,7 @@ def _files(
 
 
 def _choices(
-    request: EmitRequest, fits: Sequence[FitDone], reporter: Reporter
+    request: EmitRequest, fits: Sequence[FitResult], reporter: Reporter
 ) -> tuple[EmitRequest, list[Choice]]:
     """What each session chooses, and the request that they follow.
 
@@ -290,12 +294,12 @@ def _widening(choices: Sequence[Choice]) -> str | None:
     return next((z.variant.name for z in zones if z.setting and z.variant.widens), None)
 
 
-def _chosen(request: EmitRequest, fits: Sequence[FitDone]) -> list[Choice]:
+def _chosen(request: EmitRequest, fits: Sequence[FitResult]) -> list[Choice]:
     return [choice_of(done, request.options(done)) for done in fits]
 
 
 def _paths(
-    request: EmitRequest, fingerprint: Fingerprint, sheets: Sequence[Sheet]
+    request: EmitRequest, fingerprint: Fingerprint, sheets: Sequence[PlacementFile]
 ) -> list[Path | None]:
     """Where each file goes; a name that was given is the first one's."""
     given = request.output
@@ -309,20 +313,20 @@ def _paths(
             )
         return [None]
     plain = given or (request.home or request.folders[0]) / file_name(fingerprint)
-    named = [plain.with_name(sheet_name(plain.name, one.placement)) for one in sheets]
+    named = [plain.with_name(name_with_placement(plain.name, one.placement)) for one in sheets]
     return [given, *named[1:]] if given is not None else [*named]
 
 
 def _emitted(
     path: Path | None,
-    sheet: Sheet,
+    sheet: PlacementFile,
     document: RuleDocument,
-    environments: Sequence[Environment],
-) -> Emitted:
+    environments: Sequence[ExportedVariant],
+) -> EmittedRules:
     """The files of one sheet as they will be written."""
     use = _use(path, sheet, document)
     chosen = next((one for one in environments if one.chosen), None)
-    return Emitted(
+    return EmittedRules(
         path=path,
         text=writer.render(document),
         environment_path=_beside(path),
@@ -342,39 +346,39 @@ def _beside(path: Path | None) -> Path | None:
     return beside if beside != path else path.with_name(f"{path.name}.env")
 
 
-def _use(rules: Path | None, sheet: Sheet, document: RuleDocument) -> list[tuple[str, str]]:
+def _use(rules: Path | None, sheet: PlacementFile, document: RuleDocument) -> list[tuple[str, str]]:
     """Variables that make a job use the file; none where it has no rule."""
     is_used = sheet.has_rules or (document.base is not None and document.base.rules)
     if rules is None or not is_used:
         return []
-    found = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
+    variables = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
     try:
         library = plugin.library()
     except MachineError:
         # The host's own CSV tuner reads the file, where it has one.
-        return found
-    found.append(("NCCL_TUNER_PLUGIN", str(library)))
+        return variables
+    variables.append(("NCCL_TUNER_PLUGIN", str(library)))
     if sheet.placement is not None:
-        found.append(("RCCLTUNE_PLACEMENT", sheet.placement))
-    return found
+        variables.append(("RCCLTUNE_PLACEMENT", sheet.placement))
+    return variables
 
 
-def _is_proven(emitted: Emitted) -> bool:
+def _is_proven(emitted: EmittedRules) -> bool:
     """Whether verified rules lie where this would be written, and the plugin takes them."""
     path = emitted.path
     if path is None or not is_verified(path):
         return False
-    accepted(content_of(path), path, _DAMAGED)
+    read_accepted(content_of(path), path, _DAMAGED)
     return True
 
 
-def _kept(emitted: Emitted) -> Emitted:
+def _kept(emitted: EmittedRules) -> EmittedRules:
     """Leave a verified file where it is, and say what that one needs."""
     file = read_rules(emitted.path.read_bytes()) if emitted.path is not None else None
     return replace(emitted, is_kept=True, needs=file.needs if file is not None else ())
 
 
-def _write(emitted: Sequence[Emitted], *, overwrite: bool, reporter: Reporter) -> None:
+def _write(emitted: Sequence[EmittedRules], *, overwrite: bool, reporter: Reporter) -> None:
     written = [one for one in emitted if not one.is_kept]
     files = [(one.path, one.text) for one in written]
     files += [(one.environment_path, one.environment_text) for one in written]
@@ -382,21 +386,21 @@ def _write(emitted: Sequence[Emitted], *, overwrite: bool, reporter: Reporter) -
     write_all(made, overwrite=overwrite, reporter=reporter)
 
 
-def _left_out(one: Quarantine) -> LeftOut:
-    return LeftOut(
+def _left_out(quarantine: Quarantine) -> UnselectableSetting:
+    return UnselectableSetting(
         target=Target(
-            collective=one.collective,
-            scale=one.scale or Scale(n_nodes=1, n_ranks=1),
-            rank_placement=one.rank_placement,
-            variant=base_variant(one.variant),
+            collective=quarantine.collective,
+            scale=quarantine.scale or Scale(n_nodes=1, n_ranks=1),
+            rank_placement=quarantine.rank_placement,
+            variant=base_variant(quarantine.variant),
         ),
-        setting=one.setting,
-        variant=one.variant,
-        reason=f"quarantined: {one.reason}",
+        setting=quarantine.setting,
+        variant=quarantine.variant,
+        reason=f"quarantined: {quarantine.reason}",
     )
 
 
-def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice, ...]:
+def _notices(fits: Sequence[FitResult], choices: Sequence[Choice]) -> tuple[Notice, ...]:
     fitted = (notice for done in fits for notice in done.warnings)
     chosen = (notice for choice in choices for notice in choice.notices)
     launched = [store.read_made(done.session) for done in fits]
@@ -416,10 +420,10 @@ def _notices(fits: Sequence[FitDone], choices: Sequence[Choice]) -> tuple[Notice
 
 
 def _document(
-    fits: Sequence[FitDone],
+    fits: Sequence[FitResult],
     fingerprint: Fingerprint,
-    sheet: Sheet,
-    environments: Sequence[Environment],
+    sheet: PlacementFile,
+    environments: Sequence[ExportedVariant],
     baseline: Setting | str | None,
 ) -> RuleDocument:
     sections = sections_of(sheet.zones)
@@ -427,7 +431,7 @@ def _document(
         pair
         for section in sections
         for rule in (*section.entries, *section.fallbacks)
-        if not isinstance(rule, Hole) and rule.variant is not None
+        if not isinstance(rule, NoRule) and rule.variant is not None
         for pair in rule.variant.environment
     }
     return RuleDocument(

@@ -18,29 +18,29 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Mode, Scale, Setting, Vendor
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Collective
 from rccltune.rules import decision, documents
-from rccltune.rules.answers import (
+from rccltune.rules.documents import OrderAudit
+from rccltune.rules.other_readers import MisreadLine, beside_lines, misread
+from rccltune.rules.plugin_answers import (
     USUAL,
-    Call,
-    Case,
-    Explained,
-    Matching,
-    asked_at,
+    CallArguments,
+    RuleMatcher,
+    ScaleExplanation,
+    ScaleQuestion,
     calls_of,
-    explain_one,
-    offered,
-    why_not,
+    explain_scale,
+    offered_cells,
+    open_at_scale,
+    why_not_offered,
 )
-from rccltune.rules.documents import Audit
-from rccltune.rules.host import Host
-from rccltune.rules.other_readers import Misread, beside_lines, misread
+from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import RuleFile
-from rccltune.rules.refusals import accepted, content_of
+from rccltune.rules.refusals import content_of, read_accepted
 
 _CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class PlacementUse:
     """Whether the plugin uses a file that is for one placement of ranks.
 
     Attributes:
@@ -68,17 +68,17 @@ class Explanation:
 
     path: Path
     file: RuleFile
-    audit: Audit
-    parts: tuple[Explained, ...]
+    audit: OrderAudit
+    parts: tuple[ScaleExplanation, ...]
     never: tuple[tuple[int, str], ...]
     never_by_amd: tuple[tuple[int, str], ...] = ()
-    placement: Declared | None = None
-    misread: tuple[Misread, ...] = ()
+    placement: PlacementUse | None = None
+    misread: tuple[MisreadLine, ...] = ()
     beside_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RuleQuestion:
     """What is asked about; None is everything that the file names."""
 
     collective: Collective | None = None
@@ -88,8 +88,8 @@ class Question:
 
 
 def asked_about(
-    path: Path, question: Question
-) -> tuple[list[tuple[Collective, Scale]], tuple[Call, ...]]:
+    path: Path, question: RuleQuestion
+) -> tuple[list[tuple[Collective, Scale]], tuple[CallArguments, ...]]:
     """What a file names of a question: collectives with the scales of each; and calls.
 
     Raises:
@@ -101,9 +101,9 @@ def asked_about(
 
 def explain(
     path: Path,
-    question: Question,
+    question: RuleQuestion,
     also: Sequence[tuple[Collective, Scale]] = (),
-    calls: Sequence[Call] = (),
+    calls: Sequence[CallArguments] = (),
 ) -> Explanation:
     """Ask the plugin about one file.
 
@@ -120,20 +120,20 @@ def explain(
     content = content_of(path)
     file = _accepted(content, path)
     rules = _for_mode(file.rules, question.mode)
-    host = Host(plugin.library())
+    host = PluginLibrary(plugin.library())
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         copy = Path(folder) / "rules.csv"
         copy.write_bytes(_without_requirements(content))
         only, lines = Path(folder) / "scale.csv", _lines(content)
-        matching, arch = Matching(rules), _whose(file, question.mode)
+        matching, arch = RuleMatcher(rules), _whose(file, question.mode)
         wanted = dict.fromkeys((*_named(rules, question), *also))
-        made: dict[tuple[Collective, Scale], Explained] = {}
+        by_scale: dict[tuple[Collective, Scale], ScaleExplanation] = {}
         for scale in dict.fromkeys(one for _, one in wanted):
             only.write_bytes(_rows(lines, matching.of(scale, *TUNABLE)))
-            with asked_at(host, copy, only, scale, question.mode) as opened:
+            with open_at_scale(host, copy, only, scale, question.mode) as opened:
                 for collective in (one for one, there in wanted if there == scale):
                     mine = matching.of(scale, collective)
-                    case = Case(
+                    case = ScaleQuestion(
                         rules=mine,
                         file=file,
                         collective=collective,
@@ -141,14 +141,14 @@ def explain(
                         arch=arch,
                         calls=tuple(dict.fromkeys((*calls_of(mine), *calls))),
                     )
-                    made[collective, scale] = explain_one(case, opened)
-        parts = tuple(made[one] for one in wanted)
+                    by_scale[collective, scale] = explain_scale(case, opened)
+        parts = tuple(by_scale[one] for one in wanted)
         copy.write_bytes(_with_placement_alone(content, file))
         declared = _declared(host, copy, file, parts, question.mode)
     return Explanation(
         path=path,
         file=file,
-        audit=documents.audit(rules),
+        audit=documents.audit_order(rules),
         parts=parts,
         never=_never(rules, _whose(file, question.mode)),
         never_by_amd=() if _whose(file, question.mode) else _never(rules, Vendor.AMD.value),
@@ -161,7 +161,7 @@ def explain(
 @lru_cache(maxsize=2)
 def _accepted(content: bytes, path: Path) -> RuleFile:
     """As it is read, once for both questions of a comparison."""
-    return accepted(content, path, _CORRECT)
+    return read_accepted(content, path, _CORRECT)
 
 
 def _without_requirements(content: bytes) -> bytes:
@@ -190,32 +190,36 @@ def _with_placement_alone(content: bytes, file: RuleFile) -> bytes:
 
 
 def _declared(
-    host: Host, path: Path, file: RuleFile, parts: Sequence[Explained], mode: Mode | None
-) -> Declared | None:
+    host: PluginLibrary,
+    path: Path,
+    file: RuleFile,
+    parts: Sequence[ScaleExplanation],
+    mode: Mode | None,
+) -> PlacementUse | None:
     """Ask the plugin with RCCLTUNE_PLACEMENT and without it."""
     placement = dict(file.requires).get("placement")
     part = next((p for p in parts if any(s.setting is not None for s in p.stretches)), None)
     if placement is None or part is None:
         return None
     arch = _whose(file, mode)
-    table = decision.cost_table(offered(part.collective, part.scale, arch, ll128=True))
+    table = decision.cost_table(offered_cells(part.collective, part.scale, arch, ll128=True))
 
-    told = {"NCCL_TUNER_CONFIG_FILE": str(path)}
+    variables = {"NCCL_TUNER_CONFIG_FILE": str(path)}
     if mode is not None:
-        told["RCCLTUNE_MODE"] = str(mode)
+        variables["RCCLTUNE_MODE"] = str(mode)
 
     def answers(declared: Mapping[str, str]) -> bool:
         with host.communicator(
             abi=max(host.abi_versions),
             n_nodes=part.scale.n_nodes,
             n_ranks=part.scale.n_ranks,
-            env={**told, **declared},
+            env={**variables, **declared},
         ) as communicator:
             hints = {stretch.min_nbytes for stretch in part.stretches}
             decided = decision.decisions(communicator, part.collective, table, hints)
         return any(one.setting is not None for one in decided)
 
-    return Declared(
+    return PlacementUse(
         name=placement,
         with_it=answers({"RCCLTUNE_PLACEMENT": placement}),
         without=answers({}),
@@ -234,25 +238,25 @@ def _for_mode(rules: Sequence[Rule], mode: Mode | None) -> tuple[Rule, ...]:
     return tuple(r for r in rules if r.only_mode is None or r.only_mode.compute == mode.compute)
 
 
-def _named(rules: Sequence[Rule], question: Question) -> list[tuple[Collective, Scale]]:
+def _named(rules: Sequence[Rule], question: RuleQuestion) -> list[tuple[Collective, Scale]]:
     return [(c, s) for c in _collectives(rules, question) for s in _scales(rules, c, question)]
 
 
-def _collectives(rules: Sequence[Rule], question: Question) -> list[Collective]:
+def _collectives(rules: Sequence[Rule], question: RuleQuestion) -> list[Collective]:
     wanted = TUNABLE if question.collective is None else (question.collective,)
     return [c for c in wanted if any(rule.collective is c for rule in rules)]
 
 
-def _scales(rules: Sequence[Rule], collective: Collective, question: Question) -> list[Scale]:
+def _scales(rules: Sequence[Rule], collective: Collective, question: RuleQuestion) -> list[Scale]:
     """Scales that the file names; a wildcard is shown at one node with eight ranks."""
     mine = [rule for rule in rules if rule.collective is collective]
-    found = set()
+    scales = set()
     for rule in mine:
         n_nodes = question.n_nodes or rule.n_nodes or 1
         n_ranks = question.n_ranks or rule.n_ranks or 8 * n_nodes
         if n_ranks >= n_nodes:
-            found.add(Scale(n_nodes=n_nodes, n_ranks=n_ranks))
-    return sorted(found, key=lambda s: (s.n_nodes, s.n_ranks))
+            scales.add(Scale(n_nodes=n_nodes, n_ranks=n_ranks))
+    return sorted(scales, key=lambda s: (s.n_nodes, s.n_ranks))
 
 
 def _whose(file: RuleFile, mode: Mode | None) -> str | None:
@@ -262,24 +266,24 @@ def _whose(file: RuleFile, mode: Mode | None) -> str | None:
 
 
 def _never(rules: Sequence[Rule], arch: str | None) -> tuple[tuple[int, str], ...]:
-    found = []
+    refused = []
     for rule in rules:
         algorithm, protocol = rule.setting.algorithm, rule.setting.protocol
         if algorithm is None or protocol is None:
             continue
         n_nodes = rule.n_nodes or 2
         scale = Scale(n_nodes=n_nodes, n_ranks=max(rule.n_ranks or 8 * n_nodes, n_nodes))
-        why = why_not(rule.collective, scale, algorithm, protocol, arch)
+        why = why_not_offered(rule.collective, scale, algorithm, protocol, arch)
         if why is not None and rule.line is not None:
-            found.append((rule.line, why))
-    return tuple(found)
+            refused.append((rule.line, why))
+    return tuple(refused)
 
 
 _Both = tuple[Setting | None, Setting | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class AnswerDifference:
     """Sizes at which two files answer differently.
 
     Attributes:
@@ -296,10 +300,10 @@ class Difference:
     other: Setting | None
     one_without: Setting | None
     other_without: Setting | None
-    call: Call = USUAL
+    call: CallArguments = USUAL
 
 
-def compare(one: Path, other: Path, question: Question) -> tuple[Explanation, Explanation]:
+def compare(one: Path, other: Path, question: RuleQuestion) -> tuple[Explanation, Explanation]:
     """Ask about two files at every collective and scale that either names.
 
     A row for any number of ranks answers at the scales of the other file's rows too.
@@ -313,41 +317,43 @@ def compare(one: Path, other: Path, question: Question) -> tuple[Explanation, Ex
     return explain(one, question, both, calls), explain(other, question, both, calls)
 
 
-def differences(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
+def differences(one: Explanation, other: Explanation) -> tuple[AnswerDifference, ...]:
     """Where two explanations of the same question answer differently.
 
     Other calls than the usual one have differences of their own only where the usual one's are
     other ones.
     """
-    found: list[Difference] = []
+    all_differences: list[AnswerDifference] = []
     others = {(part.collective, part.scale): part for part in other.parts}
     mine = {(part.collective, part.scale): part for part in one.parts}
     for key in {**mine, **others}:
-        left, right = mine.get(key), others.get(key)
-        usual = _differences(left, right, USUAL)
-        found += usual
-        calls = {call for part in (left, right) if part for call, _ in part.calls}
+        first, second = mine.get(key), others.get(key)
+        usual = _differences(first, second, USUAL)
+        all_differences += usual
+        calls = {call for part in (first, second) if part for call, _ in part.calls}
         for call in sorted(calls, key=str):
-            own = _differences(left, right, call)
-            if [replace(each, call=USUAL) for each in own] != usual:
-                found += own
-    return tuple(found)
+            of_call = _differences(first, second, call)
+            if [replace(each, call=USUAL) for each in of_call] != usual:
+                all_differences += of_call
+    return tuple(all_differences)
 
 
-def _differences(left: Explained | None, right: Explained | None, call: Call) -> list[Difference]:
-    found: list[Difference] = []
-    part = left or right
+def _differences(
+    first: ScaleExplanation | None, second: ScaleExplanation | None, call: CallArguments
+) -> list[AnswerDifference]:
+    differing: list[AnswerDifference] = []
+    part = first or second
     if part is None:
-        return found
-    edges = {0} | {s.min_nbytes for each in (left, right) if each for s in each.of(call)}
+        return differing
+    edges = {0} | {s.min_nbytes for each in (first, second) if each for s in each.of(call)}
     starts = sorted(edges)
     ends = [edge - 1 for edge in starts[1:]] + [MAX_NBYTES]
-    ours, theirs = _at(left, call, starts), _at(right, call, starts)
+    ours, theirs = _at(first, call, starts), _at(second, call, starts)
     for low, high, a, b in zip(starts, ends, ours, theirs, strict=True):
         if a != b:
             _add(
-                found,
-                Difference(
+                differing,
+                AnswerDifference(
                     collective=part.collective,
                     scale=part.scale,
                     min_nbytes=low,
@@ -359,24 +365,25 @@ def _differences(left: Explained | None, right: Explained | None, call: Call) ->
                     call=call,
                 ),
             )
-    return found
+    return differing
 
 
-def _add(found: list[Difference], one: Difference) -> None:
+def _add(differing: list[AnswerDifference], difference: AnswerDifference) -> None:
     """As a range of its own, or as the rest of the one before: lines of files are no borders."""
-    last = found[-1] if found else None
-    touches = last is not None and last.max_nbytes + 1 == one.min_nbytes
+    last = differing[-1] if differing else None
+    touches = last is not None and last.max_nbytes + 1 == difference.min_nbytes
     if (
         last is not None
         and touches
-        and replace(one, min_nbytes=last.min_nbytes) == replace(last, max_nbytes=one.max_nbytes)
+        and replace(difference, min_nbytes=last.min_nbytes)
+        == replace(last, max_nbytes=difference.max_nbytes)
     ):
-        found[-1] = replace(last, max_nbytes=one.max_nbytes)
+        differing[-1] = replace(last, max_nbytes=difference.max_nbytes)
     else:
-        found.append(one)
+        differing.append(difference)
 
 
-def _at(part: Explained | None, call: Call, starts: Sequence[int]) -> list[_Both]:
+def _at(part: ScaleExplanation | None, call: CallArguments, starts: Sequence[int]) -> list[_Both]:
     """The answers with LL128 enabled, and without."""
     if part is None:
         return [(None, None)] * len(starts)

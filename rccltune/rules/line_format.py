@@ -60,16 +60,16 @@ def requires(pairs: Iterable[tuple[str, str]]) -> list[str]:
     Raises:
         InputFileError: a pair is longer than a line, or has blanks in it.
     """
-    made: list[str] = []
+    pieces: list[str] = []
     for key, value in pairs:
         pair = f"{key}={value}"
         if grammar.words(_plain(pair)) != [pair]:
             raise InputFileError(f"'{_shown(pair)}' cannot be required: it has blanks in it")
-        if made and _fits(f"{made[-1]} {pair}"):
-            made[-1] += f" {pair}"
+        if pieces and _fits(f"{pieces[-1]} {pair}"):
+            pieces[-1] += f" {pair}"
         else:
-            made.append(_checked(f"#@ requires {pair}", f"what is required of {_shown(key)}"))
-    return made
+            pieces.append(_checked(f"#@ requires {pair}", f"what is required of {_shown(key)}"))
+    return pieces
 
 
 def hole(low: int | str, high: int | str, reason: str) -> str:
@@ -190,7 +190,7 @@ UNPROVEN_MARK: Final = "UNPROVEN:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LineChange:
     """What becomes of one line.
 
     Attributes:
@@ -208,7 +208,7 @@ class Change:
     replaces: int = 0
 
 
-def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]) -> str:
+def rewritten(content: str, changes: Mapping[int, LineChange], header: Sequence[str]) -> str:
     """The text of a file of ours with changed lines, LF at every end.
 
     What has evidence of its own is unproven no more.
@@ -221,30 +221,32 @@ def rewritten(content: str, changes: Mapping[int, Change], header: Sequence[str]
     Raises:
         InputFileError: a line is too long for RCCL's reader and cannot be made shorter.
     """
-    made: list[str] = []
+    new_lines: list[str] = []
     for number, line in enumerate(grammar.lines(content), start=1):
         change = changes.get(number)
-        if change is not None and change.evidence and made[-1:] and _is_doubt(made[-1]):
-            made.pop()
+        if change is not None and change.evidence and new_lines[-1:] and _is_doubt(new_lines[-1]):
+            new_lines.pop()
         if change is not None and change.replaces:
-            del made[-change.replaces :]
-        made += kept(line, number) if change is None else _changed(line, number, change)
-    return text_of(framed([*(part for text in header for part in comment(text, _LONGEST)), *made]))
+            del new_lines[-change.replaces :]
+        new_lines += kept(line, number) if change is None else _changed(line, number, change)
+    return text_of(
+        framed([*(part for text in header for part in comment(text, _LONGEST)), *new_lines])
+    )
 
 
 def _is_doubt(line: str) -> bool:
     return line.startswith((f"# {UNPROVEN_MARK}", f"# fallback {UNPROVEN_MARK}"))
 
 
-def _changed(line: str, number: int, change: Change) -> list[str]:
-    made = comment(change.evidence, _LONGEST)
+def _changed(line: str, number: int, change: LineChange) -> list[str]:
+    new_lines = comment(change.evidence, _LONGEST)
     if not change.parts:
-        made += comment(f"dropped: {grammar.trim(line)}")
+        new_lines += comment(f"dropped: {grammar.trim(line)}")
     owns = change.own or ((),) * len(change.parts)
     for part, own in zip(change.parts, owns, strict=True):
-        made += [one for text in own for one in comment(text)]
-        made += _narrowed(line, number, part)
-    return made + [hole(low, high, why) for low, high, why in change.holes]
+        new_lines += [one for text in own for one in comment(text)]
+        new_lines += _narrowed(line, number, part)
+    return new_lines + [hole(low, high, why) for low, high, why in change.holes]
 
 
 def _narrowed(line: str, number: int, part: Rule) -> list[str]:
@@ -287,10 +289,10 @@ def requirement(key: str, value: str) -> str | int | None:
 def _whole_number(text: str) -> int | None:
     match = _HEX.fullmatch(text)
     try:
-        found = int(match[1], 16) if match else grammar.whole(text)
+        number = int(match[1], 16) if match else grammar.whole(text)
     except ValueError:
         return None
-    return found if 0 < found < 2**32 else None
+    return number if 0 < number < 2**32 else None
 
 
 def compute(text: str) -> str | None:
@@ -303,7 +305,7 @@ def memory(text: str) -> int | None:
     """The n of ``nps4`` or ``NPS4``."""
     match = _MEMORY.fullmatch(text)
     try:
-        found = grammar.whole(match[1]) if match else 0
+        number = grammar.whole(match[1]) if match else 0
     except ValueError:
         return None
-    return found if 1 <= found <= _MOST_NPS else None
+    return number if 1 <= number <= _MOST_NPS else None

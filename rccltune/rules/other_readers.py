@@ -55,7 +55,7 @@ _LARGEST: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class RuleFileReader:
     """One way of reading.
 
     Attributes:
@@ -69,14 +69,14 @@ class Reader:
     indents: bool
 
 
-_FIRST: Final = Reader(name="RCCL's first CSV tuner", guesses=True, indents=False)
-_NEWEST: Final = Reader(name="RCCL's newest CSV tuner", guesses=False, indents=True)
-_EXAMPLE: Final = Reader(name="NVIDIA's example plugin", guesses=True, indents=False)
+_FIRST: Final = RuleFileReader(name="RCCL's first CSV tuner", guesses=True, indents=False)
+_NEWEST: Final = RuleFileReader(name="RCCL's newest CSV tuner", guesses=False, indents=True)
+_EXAMPLE: Final = RuleFileReader(name="NVIDIA's example plugin", guesses=True, indents=False)
 READERS: Final = (_FIRST, _NEWEST, _EXAMPLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misread:
+class MisreadLine:
     """One line that is not read alike.
 
     Attributes:
@@ -91,7 +91,7 @@ class Misread:
         return f"line {self.line}: {self.said}"
 
 
-def misread(content: bytes, file: RuleFile) -> tuple[Misread, ...]:
+def misread(content: bytes, file: RuleFile) -> tuple[MisreadLine, ...]:
     """Lines that some other reader takes for something else than our plugin does.
 
     Args:
@@ -102,7 +102,7 @@ def misread(content: bytes, file: RuleFile) -> tuple[Misread, ...]:
     ours: dict[int, list[Rule]] = {}
     for rule in file.rules:
         ours.setdefault(rule.line or 0, []).append(rule)
-    found = []
+    misread_lines = []
     for number, line in enumerate(content.decode("latin-1").split("\n"), start=1):
         mine = ours.get(number, [])
         if wrong and number not in wrong:
@@ -112,8 +112,8 @@ def misread(content: bytes, file: RuleFile) -> tuple[Misread, ...]:
         taken = {one.name: read_line(line, one) for one in READERS}
         if any(_answers(rules) != _answers(mine) for rules in taken.values()):
             us = "refuses the file" if wrong else _made(mine)
-            found.append(Misread(line=number, said=_said(us, taken)))
-    return tuple(found)
+            misread_lines.append(MisreadLine(line=number, said=_said(us, taken)))
+    return tuple(misread_lines)
 
 
 def beside_lines(content: bytes) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def beside_lines(content: bytes) -> tuple[str, ...]:
     return (said,)
 
 
-def read_line(line: str, reader: Reader) -> list[Rule]:
+def read_line(line: str, reader: RuleFileReader) -> list[Rule]:
     """The rules that a reader makes of a line without its end, as far as they can match a call.
 
     A line that is longer than the buffer is several lines.
@@ -141,7 +141,7 @@ def read_line(line: str, reader: Reader) -> list[Rule]:
     return [rule for part in parts for rule in _rules(part.rstrip("\n"), reader)]
 
 
-def _rules(line: str, reader: Reader) -> Iterator[Rule]:
+def _rules(line: str, reader: RuleFileReader) -> Iterator[Rule]:
     if (line.strip(" \t") if reader.indents else line).startswith("#"):
         return
     text = line.removesuffix("\r") if reader.indents else line
@@ -177,15 +177,15 @@ def _rules(line: str, reader: Reader) -> Iterator[Rule]:
 
 def _bytes(text: str) -> int:
     """As strtoull reads it: as many digits as there are, and a minus counts from 2^64 down."""
-    found = _NUMBER.match(text)
-    value = int(found[1]) if found else 0
+    match = _NUMBER.match(text)
+    value = int(match[1]) if match else 0
     return min(value, _LARGEST) if value >= 0 else max(value + _LARGEST + 1, 0)
 
 
 def _count(text: str) -> int:
     """As atoi reads it."""
-    found = _NUMBER.match(text)
-    return int(found[1]) if found else 0
+    match = _NUMBER.match(text)
+    return int(match[1]) if match else 0
 
 
 def _matches(number: int) -> bool:

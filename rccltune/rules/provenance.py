@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import __version__
-from rccltune.analyse.fit import FitDone
+from rccltune.analyse.fit import FitResult
 from rccltune.machine import overrides, real_rccl
 from rccltune.model import grammar
-from rccltune.model.chosen import Environment
+from rccltune.model.chosen import ExportedVariant
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measured import Fingerprint, Launch, Outcome, Status
 from rccltune.model.settings import KNOWN_VARIANTS
@@ -94,7 +94,7 @@ BESIDE_COMPUTING: Final = "beside computing"
 SIMULATED: Final = "SIMULATED: made from a stand-in benchmark, not from hardware"
 
 
-def provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, ...]:
+def provenance(fits: Sequence[FitResult], fingerprint: Fingerprint) -> tuple[str, ...]:
     """What was measured where, with which library, and by which rccltune."""
     simulated = any(done.session.simulated for done in fits)
     lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
@@ -107,27 +107,29 @@ def provenance(fits: Sequence[FitDone], fingerprint: Fingerprint) -> tuple[str, 
 
 def simulated_over(path: Path) -> tuple[bool, str | None]:
     """Whether a rule file says that it is simulated, and over which real library."""
-    said = [line[2:] for line in grammar.lines(grammar.read_text(path)) if line.startswith("# ")]
-    real = real_rccl.REAL_WORDS.search(" ".join(said))
-    return any(line.startswith("SIMULATED") for line in said), real and real[0]
+    comments = [
+        line[2:] for line in grammar.lines(grammar.read_text(path)) if line.startswith("# ")
+    ]
+    real = real_rccl.REAL_WORDS.search(" ".join(comments))
+    return any(line.startswith("SIMULATED") for line in comments), real and real[0]
 
 
-def is_vendor_told(fits: Sequence[FitDone], fingerprint: Fingerprint) -> bool:
+def is_vendor_told(fits: Sequence[FitResult], fingerprint: Fingerprint) -> bool:
     """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
     outcomes = (one for done in fits for _, one in store.read_made(done.session))
     is_imported = any(one.status is Status.IMPORTED for one in outcomes)
     return fingerprint.vendor is not None or not is_imported
 
 
-def chosen_lines(environments: Sequence[Environment]) -> list[str]:
+def chosen_lines(environments: Sequence[ExportedVariant]) -> list[str]:
     """The variant that the rules are for, with what it gains and loses."""
     lines: list[str] = []
-    for one in environments:
-        if one.chosen:
-            lines.append(f"variant: {one.variant.name}")
-            lines += [line for gain in one.gains for line in finding_lines(gain)]
-            if one.variant.path:
-                lines.append(f"rules beyond what it serves are those of {one.beyond}")
+    for exported in environments:
+        if exported.chosen:
+            lines.append(f"variant: {exported.variant.name}")
+            lines += [line for gain in exported.gains for line in finding_lines(gain)]
+            if exported.variant.path:
+                lines.append(f"rules beyond what it serves are those of {exported.beyond}")
     return lines
 
 
@@ -137,11 +139,11 @@ def _dates(outcomes: Iterable[Outcome]) -> str:
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 
 
-def _session_lines(done: FitDone) -> list[str]:
-    made = store.read_made(done.session)
-    outcomes = [outcome for _, outcome in made]
+def _session_lines(done: FitResult) -> list[str]:
+    launches = store.read_made(done.session)
+    outcomes = [outcome for _, outcome in launches]
     origins = sorted({o.origin for o in outcomes if o.origin})
-    libraries = libraries_in(made)
+    libraries = libraries_in(launches)
     dates = _dates(o for o in outcomes if o.status is not Status.IMPORTED)
     # Of files nobody knows more than when they were last written; a clone writes them anew.
     files = _dates(o for o in outcomes if o.status is Status.IMPORTED and not o.origin)
@@ -154,10 +156,10 @@ def _session_lines(done: FitDone) -> list[str]:
         if files
         else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
-        overrides.PROVENANCE if is_switched(made) else "",
+        overrides.PROVENANCE if is_switched(launches) else "",
         *overrides.overwrite_provenance(
             (library_named(name, done.session.fingerprint.arch_or_vendor) for name in libraries),
-            made,
+            launches,
         ),
         f"variants: {', '.join(variants)}",
         f"{BESIDE_COMPUTING}: chosen by what calls and {done.session.computing} take together"

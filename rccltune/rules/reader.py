@@ -23,7 +23,7 @@ from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 from rccltune.rules.line_format import compute, is_row, is_stump, memory, requirement
 
 
-class Severity(Enum):
+class LineSeverity(Enum):
     """What a finding means for the file."""
 
     ERROR = "error"
@@ -31,10 +31,10 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LineFinding:
     """Something to say about a line; ``code`` is for programs and never changes."""
 
-    severity: Severity
+    severity: LineSeverity
     line: int
     code: str
     message: str
@@ -51,7 +51,7 @@ def _unknown(what: str, word: str, known: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatedHole:
+class StatedNoRule:
     """Sizes that a file leaves to the library, in its own words.
 
     Attributes:
@@ -82,16 +82,16 @@ class RuleFile:
     """
 
     rules: tuple[Rule, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[LineFinding, ...]
     requires: tuple[tuple[str, str], ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
-    holes: tuple[StatedHole, ...] = ()
+    holes: tuple[StatedNoRule, ...] = ()
     machine: str | None = None
 
     @property
-    def errors(self) -> tuple[Finding, ...]:
+    def errors(self) -> tuple[LineFinding, ...]:
         """Findings for which the plugin refuses the file."""
-        return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+        return tuple(f for f in self.findings if f.severity is LineSeverity.ERROR)
 
     @property
     def arch_or_vendor(self) -> str | None:
@@ -147,8 +147,8 @@ def read_rules(content: bytes) -> RuleFile:
     return reader.finish()
 
 
-def _error(line: int, code: str, message: str) -> Finding:
-    return Finding(severity=Severity.ERROR, line=line, code=code, message=_said(message))
+def _error(line: int, code: str, message: str) -> LineFinding:
+    return LineFinding(severity=LineSeverity.ERROR, line=line, code=code, message=_said(message))
 
 
 class _Reader:
@@ -157,10 +157,10 @@ class _Reader:
     def __init__(self) -> None:
         self.line = 0
         self.rules: list[Rule] = []
-        self.findings: list[Finding] = []
+        self.findings: list[LineFinding] = []
         self.requires: dict[str, str] = {}
         self.needs: list[tuple[str, str]] = []
-        self.holes: list[StatedHole] = []
+        self.holes: list[StatedNoRule] = []
         self.section = ""
         self.machine: str | None = None
         self.vendor = False
@@ -175,7 +175,7 @@ class _Reader:
                 f"it has {self.n_rows} rows, and '#@ end {self.n_rows}' is not behind them: the "
                 "file was cut, or edited by hand (then correct that line)",
             )
-        refused = any(f.severity is Severity.ERROR for f in self.findings)
+        refused = any(f.severity is LineSeverity.ERROR for f in self.findings)
         return RuleFile(
             rules=() if refused else tuple(self.rules),
             findings=tuple(self.findings),
@@ -190,7 +190,9 @@ class _Reader:
 
     def warn(self, code: str, message: str) -> None:
         self.findings.append(
-            Finding(severity=Severity.WARNING, line=self.line, code=code, message=_said(message))
+            LineFinding(
+                severity=LineSeverity.WARNING, line=self.line, code=code, message=_said(message)
+            )
         )
 
     def read_line(self, line: str) -> None:
@@ -226,7 +228,7 @@ class _Reader:
                 self.needs.append((_said(name), _said(value)))
             case ["hole", low, high, *reason] if _is_whole(low) and _is_whole(high):
                 self.holes.append(
-                    StatedHole(
+                    StatedNoRule(
                         min_nbytes=grammar.whole(low),
                         max_nbytes=grammar.whole(high),
                         reason=_said(" ".join(reason)),

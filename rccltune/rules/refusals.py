@@ -40,7 +40,7 @@ def refusal(
     return InputFileError(lay([headline, *listed]), where=str(where), hint=hint)
 
 
-def accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
+def read_accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:
     """A rule file as the plugin reads it.
 
     Args:

@@ -7,15 +7,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rccltune.analyse.fit import FitDone, fit_session
+from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.model.chosen import Rule, Zone
 from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role, Scale, Setting, base_variant
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read
+from rccltune.workload.reader import read_workload
 from rccltune.workload.records import Workload
-from rccltune.workload.shares import Saving, Timed, saving_of
+from rccltune.workload.shares import CallTime, Saving, saving_of
 
 # The setting that runs where rules have their way; None where they have none.
 Chosen = Callable[[Collective, Scale, int], Setting | None]
@@ -24,7 +24,7 @@ Chosen = Callable[[Collective, Scale, int], Setting | None]
 _NEAR: Final = 0.02
 
 
-def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitDone]) -> Saving:
+def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitResult]) -> Saving:
     """What rules save of a recorded job, estimated from the sessions that they were made of.
 
     Calls whose size was not measured, of the baseline and of the rule's setting, count as
@@ -39,14 +39,14 @@ def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitDone]) -> Saving:
     for curve in (one for done in fits for one in done.curves):
         curves.setdefault((curve.key.collective, curve.key.scale), []).append(curve)
 
-    def timed(collective: Collective, scale: Scale, nbytes: int) -> Timed | None:
+    def timed(collective: Collective, scale: Scale, nbytes: int) -> CallTime | None:
         measured = curves.get((collective, scale), [])
         before = _time(measured, nbytes, None)
         setting = chosen(collective, scale, nbytes)
         after = before if setting is None else _time(measured, nbytes, setting)
         if before is None or after is None:
             return None
-        return Timed(before_us=before, after_us=after)
+        return CallTime(before_us=before, after_us=after)
 
     return saving_of(whole, timed)
 
@@ -59,15 +59,15 @@ def _time(curves: Sequence[Curve], nbytes: int, setting: Setting | None) -> floa
         nbytes: between measured sizes, or near the first or the last one.
         setting: None is the library's own choice, without a variant.
     """
-    found = []
+    times = []
     for curve in curves:
         sizes = [point.nbytes for point in curve.points]
         if not sizes or not nbytes or not _is_of(curve, setting):
             continue
         inside = min(max(nbytes, sizes[0]), sizes[-1])
         if abs(inside - nbytes) <= _NEAR * nbytes:
-            found.append(time_at(sizes, [point.time_us for point in curve.points], inside))
-    known = [time for time in found if time is not None]
+            times.append(time_at(sizes, [point.time_us for point in curve.points], inside))
+    known = [time for time in times if time is not None]
     return median(known) if known else None
 
 
@@ -81,7 +81,7 @@ def _is_of(curve: Curve, setting: Setting | None) -> bool:
 def saving_in(path: Path, folders: Sequence[Path], chosen: Chosen, *, reporter: Reporter) -> Saving:
     """The same of a file, and of sessions by their folders; raises as both do."""
     fits = [fit_session(folder, reporter=reporter) for folder in folders]
-    whole = read(path)
+    whole = read_workload(path)
     for cut in whole.cuts:
         reporter.say(f"Warning: {cut}.")
     return saving(whole, chosen, fits)

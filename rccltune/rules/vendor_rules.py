@@ -46,9 +46,16 @@ from rccltune.model.chosen import Rule
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
-from rccltune.rules.documents import Base, Hole, RuleDocument, Section, audit, left_over
+from rccltune.rules.documents import (
+    NoRule,
+    RuleDocument,
+    Section,
+    VendorRules,
+    audit_order,
+    intervals_left,
+)
 from rccltune.rules.line_format import is_frame
-from rccltune.rules.reader import Finding, RuleFile, Severity, read_rules
+from rccltune.rules.reader import LineFinding, LineSeverity, RuleFile, read_rules
 
 UNNAMED: Final = (
     "it names no algorithm and no protocol: newer RCCL skips such a row, older RCCL plays "
@@ -78,22 +85,22 @@ def read_base(content: bytes) -> tuple[RuleFile, LeftOut]:
     """
     broken = tuple(one for one in read_rules(content).errors if one.code == "cut")
     content = _unframed(content)
-    left = _odd_rows(content)
-    left |= _skipped(read_rules(_without(content, left)).errors)
-    file = read_rules(_without(content, left))
+    left_out = _odd_rows(content)
+    left_out |= _skipped(read_rules(_without(content, left_out)).errors)
+    file = read_rules(_without(content, left_out))
     file = replace(file, findings=(*file.findings, *broken))
-    left |= {f.line: f.message for f in file.findings if f.severity is Severity.WARNING}
-    left |= {rule.line or 0: UNNAMED for rule in file.rules if rule.setting.algorithm is None}
+    left_out |= {f.line: f.message for f in file.findings if f.severity is LineSeverity.WARNING}
+    left_out |= {rule.line or 0: UNNAMED for rule in file.rules if rule.setting.algorithm is None}
     rules = tuple(rule for rule in file.rules if rule.setting.algorithm is not None)
-    return replace(file, rules=rules), tuple(sorted(left.items()))
+    return replace(file, rules=rules), tuple(sorted(left_out.items()))
 
 
 def by_reason(left_out: Iterable[tuple[int, str]]) -> list[tuple[str, str]]:
     """(``3``, why) or (``3-5, 9``, why), the reasons in the order of their first lines."""
-    found: dict[str, list[int]] = {}
+    lines_by_reason: dict[str, list[int]] = {}
     for line, why in sorted(left_out):
-        found.setdefault(why, []).append(line)
-    return [(_numbers(lines), why) for why, lines in found.items()]
+        lines_by_reason.setdefault(why, []).append(line)
+    return [(_numbers(lines), why) for why, lines in lines_by_reason.items()]
 
 
 def _numbers(lines: Sequence[int]) -> str:
@@ -110,13 +117,13 @@ def _odd_rows(content: bytes) -> dict[int, str]:
     """Rows that RCCL splits into other fields than our readers, by line."""
     text = grammar.unmarked(content).decode("latin-1")
     marked = len(text) < len(content)
-    found = {}
+    odd = {}
     for number, line in enumerate(grammar.lines(text), start=1):
         if grammar.trim(line.partition("#")[0]):
             why = _BEHIND_MARK if marked and number == 1 else _why_odd(line)
             if why is not None:
-                found[number] = why
-    return found
+                odd[number] = why
+    return odd
 
 
 _BEHIND_MARK: Final = "it stands behind a byte-order mark, which RCCL takes for part of its name"
@@ -149,24 +156,24 @@ def _why_odd_comment(fields: Sequence[str], comment: str) -> str | None:
     return None
 
 
-def _skipped(errors: Iterable[Finding]) -> dict[int, str]:
+def _skipped(errors: Iterable[LineFinding]) -> dict[int, str]:
     """Rows with mistakes for which RCCL does not play them as they stand."""
-    by_line: dict[int, list[Finding]] = {}
+    by_line: dict[int, list[LineFinding]] = {}
     for one in errors:
         by_line.setdefault(one.line, []).append(one)
-    found = {}
+    skipped = {}
     for line, ones in by_line.items():
         enough = next((one for one in ones if one.code in _ENOUGH), None)
         if enough is not None:
-            found[line] = f"{enough.message}; {_ENOUGH[enough.code]}"
+            skipped[line] = f"{enough.message}; {_ENOUGH[enough.code]}"
         elif all(_matches_nothing(one) for one in ones):
-            found[line] = f"{ones[0].message}; no call of newer RCCL's follows it as it stands"
-    return found
+            skipped[line] = f"{ones[0].message}; no call of newer RCCL's follows it as it stands"
+    return skipped
 
 
-def _matches_nothing(one: Finding) -> bool:
-    is_size = one.code == "number-range" and one.message.startswith(_SIZES)
-    return one.code in _NEVER and not is_size
+def _matches_nothing(finding: LineFinding) -> bool:
+    is_size = finding.code == "number-range" and finding.message.startswith(_SIZES)
+    return finding.code in _NEVER and not is_size
 
 
 def _unframed(content: bytes) -> bytes:
@@ -188,7 +195,7 @@ _DEAD = "rules before it take all its sizes"
 _Cell = tuple[Algorithm | None, Protocol | None]
 
 
-def over(document: RuleDocument, base: Base) -> RuleDocument:
+def with_base(document: RuleDocument, base: VendorRules) -> RuleDocument:
     """The document with the vendor's rows behind it.
 
     Our rules stay first and as they are. Gaps that the vendor has rows for are no gaps any
@@ -197,7 +204,7 @@ def over(document: RuleDocument, base: Base) -> RuleDocument:
     """
     ours = rules_of(document)
     named = tuple(rule for rule in base.rules if rule.setting.algorithm is not None)
-    dead = {id(rule) for rule in audit((*ours, *named)).dead}
+    dead = {id(rule) for rule in audit_order((*ours, *named)).dead}
     kept = tuple(rule for rule in named if id(rule) not in dead)
     gone = [(r.line or 0, UNNAMED) for r in base.rules if r.setting.algorithm is None]
     gone += [(rule.line or 0, _DEAD) for rule in named if id(rule) in dead]
@@ -219,14 +226,14 @@ def rules_of(document: RuleDocument) -> tuple[Rule, ...]:
         rule
         for section in document.sections
         for rule in (*section.entries, *section.fallbacks)
-        if not isinstance(rule, Hole)
+        if not isinstance(rule, NoRule)
     )
 
 
 def _filled(section: Section, base: Sequence[Rule]) -> Section:
     target = section.target
     theirs = _always(base, target.collective, target.scale)
-    entries: list[Rule | Hole] = []
+    entries: list[Rule | NoRule] = []
     evidence: list[str] = []
     for entry, known in zip(section.entries, section.evidence, strict=True):
         parts = (entry,) if isinstance(entry, Rule) else _parts(entry, theirs)
@@ -246,23 +253,23 @@ def _always(base: Sequence[Rule], collective: Collective, scale: Scale) -> list[
     ]
 
 
-def _parts(hole: Hole, theirs: Sequence[Rule]) -> tuple[Hole, ...]:
+def _parts(hole: NoRule, theirs: Sequence[Rule]) -> tuple[NoRule, ...]:
     """A gap as what the vendor fills and what stays open."""
-    left = left_over((hole.min_nbytes, hole.max_nbytes), theirs)
-    made, after = [], hole.min_nbytes
+    left = intervals_left((hole.min_nbytes, hole.max_nbytes), theirs)
+    pieces, after = [], hole.min_nbytes
     for low, high in sorted(left):
         if after < low:
-            made.append(replace(hole, min_nbytes=after, max_nbytes=low - 1, filled=True))
-        made.append(replace(hole, min_nbytes=low, max_nbytes=high))
+            pieces.append(replace(hole, min_nbytes=after, max_nbytes=low - 1, filled=True))
+        pieces.append(replace(hole, min_nbytes=low, max_nbytes=high))
         after = high + 1
     if after <= hole.max_nbytes:
-        made.append(replace(hole, min_nbytes=after, filled=True))
-    return tuple(made)
+        pieces.append(replace(hole, min_nbytes=after, filled=True))
+    return tuple(pieces)
 
 
 def _open(
     sections: Sequence[Section], base: Sequence[Rule]
-) -> Iterator[tuple[Collective, Scale, Hole]]:
+) -> Iterator[tuple[Collective, Scale, NoRule]]:
     """Sizes that the vendor has no rule for, where we have none of that scale at all."""
     ours = {(section.target.collective, section.target.scale) for section in sections}
     named = dict.fromkeys(
@@ -273,11 +280,11 @@ def _open(
     )
     for collective, scale in named:
         if (collective, scale) not in ours:
-            for low, high in left_over((0, MAX_NBYTES), _always(base, collective, scale)):
-                yield collective, scale, Hole(min_nbytes=low, max_nbytes=high, reason=_OPEN)
+            for low, high in intervals_left((0, MAX_NBYTES), _always(base, collective, scale)):
+                yield collective, scale, NoRule(min_nbytes=low, max_nbytes=high, reason=_OPEN)
 
 
-def check_over(ours: Sequence[Rule], base: Sequence[Rule], merged: Sequence[Rule]) -> None:
+def check_with_base(ours: Sequence[Rule], base: Sequence[Rule], merged: Sequence[Rule]) -> None:
     """That a file read back answers as ours where ours has a rule, and as the vendor's elsewhere.
 
     Every bound of every rule and the sizes beside it, at every scale that a rule names and at
@@ -330,13 +337,13 @@ def _by_size(rules: Sequence[Rule], sizes: Sequence[int]) -> list[list[Rule]]:
 
 def _answers(matching: Iterable[Rule]) -> tuple[Setting, ...]:
     """What hosts are answered, in the order in which cells may turn out not to be selectable."""
-    found: dict[_Cell, Setting] = {}
+    by_cell: dict[_Cell, Setting] = {}
     for rule in matching:
         setting = rule.setting
-        found.setdefault((setting.algorithm, setting.protocol), setting)
+        by_cell.setdefault((setting.algorithm, setting.protocol), setting)
         if setting.algorithm is None:
             break
-    return tuple(found.values())
+    return tuple(by_cell.values())
 
 
 def _is_for(rule: Rule, scale: Scale) -> bool:

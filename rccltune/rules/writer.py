@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.chosen import Environment, Gain, GainRange, Rule, VariantGain
+from rccltune.model.chosen import ExportedVariant, Gain, GainRange, Rule, VariantGain
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size, format_span
 from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
-from rccltune.rules.documents import Base, Hole, RuleDocument, Section
+from rccltune.rules.documents import NoRule, RuleDocument, Section, VendorRules
 from rccltune.rules.line_format import comment, framed
 from rccltune.rules.vendor_rules import by_reason
 from rccltune.session.files import write_atomically
@@ -48,7 +48,7 @@ def render(document: RuleDocument) -> str:
 
 def render_rules(purpose: str, rules: Iterable[Rule]) -> str:
     """A file of bare rules, for measuring; nothing in it was chosen."""
-    rows = (_row(rule) for rule in rules)
+    rows = (_row_text(rule) for rule in rules)
     return line_format.text_of(framed([*_comment(purpose), *rows]))
 
 
@@ -65,29 +65,29 @@ def _section(section: Section) -> Iterator[str]:
         + (f", variant {target.variant.name}" if target.variant.name != "default" else "")
     )
     for entry, evidence in zip(section.entries, section.evidence, strict=True):
-        if isinstance(entry, Hole):
+        if isinstance(entry, NoRule):
             yield from _hole(entry)
         else:
             for text in evidence.splitlines():
                 yield from _comment(text)
-            yield _named(entry)
+            yield rule_line(entry)
     if section.fallbacks:
         yield from _comment(
             "reached only where the setting above is not selectable (LL128 not enabled):"
         )
         for rule, doubt in zip(section.fallbacks, section.doubts, strict=True):
             yield from _comment(doubt)
-            yield _named(rule)
+            yield rule_line(rule)
 
 
-def _hole(hole: Hole) -> list[str]:
+def _hole(hole: NoRule) -> list[str]:
     if hole.filled:
         return _comment(f"{hole.min_nbytes} to {hole.max_nbytes}: vendor's rows ({hole.reason})")
     # The reader of this line is a program too: one line.
     return [line_format.hole(hole.min_nbytes, hole.max_nbytes, hole.reason)]
 
 
-def _base(base: Base) -> Iterator[str]:
+def _base(base: VendorRules) -> Iterator[str]:
     yield "#"
     yield f"#@ base sha256={base.sha256}"
     yield from _comment(
@@ -97,7 +97,7 @@ def _base(base: Base) -> Iterator[str]:
     for numbers, why in by_reason(base.left_out):
         which = f"line {numbers} of it is" if numbers.isdecimal() else f"lines {numbers} of it are"
         yield from _comment(f"{which} not written: {why}")
-    yield from (_named(rule) for rule in base.rules)
+    yield from (rule_line(rule) for rule in base.rules)
     for (collective, scale), holes in groupby(base.open, key=lambda one: one[:2]):
         yield _head(collective, scale)
         yield from (line for *_, hole in holes for line in _hole(hole))
@@ -108,7 +108,7 @@ def _head(collective: Collective, scale: Scale) -> str:
     return f"#@ section {collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
 
 
-def _named(rule: Rule) -> str:
+def rule_line(rule: Rule) -> str:
     """A row that hosts follow.
 
     Raises:
@@ -121,10 +121,10 @@ def _named(rule: Rule) -> str:
             "no protocol, and readers of rule files disagree on such a row",
             hint="please report this with the session: it is a bug.",
         )
-    return _row(rule)
+    return _row_text(rule)
 
 
-def _row(rule: Rule) -> str:
+def _row_text(rule: Rule) -> str:
     setting = rule.setting
     fields = (
         rule.collective.csv_name,
@@ -170,7 +170,7 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: R
     if changing and not overwrite:
         raise _in_the_way(changing[0])
     for path in filter(is_verified, changing):
-        kept = kept_of(path)
+        kept = backup_path(path)
         write_atomically(kept, path.read_bytes())
         reporter.say(
             f"{path} was verified; what is written now is not, and has again what verification "
@@ -188,7 +188,7 @@ def is_verified(path: Path) -> bool:
     return any(line.startswith(f"# {VERIFIED_MARK}") for line in lines)
 
 
-def kept_of(path: Path) -> Path:
+def backup_path(path: Path) -> Path:
     """Where a verified file stays when another comes in its place."""
     return path.with_name(path.name + _KEPT)
 
@@ -199,7 +199,7 @@ def _in_the_way(path: Path) -> CommandLineError:
             "the rule file is there already, was verified, and would change",
             where=str(path),
             hint=f"write elsewhere with -o FILE (-o - is stdout); --force replaces it, keeps it as "
-            f"{kept_of(path).name}, and rccltune verify must then be run again.",
+            f"{backup_path(path).name}, and rccltune verify must then be run again.",
         )
     return CommandLineError(
         "the rule file is there already and would change",
@@ -218,7 +218,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 def render_environment(
     provenance: Iterable[str],
-    chosen: Environment | None,
+    chosen: ExportedVariant | None,
     needs: Sequence[tuple[str, str]],
     use: Sequence[tuple[str, str]],
 ) -> str:
@@ -262,44 +262,44 @@ def _export(name: str, value: str) -> str:
     return f"export {name}={shlex.quote(value)}"
 
 
-def _findings(one: Environment) -> Iterator[str]:
-    if one.threshold_nbytes is not None:
-        measured = max((n for gain in one.gains for n, _ in gain.points), default=0)
-        whole = one.threshold_nbytes >= measured
+def _findings(exported: ExportedVariant) -> Iterator[str]:
+    if exported.threshold_nbytes is not None:
+        measured = max((n for gain in exported.gains for n, _ in gain.points), default=0)
+        whole = exported.threshold_nbytes >= measured
         why = "the largest size measured" if whole else "where the curves cross"
         yield from _said(
-            f"threshold: {one.threshold_nbytes} bytes ({one.variant.threshold}), {why}"
+            f"threshold: {exported.threshold_nbytes} bytes ({exported.variant.threshold}), {why}"
         )
-    for letter, value in one.variant.options:
+    for letter, value in exported.variant.options:
         yield from _said(f"measured with {letter} {value} of the benchmark")
-    for gain in one.gains:
+    for gain in exported.gains:
         for line in finding_lines(gain):
             yield from _said(line)
 
 
-def finding_lines(one: VariantGain) -> list[str]:
+def finding_lines(gain: VariantGain) -> list[str]:
     """What a variant does to one collective, in sentences."""
-    where = f"{one.target.collective.value}, {one.target.scale}"
-    if one.target.rank_placement not in (None, "node"):
-        where += f", {one.target.rank_placement}"
+    where = f"{gain.target.collective.value}, {gain.target.scale}"
+    if gain.target.rank_placement not in (None, "node"):
+        where += f", {gain.target.rank_placement}"
     lines = [
-        f"{where}: {_range(found)} than the site's rules" for found in (*one.better, *one.worse)
+        f"{where}: {_range(found)} than the site's rules" for found in (*gain.better, *gain.worse)
     ]
     if not lines:
         lines = [f"{where}: no difference from the site's rules beyond noise"]
-    if one.wrong is not None and one.wrong.from_nbytes is not None:
+    if gain.wrong is not None and gain.wrong.from_nbytes is not None:
         lines.append(
-            f"{where}: from {format_size(one.wrong.from_nbytes)} on results differ by more than "
-            f"the benchmark allows, up to {100 * one.wrong.share:.2g} % of all elements (at "
-            f"{format_size(one.wrong.at_nbytes)})"
+            f"{where}: from {format_size(gain.wrong.from_nbytes)} on results differ by more than "
+            f"the benchmark allows, up to {100 * gain.wrong.share:.2g} % of all elements (at "
+            f"{format_size(gain.wrong.at_nbytes)})"
         )
-    elif one.wrong is not None:
+    elif gain.wrong is not None:
         lines.append(f"{where}: all results are within the benchmark's tolerance")
     return lines
 
 
-def _range(found: GainRange) -> str:
-    return f"{format_span(found.min_nbytes, found.max_nbytes)} {_gain(found.gain)}"
+def _range(gain_range: GainRange) -> str:
+    return f"{format_span(gain_range.min_nbytes, gain_range.max_nbytes)} {_gain(gain_range.gain)}"
 
 
 def _gain(gain: Gain) -> str:

@@ -77,13 +77,13 @@ def check_kinds(folder: Path) -> None:
             target = Path(os.path.realpath(path))
             if target.is_relative_to(home) and (target.is_file() or target.is_dir()):
                 continue
-            what = f"a link to {target}, outside of the session"
+            kind = f"a link to {target}, outside of the session"
         elif entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
             continue
         else:
-            what = "no file: a pipe, a socket or a device"
+            kind = "no file: a pipe, a socket or a device"
         raise SessionError(
-            f"this is {what}",
+            f"this is {kind}",
             where=str(path),
             hint="take it out; a session holds plain files alone.",
         )
@@ -112,12 +112,12 @@ def read_regular(path: Path) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise SessionError("this is no regular file", where=str(path))
-            if found.st_size > _LARGEST:
+            if status.st_size > _LARGEST:
                 raise SessionError(
-                    f"this file has {found.st_size} bytes, more than any that rccltune writes",
+                    f"this file has {status.st_size} bytes, more than any that rccltune writes",
                     where=str(path),
                 )
             return stream.read()
@@ -397,7 +397,7 @@ def _link(path: Path) -> str:
 T = TypeVar("T")
 
 
-class Derived:
+class DerivedFiles:
     """The one place that decides whether a session keeps what is derived from it."""
 
     def __init__(self, folder: Path, reporter: Reporter) -> None:

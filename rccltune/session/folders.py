@@ -27,11 +27,11 @@ _NAME: Final = re.compile(r"\d+x\d+")
 
 def sessions_in(folders: Iterable[Path]) -> tuple[Path, ...]:
     """Each session, and in the place of a folder of several scales its sessions by size."""
-    found: list[Path] = []
+    sessions: list[Path] = []
     for folder in folders:
         inside = [] if (folder / HEADER).exists() or not folder.is_dir() else _inside(folder)
-        found += inside or [folder]
-    return tuple(found)
+        sessions += inside or [folder]
+    return tuple(sessions)
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -48,14 +48,14 @@ def one_machine(sessions: Sequence[Session]) -> Fingerprint:
     """
     first = sessions[0]
     mine = first.fingerprint
-    for one in sessions[1:]:
-        other = one.fingerprint
+    for session in sessions[1:]:
+        other = session.fingerprint
         same = (other.arch, other.cu_count, other.mode, other.product)
         if same != (mine.arch, mine.cu_count, mine.mode, mine.product):
             raise SessionError(
-                f"{first.path} and {one.path} are of two machines: "
+                f"{first.path} and {session.path} are of two machines: "
                 f"{machine_words(mine)} and {machine_words(other)}",
-                where=str(one.path),
+                where=str(session.path),
                 hint="emit one file for each machine and mode.",
             )
     return mine
@@ -126,8 +126,8 @@ def _noted(name: str) -> list[str]:
         note = json.loads(read_regular(_notes() / name))
     except (SessionError, ValueError):
         return []
-    found = note.get("sweeps", [note.get("sweep")]) if isinstance(note, dict) else []
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    digests = note.get("sweeps", [note.get("sweep")]) if isinstance(note, dict) else []
+    return [one for one in digests if isinstance(one, str)] if isinstance(digests, list) else []
 
 
 def _notes() -> Path:

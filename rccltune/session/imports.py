@@ -22,7 +22,7 @@ from rccltune.model.measured import (
     Launch,
     Notice,
     Outcome,
-    Stated,
+    StatedFacts,
     Status,
 )
 from rccltune.model.reporter import Reporter
@@ -30,8 +30,8 @@ from rccltune.model.settings import DEFAULT_VARIANT, Role, Variant
 from rccltune.model.vocabulary import Doubt
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
-from rccltune.session.frame import frame, framed, joined
-from rccltune.session.samples import again, frame_from_logs
+from rccltune.session.sample_table import frame, framed, joined
+from rccltune.session.samples import frame_from_logs, why_made_again
 from rccltune.session.store import Session
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ VENDOR_UNKNOWN: Final = (
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """What an import added.
 
     Attributes:
@@ -79,16 +79,16 @@ class _Incoming:
     launch: Launch
     outcome: Outcome
     path: Path
-    reading: reader.Reading
+    reading: reader.ParsedLog
 
 
 def import_files(
     folder: Path,
     files: Sequence[Path],
-    stated: Stated,
+    stated: StatedFacts,
     *,
     reporter: Reporter,
-) -> Imported:
+) -> ImportResult:
     """Read files and add them to a session, which is made when it is not there.
 
     Every file is read and checked before the first byte is written: a file that is refused
@@ -126,7 +126,7 @@ def import_files(
             if target.fingerprint.vendor is None:
                 reporter.say(VENDOR_UNKNOWN)
     doubts = Counter(Doubt(word) for word in new["unusable"] if word)
-    return Imported(
+    return ImportResult(
         n_files=len(incoming),
         n_new=len(new),
         n_doubted=sum(doubts.values()),
@@ -177,7 +177,7 @@ def _samples_held(current: Session, reporter: Reporter) -> pd.DataFrame:
     stored = store.stored_samples(current)
     if stored is not None:
         return stored
-    reporter.say(again(current))
+    reporter.say(why_made_again(current))
     return frame_from_logs(current)
 
 
@@ -189,7 +189,7 @@ def _known_session(folder: Path) -> Session | None:
     return store.open_session(folder) if (folder / "session.json").exists() else None
 
 
-def _read(path: Path, stated: Stated) -> _Incoming:
+def _read(path: Path, stated: StatedFacts) -> _Incoming:
     # The id comes first, because samples carry it; the name is no part of it, so that a renamed
     # copy is known again.
     launch = Launch(
@@ -215,7 +215,7 @@ def _read(path: Path, stated: Stated) -> _Incoming:
     return _Incoming(launch=launch, outcome=outcome, path=path, reading=reading)
 
 
-def _for_parsing(stated: Stated) -> Stated:
+def _for_parsing(stated: StatedFacts) -> StatedFacts:
     return replace(stated, assume=_without_same(stated.assume))
 
 
@@ -269,7 +269,7 @@ def _filled(part: Fingerprint, others: Sequence[Fingerprint]) -> Fingerprint:
     known: dict[str, Any] = {}
     for f in fields(Fingerprint):
         if getattr(part, f.name) in (None, ()):
-            said = [v for v in (getattr(o, f.name) for o in others) if v not in (None, ())]
-            if said:
-                known[f.name] = said[0]
+            known_values = [v for v in (getattr(o, f.name) for o in others) if v not in (None, ())]
+            if known_values:
+                known[f.name] = known_values[0]
     return replace(part, **known)

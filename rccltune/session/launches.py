@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from rccltune.logs.decisions import PATTERN, Decisions, prove_by_decisions, read_decisions
-from rccltune.logs.jobs import jobs_in
-from rccltune.logs.library import Logged, prove_by_log, read_log
-from rccltune.logs.reader import Reading, read_stream
+from rccltune.logs.library import LoggedChoices, prove_by_log, read_log
+from rccltune.logs.log_runs import n_benchmarks_in
+from rccltune.logs.reader import ParsedLog, read_stream
 from rccltune.machine import placement
 from rccltune.machine.overrides import is_watched
 from rccltune.model.errors import LaunchError
-from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Stated, Status
+from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, StatedFacts, Status
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Role, Setting, base_variant
 from rccltune.model.vocabulary import Doubt
 
@@ -32,8 +32,8 @@ def named_in(wanted: Launch) -> str:
 
 
 def samples_of_launch(
-    wanted: Launch, own: Path
-) -> tuple[tuple[Sample, ...], Reading, tuple[Notice, ...]]:
+    wanted: Launch, folder: Path
+) -> tuple[tuple[Sample, ...], ParsedLog, tuple[Notice, ...]]:
     """Timings of a launch with what ran.
 
     In a lossy variant elements beyond the benchmark's tolerance are what it is measured for, and
@@ -41,7 +41,7 @@ def samples_of_launch(
 
     Args:
         wanted: the launch.
-        own: its folder.
+        folder: its folder.
 
     Raises:
         OutputError: the table is not there or not understood.
@@ -49,7 +49,7 @@ def samples_of_launch(
         LaunchError: the ranks did not find each other.
     """
     setting = setting_of(wanted)
-    log = own / "stdout.log"
+    log = folder / "stdout.log"
     check_met(log, wanted.scale.n_ranks if wanted.scale else None)
     with log.open("rb") as stream:
         reading = read_stream(stream, str(log), _stated(wanted), wanted.id)
@@ -59,9 +59,9 @@ def samples_of_launch(
     if setting.role is not Role.FORCED:
         return samples, reading, ()
     if is_watched(wanted):
-        samples = prove_by_decisions(samples, _decisions(own), setting, channels_in(own))
+        samples = prove_by_decisions(samples, _decisions(folder), setting, channels_in(folder))
     else:
-        samples = prove_by_log(samples, _logged(own), setting)
+        samples = prove_by_log(samples, _logged(folder), setting)
     return samples, reading, _doubts(samples, wanted)
 
 
@@ -71,8 +71,8 @@ def _tolerated(sample: Sample) -> Sample:
     return replace(sample, doubt=None) if counted else sample
 
 
-def _stated(wanted: Launch) -> Stated:
-    return Stated(
+def _stated(wanted: Launch) -> StatedFacts:
+    return StatedFacts(
         collective=wanted.collectives[0],
         setting=setting_of(wanted),
         variant=wanted.variant,
@@ -93,7 +93,7 @@ def check_met(log: Path, n_ranks: int | None) -> None:
     Raises:
         LaunchError: they did not.
     """
-    n_jobs = jobs_in(log.read_bytes())
+    n_jobs = n_benchmarks_in(log.read_bytes())
     if n_jobs > 1:
         asked = f"one of {n_ranks} ranks" if n_ranks else "one"
         raise LaunchError(
@@ -105,21 +105,21 @@ def check_met(log: Path, n_ranks: int | None) -> None:
         )
 
 
-def asked_in(wanted: Launch, own: Path) -> frozenset[int] | None:
+def asked_in(wanted: Launch, folder: Path) -> frozenset[int] | None:
     """Sizes at which the library asked a tuner where nothing was forced.
 
     Args:
         wanted: a launch.
-        own: its folder.
+        folder: its folder.
 
     Returns:
         None of a launch in which something was forced, or that logged no decision.
     """
     is_idle = setting_of(wanted).role is Role.SILENT
-    said = _decisions(own) if is_idle else None
-    if said is None:
+    decisions = _decisions(folder) if is_idle else None
+    if decisions is None:
         return None
-    return frozenset(nbytes for collective, nbytes in said if collective in wanted.collectives)
+    return frozenset(nbytes for collective, nbytes in decisions if collective in wanted.collectives)
 
 
 def _decisions(own: Path) -> Decisions | None:
@@ -134,7 +134,7 @@ def channels_in(own: Path) -> frozenset[int]:
     return frozenset() if logged is None else logged.channels
 
 
-def _logged(own: Path) -> Logged | None:
+def _logged(own: Path) -> LoggedChoices | None:
     """What the library's logs of all ranks say; None where it was not made to write any."""
     logs = sorted(own.glob("nccl-*.log"))
     return read_log(path.read_text(errors="replace") for path in logs) if logs else None

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.errors import SessionError
-from rccltune.model.settings import Place, Scale
+from rccltune.model.settings import RankLocation, Scale
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.session import store
 
 if TYPE_CHECKING:
     from rccltune.machine import records
-    from rccltune.machine.placement import Seating
+    from rccltune.machine.placement import RankDevices
 
 PLACE_FILE: Final = "placement.json"
 _ADDRESS: Final = re.compile(
@@ -35,11 +35,11 @@ def misplaced(log: Path, gpus: Sequence[records.Gpu]) -> str | None:
     """
     if not gpus:
         return None
-    from rccltune.logs import jobs
+    from rccltune.logs import log_runs
 
     printed = {
         rank: match.groups()
-        for rank, bus in jobs.buses_in(log.read_bytes()).items()
+        for rank, bus in log_runs.buses_in(log.read_bytes()).items()
         if (match := _ADDRESS.fullmatch(bus)) is not None
     }
     numbered = any(part not in (None, "0") for *_, part in printed.values())
@@ -47,12 +47,12 @@ def misplaced(log: Path, gpus: Sequence[records.Gpu]) -> str | None:
         if rank >= len(gpus):
             return f"rank {rank} was not to be started"
         wanted = gpus[rank]
-        there = _place(domain, bus, device)
+        device_there = _place(domain, bus, device)
         other = numbered and part is not None and wanted.partition not in (None, int(part))
         address = _ADDRESS.fullmatch(wanted.oam)
         # NVIDIA's driver names a function too.
-        if address is not None and (there != _place(*address.groups()[:3]) or other):
-            ran = there if part is None else f"{there}.{part}"
+        if address is not None and (device_there != _place(*address.groups()[:3]) or other):
+            ran = device_there if part is None else f"{device_there}.{part}"
             return f"rank {rank} ran on {ran} instead of {wanted.address}"
     return None
 
@@ -61,16 +61,16 @@ def _place(domain: str | None, bus: str, device: str) -> str:
     return f"{domain or '0000'}:{bus}:{device}".lower()
 
 
-def stored_place(folder: Path) -> Place | None:
+def stored_place(folder: Path) -> RankLocation | None:
     """Where the ranks of a session ran, None where it does not say.
 
     Raises:
         SessionError: it cannot be read.
     """
-    return store.read_derived(folder, PLACE_FILE, Place)
+    return store.read_derived(folder, PLACE_FILE, RankLocation)
 
 
-def same_place(folder: Path, seating: Seating) -> None:
+def same_place(folder: Path, seating: RankDevices) -> None:
     """Stop where a session is of another placement: a session has one.
 
     Raises:
@@ -92,13 +92,13 @@ def same_place(folder: Path, seating: Seating) -> None:
         )
 
 
-def _of(known: Place, mine: Place) -> tuple[int, ...]:
+def _of(known: RankLocation, mine: RankLocation) -> tuple[int, ...]:
     """The devices that ``known`` must have; the whole node need not have been listed."""
     both_whole = known.name == mine.name == RankPlacement.NODE.value
     return known.devices if both_whole and not known.devices else mine.devices
 
 
-def _on(place: Place | None) -> str:
+def _on(place: RankLocation | None) -> str:
     """`` on devices 0, 1``, where they were chosen."""
     if place is None or not place.devices:
         return ""

@@ -22,7 +22,7 @@ from rccltune.model.measured import (
     Notice,
     Outcome,
     Sample,
-    Stated,
+    StatedFacts,
     Status,
 )
 from rccltune.model.reporter import Reporter
@@ -30,15 +30,17 @@ from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Scale
 from rccltune.model.vocabulary import Collective, Doubt
 from rccltune.perf import rows, runs
 from rccltune.perf import samples as run_samples
-from rccltune.session import frame, store
-from rccltune.session.files import Derived, writing
+from rccltune.session import sample_table, store
+from rccltune.session.files import DerivedFiles, writing
 from rccltune.session.store import Session
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def load_frame(opened: Session, reporter: Reporter, derived: Derived | None = None) -> pd.DataFrame:
+def load_frame(
+    opened: Session, reporter: Reporter, derived: DerivedFiles | None = None
+) -> pd.DataFrame:
     """All samples of a session; samples.csv is made again where it is not current.
 
     Args:
@@ -53,22 +55,22 @@ def load_frame(opened: Session, reporter: Reporter, derived: Derived | None = No
     stored = store.stored_samples(opened)
     if stored is not None:
         return stored
-    reporter.say(again(opened))
-    kept = (derived or Derived(opened.path, reporter)).keep(
+    reporter.say(why_made_again(opened))
+    kept = (derived or DerivedFiles(opened.path, reporter)).keep(
         "samples.csv", lambda: _made_again(opened, reporter)
     )
     return frame_from_logs(opened) if kept is None else kept
 
 
 def load_samples(
-    opened: Session, reporter: Reporter, derived: Derived | None = None
+    opened: Session, reporter: Reporter, derived: DerivedFiles | None = None
 ) -> tuple[Sample, ...]:
     """The samples that count as records; see :func:`load_frame`."""
     variants = {one.name: one for one in opened.variants}
-    return frame.records(load_frame(opened, reporter, derived), variants)
+    return sample_table.records(load_frame(opened, reporter, derived), variants)
 
 
-def again(opened: Session) -> str:
+def why_made_again(opened: Session) -> str:
     """The sentence with which samples.csv is made again."""
     return f"{store.why_not_current(opened)}: it is made again from the raw runs and logs"
 
@@ -91,14 +93,14 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
     for launch, _ in ended:
         if not launch.argv:
             raw = store.raw_log(opened.path, launch.id)
-            known[launch.id] = reader.read(raw, launch.stated or Stated(), launch.id).samples
-    parts = [frame.frame(samples_of(opened.path, ended, known))] if ended or known else []
+            known[launch.id] = reader.read(raw, launch.stated or StatedFacts(), launch.id).samples
+    parts = [sample_table.frame(samples_of(opened.path, ended, known))] if ended or known else []
     measured = runs.read_runs(opened.path)
     if measured:
         variants = {one.name: one for one in opened.variants}
         table = run_samples.table_of(measured, rows.table(measured), variants)
-        parts.append(frame.arranged(table))
-    return frame.joined(parts)
+        parts.append(sample_table.arranged(table))
+    return sample_table.joined(parts)
 
 
 def set_aside(opened: Session) -> tuple[Quarantine, ...]:
@@ -116,7 +118,7 @@ def is_good(pair: Ended) -> bool:
     return pair[1].status is Status.OK and pair[1].failure is None
 
 
-def counted(ended: Iterable[Ended]) -> list[Ended]:
+def counted_launches(ended: Iterable[Ended]) -> list[Ended]:
     """Those whose samples count: what was made twice counts once.
 
     A launch that was cut off counts where it never came to its end; one that was made again to
@@ -124,13 +126,17 @@ def counted(ended: Iterable[Ended]) -> list[Ended]:
     """
     pairs = list(ended)
     first: dict[Launch, int] = {}
-    for one, outcome in pairs:
-        if one.argv and is_good((one, outcome)):
-            first[_alike(one)] = min(one.attempt, first.get(_alike(one), one.attempt))
-    return [pair for pair in pairs if not _is_superseded(*pair, first.get(_alike(pair[0])))]
+    for launch, outcome in pairs:
+        if launch.argv and is_good((launch, outcome)):
+            first[_same_for_attempts(launch)] = min(
+                launch.attempt, first.get(_same_for_attempts(launch), launch.attempt)
+            )
+    return [
+        pair for pair in pairs if not _is_superseded(*pair, first.get(_same_for_attempts(pair[0])))
+    ]
 
 
-def _alike(one: Launch) -> Launch:
+def _same_for_attempts(one: Launch) -> Launch:
     """Equal for all attempts at the same launch."""
     return replace(one, id="", attempt=0, timeout_s=None)
 
@@ -153,10 +159,10 @@ def samples_of(
     """
     from rccltune.session.launches import read_launch
 
-    found: list[Sample] = []
-    for one, outcome in counted(ended):
-        found += known[one.id] if one.id in known else read_launch(one, folder, outcome)
-    return doubted(_around_tuner(found, folder, ended), ended)
+    samples: list[Sample] = []
+    for launch, outcome in counted_launches(ended):
+        samples += known[launch.id] if launch.id in known else read_launch(launch, folder, outcome)
+    return flagged_by_quarantine(_around_tuner(samples, folder, ended), ended)
 
 
 def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended]) -> list[Sample]:
@@ -211,9 +217,13 @@ def failure_of(outcome: Outcome) -> Failure | None:
 
 def is_hopeless(failures: Iterable[Failure]) -> bool:
     """Whether these failures are enough to try no more."""
-    found = list(failures)
-    own = [failure for failure in found if failure is not Failure.KILLED]
-    return Failure.MEMORY_FAULT in own or len(own) >= _TRIES or len(found) >= _TRIES_KILLED
+    all_failures = list(failures)
+    by_setting = [failure for failure in all_failures if failure is not Failure.KILLED]
+    return (
+        Failure.MEMORY_FAULT in by_setting
+        or len(by_setting) >= _TRIES
+        or len(all_failures) >= _TRIES_KILLED
+    )
 
 
 def quarantines(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
@@ -226,7 +236,9 @@ def quarantines(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
     for launch, outcome in ended:
         setting, failure = _forced(launch), failure_of(outcome)
         if setting is not None and failure is not None:
-            failed.setdefault(_arm(launch, setting), []).append((launch, setting, failure))
+            failed.setdefault(_measured_thing(launch, setting), []).append(
+                (launch, setting, failure)
+            )
     return tuple(
         _quarantine(found)
         for found in failed.values()
@@ -237,7 +249,7 @@ def quarantines(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
 def covers(quarantine: Quarantine, launch: Launch) -> bool:
     """Whether a launch measures a quarantined setting."""
     setting = _forced(launch)
-    return setting is not None and _arm(launch, setting) == (
+    return setting is not None and _measured_thing(launch, setting) == (
         quarantine.collective,
         quarantine.setting,
         quarantine.variant.name,
@@ -246,7 +258,7 @@ def covers(quarantine: Quarantine, launch: Launch) -> bool:
     )
 
 
-def doubted(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
+def flagged_by_quarantine(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
     """The same samples; those of quarantined settings carry a flag."""
     pairs = tuple(ended)
     found = quarantines(pairs)
@@ -282,7 +294,7 @@ def _forced(launch: Launch) -> Setting | None:
     return None if untouched else setting
 
 
-def _arm(launch: Launch, setting: Setting) -> _Arm:
+def _measured_thing(launch: Launch, setting: Setting) -> _Arm:
     return (
         launch.collectives[0],
         setting,
@@ -295,7 +307,7 @@ def _arm(launch: Launch, setting: Setting) -> _Arm:
 def _quarantine(failed: list[_Failed]) -> Quarantine:
     ordered = sorted(failed, key=lambda one: (one[0].repeat, one[0].attempt))
     first, setting, _ = ordered[0]
-    collective, _, _, scale, placement = _arm(first, setting)
+    collective, _, _, scale, placement = _measured_thing(first, setting)
     return Quarantine(
         collective=collective,
         setting=setting,

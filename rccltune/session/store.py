@@ -36,7 +36,7 @@ from rccltune.model.settings import KNOWN_VARIANTS, Computing, Variant
 from rccltune.model.vocabulary import json_pieces, json_text, lay, shown
 from rccltune.perf import runs
 from rccltune.perf import samples as run_samples
-from rccltune.session import frame, table
+from rccltune.session import sample_table, samples_csv
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -199,8 +199,8 @@ def _read_record(path: Path, kind: type[T]) -> T:
 
 def raw_log(path: Path, launch: str) -> Path:
     """The raw log of a launch; the id may carry the number of a run inside its file."""
-    own = launch_folder(path, launch)
-    return own / (RAW_LOG if own.parent.name == "launches" else runs.LOG_FILE)
+    folder = launch_folder(path, launch)
+    return folder / (RAW_LOG if folder.parent.name == "launches" else runs.LOG_FILE)
 
 
 def launch_folder(path: Path, launch: str) -> Path:
@@ -287,10 +287,10 @@ def commit(
         copy_hashing(log, folder / RAW_LOG)
         write_atomically(folder / "launch.json", _json(to_plain(launch)))
         write_atomically(folder / "outcome.json", _json(to_plain(outcome)))
-    made = frame.as_table(samples)
+    table = sample_table.as_table(samples)
     with replacing(session.path / SAMPLES) as stream:
-        table.write(_ordered(made), stream)
-    done = replace(session, samples_of=launches_digest(session.path), n_samples=len(made))
+        samples_csv.write(_ordered(table), stream)
+    done = replace(session, samples_of=launches_digest(session.path), n_samples=len(table))
     write_header(done)
     return done
 
@@ -330,14 +330,14 @@ def launches_digest(path: Path) -> str:
     The ids of all complete launches; a run of the rank program counts as far as its rows go.
     """
     launches = sorted((path / "launches").glob("*"))
-    made = [own.name for own in launches if (own / "outcome.json").exists()]
+    complete = [own.name for own in launches if (own / "outcome.json").exists()]
     for number in runs.numbers(path):
         own = path / runs.FOLDER / str(number)
         sizes = [
             file.stat().st_size for file in (*own.glob("rank-*.csv"), *own.glob(runs.END_FILE))
         ]
-        made.append(f"{run_samples.name_of(number)} {sum(sizes)}")
-    return hashlib.sha256("\n".join(made).encode()).hexdigest()[:16]
+        complete.append(f"{run_samples.name_of(number)} {sum(sizes)}")
+    return hashlib.sha256("\n".join(complete).encode()).hexdigest()[:16]
 
 
 def has_current_samples(session: Session) -> bool:
@@ -353,8 +353,8 @@ def why_not_current(session: Session) -> str | None:
     if session.samples_of != launches_digest(session.path):
         return "samples.csv is older than the runs and launches"
     with disk_errors(file), file.open("rb") as stream:
-        head = stream.readline(2 * len(table.HEAD)).rstrip(b"\r\n")
-    if head != table.HEAD.encode():
+        head = stream.readline(2 * len(samples_csv.HEAD)).rstrip(b"\r\n")
+    if head != samples_csv.HEAD.encode():
         return "samples.csv has other columns than this version of rccltune writes"
     return None
 
@@ -370,7 +370,7 @@ def stored_samples(session: Session) -> pd.DataFrame | None:
     file = session.path / SAMPLES
     names = {*KNOWN_VARIANTS, *(one.name for one in session.variants)}
     with disk_errors(file):
-        return table.read(file, names, session.n_samples)
+        return samples_csv.read(file, names, session.n_samples)
 
 
 def samples_sha256(session: Session, samples: pd.DataFrame | None = None) -> str:
@@ -383,7 +383,7 @@ def samples_sha256(session: Session, samples: pd.DataFrame | None = None) -> str
     if samples is None:
         return sha256_of(session.path / SAMPLES)
     stream = io.BytesIO()
-    table.write(_ordered(samples), stream)
+    samples_csv.write(_ordered(samples), stream)
     return hashlib.sha256(stream.getvalue()).hexdigest()
 
 

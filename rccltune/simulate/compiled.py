@@ -9,9 +9,9 @@ from typing import Any, Final
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate.node import (
     SPREADS,
-    Curve,
     Effect,
     Fault,
+    NodeCurve,
     Points,
     Selector,
     SimulatedNode,
@@ -49,7 +49,7 @@ def timeless(node: SimulatedNode, rccl: str | None = None, link_gbs: float | Non
     raw = node.raw | {"release": release, "library": library}
     settings = [f"{a}/{p}" for a in _ALGORITHMS for p in _PROTOCOLS]
     curves = tuple(
-        Curve(
+        NodeCurve(
             where=Selector(collective=collective.value, setting=setting),
             measured=None,
             source="none",
@@ -199,7 +199,7 @@ def _points(points: Sequence[tuple[float, float]]) -> Iterator[str]:
     yield from (f"{_word(x)}:{_word(y)}" for x, y in points)
 
 
-def _curve(curve: Curve) -> str:
+def _curve(curve: NodeCurve) -> str:
     low, high = curve.measured or (0, 0)
     is_measured = curve.measured is not None
     values = (_selector(curve.where), is_measured, low, high, _text(curve.source))

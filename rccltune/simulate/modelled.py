@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rccltune.simulate.node import Curve, Points, Selector, SimulatedNode, is_setting
+from rccltune.simulate.node import NodeCurve, Points, Selector, SimulatedNode, is_setting
 from rccltune.simulate.true_times import interpolate
 
 Time = Callable[[int], float]
@@ -66,7 +66,7 @@ def filled(node: SimulatedNode) -> SimulatedNode:
     return node
 
 
-def _extended(node: SimulatedNode, curve: Curve) -> Curve:
+def _extended(node: SimulatedNode, curve: NodeCurve) -> NodeCurve:
     """A curve that begins at a large size, continued downwards in the shape of the model.
 
     Without it a setting that was measured for large messages only would be flat below them.
@@ -85,10 +85,10 @@ def _extended(node: SimulatedNode, curve: Curve) -> Curve:
     return replace(curve, points=(*below, *curve.points))
 
 
-def _fill_scale(node: SimulatedNode, ranks: int, placement: str) -> list[Curve]:
-    added: list[Curve] = []
+def _fill_scale(node: SimulatedNode, ranks: int, placement: str) -> list[NodeCurve]:
+    added: list[NodeCurve] = []
 
-    def find(collective: str, setting: str) -> Curve | None:
+    def find(collective: str, setting: str) -> NodeCurve | None:
         return _plain_curve((*node.curves, *added), collective, setting, ranks, placement)
 
     def add(collective: str, setting: str, source: str, time_us: Time) -> None:
@@ -96,7 +96,7 @@ def _fill_scale(node: SimulatedNode, ranks: int, placement: str) -> list[Curve]:
             return
         where = Selector(collective=collective, setting=setting, ranks=ranks, placement=placement)
         points = tuple((size, round(time_us(size), 3)) for size in SIZES)
-        added.append(Curve(where=where, measured=None, source=source, points=points))
+        added.append(NodeCurve(where=where, measured=None, source=source, points=points))
 
     for collective, setting in _settings():
         time_us, source = _scaled(node, collective, setting, ranks, placement)
@@ -130,8 +130,8 @@ def _settings() -> Iterator[tuple[str, str]]:
 
 
 def _plain_curve(
-    curves: tuple[Curve, ...], collective: str, setting: str, ranks: int, placement: str
-) -> Curve | None:
+    curves: tuple[NodeCurve, ...], collective: str, setting: str, ranks: int, placement: str
+) -> NodeCurve | None:
     """The curve of the plain library at this scale: no variant, type or half of its own."""
     for curve in curves:
         w = curve.where
@@ -143,14 +143,14 @@ def _plain_curve(
     return None
 
 
-def _times(curve: Curve | None) -> Time:
+def _times(curve: NodeCurve | None) -> Time:
     if curve is None:
         raise AssertionError("a setting is filled before what is derived from it")
     points: Points = curve.points
     return lambda nbytes: interpolate(points, nbytes, is_time=True)
 
 
-def _fastest(curves: tuple[Curve, ...], collective: str, ranks: int, placement: str) -> Time:
+def _fastest(curves: tuple[NodeCurve, ...], collective: str, ranks: int, placement: str) -> Time:
     settings = [s for c, s in _settings() if c == collective and s != "tree/simple"]
     known = [
         _times(curve)

@@ -62,7 +62,7 @@ class Selector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class NodeCurve:
     """Times of a setting; ``measured`` is the range of sizes that somebody measured, if any."""
 
     where: Selector
@@ -94,7 +94,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class NodeVariant:
     """A name, and the conditions under which it holds: (kind, name, value) triples."""
 
     name: str
@@ -102,7 +102,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bypass:
+class NodeBypass:
     """Calls that a path takes before a tuner is asked.
 
     Attributes:
@@ -146,10 +146,10 @@ class SimulatedNode:
     devices_per_oam: int
     devices_per_iod: int
     channels: int
-    curves: tuple[Curve, ...]
+    curves: tuple[NodeCurve, ...]
     effects: tuple[Effect, ...]
-    variants: tuple[Variant, ...]
-    bypasses: tuple[Bypass, ...]
+    variants: tuple[NodeVariant, ...]
+    bypasses: tuple[NodeBypass, ...]
     faults: tuple[Fault, ...]
     paths: tuple[str, ...]
     raw: dict[str, Any] = field(repr=False)
@@ -200,7 +200,7 @@ def read_records(written: FileText) -> SimulatedNode:
         effects=tuple(_effect(entry) for entry in raw.get("effects", ())),
         variants=tuple(_variant(entry) for entry in raw.get("variants", ())),
         bypasses=tuple(
-            Bypass(
+            NodeBypass(
                 path=b["path"],
                 where=Selector.of(b),
                 **{k: b[k] for k in ("limit", "chunks", "min_channels") if k in b},
@@ -217,11 +217,13 @@ def _points(entry: Points) -> Points:
     return tuple((int(size), float(value)) for size, value in entry)
 
 
-def _curve(entry: dict[str, Any]) -> Curve:
+def _curve(entry: dict[str, Any]) -> NodeCurve:
     points = _points(entry["points"])
     low, high = entry.get("measured", (points[0][0], points[-1][0]))
     measured = (low, high) if entry["kind"] == "measured" else None
-    return Curve(where=Selector.of(entry), measured=measured, source=entry["source"], points=points)
+    return NodeCurve(
+        where=Selector.of(entry), measured=measured, source=entry["source"], points=points
+    )
 
 
 def _effect(entry: dict[str, Any]) -> Effect:
@@ -239,7 +241,7 @@ def _effect(entry: dict[str, Any]) -> Effect:
     )
 
 
-def _variant(entry: dict[str, Any]) -> Variant:
+def _variant(entry: dict[str, Any]) -> NodeVariant:
     when = entry["when"]
     conditions = [("env", name, value) for name, value in when.get("env", {}).items()]
     conditions += [(kind, name, "") for kind in ("set", "unset") for name in when.get(kind, ())]
@@ -249,7 +251,7 @@ def _variant(entry: dict[str, Any]) -> Variant:
     conditions += [("without", name, "") for name in when.get("without", ())]
     conditions += [("beside", when["beside"], "")] if "beside" in when else []
     conditions += [("patch", when["patch"], "")] if "patch" in when else []
-    return Variant(name=entry["name"], when=tuple(conditions))
+    return NodeVariant(name=entry["name"], when=tuple(conditions))
 
 
 def _fault(entry: dict[str, Any]) -> Fault:

@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Le, Len, MaxLen
 from pydantic import AfterValidator, PlainValidator
 from typing_extensions import Required, TypedDict
 
-from rccltune.model.schema import LARGEST, Checked, Line, Text, matching, parsed
+from rccltune.model.schema import LARGEST, FieldCheck, Line, Text, matching, parsed
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _listed(*words: str) -> PlainValidator:
     return _one_of({word: word for word in words})
 
 
-def _fits(pattern: str) -> Checked:
+def _fits(pattern: str) -> FieldCheck:
     return matching(pattern, f"match of {pattern}")
 
 

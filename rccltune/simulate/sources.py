@@ -86,21 +86,21 @@ def read_kept(path: Path) -> SimulatedNode:
 
 def _head(lines: list[str]) -> dict[str, Any]:
     """The records that a sweep asks, by what they are called in a node file."""
-    found: dict[str, Any] = {}
+    head: dict[str, Any] = {}
     for line in lines:
         keyword, *words = line.split(" ")
-        if keyword in _WORDS and keyword not in found:
+        if keyword in _WORDS and keyword not in head:
             named = zip(_WORDS[keyword], words, strict=False)
-            found[keyword] = {name: unquote(word) for name, word in named if name}
-    if "name" in found:
-        found["name"] = found["name"].get("name", "")
+            head[keyword] = {name: unquote(word) for name, word in named if name}
+    if "name" in head:
+        head["name"] = head["name"].get("name", "")
     # Where the I/O dies are is not known.
-    if found.get("scale", {}).get("devices_per_iod") == "0":
-        del found["scale"]["devices_per_iod"]
-    mib = found.get("hardware", {}).get("memory_gib", "")
+    if head.get("scale", {}).get("devices_per_iod") == "0":
+        del head["scale"]["devices_per_iod"]
+    mib = head.get("hardware", {}).get("memory_gib", "")
     if mib.isdigit():
-        found["hardware"]["memory_gib"] = str(int(mib) / 1024)
-    return found
+        head["hardware"]["memory_gib"] = str(int(mib) / 1024)
+    return head
 
 
 def _refused(path: Path, why: str) -> InputFileError:

@@ -154,13 +154,13 @@ def variants_holding(
             "gpus": gpus > 1,
             "patch": name in patches,
             "beside": name in beside,
-            "without": name not in found,
+            "without": name not in holding,
         }[kind]
 
-    found: list[str] = []
+    holding: list[str] = []
     for variant in node.variants:
-        found += [variant.name] * all(holds(*when) for when in variant.when)
-    return tuple(found)
+        holding += [variant.name] * all(holds(*when) for when in variant.when)
+    return tuple(holding)
 
 
 def _fits(where: Selector, asked: Selector, variants: tuple[str, ...]) -> bool:

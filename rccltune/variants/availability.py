@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.model.vocabulary import Collective
-from rccltune.releases import Family, dotted, parse_library
-from rccltune.variants.records import Acts, Calls, Needs, Parameter, VariantSpec, name_all
+from rccltune.releases import LibraryVendor, dotted, parse_library
+from rccltune.variants.records import (
+    CallFilter,
+    DecidedBy,
+    Parameter,
+    VariantNeeds,
+    VariantSpec,
+    name_all,
+)
 
 
 def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody names them
@@ -37,19 +44,19 @@ def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody na
     Returns:
         None where that depends on what is not known here.
     """
-    if spec.acts is not Acts.PATH or not allows(spec.needs, n_ranks, n_nodes):
+    if spec.acts is not DecidedBy.PATH or not allows(spec.needs, n_ranks, n_nodes):
         return False
     if not spec.calls:
         return True
-    found = [
+    answers = [
         _unless_maybe(calls, speaks_of(calls, collective, dtype, redop))
         for calls in spec.calls
         if _has_size(calls, nbytes, n_ranks)
     ]
-    return True if True in found else (None if None in found else False)
+    return True if True in answers else (None if None in answers else False)
 
 
-def allows(needs: Needs, n_ranks: int | None, n_nodes: int | None) -> bool:
+def allows(needs: VariantNeeds, n_ranks: int | None, n_nodes: int | None) -> bool:
     """Whether a communicator has the size that is needed; an unknown one may have it."""
     wrong_ranks = n_ranks is not None and (
         (bool(needs.ranks) and n_ranks not in needs.ranks) or n_ranks % needs.ranks_multiple_of != 0
@@ -58,7 +65,7 @@ def allows(needs: Needs, n_ranks: int | None, n_nodes: int | None) -> bool:
 
 
 def speaks_of(
-    calls: Calls, collective: Collective | None, dtype: str | None, redop: str | None
+    calls: CallFilter, collective: Collective | None, dtype: str | None, redop: str | None
 ) -> bool | None:
     """Whether calls of that kind are among these, whatever their size; None if it is unknown."""
     # Only what reduces has an operation; a sweep's --op says nothing about an all_gather.
@@ -71,7 +78,7 @@ def speaks_of(
     return False if False in parts else (None if None in parts else True)
 
 
-def _has_size(calls: Calls, nbytes: int, n_ranks: int) -> bool:
+def _has_size(calls: CallFilter, nbytes: int, n_ranks: int) -> bool:
     if nbytes < calls.min_nbytes or (calls.max_nbytes is not None and nbytes > calls.max_nbytes):
         return False
     # Calls of 0 bytes communicate nothing and are taken by nobody.
@@ -80,7 +87,7 @@ def _has_size(calls: Calls, nbytes: int, n_ranks: int) -> bool:
     return calls.share_multiple_of == 1 or nbytes % (calls.share_multiple_of * n_ranks) == 0
 
 
-def _unless_maybe(calls: Calls, spoken: bool | None) -> bool | None:
+def _unless_maybe(calls: CallFilter, spoken: bool | None) -> bool | None:
     return None if spoken and calls.maybe else spoken
 
 
@@ -93,7 +100,7 @@ _NCCL_MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class VariantSite:
     """Where a variant would be measured; what is None or empty is not known and refuses nothing.
 
     Attributes:
@@ -121,12 +128,12 @@ class Site:
     parameter: str | None = None
 
 
-def why_absent(spec: VariantSpec, site: Site) -> str | None:
+def why_absent(spec: VariantSpec, site: VariantSite) -> str | None:
     """One sentence, or None where nothing known speaks against measuring the variant there."""
     return next(_reasons(spec, site), None)
 
 
-def _reasons(spec: VariantSpec, site: Site) -> Iterator[str]:
+def _reasons(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
     if spec.not_tunable is not None:
         yield f"{spec.name} cannot be measured as a variant: {spec.not_tunable}"
     if spec.runner == "torch":
@@ -146,7 +153,7 @@ def _reasons(spec: VariantSpec, site: Site) -> Iterator[str]:
 # --- releases -------------------------------------------------------------------------------------
 
 
-def _release(spec: VariantSpec, site: Site) -> Iterator[str]:
+def _release(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
     families = _families(site)
     if not spec.releases or families is None:
         return
@@ -169,19 +176,19 @@ def _release(spec: VariantSpec, site: Site) -> Iterator[str]:
         )
 
 
-def _families(site: Site) -> tuple[Family, ...] | None:
+def _families(site: VariantSite) -> tuple[LibraryVendor, ...] | None:
     """Whose library it may be; None where nothing is known."""
     named = parse_library(site.library)
     if named is None:
-        return (Family.RCCLX,) if site.is_rcclx else None
-    if named[0] is Family.NCCL:
-        return (Family.NCCL,)
+        return (LibraryVendor.RCCLX,) if site.is_rcclx else None
+    if named[0] is LibraryVendor.NCCL:
+        return (LibraryVendor.NCCL,)
     if site.is_rcclx is None:
-        return (Family.RCCL, Family.RCCLX)
-    return (Family.RCCLX,) if site.is_rcclx else (Family.RCCL,)
+        return (LibraryVendor.RCCL, LibraryVendor.RCCLX)
+    return (LibraryVendor.RCCLX,) if site.is_rcclx else (LibraryVendor.RCCL,)
 
 
-def _library(site: Site) -> str:
+def _library(site: VariantSite) -> str:
     named = parse_library(site.library)
     if named is None:
         return "RCCLX"
@@ -192,21 +199,21 @@ def _library(site: Site) -> str:
 # --- machine and communicator ---------------------------------------------------------------------
 
 
-def _place(spec: VariantSpec, site: Site) -> Iterator[str]:
-    needs, what = spec.needs, spec.name
+def _place(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
+    needs, name = spec.needs, spec.name
     if needs.arch and site.arch is not None and not site.arch.startswith(needs.arch):
-        yield f"{what} is for {_any(needs.arch)}, and this is {site.arch}"
+        yield f"{name} is for {_any(needs.arch)}, and this is {site.arch}"
     if not allows(needs, site.n_ranks, site.n_nodes):
-        yield f"{what} is for {scale_words(needs)}, not for {_scale(site)}"
+        yield f"{name} is for {scale_words(needs)}, not for {_scale(site)}"
     if needs.graph and site.graph is False:
-        yield f"{what} takes calls of a captured graph only: add --graph 2"
+        yield f"{name} takes calls of a captured graph only: add --graph 2"
     if needs.registered is True and site.registered is False:
-        yield f"{what} takes calls with registered buffers only: add the option -R 1"
+        yield f"{name} takes calls with registered buffers only: add the option -R 1"
     if needs.registered is False and site.registered is True:
-        yield f"{what} takes calls without registered buffers only: leave -R 1 out"
+        yield f"{name} takes calls without registered buffers only: leave -R 1 out"
 
 
-def scale_words(needs: Needs) -> str | None:
+def scale_words(needs: VariantNeeds) -> str | None:
     """``8 ranks on one node``; None where every communicator does."""
     words = []
     if needs.ranks:
@@ -218,7 +225,7 @@ def scale_words(needs: Needs) -> str | None:
     return " ".join(words) or None
 
 
-def _scale(site: Site) -> str:
+def _scale(site: VariantSite) -> str:
     ranks = "" if site.n_ranks is None else f"{site.n_ranks} rank{'' if site.n_ranks == 1 else 's'}"
     nodes = "" if site.n_nodes is None else f"{site.n_nodes} node{'' if site.n_nodes == 1 else 's'}"
     return " on ".join(part for part in (ranks, nodes) if part)
@@ -232,7 +239,7 @@ def _any(values: tuple[object, ...]) -> str:
 # --- calls ----------------------------------------------------------------------------------------
 
 
-def _calls(spec: VariantSpec, site: Site) -> Iterator[str]:
+def _calls(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
     if not spec.calls:
         return
     wanted = site.collectives or (None,)
@@ -248,7 +255,7 @@ def _calls(spec: VariantSpec, site: Site) -> Iterator[str]:
         yield f"{spec.name} concerns {calls_words(spec)}, not {kinds}"
 
 
-def _collectives(site: Site) -> str | None:
+def _collectives(site: VariantSite) -> str | None:
     return ", ".join(one.value for one in site.collectives) or None
 
 
@@ -267,10 +274,10 @@ def calls_words(spec: VariantSpec) -> str:
 # --- channels -------------------------------------------------------------------------------------
 
 
-def _channels(channels: int, site: Site) -> Iterator[str]:
+def _channels(channels: int, site: VariantSite) -> Iterator[str]:
     """Where a minimum of channels comes to nothing."""
     named = parse_library(site.library)
-    if named is not None and named[0] is Family.NCCL:
+    if named is not None and named[0] is LibraryVendor.NCCL:
         if channels > _NCCL_MOST:
             yield f"NCCL lowers NCCL_MIN_NCHANNELS to {_NCCL_MOST}: ask for channels-{_NCCL_MOST}"
         return

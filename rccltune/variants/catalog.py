@@ -14,9 +14,9 @@ from typing import Final
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of
 from rccltune.model.settings import TREE_SIMPLE_PATCHED, Variant
 from rccltune.model.vocabulary import format_size
-from rccltune.variants.availability import Site, scale_words, why_absent
+from rccltune.variants.availability import VariantSite, scale_words, why_absent
 from rccltune.variants.entries import Entries, Entry, read_entries
-from rccltune.variants.records import Acts, Calls, Parameter, VariantSpec
+from rccltune.variants.records import CallFilter, DecidedBy, Parameter, VariantSpec
 
 # Not importlib.resources: in editable installs it does not see file names that are no identifiers.
 SHIPPED: Final = Path(__file__).parents[1] / "data" / "variants.yaml"
@@ -116,10 +116,10 @@ def load_catalog(extra: str | None = None, name: str = "") -> Catalog:
     if extra is not None:
         read = read_entries(extra, name, own=True)
         _check_names(read, specs)
-        own = [_in_place(entry, specs.get(entry.spec.name)) for entry in read.entries]
-        _check_widened(own, [*specs, *(entry.spec.name for entry in own)], read)
+        user_entries = [_in_place(entry, specs.get(entry.spec.name)) for entry in read.entries]
+        _check_widened(user_entries, [*specs, *(entry.spec.name for entry in user_entries)], read)
         read.end()
-        specs |= {entry.spec.name: entry.spec for entry in own}
+        specs |= {entry.spec.name: entry.spec for entry in user_entries}
     return Catalog(specs=tuple(specs.values()))
 
 
@@ -163,7 +163,7 @@ def _check_widened(entries: Iterable[Entry], names: list[str], read: Entries) ->
 def _sets_variables_alone(spec: VariantSpec) -> bool:
     """Whether settings measured in it may stand beside those of the variant that it widens."""
     another = spec.options or spec.library_file or spec.parameter or spec.threshold
-    return not another and spec.acts is Acts.SETTINGS and not spec.lossy
+    return not another and spec.acts is DecidedBy.SETTINGS and not spec.lossy
 
 
 def _checked(spec: VariantSpec, parameter: str | None) -> str | None:
@@ -197,7 +197,7 @@ def _folder(parameter: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class Substitutions:
     """What the words in braces stand for.
 
     Attributes:
@@ -209,7 +209,7 @@ class Where:
     n_ranks: int
 
 
-def resolve(spec: VariantSpec, parameter: str | None, where: Where) -> Variant:
+def resolve(spec: VariantSpec, parameter: str | None, where: Substitutions) -> Variant:
     """The variant as measured and recorded.
 
     ``{ranks}`` in an option stays, since a launch fills it and tells threads by it. A threshold is
@@ -276,7 +276,7 @@ def calls_of(spec: VariantSpec) -> str:
     return "; ".join([kinds, *(word for word in needs if word)])
 
 
-def _kind(calls: Calls) -> str:
+def _kind(calls: CallFilter) -> str:
     words = [", ".join(one.value for one in calls.collectives) or "every collective"]
     details = [", ".join(calls.dtypes), ", ".join(calls.redops), _sizes(calls)]
     if calls.multiple_of > 1:
@@ -289,7 +289,7 @@ def _kind(calls: Calls) -> str:
     return f"{words[0]} ({more})" if more else words[0]
 
 
-def _sizes(calls: Calls) -> str | None:
+def _sizes(calls: CallFilter) -> str | None:
     low, high = calls.min_nbytes, calls.max_nbytes
     if high is None:
         return f"from {format_size(low)}" if low else None
@@ -301,11 +301,11 @@ def releases_of(spec: VariantSpec) -> str:
     return ", ".join(str(one) for one in spec.releases) or "any library"
 
 
-def status(spec: VariantSpec, site: Site) -> str:
+def status(spec: VariantSpec, site: VariantSite) -> str:
     """What a user must know before asking for it: why not here, or what it costs."""
     why = why_absent(spec, site)
     if why is not None:
         return why
     words = ["lossy"] if spec.lossy else []
-    words += ["goes past the tuner"] if spec.acts is Acts.PATH else []
+    words += ["goes past the tuner"] if spec.acts is DecidedBy.PATH else []
     return "; ".join(words) or "measurable"

@@ -11,16 +11,24 @@ from pydantic import AfterValidator, BeforeValidator
 from typing_extensions import Required, TypedDict
 
 from rccltune.model import yamlfile
-from rccltune.model.schema import FromUp, Line, OneOf, VariableName, matching, parsed, several
+from rccltune.model.schema import (
+    Line,
+    OneOf,
+    VariableName,
+    WholeNumberFrom,
+    matching,
+    parsed,
+    several,
+)
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective, parse_size
 from rccltune.model.yamlfile import YamlFile
 from rccltune.variants.records import (
-    Acts,
-    Calls,
-    Needs,
+    CallFilter,
+    DecidedBy,
     Parameter,
-    Releases,
+    ReleaseRange,
     Threshold,
+    VariantNeeds,
     VariantSpec,
 )
 
@@ -73,17 +81,17 @@ def read_entries(content: str, name: str, *, own: bool) -> Entries:
         InputFileError: this is no YAML, or a value is not what its key holds: all of them.
     """
     file = yamlfile.read(VariantsFile, content, name, "see docs/variants.md.")
-    made: list[Entry] = []
+    entries: list[Entry] = []
     for key, values in file.value.get("variants", {}).items():
         plain: dict[str, Any] = dict(values)
         replaces = plain.pop("replaces", False)
-        made.append(Entry(spec=_spec(key, plain, own=own), replaces=replaces))
-    read = Entries(entries=tuple(made), file=file, mistakes=[])
+        entries.append(Entry(spec=_spec(key, plain, own=own), replaces=replaces))
+    read = Entries(entries=tuple(entries), file=file, mistakes=[])
     if file.value and "format" not in file.value:
         read.mistakes.append(("", "a file of variants begins with 'format: 1'"))
-    for one in made:
-        for what in _senseless(one.spec):
-            read.say(one.spec.name, what)
+    for entry in entries:
+        for what in _senseless(entry.spec):
+            read.say(entry.spec.name, what)
     return read
 
 
@@ -143,8 +151,8 @@ def _parameter(value: str) -> Parameter:
     return Parameter(OneOf(tuple(one.value for one in Parameter))(value))
 
 
-def _acts(value: str) -> Acts:
-    return Acts(OneOf(tuple(one.value for one in Acts))(value))
+def _acts(value: str) -> DecidedBy:
+    return DecidedBy(OneOf(tuple(one.value for one in DecidedBy))(value))
 
 
 def _threshold(values: Mapping[str, Any]) -> Threshold:
@@ -157,12 +165,12 @@ def _threshold(values: Mapping[str, Any]) -> Threshold:
     )
 
 
-def _calls(values: Mapping[str, Any]) -> Calls:
+def _calls(values: Mapping[str, Any]) -> CallFilter:
     renamed = {"min_bytes": "min_nbytes", "max_bytes": "max_nbytes"}
-    made = Calls(**{renamed.get(key, key): value for key, value in values.items()})
-    if made.max_nbytes is not None and made.max_nbytes < made.min_nbytes:
+    call_filter = CallFilter(**{renamed.get(key, key): value for key, value in values.items()})
+    if call_filter.max_nbytes is not None and call_filter.max_nbytes < call_filter.min_nbytes:
         raise ValueError("min_bytes is above max_bytes")
-    return made
+    return call_filter
 
 
 def _text(value: str) -> str:
@@ -189,7 +197,7 @@ _VariantName: TypeAlias = Annotated[
 _Several: TypeAlias = Annotated[tuple[_T, ...], BeforeValidator(several)]
 _Text: TypeAlias = Annotated[Line, AfterValidator(_text)]
 _Size: TypeAlias = Annotated[int, parsed(parse_size)]
-_Count: TypeAlias = Annotated[int, parsed(FromUp(1))]
+_Count: TypeAlias = Annotated[int, parsed(WholeNumberFrom(1))]
 _Flag: TypeAlias = Annotated[bool, parsed(_flag)]
 _Variable: TypeAlias = Annotated[VariableName, AfterValidator(_variable)]
 
@@ -231,16 +239,16 @@ class EntryKeys(TypedDict, total=False):
 
     summary: Required[_Text]
     feature: _Text
-    releases: _Several[Annotated[Releases, parsed(Releases.parse)]]
+    releases: _Several[Annotated[ReleaseRange, parsed(ReleaseRange.parse)]]
     library: Annotated[Line, AfterValidator(_path)]
     environment: Annotated[dict[_Variable, Line], AfterValidator(_pairs)]
     options: Annotated[
         dict[Annotated[Line, AfterValidator(_letter)], _Text], AfterValidator(_pairs)
     ]
     parameter: Annotated[Parameter, parsed(_parameter)]
-    acts: Annotated[Acts, parsed(_acts)]
+    acts: Annotated[DecidedBy, parsed(_acts)]
     calls: _Several[Annotated[CallsKeys, AfterValidator(_calls)]]
-    needs: Annotated[NeedsKeys, AfterValidator(lambda values: Needs(**values))]
+    needs: Annotated[NeedsKeys, AfterValidator(lambda values: VariantNeeds(**values))]
     threshold: Annotated[ThresholdKeys, AfterValidator(_threshold)]
     lossy: _Flag
     runner: Annotated[str, parsed(OneOf(("torch",)))]

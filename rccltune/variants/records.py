@@ -8,10 +8,10 @@ from enum import Enum
 from typing import Final
 
 from rccltune.model.vocabulary import Collective
-from rccltune.releases import Family, Version, dotted, rocm_of, version_of
+from rccltune.releases import LibraryVendor, Version, dotted, rocm_of, version_of
 
 
-class Acts(Enum):
+class DecidedBy(Enum):
     """Who decides under a variant: the tuner for every call, or a path taken before it is asked."""
 
     SETTINGS = "settings"
@@ -26,7 +26,7 @@ class Parameter(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class CallFilter:
     """One kind of calls that a variant concerns; what is left out is any.
 
     Attributes:
@@ -49,7 +49,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class VariantNeeds:
     """What must be so where a variant is measured.
 
     Attributes:
@@ -107,11 +107,11 @@ class VariantSpec:
     feature: str
     environment: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
-    releases: tuple[Releases, ...] = ()
+    releases: tuple[ReleaseRange, ...] = ()
     library_file: str | None = None
-    calls: tuple[Calls, ...] = ()
-    needs: Needs = field(default_factory=Needs)
-    acts: Acts = Acts.SETTINGS
+    calls: tuple[CallFilter, ...] = ()
+    needs: VariantNeeds = field(default_factory=VariantNeeds)
+    acts: DecidedBy = DecidedBy.SETTINGS
     threshold: Threshold | None = None
     parameter: Parameter | None = None
     lossy: bool = False
@@ -125,9 +125,9 @@ class VariantSpec:
     own: bool = False
 
     @property
-    def libraries(self) -> frozenset[Family]:
+    def libraries(self) -> frozenset[LibraryVendor]:
         """The libraries that have it in some release; all of them where none is named."""
-        return frozenset(one.library for one in self.releases) or frozenset(Family)
+        return frozenset(one.library for one in self.releases) or frozenset(LibraryVendor)
 
     @property
     def title(self) -> str:
@@ -150,46 +150,46 @@ _RANGE: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Releases:
+class ReleaseRange:
     """Releases of one library, both ends included.
 
     Attributes:
         nodes: least and most nodes on which these releases have the thing; None for any number.
     """
 
-    library: Family
+    library: LibraryVendor
     first: Version | None = None
     last: Version | None = None
     nodes: tuple[int, int] | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Releases:
+    def parse(cls, text: str) -> ReleaseRange:
         """Read ``RCCL``, ``NCCL from 2.19.1``, ``RCCL 2.26.6``, ``… on 2 to 16 nodes``.
 
         Raises:
             ValueError: something else, or a range whose end comes first.
         """
-        found = _RANGE.fullmatch(" ".join(text.split()))
-        if found is None:
+        match = _RANGE.fullmatch(" ".join(text.split()))
+        if match is None:
             raise ValueError(
                 f"'{text}' names no releases: write RCCL, RCCL 2.26.6, RCCL from 2.30.4, "
                 "RCCL 2.21.5 to 2.26.6 or RCCL 2.26.6 on 2 to 16 nodes, also with RCCLX or NCCL"
             )
-        low, high = found["low"], found["high"]
-        first = found["first"] or low
-        last = found["last"] or high or low
-        nodes = (int(found["few"]), int(found["many"])) if found["few"] else None
-        made = cls(
-            library=Family(found[1]),
+        low, high = match["low"], match["high"]
+        first = match["first"] or low
+        last = match["last"] or high or low
+        nodes = (int(match["few"]), int(match["many"])) if match["few"] else None
+        release_range = cls(
+            library=LibraryVendor(match[1]),
             first=version_of(first) if first else None,
             last=version_of(last) if last else None,
             nodes=nodes,
         )
-        if made.first and made.last and made.first > made.last:
+        if release_range.first and release_range.last and release_range.first > release_range.last:
             raise ValueError(f"'{text}' ends before it begins")
         if nodes and not 1 <= nodes[0] <= nodes[1]:
             raise ValueError(f"'{text}' names no numbers of nodes")
-        return made
+        return release_range
 
     def has(self, version: Version) -> bool:
         """Whether a version lies in the range."""
@@ -221,11 +221,11 @@ class Releases:
 
     def _rocm(self) -> str | None:
         """The ROCm releases that brought these, where all that is named is known."""
-        if self.library is not Family.RCCL:
+        if self.library is not LibraryVendor.RCCL:
             return None
-        found = [rocm_of(end) for end in (self.first, self.last) if end is not None]
-        known = [one for one in found if one is not None]
-        if not known or len(known) < len(found):
+        rocm_releases = [rocm_of(end) for end in (self.first, self.last) if end is not None]
+        known = [one for one in rocm_releases if one is not None]
+        if not known or len(known) < len(rocm_releases):
             return None
         begin, end = known[0][0], known[-1][1]
         if self.first is None:
@@ -235,7 +235,7 @@ class Releases:
         return f"ROCm {begin}" if begin == end else f"ROCm {begin} to {end}"
 
 
-def name_all(releases: tuple[Releases, ...]) -> str:
+def name_all(releases: tuple[ReleaseRange, ...]) -> str:
     """``RCCL 2.26.6 and RCCLX have``; a sentence's subject and its verb."""
     names = [str(one) for one in releases]
     single = len(releases) == 1 and releases[0].first == releases[0].last

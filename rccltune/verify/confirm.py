@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rccltune import plugin
-from rccltune.analyse.paired import Paired
+from rccltune.analyse.paired import PairedRatios
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import Call, Where
 from rccltune.measure.site import Site, SiteRequest
@@ -211,7 +211,7 @@ def _turns(asked: Confirming, folder: Path, call: Call) -> tuple[pd.DataFrame | 
     return pd.concat(rows), seconds, ""
 
 
-def _paired(table: pd.DataFrame, rule: RuleVerdict) -> Paired | None:
+def _paired(table: pd.DataFrame, rule: RuleVerdict) -> PairedRatios | None:
     own = table[
         (table["collective"] == rule.collective.value)
         & table["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
@@ -226,7 +226,7 @@ def _paired(table: pd.DataFrame, rule: RuleVerdict) -> Paired | None:
     for row in own.itertuples(index=False):
         at = (int(row.launch), views.index(row.placement), int(np.searchsorted(sizes, row.nbytes)))
         logs[at] = log(row.library_us / row.rules_us)
-    return Paired(sizes, logs)
+    return PairedRatios(sizes, logs)
 
 
 def _ratio(table: pd.DataFrame, rule: RuleVerdict) -> Ratio | None:

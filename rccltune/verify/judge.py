@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.analyse.noise import Truths
-from rccltune.analyse.paired import Estimate, Paired, is_equal, more_often
+from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
 from rccltune.model.chosen import Judgement, Rule
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.verify.pairs import answering
@@ -237,7 +237,7 @@ class _Judge:
             else:
                 yield from self._trimmed(rule, table, at, stretch, each)
 
-    def _worst(self, paired: Paired, size: int) -> Estimate | None:
+    def _worst(self, paired: PairedRatios, size: int) -> Estimate | None:
         found = [paired.at(size, view) for view in range(paired.log.shape[1])]
         return min((one for one in found if one is not None), key=lambda one: one.log, default=None)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rccltune.analyse.paired import Paired
+from rccltune.analyse.paired import PairedRatios
 from rccltune.model.chosen import Rule
 from rccltune.model.vocabulary import format_span
 from rccltune.perf import plan, rows, runs
@@ -68,5 +68,5 @@ def _ratio(both: pd.DataFrame) -> Ratio | None:
     logs = np.full((len(cells), len(views), len(sizes)), np.nan)
     for (placement, nbytes), column in cells.items():
         logs[:, views.index(placement), np.searchsorted(sizes, nbytes)] = column
-    found = Paired(sizes, logs).over(np.ones(len(sizes), dtype=bool))
+    found = PairedRatios(sizes, logs).over(np.ones(len(sizes), dtype=bool))
     return Ratio.of(min(found, key=lambda one: one.log)) if found else None

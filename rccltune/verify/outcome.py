@@ -11,13 +11,13 @@ from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.chosen import Judgement, RuleCount, Verdict
+from rccltune.model.chosen import Judgement, RuleCount, SizeVerdict
 from rccltune.model.measured import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan
-from rccltune.rules.documents import counted
+from rccltune.rules.documents import count_rules
 from rccltune.rules.provenance import BESIDE_COMPUTING
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
@@ -151,7 +151,7 @@ def made_of(
     after = read_rules(text.encode())
     beside = sides.octaves()
     is_site = sides.variant == DEFAULT_VARIANT
-    count = counted(ours(after, verifying.scale))
+    count = count_rules(ours(after, verifying.scale))
     file = VerdictFile(
         path=None if request.keep_losers else str(request.output),
         simulated=site.node is not None,
@@ -218,10 +218,10 @@ def _is_right(verifying: Verifying, one: Size) -> bool:
     return is_checked and one.judgement is not Judgement.WRONG
 
 
-def _verdicts(verifying: Verifying, judged: Judged) -> list[Verdict]:
+def _verdicts(verifying: Verifying, judged: Judged) -> list[SizeVerdict]:
     sides = verifying.sides
     return [
-        Verdict(
+        SizeVerdict(
             target=Target(
                 collective=one.collective,
                 scale=verifying.scale,

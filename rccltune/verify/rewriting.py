@@ -15,8 +15,8 @@ from rccltune.model.measured import Sweep
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
 from rccltune.perf.samples import GRAPH_UP_TO
-from rccltune.rules.documents import BY_CLOCK, left_over
-from rccltune.rules.line_format import UNPROVEN_MARK, Change, rewritten
+from rccltune.rules.documents import BY_CLOCK, intervals_left
+from rccltune.rules.line_format import UNPROVEN_MARK, LineChange, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.verify.judge import Part
@@ -73,7 +73,7 @@ def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
             before = [
                 rule for rule in found if rule.collective is one.collective and not rule.vendor
             ]
-            taken = not left_over((one.min_nbytes, one.max_nbytes), before)
+            taken = not intervals_left((one.min_nbytes, one.max_nbytes), before)
             found.append(replace(one, fallback=taken and not one.vendor))
     return tuple(found)
 
@@ -91,7 +91,7 @@ def within(
     Returns:
         The text, and what rules lost.
     """
-    changes: dict[int, Change] = {}
+    changes: dict[int, LineChange] = {}
     cuts: dict[Cut, None] = {}
     for rule in rules:
         first, last = measured.get(rule.collective.value, (1, 0))
@@ -112,7 +112,7 @@ def within(
         holes = tuple((c.min_nbytes, c.max_nbytes, NOT_MEASURED) for c in own if c not in cuts)
         cuts |= dict.fromkeys(own)
         parts = () if part is None else (part,)
-        changes[rule.line] = Change(parts=parts, evidence="", holes=holes)
+        changes[rule.line] = LineChange(parts=parts, evidence="", holes=holes)
     return rewritten(text, changes, ()), tuple(cuts)
 
 
@@ -128,7 +128,7 @@ def as_timed(text: str, rules: Sequence[Rule]) -> str:
         rules: of this scale, in its order, fallbacks too; those of a vendor stay.
     """
     lines = grammar.lines(text)
-    changes: dict[int, Change] = {}
+    changes: dict[int, LineChange] = {}
     for rule in rules:
         if rule.vendor or rule.line is None or rule.reg_buff is not None:
             continue
@@ -137,10 +137,10 @@ def as_timed(text: str, rules: Sequence[Rule]) -> str:
         above = max(rule.min_nbytes, GRAPH_UP_TO + 1)
         upper = replace(rule, min_nbytes=above, reg_buff=0)
         if rule.min_nbytes == above:
-            changes[rule.line] = Change(parts=(upper,), evidence="")
+            changes[rule.line] = LineChange(parts=(upper,), evidence="")
             continue
         said = _said_above(lines[: rule.line - 1])
-        changes[rule.line] = Change(
+        changes[rule.line] = LineChange(
             parts=(replace(rule, max_nbytes=above - 1), upper),
             evidence="",
             own=_own_of_each(rule, said),
@@ -225,7 +225,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritt
     by_line: dict[int | None, list[Part]] = {}
     for part in parts:
         by_line.setdefault(part.rule.line, []).append(part)
-    changes: dict[int, Change] = {}
+    changes: dict[int, LineChange] = {}
     cuts: list[Cut] = []
     kept: dict[int, tuple[Part, ...]] = {}
     left: dict[int | None, list[tuple[int, int]]] = {}
@@ -258,7 +258,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritt
                 for low, high in left.get(one.line, [(one.min_nbytes, one.max_nbytes)])
             ]
             spans = sorted((low, high) for low, high in spans if low <= high)
-            changes[other.line] = Change(
+            changes[other.line] = LineChange(
                 parts=tuple(replace(other, min_nbytes=a, max_nbytes=b) for a, b in spans),
                 evidence="",
             )
@@ -299,13 +299,13 @@ def _why(part: Part) -> str:
     return f"{said}, {part.gain}" if part.gain is not None and "x (" not in said else said
 
 
-def _change(rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[Cut]) -> Change:
+def _change(rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[Cut]) -> LineChange:
     made = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
     if not lost:
-        return Change(parts=made, evidence="")
+        return LineChange(parts=made, evidence="")
     why = "; ".join(dict.fromkeys(one.reason for one in lost))
     holes = [(one.min_nbytes, one.max_nbytes, f"{VERIFIED_MARK} {one.reason}") for one in lost]
-    return Change(
+    return LineChange(
         parts=made,
         evidence=f"verify: was {rule.min_nbytes} to {rule.max_nbytes}; {why}",
         holes=tuple(holes),
@@ -322,7 +322,7 @@ def with_evidence(text: str, evidence: Mapping[int, str], header: Sequence[str])
     """
     rules = {one.line: one for one in read_rules(text.encode()).rules}
     changes = {
-        line: Change(parts=(rules[line],), evidence=f"{VERIFIED_MARK} {said}")
+        line: LineChange(parts=(rules[line],), evidence=f"{VERIFIED_MARK} {said}")
         for line, said in evidence.items()
     }
     return rewritten(text, changes, [f"{VERIFIED_MARK} {one}" for one in header])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rccltune.analyse.paired import Estimate, Paired
+from rccltune.analyse.paired import Estimate, PairedRatios
 from rccltune.model.chosen import Judgement
 from rccltune.model.vocabulary import Collective
 from rccltune.perf.plan import GRAPH, LOOP
@@ -93,7 +93,7 @@ class Table:
                     )
 
 
-def _paired(rows: pd.DataFrame) -> tuple[Paired, list[str]]:
+def _paired(rows: pd.DataFrame) -> tuple[PairedRatios, list[str]]:
     sizes = np.array(sorted(rows["nbytes"].unique()), dtype=np.int64)
     views = sorted(rows["placement"].unique())
     replicates = list(dict.fromkeys(rows["replicate"]))
@@ -104,7 +104,7 @@ def _paired(rows: pd.DataFrame) -> tuple[Paired, list[str]]:
         np.searchsorted(sizes, rows["nbytes"]),
     )
     log[at[0].to_numpy(), at[1].to_numpy(), at[2]] = rows["gain"].to_numpy()
-    return Paired(sizes, log), views
+    return PairedRatios(sizes, log), views
 
 
 def judgement(one: Estimate) -> Judgement:

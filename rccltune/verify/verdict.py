@@ -9,7 +9,7 @@ from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
 from rccltune.analyse.paired import Estimate
-from rccltune.model.chosen import Rule, Verdict
+from rccltune.model.chosen import Rule, SizeVerdict
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Computing, Scale
 from rccltune.model.vocabulary import Collective, format_span
@@ -171,7 +171,7 @@ class VerdictFile:
     processes: Whole
     seconds: Number
     rules_sha256: Line
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[SizeVerdict, ...]
     standings: tuple[RuleVerdict, ...]
     cuts: tuple[Cut, ...]
     beside: tuple[Beside, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rccltune.model.chosen import Rule, Verdict
+from rccltune.model.chosen import Rule, SizeVerdict
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import RuleFile
 from rccltune.verify.verdict import RuleVerdict, VerdictFile, replicates_of
@@ -33,7 +33,7 @@ class Verification:
         return tuple(one for one in self.file.standings if one.is_kept)
 
     @property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[SizeVerdict, ...]:
         """Of all sizes and placements, by the clock that judges there."""
         graphs = {
             (one.target.collective, one.nbytes) for one in self.file.verdicts if one.view.graph

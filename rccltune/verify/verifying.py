@@ -25,12 +25,12 @@ from rccltune.model.measured import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant
 from rccltune.model.vocabulary import format_span
-from rccltune.rules.documents import counted
+from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import rewritten
+from rccltune.rules.placement_files import file_name, name_with_placement
 from rccltune.rules.provenance import BESIDE_COMPUTING, check_needs
 from rccltune.rules.reader import RuleFile, read_rules
-from rccltune.rules.refusals import accepted
-from rccltune.rules.sheets import file_name, sheet_name
+from rccltune.rules.refusals import read_accepted
 from rccltune.session import files, store
 from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, verdict_store
@@ -73,12 +73,12 @@ def verify_rules(
         VerificationError: wrong results without rules.
     """
     text = rewriting.read_text(request.rules)
-    file = accepted(text.encode(), request.rules)
+    file = read_accepted(text.encode(), request.rules)
     sides = _sides(request, sweep, where, _variant_of(file, sweep), reporter)
     verifying = Verifying(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
-    before = counted(ours(file, scale))
+    before = count_rules(ours(file, scale))
     _check(file, before, request, scale)
     # A line that cannot be written again is told now, and not when all is measured.
     rewritten(text, {}, ())
@@ -95,7 +95,9 @@ def verify_rules(
             )
         text = rewriting.as_timed(text, there)
         # One that became two counts twice.
-        before = before.plus(counted(ours(read_rules(text.encode()), scale)), counted(there))
+        before = before.plus(
+            count_rules(ours(read_rules(text.encode()), scale)), count_rules(there)
+        )
     own = request.folder / FOLDER
 
     def recording() -> AbstractContextManager[None]:
@@ -185,7 +187,7 @@ def _sides(
 def rule_file_of(folder: Path, site: Site) -> Path:
     """The session's own rule file for these ranks, of their placement where there is one."""
     plain = folder / file_name(site.fingerprint)
-    placed = folder / sheet_name(plain.name, site.seating.place.name)
+    placed = folder / name_with_placement(plain.name, site.seating.place.name)
     return placed if placed.exists() else plain
 
 

@@ -9,8 +9,16 @@ from typing import Final
 
 from rccltune.releases import LOADING_OURS, release_of
 from rccltune.why import remedies
-from rccltune.why.knowledge import Known
-from rccltune.why.records import Job, Kind, Loading, Reason, Started, Where, is_ours
+from rccltune.why.knowledge import JobKnowledge
+from rccltune.why.records import (
+    AnswerKind,
+    CommunicatorScale,
+    JobLogs,
+    PluginStart,
+    Reason,
+    TunerLoading,
+    is_ours,
+)
 
 # What the plugin says where it stops a job or goes on without rules: first match counts. Texts are
 # those of native_plugin/src/config.c, settings.c, watch.c and plugin.c.
@@ -19,83 +27,83 @@ _SAID: Final = tuple(
     for pattern, kind, remedy in (
         (
             r"no rule for \d+ ranks",
-            Kind.OTHER_SCALE,
+            AnswerKind.OTHER_SCALE,
             remedies.MEASURE_SCALE,
         ),
         (
             r"requires placement=([\w-]+)",
-            Kind.PLACEMENT,
+            AnswerKind.PLACEMENT,
             "if the ranks do lie so, set on every rank: export RCCLTUNE_PLACEMENT={0}",
         ),
         (
             r"neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set",
-            Kind.OFF,
+            AnswerKind.OFF,
             remedies.USE_RULES,
         ),
         (
             r"(\S+): no file for this arch and mode",
-            Kind.MACHINE,
+            AnswerKind.MACHINE,
             remedies.NAME_FILE,
         ),
         (
             r"no AMD GPU here",
-            Kind.MACHINE,
+            AnswerKind.MACHINE,
             remedies.NAME_FILE,
         ),
         (
             r"requires another machine",
-            Kind.MACHINE,
+            AnswerKind.MACHINE,
             "use a file that was measured on such a machine (rccltune detect shows this one)",
         ),
         (
             r"partition mode|arch is not known|requires \S+, and this GPU's arch",
-            Kind.MACHINE,
+            AnswerKind.MACHINE,
             remedies.MODE,
         ),
         (
             r"refused, \d+ errors",
-            Kind.REFUSED,
+            AnswerKind.REFUSED,
             "correct the lines that rccltune explain RULES names",
         ),
         (
             r"cannot be (?:opened|read)|no regular file|larger than the limit|is not a text file",
-            Kind.REFUSED,
+            AnswerKind.REFUSED,
             remedies.SAME_FILE,
         ),
         (
             r"more than \d+ different|overlap too much|path is too long",
-            Kind.REFUSED,
+            AnswerKind.REFUSED,
             "make the rule file smaller: rccltune emit-config writes the fewest zones",
         ),
         (
             r"(RCCLTUNE_RECORD) is set",
-            Kind.VARIABLE,
+            AnswerKind.VARIABLE,
             remedies.unset("RCCLTUNE_RECORD"),
         ),
         (
             r"(RCCLTUNE_\w+|NCCL_TUNER_CONFIG_FILE)(?:='|: '|: there is a control)",
-            Kind.VARIABLE,
+            AnswerKind.VARIABLE,
             "correct {0} on every rank, as the message says, or take it away: unset {0}",
         ),
         (
             r"out of memory",
-            Kind.MACHINE,
+            AnswerKind.MACHINE,
             "see which process fills the host's memory, and start the job again",
         ),
     )
 )
 
 
-def cause(job: Job, where: Where, known: Known) -> Reason | None:
+def cause(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Reason | None:
     """The first reason that holds for every size; None where rules may have been used."""
     return next(_causes(job, where, known), None)
 
 
-def _causes(job: Job, where: Where, known: Known) -> Iterator[Reason]:
+def _causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[Reason]:
     if where.n_ranks == 1:
-        yield Reason(Kind.NOT_TUNABLE, "a communicator of one rank has nothing to choose")
+        yield Reason(AnswerKind.NOT_TUNABLE, "a communicator of one rank has nothing to choose")
     if job.table is not None and job.loaded.get(job.table) == 0 and not job.table_applied:
-        yield Reason(Kind.REFUSED, no_rules(job), correct_lines(job))
+        yield Reason(AnswerKind.REFUSED, no_rules(job), correct_lines(job))
     started = tuple(job.started.get(where, ()))
     stopped = [one for one in started if one.how == "error"]
     if stopped:
@@ -108,18 +116,18 @@ def _causes(job: Job, where: Where, known: Known) -> Iterator[Reason]:
             yield _said(one, job, "the plugin is loaded and says nothing", known)
     if not started and known.file_scales and not known_in_file(where, known):
         yield Reason(
-            Kind.OTHER_SCALE,
+            AnswerKind.OTHER_SCALE,
             f"{known.file_name} has no rule for {where}; it has {', '.join(known.file_scales)}",
             remedies.MEASURE_SCALE,
         )
 
 
-def no_rules(job: Job) -> str:
+def no_rules(job: JobLogs) -> str:
     """Which lines the library's own reader passed over, where it took nothing of a file."""
     return f"{skipped_lines(job)}no rule was loaded from {job.table}"
 
 
-def skipped_lines(job: Job) -> str:
+def skipped_lines(job: JobLogs) -> str:
     """Lines that the library's own reader passed over, ready for a further half-sentence."""
     file = job.table or "the rule file"
     told = [f"line {n} of {file} {_as_fault(why)}" for n, why in [*job.skipped][:3]]
@@ -133,7 +141,7 @@ def _as_fault(why: str) -> str:
     return f"names an unknown {match[1]} ({match[2]})" if match else f"has {why}"
 
 
-def correct_lines(job: Job) -> str:
+def correct_lines(job: JobLogs) -> str:
     """What mends lines that the library's own reader passes over."""
     for _, why in job.skipped:
         match = _UNKNOWN.match(why)
@@ -150,44 +158,46 @@ _UNKNOWN: Final = re.compile(
 _ROW_WORDS: Final = re.compile(r"[A-Za-z]\w*")
 
 
-def known_to_answer(job: Job) -> Iterator[bool]:
+def known_to_answer(job: JobLogs) -> Iterator[bool]:
     """Signs that rules are applied by somebody: our plugin, or the library's own table."""
     yield bool(job.recorded)
     yield bool(job.started)
     yield job.table_applied
-    for what, name in job.loading:
-        yield what is Loading.TABLE or (what is Loading.USING and is_ours(name))
+    for loading, name in job.loading:
+        yield loading is TunerLoading.TABLE or (loading is TunerLoading.USING and is_ours(name))
 
 
-def known_in_file(where: Where, known: Known) -> bool:
+def known_in_file(where: CommunicatorScale, known: JobKnowledge) -> bool:
     """Whether the file has a rule for the scale; one that is not known may be in it."""
     if where.n_ranks is None or where.n_nodes is None:
         return True
     return str(where) in known.file_scales or "any" in known.file_scales
 
 
-def _said(started: Started, job: Job, head: str, known: Known | None = None) -> Reason:
+def _said(
+    started: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
+) -> Reason:
     """The plugin's own reason, and what mends it."""
     for pattern, kind, remedy in _SAID:
         match = pattern.search(started.text)
         if match is not None:
             text = f"{head}: {started.text}"
-            if kind is Kind.REFUSED and job.findings:
+            if kind is AnswerKind.REFUSED and job.findings:
                 text += "; " + "; ".join(sorted(job.findings)[:3])
-            if kind is Kind.OTHER_SCALE and known is not None and known.file_scales:
+            if kind is AnswerKind.OTHER_SCALE and known is not None and known.file_scales:
                 text += f"; the file has {', '.join(known.file_scales)}"
             return Reason(kind, text, remedy.format(*match.groups()))
-    return Reason(Kind.UNKNOWN, f"{head}: {started.text}", remedies.TELL_PLUGIN)
+    return Reason(AnswerKind.UNKNOWN, f"{head}: {started.text}", remedies.TELL_PLUGIN)
 
 
-def _different(job: Job, where: Where) -> Iterator[Reason]:
+def _different(job: JobLogs, where: CommunicatorScale) -> Iterator[Reason]:
     """Ranks that began differently: a hang, or another choice on some."""
     started = tuple(job.started.get(where, ()))
     hashes = {one.sha256 for one in started if one.how == "rules"}
     if len(hashes) > 1:
         files = sorted({f"{one.path} ({one.sha256[:12]})" for one in started if one.sha256})
         yield Reason(
-            Kind.OTHER_FILE,
+            AnswerKind.OTHER_FILE,
             f"ranks read {len(hashes)} different rule files: {', '.join(files)}",
             remedies.SAME_FILE,
         )
@@ -195,7 +205,7 @@ def _different(job: Job, where: Where) -> Iterator[Reason]:
     if {"rules", "inert"} <= hows and len({one.text for one in started if one.how == "inert"}) == 1:
         silent = next(one.text for one in started if one.how == "inert")
         yield Reason(
-            Kind.OTHER_FILE,
+            AnswerKind.OTHER_FILE,
             f"some ranks have rules and others none ({silent})",
             "set the same variables on every rank: source the same env.sh in the job's script",
         )
@@ -207,27 +217,27 @@ DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
 _COLLECTIVES: Final = re.compile(r"lib[nr]ccl\.so(?:\.\d+)*")
 
 
-def not_loaded(job: Job) -> Iterator[Reason]:
+def not_loaded(job: JobLogs) -> Iterator[Reason]:
     """Why the plugin cannot have been loaded, as the library's log tells it."""
-    loading = {what: [n for w, n in job.loading if w is what] for what in Loading}
+    loading = {what: [n for w, n in job.loading if w is what] for what in TunerLoading}
     # Releases before 2.28 name the file alone, once it is open.
-    names = sorted(job.variables.get(_PLUGIN, ())) or sorted(loading[Loading.NAMED])
+    names = sorted(job.variables.get(_PLUGIN, ())) or sorted(loading[TunerLoading.NAMED])
     named = names[0] if names else None
     version = next(iter(job.versions), None)
     if _is_too_old(version):
         yield Reason(
-            Kind.NOT_LOADED,
+            AnswerKind.NOT_LOADED,
             f"{version} looks for no tuner that can be used",
             f"use {LOADING_OURS}, or later",
         )
     if named is not None and named.lower() == "none":
         yield Reason(
-            Kind.NOT_LOADED, f"{_PLUGIN}=none switches every tuner off", remedies.USE_PLUGIN
+            AnswerKind.NOT_LOADED, f"{_PLUGIN}=none switches every tuner off", remedies.USE_PLUGIN
         )
-    others = [name for name in loading[Loading.USING] if not is_ours(name)]
+    others = [name for name in loading[TunerLoading.USING] if not is_ours(name)]
     if others:
         yield Reason(
-            Kind.NOT_LOADED,
+            AnswerKind.NOT_LOADED,
             f"another tuner plugin is loaded: {others[0]}",
             remedies.USE_PLUGIN,
         )
@@ -238,26 +248,26 @@ def not_loaded(job: Job) -> Iterator[Reason]:
 
 
 def _failed(
-    loading: dict[Loading, list[str]], named: str | None, version: str | None
+    loading: dict[TunerLoading, list[str]], named: str | None, version: str | None
 ) -> Iterator[Reason]:
     """A file was looked for: it was not there, could not be loaded, or has not what is wanted."""
-    symbols = sorted(set(loading[Loading.NO_SYMBOL]))
-    if loading[Loading.UNSUPPORTED]:
-        yield _no_symbol(loading[Loading.UNSUPPORTED][0], symbols, version)
-    messages = [text for text in loading[Loading.FAILED] if _is_own(text, named)]
-    missing = [name for name in loading[Loading.NOT_FOUND] if name not in DEFAULTS]
+    symbols = sorted(set(loading[TunerLoading.NO_SYMBOL]))
+    if loading[TunerLoading.UNSUPPORTED]:
+        yield _no_symbol(loading[TunerLoading.UNSUPPORTED][0], symbols, version)
+    messages = [text for text in loading[TunerLoading.FAILED] if _is_own(text, named)]
+    missing = [name for name in loading[TunerLoading.NOT_FOUND] if name not in DEFAULTS]
     for text in messages:
         if "No such file or directory" in text and text.split(":")[0] == named:
             continue
         yield Reason(
-            Kind.NOT_LOADED,
+            AnswerKind.NOT_LOADED,
             f"dlopen failed: {text}",
             "mend what it names, see with: ldd $NCCL_TUNER_PLUGIN, or use the bundled file: "
             'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
         )
-    if missing or (named is not None and (messages or loading[Loading.NOT_FOUND])):
+    if missing or (named is not None and (messages or loading[TunerLoading.NOT_FOUND])):
         yield Reason(
-            Kind.NOT_LOADED,
+            AnswerKind.NOT_LOADED,
             f"no such file on the ranks' hosts: {missing[0] if missing else named}",
             remedies.USE_PLUGIN,
         )
@@ -271,7 +281,7 @@ def _no_symbol(name: str, symbols: list[str], version: str | None) -> Reason:
     itself = _COLLECTIVES.fullmatch(PurePath(name).name)
     what = "; it is the library of the collectives itself, and no plugin" if itself else ""
     return Reason(
-        Kind.NOT_LOADED,
+        AnswerKind.NOT_LOADED,
         f"{name} has no symbol that {library} looks for ({wanted}){what}",
         "use the plugin that comes with rccltune, which has versions 2 to 7: export "
         'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
@@ -291,12 +301,12 @@ def _unset(named: str | None, version: str | None) -> Reason:
     library = version or "the library"
     if named is None:
         return Reason(
-            Kind.NOT_LOADED,
+            AnswerKind.NOT_LOADED,
             f"NCCL_TUNER_PLUGIN is not set, and {library} found no tuner by itself",
             remedies.USE_PLUGIN,
         )
     return Reason(
-        Kind.NOT_LOADED,
+        AnswerKind.NOT_LOADED,
         f"{library} was given NCCL_TUNER_PLUGIN={named} and does not say that it loaded it",
         remedies.USE_PLUGIN,
     )

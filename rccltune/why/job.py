@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.logs import reader
-from rccltune.logs.labels import Labels
+from rccltune.logs.labels import LineLabels
 from rccltune.model import grammar
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.vocabulary import Collective, lay
 from rccltune.why import knowledge, ranges, records, remedies
-from rccltune.why.evidence import Evidence
+from rccltune.why.collector import LogCollector
 from rccltune.why.library import LibraryLog
-from rccltune.why.own_lines import MARK, OwnLines
-from rccltune.why.records import Kindred, Verdict, Where
+from rccltune.why.plugin_lines import MARK, PluginLines
+from rccltune.why.records import CommunicatorScale, JobReport, TypeAndOperation
 
 # A row of a benchmark with -A whose columns name a path, which has no protocol.
 _PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-]+) +N/A +\d+\s*$")
@@ -51,7 +51,7 @@ _RULE_ROW: Final = re.compile(
 _RCCLX: Final = "RCCL_ENABLE_DDA"
 
 
-def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> Verdict:
+def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> JobReport:
     """Read a job's files and answer for each communicator, collective and size.
 
     Args:
@@ -77,23 +77,23 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
             where=", ".join(map(str, rules)),
             hint="name the one that the job had.",
         )
-    known = knowledge.Known(next(iter(rules), None))
-    evidence = Evidence()
-    library, own = LibraryLog(evidence), OwnLines(evidence)
+    known = knowledge.JobKnowledge(next(iter(rules), None))
+    evidence = LogCollector()
+    library, own = LibraryLog(evidence), PluginLines(evidence)
     for path in (one for one in paths if one not in rules):
         rows = _read(path, library, own)
         if rows is not None:
             _read_table(path, rows, evidence, collective)
     job = evidence.finish(library.finish())
     is_rcclx = any(name.startswith(_RCCLX) for name in job.variables)
-    known.paths = knowledge.Paths(variables=job.variables, is_rcclx=is_rcclx)
-    found = ranges.verdict(job, known)
-    if job.is_empty or not found.answers:
+    known.paths = knowledge.BypassingPaths(variables=job.variables, is_rcclx=is_rcclx)
+    report = ranges.job_report(job, known)
+    if job.is_empty or not report.answers:
         raise _nothing(paths, job)
-    return found
+    return report
 
 
-def _nothing(paths: Sequence[Path], job: records.Job) -> TooLittleDataError:
+def _nothing(paths: Sequence[Path], job: records.JobLogs) -> TooLittleDataError:
     told = (
         "nothing here tells what a tuner was asked: no line of the library's log of tuners, "
         "communicators or choices, none of the plugin's"
@@ -112,7 +112,7 @@ def _nothing(paths: Sequence[Path], job: records.Job) -> TooLittleDataError:
 Named = dict[int, str]
 
 
-def _read(path: Path, library: LibraryLog, own: OwnLines) -> Named | None:
+def _read(path: Path, library: LibraryLog, own: PluginLines) -> Named | None:
     """Put down what one file says; what a benchmark's table in it names, None without a table."""
     name = str(path)
     with reader.open_log(path) as stream:
@@ -131,9 +131,9 @@ def _is_rule_file(path: Path) -> bool:
 
 
 def _read_log(
-    lines: Iterable[bytes], name: str, library: LibraryLog, own: OwnLines
+    lines: Iterable[bytes], name: str, library: LibraryLog, own: PluginLines
 ) -> Named | None:
-    labels = Labels()
+    labels = LineLabels()
     lines = iter(lines)
     first = list(islice(lines, _FIRST_LINES))
     labels.learn(raw.decode("utf-8", "replace") for raw in first)
@@ -173,32 +173,32 @@ def _is_known(raw: bytes, known: set[bytes]) -> bool:
     # host:pid:tid stands before [device]; times and labels before that differ from line to line.
     begin = raw.rfind(b" ", 0, max(raw.rfind(b" ", 0, at), 0)) + 1
     first, second = raw.find(b"opCount "), raw.find(b" count ")
-    said = raw[begin:] if first < 0 else raw[begin:first] + raw[second:]
-    if said in known:
+    outside = raw[begin:] if first < 0 else raw[begin:first] + raw[second:]
+    if outside in known:
         return True
     if len(known) >= _MAX_REPEATED:
         known.clear()
-    known.add(said)
+    known.add(outside)
     return False
 
 
-def _table_of(path: Path, collective: Collective | None) -> reader.Reading:
+def _table_of(path: Path, collective: Collective | None) -> reader.ParsedLog:
     """A benchmark's table, with what the user says where it does not name its collective."""
     try:
         with reader.open_log(path) as stream:
             return reader.read_stream(
-                reader.lines_of(stream, str(path)), str(path), Stated(), "why"
+                reader.lines_of(stream, str(path)), str(path), StatedFacts(), "why"
             )
     except RccltuneError:
         if collective is None:
             raise
-    stated = Stated(collective=collective)
+    stated = StatedFacts(collective=collective)
     with reader.open_log(path) as stream:
         return reader.read_stream(reader.lines_of(stream, str(path)), str(path), stated, "why")
 
 
 def _read_table(
-    path: Path, named: Named, evidence: Evidence, collective: Collective | None
+    path: Path, named: Named, evidence: LogCollector, collective: Collective | None
 ) -> None:
     """What a benchmark called, and what its own columns say of what ran."""
     try:
@@ -210,18 +210,18 @@ def _read_table(
     evidence.job.tables += reading.tables
     for sample in reading.samples:
         scale = sample.key.scale
-        where = Where(scale.n_nodes, scale.n_ranks)
+        where = CommunicatorScale(scale.n_nodes, scale.n_ranks)
         if sample.nbytes <= 0:
             continue
-        seen = evidence.at(where, sample.key.collective, sample.nbytes)
-        seen.called = True
-        if len(seen.kindred) < 64:
-            seen.kindred.add(Kindred(sample.key.dtype, sample.key.redop))
+        record = evidence.at(where, sample.key.collective, sample.nbytes)
+        record.called = True
+        if len(record.kindred) < 64:
+            record.kindred.add(TypeAndOperation(sample.key.dtype, sample.key.redop))
         if sample.nbytes in named:
-            seen.paths.add(named[sample.nbytes])
+            record.paths.add(named[sample.nbytes])
         elif sample.executed is not None:
             # How many channels a size gets is no choice of a rule's; they would part every range.
             cell = replace(sample.executed, channels=None)
-            seen.ran[cell] += cell not in seen.ran
-            seen.shown = seen.shown or f"{path}:{sample.line}: the row says that {cell} ran"
+            record.ran[cell] += cell not in record.ran
+            record.shown = record.shown or f"{path}:{sample.line}: the row says that {cell} ran"
             evidence.job.tuning.add(where)

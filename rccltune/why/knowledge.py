@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune.analyse import limits
+from rccltune.analyse import selectable
 from rccltune.machine import overrides
 from rccltune.model.chosen import Rule
 from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
-from rccltune.releases import Family, release_of
-from rccltune.rules.reader import StatedHole
-from rccltune.rules.refusals import accepted, content_of
+from rccltune.releases import LibraryVendor, release_of
+from rccltune.rules.reader import StatedNoRule
+from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants import availability, catalog
-from rccltune.variants.records import Acts, VariantSpec
-from rccltune.why.records import Around, Kindred, Where
+from rccltune.variants.records import DecidedBy, VariantSpec
+from rccltune.why.records import BypassingPath, CommunicatorScale, TypeAndOperation
 
 # RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8
@@ -28,7 +28,7 @@ _LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
 _LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
 
 
-class Paths:
+class BypassingPaths:
     """Paths that the catalog of variants knows to take calls before a tuner is asked."""
 
     def __init__(self, *, variables: Mapping[str, set[str]], is_rcclx: bool) -> None:
@@ -51,12 +51,12 @@ class Paths:
         self,
         collective: Collective,
         nbytes: int,
-        where: Where,
-        kindred: Kindred,
+        where: CommunicatorScale,
+        kindred: TypeAndOperation,
         library: str | None,
-    ) -> tuple[Around, ...]:
+    ) -> tuple[BypassingPath, ...]:
         """Paths that may take such a call, the library's own release first."""
-        site = availability.Site(
+        site = availability.VariantSite(
             library=library,
             is_rcclx=self._is_rcclx,
             n_nodes=where.n_nodes,
@@ -65,32 +65,32 @@ class Paths:
             dtype=kindred.dtype,
             redop=kindred.redop,
         )
-        found = self._of(site, collective, nbytes)
-        usual = tuple(_around(spec) for spec in found if self._is_usual(spec, nbytes))
+        paths = self._of(site, collective, nbytes)
+        usual = tuple(_around(spec) for spec in paths if self._is_usual(spec, nbytes))
         # Meta's RCCLX prints RCCL's number, so that a path of its own may be the only one.
         return (
             usual
             or self._unlisted(collective, where, library)
-            or tuple(map(_around, found))
+            or tuple(map(_around, paths))
             or tuple(map(_around, self._of(replace(site, is_rcclx=True), collective, nbytes)))
         )
 
     def _unlisted(
-        self, collective: Collective, where: Where, library: str | None
-    ) -> tuple[Around, ...]:
+        self, collective: Collective, where: CommunicatorScale, library: str | None
+    ) -> tuple[BypassingPath, ...]:
         """Paths that no sweep measures, so that the catalog does not list them."""
         release = release_of(library)
         if release is not None and release.has_symmetric:
-            return (Around(name="symmetric kernels or copy engines", export=None),)
+            return (BypassingPath(name="symmetric kernels or copy engines", export=None),)
         many = (where.n_nodes or 0) >= _HIERARCHICAL_FROM and collective is Collective.ALL_GATHER
         off = "0" in self._variables.get("RCCL_HIERARCHICAL_ALLGATHER", ())
-        if release is not None and release.family is Family.RCCL and many and not off:
+        if release is not None and release.family is LibraryVendor.RCCL and many and not off:
             export = "RCCL_HIERARCHICAL_ALLGATHER=0"
-            return (Around(name="the hierarchical AllGather", export=export),)
+            return (BypassingPath(name="the hierarchical AllGather", export=export),)
         return ()
 
     def _of(
-        self, site: availability.Site, collective: Collective, nbytes: int
+        self, site: availability.VariantSite, collective: Collective, nbytes: int
     ) -> tuple[VariantSpec, ...]:
         specs = (spec for spec in self._specs if availability.why_absent(spec, site) is None)
         return tuple(
@@ -114,21 +114,21 @@ class Paths:
 
 
 def _may_take(
-    spec: VariantSpec, site: availability.Site, collective: Collective, nbytes: int
+    spec: VariantSpec, site: availability.VariantSite, collective: Collective, nbytes: int
 ) -> bool:
     # What switches a path off names the calls that the path would take.
-    path = replace(spec, acts=Acts.PATH)
+    path = replace(spec, acts=DecidedBy.PATH)
     ranks, nodes = site.n_ranks or 8, site.n_nodes or 1
     found = availability.takes(path, collective, nbytes, site.dtype, site.redop, ranks, nodes)
     return found is not False
 
 
-def _around(spec: VariantSpec) -> Around:
+def _around(spec: VariantSpec) -> BypassingPath:
     exports = " ".join(f"{name}={value}" for name, value in spec.environment)
-    return Around(name=spec.feature, export=exports)
+    return BypassingPath(name=spec.feature, export=exports)
 
 
-class Known:
+class JobKnowledge:
     """What other packages know, asked for one job.
 
     Attributes:
@@ -147,15 +147,15 @@ class Known:
         Raises:
             InputFileError: it cannot be read, or the plugin refuses it.
         """
-        self.paths = Paths(variables={}, is_rcclx=False)
+        self.paths = BypassingPaths(variables={}, is_rcclx=False)
         self.file_rules: tuple[Rule, ...] | None = None
         self.file_name, self.file_sha256 = "", ""
         self.file_libraries: tuple[str, ...] = ()
-        self._holes: tuple[StatedHole, ...] = ()
+        self._holes: tuple[StatedNoRule, ...] = ()
         self._arch: str | None = None
         if path is not None:
             content = content_of(path)
-            file = accepted(
+            file = read_accepted(
                 content, path, "correct these lines; a job with this file stops for them."
             )
             self.file_rules, self._holes = file.rules, file.holes
@@ -164,12 +164,14 @@ class Known:
             self._arch = file.arch_or_vendor
         self.is_amd = vendor_of(self._arch) is Vendor.AMD
 
-    def overwrites(self, library: str | None, collective: Collective, where: Where) -> bool:
+    def overwrites(
+        self, library: str | None, collective: Collective, where: CommunicatorScale
+    ) -> bool:
         """Whether the library sets the protocol again after the tuner."""
         return collective in overrides.CONCERNED and overrides.overwrites(library, where.n_nodes)
 
     def why_not(
-        self, setting: Setting, collective: Collective, where: Where, *, is_rccl: bool
+        self, setting: Setting, collective: Collective, where: CommunicatorScale, *, is_rccl: bool
     ) -> str | None:
         """Why no rule can choose a setting at all; None where one can."""
         # RCCL in the job's own log tells as well; without any word no vendor's limits are assumed.
@@ -178,9 +180,11 @@ class Known:
         if scale is None:
             return None
         cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
-        return limits.why_not_selectable(cell, collective, scale, arch)
+        return selectable.why_not_selectable(cell, collective, scale, arch)
 
-    def rules(self, collective: Collective, nbytes: int, where: Where) -> tuple[Rule, ...] | None:
+    def rules(
+        self, collective: Collective, nbytes: int, where: CommunicatorScale
+    ) -> tuple[Rule, ...] | None:
         """Rules of the file that speak of a call, in its order; None without a file."""
         if self.file_rules is None:
             return None
@@ -193,7 +197,7 @@ class Known:
             and (rule.n_ranks is None or where.n_ranks in (None, rule.n_ranks))
         )
 
-    def hole(self, collective: Collective, nbytes: int, where: Where) -> str | None:
+    def hole(self, collective: Collective, nbytes: int, where: CommunicatorScale) -> str | None:
         """The file's own words for a size without a rule."""
         scale = _scale(where)
         holes = (h for h in self._holes if scale is not None and h.is_of(collective, scale))
@@ -202,14 +206,14 @@ class Known:
     @property
     def file_scales(self) -> tuple[str, ...]:
         """What the file has rules for; a rule for any ranks or nodes is for ``any``."""
-        scales = (Where(rule.n_nodes, rule.n_ranks) for rule in self.file_rules or ())
+        scales = (CommunicatorScale(rule.n_nodes, rule.n_ranks) for rule in self.file_rules or ())
         return tuple(dict.fromkeys("any" if None in where else str(where) for where in scales))
 
 
 def _libraries(content: bytes) -> tuple[str, ...]:
     """What the header says that the rules were measured with."""
-    found = _LIBRARIES.search(content)
-    names = found[1].decode("ascii", "replace").strip().split(", ") if found else []
+    match = _LIBRARIES.search(content)
+    names = match[1].decode("ascii", "replace").strip().split(", ") if match else []
     return tuple(name for name in names if _LIBRARY.fullmatch(name))
 
 
@@ -221,7 +225,7 @@ def conditions_of(rule: Rule) -> str:
     return " and ".join(words)
 
 
-def _scale(where: Where) -> Scale | None:
+def _scale(where: CommunicatorScale) -> Scale | None:
     if where.n_nodes is None or where.n_ranks is None or where.n_ranks < where.n_nodes:
         return None
     return Scale(n_nodes=where.n_nodes, n_ranks=where.n_ranks)

@@ -9,8 +9,8 @@ from typing import Final
 from rccltune.logs.library import collective_named, model_rows, setting_named, without_bandwidth
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective
-from rccltune.why.evidence import MAX_KEYS, Evidence, total_of
-from rccltune.why.phrases import (
+from rccltune.why.collector import MAX_KEYS, LogCollector, total_of
+from rccltune.why.library_messages import (
     ADDED,
     APPLIED,
     CALL,
@@ -32,10 +32,10 @@ from rccltune.why.phrases import (
     STUCK,
     SYMMETRIC_CALL,
     VERSION,
-    Message,
-    Process,
-    Sends,
-    Writers,
+    LogProcess,
+    P2pCalls,
+    P2pMessage,
+    ProcessScales,
     messages,
 )
 from rccltune.why.records import (
@@ -43,18 +43,18 @@ from rccltune.why.records import (
     MAX_SCALES,
     MAX_WORDS,
     NOWHERE,
-    Kindred,
-    Loading,
-    Said,
-    Stuck,
-    Where,
+    CommunicatorScale,
+    NoSettingLeft,
+    TunerAnswer,
+    TunerLoading,
+    TypeAndOperation,
 )
 from rccltune.why.remedies import SYMMETRIC
 
 _MAX_COMMS: Final = 65536
 
 
-class Nodes:
+class CommunicatorHosts:
     """Hosts of communicators by their ids, as ranks tell of them."""
 
     def __init__(self) -> None:
@@ -72,11 +72,11 @@ class Nodes:
 
     def by_ranks(self) -> dict[int, int]:
         """Nodes by ranks, where every communicator of that size that was seen whole agrees."""
-        found: dict[int, set[int]] = {}
+        nodes_by_ranks: dict[int, set[int]] = {}
         for size, hosts, ranks in self._hosts.values():
             if len(ranks) == size:
-                found.setdefault(size, set()).add(len(hosts))
-        return {size: counts.pop() for size, counts in found.items() if len(counts) == 1}
+                nodes_by_ranks.setdefault(size, set()).add(len(hosts))
+        return {size: counts.pop() for size, counts in nodes_by_ranks.items() if len(counts) == 1}
 
 
 _MAX_PROCESSES: Final = 65536
@@ -84,15 +84,15 @@ _MAX_PROCESSES: Final = 65536
 _MAX_ROWS: Final = 16
 
 
-class Models:
+class ModelTables:
     """Takes rows of any number of processes; what they are of is known from all of them."""
 
     def __init__(self) -> None:
         """Nothing was read yet."""
         # By process: the first row of each name.
-        self._rows: dict[Process, dict[str, str]] = {}
+        self._rows: dict[LogProcess, dict[str, str]] = {}
 
-    def take(self, process: Process, body: str) -> None:
+    def take(self, process: LogProcess, body: str) -> None:
         """Take a line that may be a row."""
         match = MODEL.match(body)
         if match is None or (process not in self._rows and len(self._rows) >= _MAX_PROCESSES):
@@ -115,13 +115,13 @@ class Models:
 class LibraryLog:
     """Takes messages of any number of processes."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: LogCollector) -> None:
         """Nothing was read yet."""
         self._evidence = evidence
-        self._writers = Writers()
-        self._models = Models()
-        self._nodes = Nodes()
-        self._sends = Sends(evidence)
+        self._writers = ProcessScales()
+        self._models = ModelTables()
+        self._nodes = CommunicatorHosts()
+        self._sends = P2pCalls(evidence)
         # Choices of processes of whose communicators nothing is known yet: bytes of a rank's own
         # buffer where the last part says so.
         self._homeless: dict[tuple[Collective, int, bool], tuple[str, Counter[Setting | None]]] = {}
@@ -135,7 +135,7 @@ class LibraryLog:
         for process, body in messages(text):
             self._message(process, body)
 
-    def _message(self, process: Process | None, body: str) -> None:
+    def _message(self, process: LogProcess | None, body: str) -> None:
         if "NET/OFI" in body:
             self._network(body)
         elif "opCount" in body and " Bytes -> " not in body:
@@ -143,7 +143,7 @@ class LibraryLog:
         else:
             self._told(process, body)
 
-    def _told(self, process: Process | None, body: str) -> None:
+    def _told(self, process: LogProcess | None, body: str) -> None:
         if " Bytes -> " in body:
             self._choice(process, body)
         elif "no algorithm/protocol" in body:
@@ -205,60 +205,62 @@ class LibraryLog:
             job.lost.see(match[1] or match[2])
             self._evidence.show("lost", body)
 
-    def _tuner(self, process: Process | None, body: str) -> None:
+    def _tuner(self, process: LogProcess | None, body: str) -> None:
         self._own_reader(body)
         applied = APPLIED.search(body)
         if applied is not None:
             self._applied(process, applied)
             return
-        for pattern, what in LOADING:
+        for pattern, loading in LOADING:
             match = pattern.search(body)
             if match is not None:
-                self._evidence.job.loading.see((what, match[1].strip()[:300]))
-                if what is Loading.USING:
+                self._evidence.job.loading.see((loading, match[1].strip()[:300]))
+                if loading is TunerLoading.USING:
                     self._evidence.show(f"using {match[1].strip()[:300]}", body)
-                self._evidence.show(f"loading {what.value}", body)
+                self._evidence.show(f"loading {loading.value}", body)
                 return
 
-    def _communicator(self, process: Process | None, body: str) -> None:
+    def _communicator(self, process: LogProcess | None, body: str) -> None:
         match = NODES.search(body)
         if match is not None:
-            where = Where(int(match[4][:9]), int(match[3][:9]))
+            where = CommunicatorScale(int(match[4][:9]), int(match[3][:9]))
             self._evidence.job.scales.see(where, MAX_SCALES)
             self._writers.see(process, match[1], int(match[2][:9]), where)
             return
         match = INIT.search(body)
         if match is not None:
             rank, n_ranks = int(match[2][:9]), int(match[3][:9])
-            where = self._writers.of(process, match[1]) or Where(None, n_ranks)
+            where = self._writers.of(process, match[1]) or CommunicatorScale(None, n_ranks)
             self._evidence.job.scales.see(where, MAX_SCALES)
             self._writers.see(process, match[1], rank, where)
             if process is not None:
                 self._nodes.see(match[4], process.host, rank, n_ranks)
 
-    def _stuck(self, process: Process | None, body: str) -> None:
+    def _stuck(self, process: LogProcess | None, body: str) -> None:
         """The end of a job; frameworks repeat the message, without a head, in their traces."""
         match = STUCK.search(body)
         if match is None or process is None:
             return
         collective = collective_named(match[1]) if match[1] else None
         limits = tuple((one[1], one[2]) for one in LIMIT.finditer(body))
-        self._evidence.stuck(self._writers.only(process), Stuck(collective, match[2] or "", limits))
+        self._evidence.stuck(
+            self._writers.only(process), NoSettingLeft(collective, match[2] or "", limits)
+        )
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _choice(self, process: Process | None, body: str) -> None:
+    def _choice(self, process: LogProcess | None, body: str) -> None:
         match = SYMMETRIC_CALL.search(body)
         if match is not None:
             collective = collective_named(match[1])
             if collective is not None:
                 where = self._writers.choosing(process)
                 total = total_of(collective, int(match[2]), where.n_ranks)
-                seen = self._evidence.at(
+                record = self._evidence.at(
                     where, collective, int(match[2]) if total is None else total
                 )
-                seen.paths.add(SYMMETRIC)
-                seen.called = True
+                record.paths.add(SYMMETRIC)
+                record.called = True
             return
         match = CHOICE.search(body)
         if match is None:
@@ -277,7 +279,7 @@ class LibraryLog:
             body,
         )
 
-    def _nameless(self, process: Process | None, match: re.Match[str]) -> None:
+    def _nameless(self, process: LogProcess | None, match: re.Match[str]) -> None:
         """A choice that names no collective: the one of the last call, if calls are told."""
         if not match[1]:
             self._evidence.nameless(
@@ -285,7 +287,11 @@ class LibraryLog:
             )
 
     def _ran(
-        self, where: Where, call: tuple[Collective, int, bool], ran: Setting | None, body: str
+        self,
+        where: CommunicatorScale,
+        call: tuple[Collective, int, bool],
+        ran: Setting | None,
+        body: str,
     ) -> None:
         collective, nbytes, own = call
         total = total_of(collective, nbytes, where.n_ranks) if own else nbytes
@@ -294,12 +300,12 @@ class LibraryLog:
                 _, counted = self._homeless.setdefault(call, (self._evidence.told(body), Counter()))
                 counted[ran] += 1
             return
-        seen = self._evidence.at(where, collective, total)
-        seen.ran[ran] += 1
-        seen.shown = seen.shown or self._evidence.told(body)
+        record = self._evidence.at(where, collective, total)
+        record.ran[ran] += 1
+        record.shown = record.shown or self._evidence.told(body)
         self._evidence.job.tuning.add(where)
 
-    def _call(self, process: Process | None, body: str) -> None:
+    def _call(self, process: LogProcess | None, body: str) -> None:
         match = CALL.search(body)
         collective = _called(match["name"]) if match else None
         number = int(match["dtype"][:9]) if match else len(DTYPES)
@@ -307,21 +313,21 @@ class LibraryLog:
             return
         n_ranks, dtype, op = int(match["n_ranks"]), DTYPES[number], int(match["op"][:9])
         count = int(match["count"])
-        kindred = Kindred(dtype, REDOPS[op] if op < len(REDOPS) else None)
-        where = self._writers.of(process, match["comm"]) or Where(None, n_ranks)
+        kindred = TypeAndOperation(dtype, REDOPS[op] if op < len(REDOPS) else None)
+        where = self._writers.of(process, match["comm"]) or CommunicatorScale(None, n_ranks)
         self._evidence.job.has_calls = True
         if collective is Collective.SENDRECV:
-            one = Message(kindred, count, int(match["root"]), match["buffer"])
+            one = P2pMessage(kindred, count, int(match["root"]), match["buffer"])
             is_send = match["name"] == "Send"
             self._sends.take(process, match["comm"], where, one, is_send=is_send)
             return
         nbytes = total_of(collective, count * DTYPE_BYTES[dtype], n_ranks)
-        seen = self._evidence.at(where, collective, nbytes or 0)
-        seen.called = True
-        if len(seen.kindred) < 64:
-            seen.kindred.add(kindred)
+        record = self._evidence.at(where, collective, nbytes or 0)
+        record.called = True
+        if len(record.kindred) < 64:
+            record.kindred.add(kindred)
 
-    def _applied(self, process: Process | None, match: re.Match[str]) -> None:
+    def _applied(self, process: LogProcess | None, match: re.Match[str]) -> None:
         collective = collective_named(match[1])
         setting = setting_named(match[3], match[4])
         if collective is None or setting is None:
@@ -334,7 +340,7 @@ class LibraryLog:
         self._evidence.job.table_applied = True
         self._evidence.show("applied", match[0])
         where = self._writers.only(process)
-        self._evidence.at(where, collective, int(match[2])).said[Said(setting, 0)] += 1
+        self._evidence.at(where, collective, int(match[2])).said[TunerAnswer(setting, 0)] += 1
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -352,14 +358,14 @@ class LibraryLog:
             where = self._only_scale()
             total = total_of(collective, nbytes, where.n_ranks) if own else nbytes
             # Without the number of ranks it stays what it is: a rank's own bytes.
-            seen = self._evidence.at(where, collective, nbytes if total is None else total)
-            seen.ran.update(counted)
-            seen.shown = seen.shown or shown
+            record = self._evidence.at(where, collective, nbytes if total is None else total)
+            record.ran.update(counted)
+            record.shown = record.shown or shown
             job.tuning.add(where)
         self._homeless.clear()
         return found
 
-    def _only_scale(self) -> Where:
+    def _only_scale(self) -> CommunicatorScale:
         scales = {where for where in self._evidence.job.scales if (where.n_ranks or 0) > 1}
         whole = {where for where in scales if where.n_nodes is not None} or scales
         return whole.pop() if len(whole) == 1 else NOWHERE

@@ -11,12 +11,12 @@ from rccltune.why.records import (
     ASKED_OF_RANKS,
     EMBEDDED,
     NOWHERE,
-    Answer,
-    Job,
-    Kind,
-    Loading,
-    Question,
-    Remark,
+    AnswerKind,
+    JobLogs,
+    JobQuestion,
+    JobRemark,
+    SizeAnswer,
+    TunerLoading,
     is_ours,
 )
 
@@ -28,9 +28,9 @@ _FORCING: Final = ("NCCL_ALGO", "NCCL_PROTO", "RCCL_OVERRIDE_ALGO", "RCCL_OVERRI
 _CALLS: Final = ("decision", "applied", "choice")
 
 
-def questions(
-    job: Job, answers: Sequence[Answer], remarks: Sequence[Remark]
-) -> tuple[Question, ...]:
+def job_questions(
+    job: JobLogs, answers: Sequence[SizeAnswer], remarks: Sequence[JobRemark]
+) -> tuple[JobQuestion, ...]:
     """Answer them from all evidence.
 
     Args:
@@ -39,49 +39,49 @@ def questions(
         remarks: what holds for the whole job.
     """
     five = (_tuner(job), _rules(job), _sizes(job, answers), _overwritten(job, answers), _ranks(job))
-    told = [*(one.remedy for one in five), *(one.remedy for one in answers)]
-    told += [one.remedy for one in remarks]
-    todo = list(dict.fromkeys(one for one in told if one))
-    return (*five, Question(title="to do", answer="\n".join(todo) or "nothing"))
+    remedies_given = [*(one.remedy for one in five), *(one.remedy for one in answers)]
+    remedies_given += [one.remedy for one in remarks]
+    todo = list(dict.fromkeys(one for one in remedies_given if one))
+    return (*five, JobQuestion(title="to do", answer="\n".join(todo) or "nothing"))
 
 
-def _named(job: Job, what: Loading) -> list[str]:
+def _named(job: JobLogs, what: TunerLoading) -> list[str]:
     return [name for kind, name in job.loading if kind is what]
 
 
-def _tuner(job: Job) -> Question:
+def _tuner(job: JobLogs) -> JobQuestion:
     """Is a tuner loaded, whose, and who asked for it?"""
-    using = _named(job, Loading.USING) or ["rccltune"] * bool(job.started or job.recorded)
+    using = _named(job, TunerLoading.USING) or ["rccltune"] * bool(job.started or job.recorded)
     if "shut out" in job.shown:
-        return Question(
+        return JobQuestion(
             title="tuner",
             answer="aws-ofi-nccl's tuner refused to start, since NCCL_ALGO or NCCL_PROTO is set",
             shown=job.shown["shut out"],
         )
     if using:
         whose = "rccltune's" if is_ours(using[0]) else "a plugin of somebody else"
-        return Question(
+        return JobQuestion(
             title="tuner",
             answer=f"{using[0]} is loaded, {whose}; {_asked(job, _PLUGIN)}",
             shown=job.shown.get("loading using") or job.shown.get(f"added {_PLUGIN}"),
         )
     if job.table is not None:
         asked = "the library brings it with it" if _is_embedded(job) else _asked(job, _FILE)
-        return Question(
+        return JobQuestion(
             title="tuner",
             answer=f"the library's own reader of rule files, and no plugin; {asked}",
             shown=job.shown.get("loading table"),
         )
     reason = next(causes.not_loaded(job), None)
-    found = next((job.shown[key] for key in job.shown if key.startswith("loading ")), None)
+    line = next((job.shown[key] for key in job.shown if key.startswith("loading ")), None)
     if reason is not None:
-        return Question(title="tuner", answer=f"none: {reason.text}", shown=found)
-    if found is not None:
-        return Question(title="tuner", answer="none is loaded", shown=found)
-    return Question(title="tuner", answer="no line tells of one")
+        return JobQuestion(title="tuner", answer=f"none: {reason.text}", shown=line)
+    if line is not None:
+        return JobQuestion(title="tuner", answer="none is loaded", shown=line)
+    return JobQuestion(title="tuner", answer="no line tells of one")
 
 
-def _asked(job: Job, name: str) -> str:
+def _asked(job: JobLogs, name: str) -> str:
     """Who asked for it."""
     if name in job.added:
         return f"{_NETWORK} asked for it: it put {name}={job.added[name]} into the environment"
@@ -91,11 +91,11 @@ def _asked(job: Job, name: str) -> str:
     return "no line here says who asked for it: a variable, or the library found it by its name"
 
 
-def _is_embedded(job: Job) -> bool:
+def _is_embedded(job: JobLogs) -> bool:
     return job.table is not None and job.table.startswith(EMBEDDED)
 
 
-def _rules(job: Job) -> Question:
+def _rules(job: JobLogs) -> JobQuestion:
     """Which rule file is in force, and was a named one refused, skipped in part or ignored?"""
     if job.table is not None:
         return _taken(job, job.table)
@@ -114,10 +114,10 @@ def _rules(job: Job) -> Question:
         shown = job.shown.get(f"variable {_FILE}")
     else:
         answer = "no line tells of a rule file"
-    return Question(title="rules", answer=answer, shown=shown, remedy=remedy)
+    return JobQuestion(title="rules", answer=answer, shown=shown, remedy=remedy)
 
 
-def _taken(job: Job, table: str) -> Question:
+def _taken(job: JobLogs, table: str) -> JobQuestion:
     """What the library's own reader made of the file that it took, and of one that was named."""
     named = sorted(job.variables.get(_FILE, ()))
     ignored = [one for one in named if one != table]
@@ -135,36 +135,36 @@ def _taken(job: Job, table: str) -> Question:
         shown, remedy = job.shown["skipped"], causes.correct_lines(job)
     else:
         answer = f"{table} is in force" + (", the user's file" if named else _brought(job))
-    return Question(title="rules", answer=answer, shown=shown, remedy=remedy)
+    return JobQuestion(title="rules", answer=answer, shown=shown, remedy=remedy)
 
 
-def _brought(job: Job) -> str:
+def _brought(job: JobLogs) -> str:
     return ", the library's embedded table" if _is_embedded(job) else ", the library's own file"
 
 
-def _sizes(job: Job, answers: Sequence[Answer]) -> Question:
+def _sizes(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
     """At each size: a rule, no rule, or not asked, and by which path?"""
     counted: Counter[str] = Counter()
     for one in answers:
         counted[one.kind.value] += one.n_sizes
-    told = [f"{n} size{'s'[: n != 1]}: {kind}" for kind, n in counted.items() if n]
-    paths = sorted({one.text for one in answers if one.kind is Kind.BYPASSED})
+    counts = [f"{n} size{'s'[: n != 1]}: {kind}" for kind, n in counted.items() if n]
+    paths = sorted({one.text for one in answers if one.kind is AnswerKind.BYPASSED})
     shown = next((job.shown[key] for key in _CALLS if key in job.shown), None)
-    answer = "; ".join([*told, *paths]) or "no call is known by its size"
-    return Question(title="sizes", answer=answer, shown=shown if told else None)
+    answer = "; ".join([*counts, *paths]) or "no call is known by its size"
+    return JobQuestion(title="sizes", answer=answer, shown=shown if counts else None)
 
 
-def _added(job: Job) -> list[str]:
+def _added(job: JobLogs) -> list[str]:
     return [name for name in _FORCING if name in job.added]
 
 
-def _overwritten(job: Job, answers: Sequence[Answer]) -> Question:
+def _overwritten(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
     """Is a tuner's answer overwritten by NCCL_ALGO or NCCL_PROTO, and who set them?"""
     added = _added(job)
     if added:
         name = added[0]
         why = f", since: {'; '.join(job.simple)}" if job.simple else ""
-        return Question(
+        return JobQuestion(
             title="overwritten",
             answer=f"{name}={job.added[name]} shuts other choices out: {_NETWORK} set it{why}",
             shown=job.shown.get(f"added {name}"),
@@ -173,51 +173,55 @@ def _overwritten(job: Job, answers: Sequence[Answer]) -> Question:
     forced = [name for name in _FORCING if name in job.variables]
     if forced:
         values = ", ".join(f"{n}={'|'.join(sorted(job.variables[n]))}" for n in forced)
-        return Question(
+        return JobQuestion(
             title="overwritten",
             answer=f"{values} shuts other choices out: the job's environment sets it",
             shown=job.shown.get(f"variable {forced[0]}"),
             remedy=remedies.unset(*forced),
         )
-    found = next((one for one in answers if one.kind is Kind.OVERWRITTEN), None)
-    if found is None:
-        return Question(title="overwritten", answer="no variable forces a choice")
-    seen = None
-    if found.collective is not None and found.min_nbytes is not None:
-        seen = job.seen.get((found.where, found.collective, found.min_nbytes))
-    return Question(
-        title="overwritten", answer=found.text, shown=(seen.shown or None) if seen else None
+    overwritten = next((one for one in answers if one.kind is AnswerKind.OVERWRITTEN), None)
+    if overwritten is None:
+        return JobQuestion(title="overwritten", answer="no variable forces a choice")
+    record = None
+    if overwritten.collective is not None and overwritten.min_nbytes is not None:
+        record = job.seen.get((overwritten.where, overwritten.collective, overwritten.min_nbytes))
+    return JobQuestion(
+        title="overwritten",
+        answer=overwritten.text,
+        shown=(record.shown or None) if record else None,
     )
 
 
-def _ranks(job: Job) -> Question:
+def _ranks(job: JobLogs) -> JobQuestion:
     """Do ranks differ?"""
-    found = list(_differences(job))
-    if not found:
-        return Question(title="ranks", answer="no difference between ranks is seen")
-    shown = dict.fromkeys(job.shown[key] for _, keys in found for key in keys if key in job.shown)
-    return Question(
+    differing = list(_differences(job))
+    if not differing:
+        return JobQuestion(title="ranks", answer="no difference between ranks is seen")
+    shown = dict.fromkeys(
+        job.shown[key] for _, keys in differing for key in keys if key in job.shown
+    )
+    return JobQuestion(
         title="ranks",
-        answer="; ".join(text for text, _ in found),
+        answer="; ".join(text for text, _ in differing),
         shown="\n".join(shown) or None,
         remedy=remedies.SAME_FILE,
     )
 
 
-def _differences(job: Job) -> Iterator[tuple[str, list[str]]]:
+def _differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
     """What differs, and the names of the lines that show it."""
     for where, counted in job.started.items():
-        told = [f"started {one.how} {one.sha256}" for one in counted]
+        starts = [f"started {one.how} {one.sha256}" for one in counted]
         hashes = {one.sha256 for one in counted if one.sha256}
         if len(hashes) > 1:
-            yield f"{len(hashes)} different rule files were read by {where}", told
+            yield f"{len(hashes)} different rule files were read by {where}", starts
         if len({one.how for one in counted}) > 1 and where is not NOWHERE:
-            yield f"some ranks of {where} have rules and others none", told
+            yield f"some ranks of {where} have rules and others none", starts
     for name, values in sorted(job.variables.items()):
         if len(values) > 1 and name in ASKED_OF_RANKS:
             known = sorted(values)
             yield f"{name} differs: {', '.join(known)}", [f"variable {name}={v}" for v in known]
-    using = sorted(set(_named(job, Loading.USING)))
+    using = sorted(set(_named(job, TunerLoading.USING)))
     if len(using) > 1:
         text = f"ranks load different tuners: {', '.join(using)}"
         yield text, [f"using {name}" for name in using]

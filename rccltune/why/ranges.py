@@ -9,11 +9,20 @@ from typing import Final
 
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
-from rccltune.why.judgement import Judge
-from rccltune.why.knowledge import Known
-from rccltune.why.questions import questions
-from rccltune.why.records import NOWHERE, Answer, Job, Key, Kind, Reason, Verdict, Where
-from rccltune.why.remarks import remarks
+from rccltune.why.job_remarks import job_remarks
+from rccltune.why.knowledge import JobKnowledge
+from rccltune.why.questions import job_questions
+from rccltune.why.records import (
+    NOWHERE,
+    AnswerKind,
+    CommunicatorScale,
+    JobLogs,
+    JobReport,
+    Key,
+    Reason,
+    SizeAnswer,
+)
+from rccltune.why.size_answers import SizeAnswers
 
 # Jobs spend most of their time in the first.
 _WEIGHT: Final = (
@@ -25,17 +34,17 @@ _WEIGHT: Final = (
 )
 
 
-def verdict(job: Job, known: Known) -> Verdict:
+def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
     """All answers and remarks that the evidence gives.
 
     Args:
         job: all evidence.
         known: what other packages know.
     """
-    judge = Judge(job, known)
+    judge = SizeAnswers(job, known)
     answers = [*_stuck(job), *_by_size(job, judge)]
     # The summary names rules that were hit: all that is known where single sizes stay open.
-    open_scales = {answer.where for answer in answers if answer.kind is Kind.UNKNOWN}
+    open_scales = {answer.where for answer in answers if answer.kind is AnswerKind.UNKNOWN}
     for where in sorted(open_scales & set(job.hit_rules), key=str):
         answers += _hits(job, where, known)
     answers += _by_scale(job, judge, known)
@@ -43,15 +52,17 @@ def verdict(job: Job, known: Known) -> Verdict:
         reason = judge.cause(NOWHERE)
         answers = [_answer(NOWHERE, None, (), reason)] if reason is not None else []
     answers.sort(key=_order)
-    said = tuple(remarks(job, known, answers))
-    return Verdict(questions=questions(job, answers, said), answers=tuple(answers), remarks=said)
+    remarks = tuple(job_remarks(job, known, answers))
+    return JobReport(
+        questions=job_questions(job, answers, remarks), answers=tuple(answers), remarks=remarks
+    )
 
 
-def _order(answer: Answer) -> tuple[bool, int, int, int, int]:
+def _order(answer: SizeAnswer) -> tuple[bool, int, int, int, int]:
     """What ended the job first, then scale by scale and size by size."""
     where, collective = answer.where, answer.collective
     return (
-        answer.kind is not Kind.STUCK,
+        answer.kind is not AnswerKind.STUCK,
         where.n_nodes or 0,
         where.n_ranks or 0,
         _WEIGHT.index(collective) if collective in _WEIGHT else len(_WEIGHT),
@@ -59,25 +70,25 @@ def _order(answer: Answer) -> tuple[bool, int, int, int, int]:
     )
 
 
-def _stuck(job: Job) -> Iterator[Answer]:
+def _stuck(job: JobLogs) -> Iterator[SizeAnswer]:
     """Calls that ended the job: no rule helps, since a tuner can only choose from what is left."""
     library = job.library or "the library"
     for where, counted in job.stuck.items():
-        for one in counted:
-            name = one.collective.value if one.collective else "a call"
-            kind = f" of {one.dtype}" if one.dtype else ""
-            limits = one.limits or _limits(job)
+        for stuck in counted:
+            name = stuck.collective.value if stuck.collective else "a call"
+            kind = f" of {stuck.dtype}" if stuck.dtype else ""
+            limits = stuck.limits or _limits(job)
             set_to = ", ".join(f"{variable}={value}" for variable, value in limits)
             why = f" and ended the job: {set_to} leaves none that can" if set_to else ""
             reason = Reason(
-                Kind.STUCK,
+                AnswerKind.STUCK,
                 f"{library} found no algorithm and protocol for {name}{kind}{why}",
                 remedies.lift(limits, job.library) if limits else remedies.TELL_LIBRARY,
             )
-            yield replace(_answer(where, None, (), reason), collective=one.collective)
+            yield replace(_answer(where, None, (), reason), collective=stuck.collective)
 
 
-def _limits(job: Job) -> tuple[tuple[str, str], ...]:
+def _limits(job: JobLogs) -> tuple[tuple[str, str], ...]:
     """Releases that do not name them said before which variables they read."""
     return tuple(
         (name, value)
@@ -86,7 +97,7 @@ def _limits(job: Job) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _by_size(job: Job, judge: Judge) -> Iterator[Answer]:
+def _by_size(job: JobLogs, judge: SizeAnswers) -> Iterator[SizeAnswer]:
     """Sizes in rising order; neighbours with the same answer are one range."""
     keys = sorted(
         (key for key in job.seen if key[2] > 0), key=lambda k: (str(k[0]), k[1].value, k[2])
@@ -98,21 +109,23 @@ def _by_size(job: Job, judge: Judge) -> Iterator[Answer]:
         yield _answer(first[0], first, [key[2] for key, _ in members], reason)
 
 
-def _answer(where: Where, key: Key | None, sizes: Iterable[int], reason: Reason) -> Answer:
-    found = list(sizes)
-    return Answer(
+def _answer(
+    where: CommunicatorScale, key: Key | None, sizes: Iterable[int], reason: Reason
+) -> SizeAnswer:
+    all_sizes = list(sizes)
+    return SizeAnswer(
         where=where,
         collective=key[1] if key else None,
-        min_nbytes=min(found, default=None),
-        max_nbytes=max(found, default=None),
-        n_sizes=len(found),
+        min_nbytes=min(all_sizes, default=None),
+        max_nbytes=max(all_sizes, default=None),
+        n_sizes=len(all_sizes),
         kind=reason.kind,
         text=reason.text,
         remedy=reason.remedy,
     )
 
 
-def _by_scale(job: Job, judge: Judge, known: Known) -> Iterator[Answer]:
+def _by_scale(job: JobLogs, judge: SizeAnswers, known: JobKnowledge) -> Iterator[SizeAnswer]:
     """Communicators of which no call is known by its size."""
     sized = {key[0] for key in job.seen if key[2] > 0}
     told = {*job.started, *job.totals, *job.hit_rules, *job.scales} - sized
@@ -127,21 +140,21 @@ def _by_scale(job: Job, judge: Judge, known: Known) -> Iterator[Answer]:
             yield _answer(where, None, (), _sum(job, where))
         elif not sized and where.n_ranks != 1:
             text = "which sizes were called is not told, nor what was answered"
-            yield _answer(where, None, (), Reason(Kind.UNKNOWN, text, remedies.TELL_PLUGIN))
+            yield _answer(where, None, (), Reason(AnswerKind.UNKNOWN, text, remedies.TELL_PLUGIN))
 
 
-def _hits(job: Job, where: Where, known: Known) -> Iterator[Answer]:
+def _hits(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[SizeAnswer]:
     """The summary names the rules that were hit, not the sizes of the calls."""
     unsaid = "nothing here says what ran"
     if where in job.tuning:
         unsaid = "the plugin's summary does not say at which sizes"
-    for said, count in sorted(job.hit_rules[where].items(), key=lambda one: one[0].line):
-        setting = said.setting or "nothing"
+    for answer, count in sorted(job.hit_rules[where].items(), key=lambda one: one[0].line):
+        setting = answer.setting or "nothing"
         reason = Reason(
-            Kind.HIT,
-            f"rule of line {said.line} answered {setting}, {count} times in all; {unsaid}",
+            AnswerKind.HIT,
+            f"rule of line {answer.line} answered {setting}, {count} times in all; {unsaid}",
         )
-        rule = next((one for one in known.file_rules or () if one.line == said.line), None)
+        rule = next((one for one in known.file_rules or () if one.line == answer.line), None)
         if rule is None:
             yield _answer(where, None, (), reason)
         else:
@@ -152,31 +165,31 @@ def _hits(job: Job, where: Where, known: Known) -> Iterator[Answer]:
         yield _answer(where, None, (), _sum(job, where))
 
 
-def _sum(job: Job, where: Where) -> Reason:
+def _sum(job: JobLogs, where: CommunicatorScale) -> Reason:
     """Calls by the summary alone."""
     sums = job.totals[where]
     if not sums.calls:
         return Reason(
-            Kind.BYPASSED,
+            AnswerKind.BYPASSED,
             "the plugin was not asked once: every call went a path before the tuner, or there was "
             "none of the five collectives",
             remedies.TELL_LIBRARY,
         )
     if sums.not_selectable and not sums.misses:
         return Reason(
-            Kind.NOT_SELECTABLE,
+            AnswerKind.NOT_SELECTABLE,
             f"{sums.not_selectable} of {sums.calls} calls: a rule matched, and the library does "
             "not offer what it asks for",
             remedies.TELL_PLUGIN,
         )
     if sums.misses and not sums.not_selectable:
         return Reason(
-            Kind.HOLE,
+            AnswerKind.HOLE,
             f"{sums.misses} of {sums.calls} calls: the file has no rule for them",
             remedies.TELL_PLUGIN,
         )
     return Reason(
-        Kind.UNKNOWN,
+        AnswerKind.UNKNOWN,
         f"{sums.misses} of {sums.calls} calls met no rule, {sums.not_selectable} one that cannot "
         "be chosen; the summary does not say which sizes",
         remedies.TELL_PLUGIN,

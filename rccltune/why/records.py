@@ -11,7 +11,7 @@ from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 
 
-class Kind(Enum):
+class AnswerKind(Enum):
     """The answers; the value is what people and ``--json`` see."""
 
     STUCK = "nothing left to choose"
@@ -34,7 +34,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class BypassingPath:
     """A path that takes calls before a tuner is asked, and what takes it away."""
 
     name: str
@@ -44,13 +44,13 @@ class Around:
 class Reason(NamedTuple):
     """An answer before it is said of sizes: equal ones are joined."""
 
-    kind: Kind
+    kind: AnswerKind
     text: str
     remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SizeAnswer:
     """What is answered of a range of sizes.
 
     Attributes:
@@ -61,18 +61,18 @@ class Answer:
         remedy: one imperative sentence; None where nothing is to be mended.
     """
 
-    where: Where
+    where: CommunicatorScale
     collective: Collective | None
     min_nbytes: int | None
     max_nbytes: int | None
     n_sizes: int
-    kind: Kind
+    kind: AnswerKind
     text: str
     remedy: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class JobRemark:
     """What holds for the whole job."""
 
     text: str
@@ -80,7 +80,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class JobQuestion:
     """One of the six questions of a job, with its answer.
 
     Attributes:
@@ -96,15 +96,15 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class JobReport:
     """All that is answered: six questions in their order, single sizes, and what else holds."""
 
-    questions: tuple[Question, ...]
-    answers: tuple[Answer, ...]
-    remarks: tuple[Remark, ...]
+    questions: tuple[JobQuestion, ...]
+    answers: tuple[SizeAnswer, ...]
+    remarks: tuple[JobRemark, ...]
 
 
-class Where(NamedTuple):
+class CommunicatorScale(NamedTuple):
     """A communicator's scale, as far as it is known."""
 
     n_nodes: int | None
@@ -120,19 +120,19 @@ class Where(NamedTuple):
         return f"{ranks} on {self.n_nodes} node{'' if self.n_nodes == 1 else 's'}"
 
 
-NOWHERE = Where(None, None)
+NOWHERE = CommunicatorScale(None, None)
 # Where, collective, size as a tuner sees it.
-Key = tuple[Where, Collective, int]
+Key = tuple[CommunicatorScale, Collective, int]
 
 
-class Said(NamedTuple):
+class TunerAnswer(NamedTuple):
     """One answer of a tuner: its setting, None for none, and the rule's line, 0 where unknown."""
 
     setting: Setting | None
     line: int
 
 
-class Kindred(NamedTuple):
+class TypeAndOperation(NamedTuple):
     """Type and operation of calls, None where the files do not say."""
 
     dtype: str | None
@@ -145,7 +145,7 @@ MAX_SCALES: Final = 4096
 T = TypeVar("T")
 
 
-class Few(Counter[T]):
+class BoundedCounts(Counter[T]):
     """Counts of what is said, in its order; what differs from the first ones is passed over."""
 
     def see(self, what: T, most: int = MAX_WORDS) -> None:
@@ -155,7 +155,7 @@ class Few(Counter[T]):
 
 
 @dataclass(slots=True)
-class Seen:
+class SizeRecord:
     """What the files say of one collective at one size.
 
     Attributes:
@@ -169,17 +169,17 @@ class Seen:
         shown: the first line that says what ran, with its file and number.
     """
 
-    said: Counter[Said] = field(default_factory=Counter)
+    said: Counter[TunerAnswer] = field(default_factory=Counter)
     offered: frozenset[Setting] | None = None
     host: set[Setting] = field(default_factory=set)
     ran: Counter[Setting | None] = field(default_factory=Counter)
     paths: set[str] = field(default_factory=set)
     called: bool = False
-    kindred: set[Kindred] = field(default_factory=set)
+    kindred: set[TypeAndOperation] = field(default_factory=set)
     shown: str = ""
 
 
-class Started(NamedTuple):
+class PluginStart(NamedTuple):
     """How the plugin said that it began for a communicator.
 
     Attributes:
@@ -198,7 +198,7 @@ class Started(NamedTuple):
 
 
 @dataclass(slots=True)
-class Totals:
+class SummaryTotals:
     """Sums of the plugin's summaries."""
 
     calls: int = 0
@@ -208,7 +208,7 @@ class Totals:
     fallbacks: int = 0
 
 
-class Stuck(NamedTuple):
+class NoSettingLeft(NamedTuple):
     """A call for which the library found nothing that it may run, which ends the job.
 
     Attributes:
@@ -231,7 +231,7 @@ ASKED_OF_RANKS: Final = (
 EMBEDDED = "<embedded>"
 
 
-class Loading(Enum):
+class TunerLoading(Enum):
     """What one line of a library's log says of the tuner."""
 
     NAMED = "named"
@@ -250,7 +250,7 @@ def is_ours(name: str) -> bool:
 
 
 @dataclass(slots=True)
-class Job:
+class JobLogs:
     """All evidence of all files; sizes of the parts are bounded, see ``evidence``.
 
     Attributes:
@@ -284,39 +284,39 @@ class Job:
         lost: files that it did not find, or found nothing in.
     """
 
-    seen: dict[Key, Seen] = field(default_factory=dict)
-    started: dict[Where, Few[Started]] = field(default_factory=dict)
-    totals: dict[Where, Totals] = field(default_factory=dict)
-    versions: Few[str] = field(default_factory=Few)
-    paths: Few[str] = field(default_factory=Few)
+    seen: dict[Key, SizeRecord] = field(default_factory=dict)
+    started: dict[CommunicatorScale, BoundedCounts[PluginStart]] = field(default_factory=dict)
+    totals: dict[CommunicatorScale, SummaryTotals] = field(default_factory=dict)
+    versions: BoundedCounts[str] = field(default_factory=BoundedCounts)
+    paths: BoundedCounts[str] = field(default_factory=BoundedCounts)
     variables: dict[str, set[str]] = field(default_factory=dict)
-    loading: Few[tuple[Loading, str]] = field(default_factory=Few)
-    scales: Few[Where] = field(default_factory=Few)
+    loading: BoundedCounts[tuple[TunerLoading, str]] = field(default_factory=BoundedCounts)
+    scales: BoundedCounts[CommunicatorScale] = field(default_factory=BoundedCounts)
     refused: set[tuple[Collective, Setting]] = field(default_factory=set)
-    recorded: set[Where] = field(default_factory=set)
-    tuning: set[Where] = field(default_factory=set)
-    old_hosts: set[Where] = field(default_factory=set)
+    recorded: set[CommunicatorScale] = field(default_factory=set)
+    tuning: set[CommunicatorScale] = field(default_factory=set)
+    old_hosts: set[CommunicatorScale] = field(default_factory=set)
     has_calls: bool = False
     table_applied: bool = False
-    stuck: dict[Where, Few[Stuck]] = field(default_factory=dict)
-    hit_rules: dict[Where, Counter[Said]] = field(default_factory=dict)
-    findings: Few[str] = field(default_factory=Few)
-    unwritten: Few[str] = field(default_factory=Few)
+    stuck: dict[CommunicatorScale, BoundedCounts[NoSettingLeft]] = field(default_factory=dict)
+    hit_rules: dict[CommunicatorScale, Counter[TunerAnswer]] = field(default_factory=dict)
+    findings: BoundedCounts[str] = field(default_factory=BoundedCounts)
+    unwritten: BoundedCounts[str] = field(default_factory=BoundedCounts)
     gone: set[str] = field(default_factory=set)
     tables: int = 0
-    unread: Few[str] = field(default_factory=Few)
+    unread: BoundedCounts[str] = field(default_factory=BoundedCounts)
     dropped: int = 0
     shown: dict[str, str] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)
-    simple: Few[str] = field(default_factory=Few)
-    skipped: Few[tuple[int, str]] = field(default_factory=Few)
+    simple: BoundedCounts[str] = field(default_factory=BoundedCounts)
+    skipped: BoundedCounts[tuple[int, str]] = field(default_factory=BoundedCounts)
     loaded: dict[str, int] = field(default_factory=dict)
-    lost: Few[str] = field(default_factory=Few)
+    lost: BoundedCounts[str] = field(default_factory=BoundedCounts)
 
     @property
     def table(self) -> str | None:
         """The file that the library's own reader took; None where it took none."""
-        return next((name for what, name in self.loading if what is Loading.TABLE), None)
+        return next((name for what, name in self.loading if what is TunerLoading.TABLE), None)
 
     @property
     def table_named(self) -> str:

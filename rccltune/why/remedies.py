@@ -9,8 +9,16 @@ from rccltune.model.chosen import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.releases import CHOOSING_FREELY, release_of
-from rccltune.why.knowledge import Known, conditions_of
-from rccltune.why.records import Around, Job, Key, Kind, Kindred, Reason, Seen
+from rccltune.why.knowledge import JobKnowledge, conditions_of
+from rccltune.why.records import (
+    AnswerKind,
+    BypassingPath,
+    JobLogs,
+    Key,
+    Reason,
+    SizeRecord,
+    TypeAndOperation,
+)
 
 # What the library's own lines call them by; no variable is known that takes them away.
 SYMMETRIC: Final = "symmetric kernels"
@@ -18,7 +26,9 @@ SYMMETRIC: Final = "symmetric kernels"
 DIRECT_GATHER: Final = "direct AllGather"
 
 
-def bypassed(key: Key, seen: Seen, named: Collection[str], job: Job, known: Known) -> Reason:
+def bypassed(
+    key: Key, seen: SizeRecord, named: Collection[str], job: JobLogs, known: JobKnowledge
+) -> Reason:
     """The answer where a call was made and no tuner asked.
 
     Args:
@@ -36,31 +46,35 @@ def bypassed(key: Key, seen: Seen, named: Collection[str], job: Job, known: Know
     grouped = "" if alone else " (or grouped with others, and asked about as their sum)"
     if not around:
         return Reason(
-            Kind.BYPASSED,
+            AnswerKind.BYPASSED,
             f"the plugin was never asked about this size: {job.library or 'the library'} takes a "
             f"path before the tuner that rccltune knows no name of{grouped}",
             "see which one: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL",
         )
     names = " or ".join(one.name for one in around)
     remedy = _measured([one.export for one in around if one.export])
-    return Reason(Kind.BYPASSED, f"by {names}, which asks no tuner{grouped}", remedy)
+    return Reason(AnswerKind.BYPASSED, f"by {names}, which asks no tuner{grouped}", remedy)
 
 
-def _by_name(named: Collection[str], around: Sequence[Around]) -> Reason:
+def _by_name(named: Collection[str], around: Sequence[BypassingPath]) -> Reason:
     remedy = _measured([one.export for one in around if one.name in named and one.export])
     if SYMMETRIC in named:
         remedy = "leave the buffers out of symmetric windows, or take the path as it is"
-    return Reason(Kind.BYPASSED, f"by {', '.join(sorted(named))}, which asks no tuner", remedy)
+    return Reason(
+        AnswerKind.BYPASSED, f"by {', '.join(sorted(named))}, which asks no tuner", remedy
+    )
 
 
-def _around(key: Key, seen: Seen, job: Job, known: Known) -> Iterator[Around]:
+def _around(
+    key: Key, seen: SizeRecord, job: JobLogs, known: JobKnowledge
+) -> Iterator[BypassingPath]:
     where, collective, nbytes = key
-    told: set[str] = set()
-    for kindred in sorted(seen.kindred, key=str) or [Kindred(None, None)]:
-        for one in known.paths.of(collective, nbytes, where, kindred, job.library):
-            if one.name not in told:
-                told.add(one.name)
-                yield one
+    names: set[str] = set()
+    for kindred in sorted(seen.kindred, key=str) or [TypeAndOperation(None, None)]:
+        for path in known.paths.of(collective, nbytes, where, kindred, job.library):
+            if path.name not in names:
+                names.add(path.name)
+                yield path
 
 
 def _measured(exports: Sequence[str]) -> str | None:
@@ -149,22 +163,24 @@ _SWITCHES: Final = {
 }
 
 
-def not_selectable(rule: Rule, key: Key, seen: Seen, job: Job, known: Known) -> Reason:
+def not_selectable(
+    rule: Rule, key: Key, seen: SizeRecord, job: JobLogs, known: JobKnowledge
+) -> Reason:
     """The answer where a rule matches and its cell is not offered."""
     text = f"rule of line {rule.line} asks for {rule.setting}, which the library does not offer"
     if seen.offered:
         text += f" (it offers {', '.join(sorted(map(str, seen.offered)))})"
     reason, remedy = _why(rule.setting, key, job, known)
-    return Reason(Kind.NOT_SELECTABLE, f"{text}{reason}", remedy)
+    return Reason(AnswerKind.NOT_SELECTABLE, f"{text}{reason}", remedy)
 
 
-def unmet(job: Job) -> str | None:
+def unmet(job: JobLogs) -> str | None:
     """The variable that the job's own plugin says it lacks."""
     needs = {one.needs for counted in job.started.values() for one in counted if one.needs}
     return export(min(needs)) if needs else None
 
 
-def is_offered(rule: Rule, seen: Seen) -> bool:
+def is_offered(rule: Rule, seen: SizeRecord) -> bool:
     """Whether a cell could be chosen; where nobody said, no answer says that it could not."""
     if rule.setting.algorithm is None:
         return True
@@ -180,7 +196,7 @@ def cell_of(setting: Setting) -> Setting:
     return Setting(algorithm=setting.algorithm, protocol=setting.protocol)
 
 
-def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str | None]:
+def _why(setting: Setting, key: Key, job: JobLogs, known: JobKnowledge) -> tuple[str, str | None]:
     """What shuts a cell out, nearest first: the job's own variables, the host, the file, RCCL."""
     for name, word in (("NCCL_ALGO", setting.algorithm), ("NCCL_PROTO", setting.protocol)):
         values = job.variables.get(name)
@@ -204,7 +220,7 @@ def _why(setting: Setting, key: Key, job: Job, known: Known) -> tuple[str, str |
     return f": {structural}", None
 
 
-def _why_off(setting: Setting, job: Job, *, is_amd: bool) -> tuple[str, str | None]:
+def _why_off(setting: Setting, job: JobLogs, *, is_amd: bool) -> tuple[str, str | None]:
     """A cell that libraries have, and do not offer here."""
     if setting.protocol is Protocol.LL128 and is_amd:
         if "1" in job.variables.get(_FORCE_LL128, ()):

@@ -19,11 +19,17 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rccltune.logs.forms import INSPECTOR_FORMAT
+from rccltune.logs.file_kinds import INSPECTOR_FORMAT
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
-from rccltune.workload.records import Count, Recorder, Source, Workload, gathered
+from rccltune.workload.records import (
+    CallCount,
+    CallSource,
+    CommunicatorCalls,
+    Workload,
+    merged_counts,
+)
 
 # Later ones of the same number add fields; another number may mean others by the same names.
 _KNOWN: Final = "v4."
@@ -31,7 +37,7 @@ _Key = tuple[str, int, str, int]
 
 
 @dataclass(slots=True)
-class _Seen:
+class _RankCalls:
     """Calls of one rank in one communicator.
 
     Attributes:
@@ -58,18 +64,18 @@ def read_dump(text: str, name: str) -> Workload:
     Raises:
         OutputError: another format, or a line that is none of its own.
     """
-    seen: dict[_Key, _Seen] = {}
+    calls_by_rank: dict[_Key, _RankCalls] = {}
     aside: dict[str, int] = {}
     lines = text.split("\n")
     for number, line in enumerate(lines[:-1], start=1):
         if line.strip():
-            _take(_parsed(line, f"{name}:{number}"), f"{name}:{number}", seen, aside)
+            _take(_parsed(line, f"{name}:{number}"), f"{name}:{number}", calls_by_rank, aside)
     cuts = (
         (f"{name}:{len(lines)}: a line without its end is left out",) if lines[-1].strip() else ()
     )
     return Workload(
-        counts=gathered(count for one in seen.values() for count in _counts(one)),
-        recorders=tuple(_recorder(key, one) for key, one in sorted(seen.items())),
+        counts=merged_counts(count for one in calls_by_rank.values() for count in _counts(one)),
+        recorders=tuple(_recorder(key, one) for key, one in sorted(calls_by_rank.items())),
         aside=dict(sorted(aside.items())),
         cuts=cuts,
     )
@@ -86,13 +92,13 @@ def _parsed(line: str, where: str) -> dict[str, Any]:
 
 
 def _take(
-    plain: dict[str, Any], where: str, seen: dict[_Key, _Seen], aside: dict[str, int]
+    plain: dict[str, Any], where: str, seen: dict[_Key, _RankCalls], aside: dict[str, int]
 ) -> None:
     try:
         header, metadata = plain["header"], plain["metadata"]
-        told = str(metadata[INSPECTOR_FORMAT])
-        if not told.startswith(_KNOWN):
-            raise _bad(where, f"this is Inspector's format {told}, and not {_KNOWN}x")
+        version = str(metadata[INSPECTOR_FORMAT])
+        if not version.startswith(_KNOWN):
+            raise _bad(where, f"this is Inspector's format {version}, and not {_KNOWN}x")
         if "p2p_perf" in plain:
             word = str(plain["p2p_perf"]["p2p"]).lower()
             aside[word] = aside.get(word, 0) + 1
@@ -101,32 +107,32 @@ def _take(
         key = (str(metadata["hostname"]), _whole(metadata["pid"]), str(header["id"]), rank)
         scale = Scale(n_nodes=_whole(header["nnodes"]), n_ranks=_whole(header["n_ranks"]))
         since = str(_whole(metadata["dump_timestamp_us"]))
-        _add(seen.setdefault(key, _Seen(scale=scale, since=since)), plain["coll_perf"], aside)
+        _add(seen.setdefault(key, _RankCalls(scale=scale, since=since)), plain["coll_perf"], aside)
     except (KeyError, TypeError, ValueError) as error:
         raise _bad(where, f"this line is not understood: {error!r}") from error
 
 
-def _add(one: _Seen, call: dict[str, Any], aside: dict[str, int]) -> None:
+def _add(rank_calls: _RankCalls, call: dict[str, Any], aside: dict[str, int]) -> None:
     word = str(call["coll"])
     nbytes = _whole(call["coll_msg_size_bytes"])
     number = _whole(call["coll_sn"])
-    numbers = one.numbers.setdefault(word, [number, number, 0])
+    numbers = rank_calls.numbers.setdefault(word, [number, number, 0])
     numbers[:] = [min(numbers[0], number), max(numbers[1], number), numbers[2] + 1]
     try:
         collective = Collective.parse(word)
     except ValueError:
-        one.unknown += 1
+        rank_calls.unknown += 1
         return
     if collective not in TUNABLE:
         aside[word.lower()] = aside.get(word.lower(), 0) + 1
         return
-    total = nbytes * (one.scale.n_ranks if collective.is_shared else 1)
-    one.by_size[collective, total] = one.by_size.get((collective, total), 0) + 1
+    total = nbytes * (rank_calls.scale.n_ranks if collective.is_shared else 1)
+    rank_calls.by_size[collective, total] = rank_calls.by_size.get((collective, total), 0) + 1
 
 
-def _counts(one: _Seen) -> list[Count]:
+def _counts(one: _RankCalls) -> list[CallCount]:
     return [
-        Count(
+        CallCount(
             collective=collective,
             scale=one.scale,
             min_nbytes=nbytes,
@@ -138,19 +144,19 @@ def _counts(one: _Seen) -> list[Count]:
     ]
 
 
-def _recorder(key: _Key, one: _Seen) -> Recorder:
+def _recorder(key: _Key, rank_calls: _RankCalls) -> CommunicatorCalls:
     host, pid, comm, rank = key
-    return Recorder(
-        source=Source.INSPECTOR,
+    return CommunicatorCalls(
+        source=CallSource.INSPECTOR,
         host=host,
         pid=pid,
         comm=comm,
         context=rank,
-        since=one.since,
-        scale=one.scale,
-        calls=sum(one.by_size.values()),
-        unknown=one.unknown,
-        missing=sum(last - first + 1 - n for first, last, n in one.numbers.values()),
+        since=rank_calls.since,
+        scale=rank_calls.scale,
+        calls=sum(rank_calls.by_size.values()),
+        unknown=rank_calls.unknown,
+        missing=sum(last - first + 1 - n for first, last, n in rank_calls.numbers.values()),
     )
 
 

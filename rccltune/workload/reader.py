@@ -6,14 +6,14 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from rccltune.logs.forms import Form, form_of
+from rccltune.logs.file_kinds import FileKind, kind_of
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.workload.inspector import read_dump
-from rccltune.workload.records import Workload, added_up
+from rccltune.workload.records import Workload, sum_of_workloads
 from rccltune.workload.table import is_table, read_table
 
 
-def read(path: Path) -> Workload:
+def read_workload(path: Path) -> Workload:
     """Read the plugin's record or Inspector's dump; the content decides.
 
     Raises:
@@ -30,7 +30,7 @@ def read(path: Path) -> Workload:
             "the workload is empty", where=str(path), hint="record a job that communicates."
         )
     text = content.decode("utf-8", "replace")
-    if form_of(text) is Form.INSPECTOR:
+    if kind_of(text) is FileKind.INSPECTOR:
         return read_dump(text, str(path))
     if "\N{REPLACEMENT CHARACTER}" in text or not is_table(text):
         raise OutputError(
@@ -42,14 +42,14 @@ def read(path: Path) -> Workload:
     return read_table(text, str(path))
 
 
-def read_all(paths: Sequence[Path]) -> Workload:
+def read_workloads(paths: Sequence[Path]) -> Workload:
     """All files as one workload.
 
     Raises:
         OutputError: one is no workload.
         CommandLineError: the same recording is in two of them.
     """
-    return added_up([read(path) for path in paths])
+    return sum_of_workloads([read_workload(path) for path in paths])
 
 
 def snapshots_beside(paths: Sequence[Path]) -> tuple[Path, ...]:

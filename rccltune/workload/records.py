@@ -11,14 +11,14 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
 
 
-class Source(Enum):
+class CallSource(Enum):
     """Where calls were seen; each sees something else."""
 
     RECORD = "record"
     INSPECTOR = "inspector"
 
 
-class State(Enum):
+class RecordingEnd(Enum):
     """How a recording ended."""
 
     WHOLE = "whole"
@@ -27,7 +27,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class CallCount:
     """Calls of one collective at one scale.
 
     Attributes:
@@ -62,7 +62,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorder:
+class CommunicatorCalls:
     """One communicator of one rank, as far as its calls were counted.
 
     Attributes:
@@ -75,7 +75,7 @@ class Recorder:
         missing: calls of its communicator that a source knows of and did not write down.
     """
 
-    source: Source
+    source: CallSource
     host: str
     pid: int
     comm: str
@@ -85,7 +85,7 @@ class Recorder:
     calls: int
     beyond: int = 0
     unknown: int = 0
-    state: State = State.WHOLE
+    state: RecordingEnd = RecordingEnd.WHOLE
     missing: int = 0
 
     @property
@@ -105,8 +105,8 @@ class Workload:
         cuts: where a file was cut, and what of it is left out, one sentence each.
     """
 
-    counts: tuple[Count, ...]
-    recorders: tuple[Recorder, ...] = ()
+    counts: tuple[CallCount, ...]
+    recorders: tuple[CommunicatorCalls, ...] = ()
     aside: Mapping[str, int] = field(default_factory=dict)
     cuts: tuple[str, ...] = ()
 
@@ -133,25 +133,25 @@ class Workload:
         where it has several GPUs.
         """
         contexts: dict[tuple[str, str, int], dict[str, int]] = {}
-        for one in self.recorders:
-            if one.calls and one.scale in (scale, None):
-                own = contexts.setdefault((one.source.value, one.host, one.pid), {})
-                own[one.comm] = own.get(one.comm, 0) + 1
+        for recorder in self.recorders:
+            if recorder.calls and recorder.scale in (scale, None):
+                own = contexts.setdefault((recorder.source.value, recorder.host, recorder.pid), {})
+                own[recorder.comm] = own.get(recorder.comm, 0) + 1
         return sum(max(own.values()) for own in contexts.values()) or 1
 
 
 _Key = tuple[Collective, Scale, int, int]
 
 
-def gathered(counts: Iterable[Count]) -> tuple[Count, ...]:
+def merged_counts(counts: Iterable[CallCount]) -> tuple[CallCount, ...]:
     """One count for each collective, scale and size, in a steady order."""
-    found: dict[_Key, tuple[int, int]] = {}
+    sums: dict[_Key, tuple[int, int]] = {}
     for one in counts:
         key = (one.collective, one.scale, one.min_nbytes, one.max_nbytes)
-        calls, total = found.get(key, (0, 0))
-        found[key] = (calls + one.calls, total + one.total_nbytes)
+        calls, total = sums.get(key, (0, 0))
+        sums[key] = (calls + one.calls, total + one.total_nbytes)
     made = (
-        Count(
+        CallCount(
             collective=collective,
             scale=scale,
             min_nbytes=least,
@@ -159,18 +159,18 @@ def gathered(counts: Iterable[Count]) -> tuple[Count, ...]:
             calls=calls,
             total_nbytes=total,
         )
-        for (collective, scale, least, most), (calls, total) in found.items()
+        for (collective, scale, least, most), (calls, total) in sums.items()
     )
     return tuple(sorted((one for one in made if one.calls), key=_order))
 
 
-def _order(one: Count) -> tuple[str, int, int, int, int]:
-    scale = one.scale
-    where = (scale.n_nodes, scale.n_ranks, one.min_nbytes, one.max_nbytes)
-    return (one.collective.value, *where)
+def _order(count: CallCount) -> tuple[str, int, int, int, int]:
+    scale = count.scale
+    where = (scale.n_nodes, scale.n_ranks, count.min_nbytes, count.max_nbytes)
+    return (count.collective.value, *where)
 
 
-def added_up(parts: Sequence[Workload]) -> Workload:
+def sum_of_workloads(parts: Sequence[Workload]) -> Workload:
     """All calls of all parts.
 
     The order of the parts does not matter. A snapshot of a recording that is also there whole is
@@ -183,10 +183,10 @@ def added_up(parts: Sequence[Workload]) -> Workload:
         one.identity
         for part in parts
         for one in part.recorders
-        if one.state is not State.UNFINISHED
+        if one.state is not RecordingEnd.UNFINISHED
     }
     kept = [part for part in parts if not _is_superseded(part, whole)]
-    recorders: dict[tuple[str, str, int, str, int, str], Recorder] = {}
+    recorders: dict[tuple[str, str, int, str, int, str], CommunicatorCalls] = {}
     for one in (one for part in kept for one in part.recorders):
         if one.identity in recorders:
             raise CommandLineError(
@@ -201,7 +201,7 @@ def added_up(parts: Sequence[Workload]) -> Workload:
         for name, calls in part.aside.items():
             aside[name] = aside.get(name, 0) + calls
     return Workload(
-        counts=gathered(count for part in kept for count in part.counts),
+        counts=merged_counts(count for part in kept for count in part.counts),
         recorders=tuple(recorders[key] for key in sorted(recorders)),
         aside=dict(sorted(aside.items())),
         cuts=tuple(sorted(cut for part in parts for cut in part.cuts)),
@@ -210,5 +210,5 @@ def added_up(parts: Sequence[Workload]) -> Workload:
 
 def _is_superseded(part: Workload, whole: set[tuple[str, str, int, str, int, str]]) -> bool:
     return bool(part.recorders) and all(
-        one.state is State.UNFINISHED and one.identity in whole for one in part.recorders
+        one.state is RecordingEnd.UNFINISHED and one.identity in whole for one in part.recorders
     )

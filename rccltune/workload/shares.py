@@ -9,7 +9,7 @@ from typing import Final
 
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.records import Count, Workload
+from rccltune.workload.records import CallCount, Workload
 
 # What little a call costs however small, in bytes that take as long: 10 µs at 10 GB/s.
 _LATENCY_NBYTES: Final = 100_000
@@ -25,7 +25,7 @@ class Share:
         of_bytes: the same.
     """
 
-    count: Count
+    count: CallCount
     of_calls: float
     of_bytes: float
 
@@ -44,7 +44,7 @@ def shares_of(workload: Workload) -> tuple[Share, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class UnmeasuredCalls:
     """Calls of a workload that are not measured.
 
     Attributes:
@@ -59,7 +59,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class SizesToMeasure:
     """Sizes of a collective that a workload asks for.
 
     Attributes:
@@ -72,16 +72,16 @@ class Sizes:
     collective: Collective
     sizes: tuple[int, ...]
     moved: tuple[int, ...]
-    uncallable: Part
-    beyond: Part
+    uncallable: UnmeasuredCalls
+    beyond: UnmeasuredCalls
 
 
-def heaviest(
+def sizes_to_measure(
     workload: Workload,
     scale: Scale,
     most: int,
     nearest: Callable[[Collective, int], int | None] = lambda _, nbytes: nbytes,
-) -> tuple[Sizes, ...]:
+) -> tuple[SizesToMeasure, ...]:
     """What to measure: the sizes that weigh most, for each collective called at a scale.
 
     A size weighs its bytes and, for each call, what any call costs; sizes that were counted
@@ -94,10 +94,10 @@ def heaviest(
         nearest: the size at which calls of a size can be measured, None where there is none.
     """
     calls: dict[Collective, dict[int, int]] = {}
-    for one in workload.counts:
-        if one.scale == scale:
-            own = calls.setdefault(one.collective, {})
-            own[one.nbytes] = own.get(one.nbytes, 0) + one.calls
+    for count in workload.counts:
+        if count.scale == scale:
+            own = calls.setdefault(count.collective, {})
+            own[count.nbytes] = own.get(count.nbytes, 0) + count.calls
     return tuple(_sizes(c, own, most, partial(nearest, c)) for c, own in calls.items())
 
 
@@ -106,7 +106,7 @@ def _sizes(
     calls: Mapping[int, int],
     most: int,
     nearest: Callable[[int], int | None],
-) -> Sizes:
+) -> SizesToMeasure:
     """What to measure of one collective's calls by size."""
     measured = {nbytes: nearest(nbytes) if nbytes else None for nbytes in calls}
     weights: dict[int, int] = {}
@@ -115,7 +115,7 @@ def _sizes(
             weight = calls[nbytes] * (nbytes + _LATENCY_NBYTES)
             weights[at] = weights.get(at, 0) + weight
     kept = sorted(weights, key=lambda n: (-weights[n], n))[:most]
-    return Sizes(
+    return SizesToMeasure(
         collective=collective,
         sizes=tuple(sorted(kept)),
         moved=tuple(sorted(n for n, at in measured.items() if at in kept and at != n)),
@@ -124,17 +124,17 @@ def _sizes(
     )
 
 
-def _part(calls: Mapping[int, int], sizes: Iterable[int]) -> Part:
-    found = tuple(sorted(sizes))
-    return Part(
-        sizes=found,
-        calls=sum(calls[nbytes] for nbytes in found),
-        nbytes=sum(calls[nbytes] * nbytes for nbytes in found),
+def _part(calls: Mapping[int, int], sizes: Iterable[int]) -> UnmeasuredCalls:
+    rising = tuple(sorted(sizes))
+    return UnmeasuredCalls(
+        sizes=rising,
+        calls=sum(calls[nbytes] for nbytes in rising),
+        nbytes=sum(calls[nbytes] * nbytes for nbytes in rising),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class CallTime:
     """What a call takes.
 
     Attributes:
@@ -167,7 +167,7 @@ class Saving:
 
 
 def saving_of(
-    workload: Workload, timed: Callable[[Collective, Scale, int], Timed | None]
+    workload: Workload, timed: Callable[[Collective, Scale, int], CallTime | None]
 ) -> Saving:
     """What rules save of a workload, for each rank that took part in it.
 
@@ -177,12 +177,12 @@ def saving_of(
     """
     before = after = 0.0
     known = 0
-    for one in workload.counts:
-        found = timed(one.collective, one.scale, one.nbytes)
-        if found is not None:
-            calls = one.calls / workload.ranks_at(one.scale)
-            before += calls * found.before_us * _US
-            after += calls * found.after_us * _US
-            known += one.calls
+    for count in workload.counts:
+        call_time = timed(count.collective, count.scale, count.nbytes)
+        if call_time is not None:
+            calls = count.calls / workload.ranks_at(count.scale)
+            before += calls * call_time.before_us * _US
+            after += calls * call_time.after_us * _US
+            known += count.calls
     share = known / workload.calls if workload.calls else 0.0
     return Saving(before_s=before, after_s=after, known=share)

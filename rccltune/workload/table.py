@@ -15,7 +15,14 @@ from rccltune.model import grammar
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.records import Count, Recorder, Source, State, Workload, gathered
+from rccltune.workload.records import (
+    CallCount,
+    CallSource,
+    CommunicatorCalls,
+    RecordingEnd,
+    Workload,
+    merged_counts,
+)
 
 _WANTED: Final = ("collective", "nbytes", "nranks", "nnodes", "calls")
 _FORMAT: Final = "1"
@@ -52,7 +59,7 @@ def read_table(text: str, name: str) -> Workload:
     """
     lines = grammar.lines(text)
     torn = _may_be_cut(text) and not text.endswith("\n")
-    reader = _Table(name)
+    reader = _TableReader(name)
     for number, line in enumerate(lines[:-1] if torn else lines, start=1):
         reader.take(number, line)
     if not _may_be_cut(text):
@@ -61,7 +68,7 @@ def read_table(text: str, name: str) -> Workload:
 
 
 @dataclass(slots=True)
-class _Block:
+class _RecorderBlock:
     """Lines about recorders, and the rows that follow them.
 
     Attributes:
@@ -76,16 +83,16 @@ class _Block:
     has_rows: bool = False
 
 
-class _Table:
+class _TableReader:
     """Reads line by line."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.columns: dict[str, int] = {}
-        self.counts: list[Count] = []
-        self.recorders: list[Recorder] = []
+        self.counts: list[CallCount] = []
+        self.recorders: list[CommunicatorCalls] = []
         self.aside: dict[str, int] = {}
-        self.blocks: list[_Block] = []
+        self.blocks: list[_RecorderBlock] = []
 
     def take(self, number: int, line: str) -> None:
         if line.startswith("#@"):
@@ -108,7 +115,7 @@ class _Table:
     def done_up_to(self, line: int, *, torn: bool) -> Workload:
         """What was read, where the file may have been cut at a line: in it, or before it."""
         self._check(self.blocks[:-1])
-        last = self.blocks[-1] if self.blocks else _Block(first=0)
+        last = self.blocks[-1] if self.blocks else _RecorderBlock(first=0)
         if last.held > last.told:
             self._check(self.blocks)
         # Rows alone do not say how many they were.
@@ -124,10 +131,10 @@ class _Table:
 
     def _workload(self) -> Workload:
         return Workload(
-            counts=gathered(self.counts), recorders=tuple(self.recorders), aside=self.aside
+            counts=merged_counts(self.counts), recorders=tuple(self.recorders), aside=self.aside
         )
 
-    def _check(self, blocks: list[_Block]) -> None:
+    def _check(self, blocks: list[_RecorderBlock]) -> None:
         told = sum(one.told for one in blocks)
         held = sum(one.held for one in blocks)
         if self.recorders and any(one.told != one.held for one in blocks):
@@ -139,16 +146,19 @@ class _Table:
                 "disk left what it could beside it, in *.part.",
             )
 
-    def _shorten(self, block: _Block, missing: int) -> None:
+    def _shorten(self, block: _RecorderBlock, missing: int) -> None:
         """Let its recorders say as many calls as its rows have; the last ones wrote last."""
         for at in range(len(self.recorders) - 1, block.first - 1, -1):
-            one = self.recorders[at]
-            less = min(one.calls, missing)
+            recorder = self.recorders[at]
+            less = min(recorder.calls, missing)
             if less:
                 missing -= less
-                calls = one.calls - less
+                calls = recorder.calls - less
                 self.recorders[at] = replace(
-                    one, calls=calls, beyond=min(one.beyond, calls), state=State.UNFINISHED
+                    recorder,
+                    calls=calls,
+                    beyond=min(recorder.beyond, calls),
+                    state=RecordingEnd.UNFINISHED,
                 )
 
     def _bad(self, number: int, what: str) -> OutputError:
@@ -183,7 +193,7 @@ class _Table:
         try:
             least, calls = whole("nbytes"), whole("calls")
             most = whole("maxbytes", least)
-            one = Count(
+            count = CallCount(
                 collective=Collective.parse(cells[self.columns["collective"]]),
                 scale=Scale(n_nodes=whole("nnodes"), n_ranks=whole("nranks")),
                 min_nbytes=least,
@@ -193,10 +203,10 @@ class _Table:
             )
         except (ValueError, IndexError) as error:
             raise self._bad(number, f"this is no row of a workload: {error}") from error
-        self.counts.append(one)
+        self.counts.append(count)
         if not self.blocks:
-            self.blocks.append(_Block(first=0))
-        self.blocks[-1].held += one.calls
+            self.blocks.append(_RecorderBlock(first=0))
+        self.blocks[-1].held += count.calls
         self.blocks[-1].has_rows = True
 
     def _note(self, number: int, words: list[str]) -> None:
@@ -205,45 +215,45 @@ class _Table:
             raise self._bad(number, f"this is format {' '.join(words[1:])}, and not 1")
         if kind not in ("comm", "aside"):
             return
-        said = dict(word.partition("=")[::2] for word in words[1:])
+        fields = dict(word.partition("=")[::2] for word in words[1:])
         try:
             if kind == "aside":
-                self.aside[said["name"]] = self.aside.get(said["name"], 0) + grammar.whole(
-                    said["calls"]
+                self.aside[fields["name"]] = self.aside.get(fields["name"], 0) + grammar.whole(
+                    fields["calls"]
                 )
             else:
-                self._add(_recorder(said))
+                self._add(_recorder(fields))
         except (KeyError, ValueError) as error:
             raise self._bad(number, f"this line is not understood: {error}") from error
 
-    def _add(self, one: Recorder) -> None:
+    def _add(self, one: CommunicatorCalls) -> None:
         if not self.blocks or self.blocks[-1].has_rows:
-            self.blocks.append(_Block(first=len(self.recorders)))
+            self.blocks.append(_RecorderBlock(first=len(self.recorders)))
         self.blocks[-1].told += one.calls
         self.recorders.append(one)
 
 
-def _recorder(said: dict[str, str]) -> Recorder:
-    source = said.get("source", Source.RECORD.value)
+def _recorder(fields: dict[str, str]) -> CommunicatorCalls:
+    source = fields.get("source", CallSource.RECORD.value)
     if source in ("replay", "log"):
         raise ValueError(f"rccltune 0.1.0 merged a {source} into it, and it alone reads those")
-    known = said["nRanks"] != "?"
-    return Recorder(
-        source=Source(source),
-        host=said["host"],
-        pid=grammar.whole(said["pid"]),
-        comm=said["id"],
-        context=grammar.whole(said["context"]),
-        since=said["since"],
+    known = fields["nRanks"] != "?"
+    return CommunicatorCalls(
+        source=CallSource(source),
+        host=fields["host"],
+        pid=grammar.whole(fields["pid"]),
+        comm=fields["id"],
+        context=grammar.whole(fields["context"]),
+        since=fields["since"],
         scale=Scale(
-            n_nodes=grammar.whole(said["nNodes"]),
-            n_ranks=grammar.whole(said["nRanks"]),
+            n_nodes=grammar.whole(fields["nNodes"]),
+            n_ranks=grammar.whole(fields["nRanks"]),
         )
         if known
         else None,
-        calls=grammar.whole(said["calls"]),
-        beyond=grammar.whole(said.get("beyond", "0")),
-        unknown=grammar.whole(said.get("unknown", "0")),
-        state=State(said["state"]),
-        missing=grammar.whole(said.get("missing", "0")),
+        calls=grammar.whole(fields["calls"]),
+        beyond=grammar.whole(fields.get("beyond", "0")),
+        unknown=grammar.whole(fields.get("unknown", "0")),
+        state=RecordingEnd(fields["state"]),
+        missing=grammar.whole(fields.get("missing", "0")),
     )

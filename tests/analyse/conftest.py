@@ -9,8 +9,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from rccltune.analyse import noise, points, unused
-from rccltune.analyse.choosing import Choice, choose
+from rccltune.analyse import noise, points, unusable_notices
+from rccltune.analyse.choice import Choice, choose
 from rccltune.analyse.curves import curves
 from rccltune.analyse.noise import Array, Sizes, Times
 from rccltune.analyse.options import ChoiceOptions
@@ -19,7 +19,7 @@ from rccltune.model.curves import Curve
 from rccltune.model.measured import Sample
 from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 Table = Mapping[str, Sequence[float]]
 MakeSamples = Callable[..., list[Sample]]
@@ -161,7 +161,7 @@ def fit_curves(samples: Sequence[Sample]) -> tuple[Curve, ...]:
     known = {one.key.variant.name: one.key.variant for one in samples}
     counted = points.usable(points.in_environments(found, known))
     table = points.by_communicator(counted)
-    return curves(table, known, unused.wrong_counts(found))
+    return curves(table, known, unusable_notices.wrong_counts(found))
 
 
 @pytest.fixture(name="fit_curves", scope="session")

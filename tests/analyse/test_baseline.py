@@ -9,9 +9,9 @@ from math import exp, log
 import pytest
 from scipy import stats
 
-from rccltune.analyse.choosing import Choice
+from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, NOT_MEASURED, Proof, Zone
+from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, NOT_MEASURED, GainProof, Zone
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measured import Caution, Sample
 from rccltune.model.settings import Setting, Variant
@@ -107,7 +107,7 @@ def test_what_is_likely_and_seen_once_is_an_unproven_rule(
         assert (stats.norm.sf(log(gain) / error) <= 0.03) == is_rule
         table = {"baseline": [100.0 * gain] * 8, "ring/ll": [100.0] * 8}
         found = rules(choose_from(make_samples(table, sizes=LARGE)))
-        assert [zone.proof for zone in found] == [Proof.UNPROVEN] * is_rule
+        assert [zone.proof for zone in found] == [GainProof.UNPROVEN] * is_rule
         assert all(not zone.is_proven and zone.n_communicators == 1 for zone in found)
 
 
@@ -121,7 +121,7 @@ def test_only_what_repeats_prove_is_a_rule_where_that_is_wanted(
     assert rules(once) == []
     assert all("seen once" in reason for reason in reasons(once))
     (zone,) = rules(choose_from(make_samples(table, launches="abc"), proven))
-    assert (zone.proof, zone.n_communicators) == (Proof.REPEATED, 3)
+    assert (zone.proof, zone.n_communicators) == (GainProof.REPEATED, 3)
 
 
 def test_without_a_baseline_nothing_is_proven(
@@ -313,7 +313,7 @@ def test_without_a_baseline_rules_are_made_and_the_doubt_is_told(
     choice = choose_from(make_samples({"ring/ll": [50] * 4}))
     cautions = {notice.caution for notice in choice.notices}
     assert {Caution.NO_BASELINE, Caution.ONE_RUN} <= cautions
-    assert [zone.proof for zone in rules(choice)] == [Proof.NO_BASELINE]
+    assert [zone.proof for zone in rules(choice)] == [GainProof.NO_BASELINE]
 
 
 def test_the_plugin_that_answers_nothing_is_the_library_and_no_choice(
@@ -323,7 +323,7 @@ def test_the_plugin_that_answers_nothing_is_the_library_and_no_choice(
     idle = {"silent": [100.0] * 8, "ring/ll": [60.0] * 8}
     samples = make_samples(idle, launches="abc", paired=True)
     (zone,) = rules(choose_from(samples))
-    assert (str(zone.setting), zone.proof) == ("ring/ll", Proof.REPEATED)
+    assert (str(zone.setting), zone.proof) == ("ring/ll", GainProof.REPEATED)
     slower = samples + make_samples({"baseline": [130.0] * 8}, launches="xyz")
     (zone,) = rules(choose_from(slower))
     assert zone.gain is not None

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from rccltune.analyse.choosing import Choice, choose
+from rccltune.analyse.choice import Choice, choose
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.chosen import NOT_MEASURED, Zone
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measured import Caution, Sample
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from rccltune.analyse.choosing import choose
+from rccltune.analyse.choice import choose
 from rccltune.analyse.costs import trades
 from rccltune.model.settings import BASELINE, Setting
-from rccltune.session.frame import COLUMNS, arranged
+from rccltune.session.sample_table import COLUMNS, arranged
 
 SIZES = (1 << 20, 2 << 20, 4 << 20)
 # Times of the library in µs, and of a setting that is slower alone and costs products less: what

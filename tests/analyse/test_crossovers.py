@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rccltune.analyse.crossovers import NONE, crossing, fewest
+from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
 
 SETTINGS = (0, 1, 2)
 cells = st.tuples(st.sampled_from([0, 1, 2, 3, inf]), st.booleans())
@@ -34,7 +34,9 @@ def price(path: tuple[int, ...], table: list[Column]) -> tuple[int, float] | Non
 def test_no_sequence_has_fewer_zones_or_loses_less(table: list[Column]) -> None:
     """All sequences of three settings and none, over six sizes at most."""
     loss, carries = (np.array([[cell[i] for cell in row] for row, _ in table]).T for i in (0, 1))
-    found = tuple(int(one) for one in fewest(loss, carries, np.array([none for _, none in table])))
+    found = tuple(
+        int(one) for one in fewest_zones(loss, carries, np.array([none for _, none in table]))
+    )
     prices = [price(path, table) for path in product([NONE, *SETTINGS], repeat=len(table))]
     possible = [one for one in prices if one is not None]
     if possible:
@@ -47,7 +49,7 @@ def test_a_gap_between_two_zones_of_one_setting_costs_a_zone() -> None:
     """Bridging one size that carries nothing is cheaper; beginning a size earlier is not."""
     loss, carries = np.array([[1.0, 0, 1, 0, 1]]), np.array([[False, True, False, True, False]])
     none = np.array([0.0, inf, 0, inf, 0])
-    assert fewest(loss, carries, none).tolist() == [NONE, 0, 0, 0, NONE]
+    assert fewest_zones(loss, carries, none).tolist() == [NONE, 0, 0, 0, NONE]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_a_crossing_lies_on_a_straight_line_in_log_size(
     ratios: tuple[float, float], at: int
 ) -> None:
     """From 1 to 16 KiB: a quarter of the way is 2 KiB; without one it is half-way, 4 KiB."""
-    assert crossing([1024, 16384], ratios) == pytest.approx(at, abs=1)
+    assert size_where_equal([1024, 16384], ratios) == pytest.approx(at, abs=1)
 
 
 @given(
@@ -81,10 +83,10 @@ def test_a_crossing_lies_between_the_sizes(
     """Each size stays on its own side: the first belongs to the zone that ends there."""
     assume(low > 4096)
     sign = -1 if is_rising else 1
-    assert low <= crossing([low, low + step], [sign * first, -sign * last]) < low + step
+    assert low <= size_where_equal([low, low + step], [sign * first, -sign * last]) < low + step
 
 
 @pytest.mark.parametrize("ratios", [(1e-17, -0.05), (-1e-17, 0.05)])
 def test_a_size_at_the_crossing_itself_stays_in_its_zone(ratios: tuple[float, float]) -> None:
     """2 % faster, where 2 % is wanted, is a ratio of zero but for its last digit."""
-    assert crossing([4096, 8192], ratios) == 4096
+    assert size_where_equal([4096, 8192], ratios) == 4096

@@ -12,8 +12,8 @@ from statistics import median
 import numpy as np
 import pytest
 
-from rccltune.analyse.changes import crossovers
-from rccltune.analyse.choosing import compared
+from rccltune.analyse.choice import candidates_of_targets
+from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.fit import fit_session
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.cli import run
@@ -22,7 +22,7 @@ from rccltune.model.measured import Sample
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Doubt, Placement
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 KIB, MIB = 1024, 1 << 20
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -256,7 +256,7 @@ def test_curves_and_crossovers_have_the_points_of_the_choice(fit_curves: FitCurv
         replace(one, key=replace(KEY, setting=Setting.parse(one.launch.rpartition("-")[0])))
         for one in samples
     ]
-    (found,) = compared(frame(keyed), {})
+    (found,) = candidates_of_targets(frame(keyed), {})
     by_setting = {str(curve.key.setting): curve for curve in fit_curves(keyed)}
     for (name, _), row in zip(found.grid.candidates, found.grid.median[0], strict=True):
         times = [p.time_us for p in by_setting[name].points]
@@ -271,7 +271,7 @@ def test_an_environment_of_its_own_has_crossovers_of_its_own(make_samples: MakeS
     samples = make_samples(plain, launches="ab")
     forced = {"baseline": [100.0] * 4, "tree/ll128": [30, 10, 10, 90]}
     samples += make_samples(forced, launches="ab", variant=LL128_FORCED)
-    (found,) = compared(
+    (found,) = candidates_of_targets(
         frame(samples), {"ll128-forced": LL128_FORCED}, ChoiceOptions(arch="gfx942")
     )
     changes = [(c.target.variant.name, str(c.below), str(c.above)) for c in crossovers(found)]

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from rccltune.analyse import points
-from rccltune.analyse.library import (
+from rccltune.analyse.library_behaviour import (
     Bypass,
-    Change,
-    IdleCompared,
+    IdleComparison,
+    IdleDifference,
     bypasses,
-    idle_compared,
+    compare_idle,
     idle_notices,
     idle_text,
-    own_choices,
+    library_settings,
 )
 from rccltune.analyse.points import TARGET
 from rccltune.model.measured import Sample
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, SILENT, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Doubt, Placement
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 KIB, MIB = 1024, 1 << 20
 SIZES = tuple(KIB << n for n in range(16))
@@ -59,10 +59,10 @@ def measured(
     ]
 
 
-def held(samples: Sequence[Sample]) -> IdleCompared:
+def held(samples: Sequence[Sample]) -> IdleComparison:
     """What is said of the only target."""
     found = points.usable(points.in_environments(frame(samples), KNOWN_VARIANTS))
-    (one,) = idle_compared(points.grids(points.by_communicator(found)), KNOWN_VARIANTS)
+    (one,) = compare_idle(points.grids(points.by_communicator(found)), KNOWN_VARIANTS)
     return one
 
 
@@ -95,7 +95,7 @@ def test_what_noise_hides_is_said_to_be_unknown() -> None:
     assert f"{len(one.unknown)} of {len(SIZES)} sizes" in said
 
 
-def drawn(drawing: ModuleType, seed: int, idle: float) -> IdleCompared:
+def drawn(drawing: ModuleType, seed: int, idle: float) -> IdleComparison:
     """A grid of baseline and idle as noisy as the floor says, idle so many times as slow."""
     like = drawing.Drawn(n=4, paired=False, views=2, settings=1, stalls=0.0)
     made = drawing.draw(like, np.random.default_rng(seed))
@@ -105,7 +105,7 @@ def drawn(drawing: ModuleType, seed: int, idle: float) -> IdleCompared:
         target=dict(zip(TARGET, ("all_reduce", 1, 8, "node", "default"), strict=True)),
         candidates=[("baseline", "default"), ("idle", "default")],
     )
-    (one,) = idle_compared([grid], KNOWN_VARIANTS)
+    (one,) = compare_idle([grid], KNOWN_VARIANTS)
     return one
 
 
@@ -123,7 +123,7 @@ def test_a_difference_beyond_the_margin_is_rarely_called_equal(drawing: ModuleTy
     assert n_equal <= 0.05 * n_sizes
 
 
-def _n_sizes(change: Change) -> int:
+def _n_sizes(change: IdleDifference) -> int:
     return (change.max_nbytes // change.min_nbytes).bit_length()
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_compared_where_one_of_the_two_is_missing() -> None:
     only = [one for one in measured(lambda _: 1.0) if one.key.setting == BASELINE]
     found = points.usable(points.in_environments(frame(only), KNOWN_VARIANTS))
     table = points.by_communicator(found)
-    assert idle_compared(points.grids(table), KNOWN_VARIANTS) == ()
+    assert compare_idle(points.grids(table), KNOWN_VARIANTS) == ()
 
 
 def test_what_the_library_ran_by_itself_is_known_where_all_that_was_seen_agrees() -> None:
@@ -145,7 +145,7 @@ def test_what_the_library_ran_by_itself_is_known_where_all_that_was_seen_agrees(
     ]
     forced = replace(KEY, setting=ring)
     samples.append(Sample(key=forced, launch="a", nbytes=MIB, time_us=9.0, executed=ring))
-    (one,) = own_choices(frame(samples), KNOWN_VARIANTS)
+    (one,) = library_settings(frame(samples), KNOWN_VARIANTS)
     assert (one.nbytes, str(one.setting)) == (KIB, "tree/ll")
     assert one.target == KEY.target
 

@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 from rccltune.analyse import noise
-from rccltune.analyse.crossovers import NONE
-from rccltune.analyse.deciding import Decided, Wanted, decide
+from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
-from rccltune.analyse.standing import Standing
-from rccltune.model.chosen import Proof
+from rccltune.analyse.segmentation import NONE
+from rccltune.analyse.zones import ZoneByRow, ZoneCriteria, choose_zones
+from rccltune.model.chosen import GainProof
 
 # Four sizes from 1 MiB on.
 LARGE = (10, 14)
@@ -24,11 +24,11 @@ COMMUNICATORS = (1, 2, 3, 8)
 BOUND = 0.999
 
 
-def rules(grid: TimeGrid, tolerance: float = 0.02) -> list[Decided]:
+def rules(grid: TimeGrid, tolerance: float = 0.02) -> list[ZoneByRow]:
     """What is chosen from a grid whose first candidate is the library."""
     n = len(grid.candidates) - 1
-    standing = Standing(grid, list(range(1, n + 1)), ["default"] * n, tolerance)
-    return [zone for zone in decide(standing, Wanted()) if zone.row != NONE]
+    standing = SettingGains(grid, list(range(1, n + 1)), ["default"] * n, tolerance)
+    return [zone for zone in choose_zones(standing, ZoneCriteria()) if zone.row != NONE]
 
 
 def check_null(drawing: ModuleType, n_draws: int, **like: Any) -> None:  # noqa: ANN401 - of Drawn
@@ -36,7 +36,7 @@ def check_null(drawing: ModuleType, n_draws: int, **like: Any) -> None:  # noqa:
     rng = np.random.default_rng(1)
     found = [rules(drawing.draw(drawing.Drawn(**like), rng)) for _ in range(n_draws)]
     n_any = sum(map(bool, found))
-    n_proven = sum(any(zone.proof is Proof.REPEATED for zone in zones) for zones in found)
+    n_proven = sum(any(zone.proof is GainProof.REPEATED for zone in zones) for zones in found)
     assert n_any <= stats.binom.ppf(BOUND, n_draws, noise.LIKELY)
     assert n_proven <= stats.binom.ppf(BOUND, n_draws, noise.PROVEN)
 

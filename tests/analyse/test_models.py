@@ -10,28 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares, lsq_linear
 
-from rccltune.analyse.lines import (
+from rccltune.analyse.line_fits import (
     MIN_POINTS,
     ROBUST_SCALE,
-    Sums,
+    LineSums,
     best_pieces,
     costs,
     robust_line,
     solve,
 )
-from rccltune.analyse.models import Fitted, fit_all
+from rccltune.analyse.models import CurveFits, fit_all
 from rccltune.model.curves import Fit, Model
 
 SIZES = tuple(2**n for n in range(10, 28))
 times_strategy = st.lists(st.floats(1, 1e4), min_size=2, max_size=9)
 
 
-def fitted(times: list[float], sizes: tuple[int, ...] = SIZES) -> Fitted:
+def fitted(times: list[float], sizes: tuple[int, ...] = SIZES) -> CurveFits:
     """Fits of one curve."""
     return fit_all([(sizes, tuple(times))])[0]
 
 
-def fit_of(found: Fitted, model: Model) -> Fit | None:
+def fit_of(found: CurveFits, model: Model) -> Fit | None:
     """The fit of one model, None where there is none."""
     return next((one for one in found.fits if one.model is model), None)
 
@@ -135,7 +135,7 @@ def brute_force_cost(sizes: list[float], times: list[float], n_pieces: int) -> f
 def test_the_split_into_pieces_is_the_best_of_all(times: list[float]) -> None:
     """The dynamic programme's cost equals that of trying every split."""
     sizes = [float(2**n) for n in range(len(times))]
-    table = costs(Sums(np.array([sizes]), np.array([times])))
+    table = costs(LineSums(np.array([sizes]), np.array([times])))
     for pieces, count in zip(best_pieces(table, 3), (2, 3), strict=True):
         starts = sorted(set(pieces.first[0].tolist()))
         ours = sum(table[0, pieces.last[0, start], start] for start in starts)
@@ -170,7 +170,7 @@ def test_held_out_errors_of_pieces_are_made_anew_for_each_size() -> None:
     for i in range(1, len(SIZES) - 1):
         sizes = np.array([[float(n) for j, n in enumerate(SIZES) if j != i]])
         kept = np.array([[t for j, t in enumerate(times) if j != i]])
-        sums = Sums(sizes, kept)
+        sums = LineSums(sizes, kept)
         pieces = best_pieces(costs(sums), n_pieces)[-1]
         # On a ×2 grid the size left out is exactly half-way, and belongs to the piece below.
         first, last = pieces.first[0, i - 1], pieces.last[0, i - 1]

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from public_sweeps import SEED_TABLE, seed_samples
 
-from rccltune.analyse.choosing import Choice
+from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.chosen import NOT_MEASURED, Proof
+from rccltune.model.chosen import NOT_MEASURED, GainProof
 from rccltune.model.measured import Sample
 from rccltune.model.settings import BASELINE, DEFAULT_VARIANT
 
@@ -55,7 +55,7 @@ def test_zones_end_where_the_published_times_meet(
     choice = choose_from(seed_samples(), ChoiceOptions(tolerance=tolerance, arch="gfx942"))
     (low, high, _, *rest), *others = ZONES
     assert found(choice) == [(low, high, smallest, *rest), *others]
-    assert {zone.proof for zone in choice.zones if zone.setting} == {Proof.NO_BASELINE}
+    assert {zone.proof for zone in choice.zones if zone.setting} == {GainProof.NO_BASELINE}
 
 
 @pytest.mark.parametrize("behind", [1.2, 1.5])
@@ -71,7 +71,7 @@ def test_a_baseline_that_is_behind_everywhere_changes_no_zone(
     ]
     choice = choose_from(samples, ChoiceOptions(arch="gfx942"))
     assert found(choice) == ZONES
-    assert {zone.proof for zone in choice.zones if zone.setting} == {Proof.UNPROVEN}
+    assert {zone.proof for zone in choice.zones if zone.setting} == {GainProof.UNPROVEN}
 
 
 def test_tree_with_simple_is_left_out(choose_from: ChooseFrom) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from rccltune.analyse.choosing import Choice
-from rccltune.analyse.limits import needs_ll128_forced, why_not_selectable
+from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.selectable import needs_ll128_forced, why_not_selectable
 from rccltune.model.chosen import NOTHING_SELECTABLE, Zone
 from rccltune.model.measured import Caution, Sample
 from rccltune.model.settings import (

@@ -8,11 +8,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.analyse.choosing import choose_together
+from rccltune.analyse.choice import choose_together
 from rccltune.model.chosen import Zone
 from rccltune.model.measured import Sample
 from rccltune.model.vocabulary import Doubt
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 MakeSamples = Callable[..., list[Sample]]
 SIZES = 6

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from rccltune.analyse import points, unused
+from rccltune.analyse import points, unusable_notices
 from rccltune.model.measured import Caution, Notice, Sample
 from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Doubt, Placement
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 KEY = CurveKey(
     collective=Collective.ALL_REDUCE,
@@ -30,7 +30,7 @@ def sample(nbytes: int, time_us: float, launch: str = "a", **changes: object) ->
 def said(samples: Sequence[Sample]) -> tuple[Notice, ...]:
     """Notices of samples."""
     found = points.in_environments(frame(samples), KNOWN_VARIANTS)
-    return unused.notices(found, points.by_communicator(points.usable(found)))
+    return unusable_notices.notices(found, points.by_communicator(points.usable(found)))
 
 
 def burst(launch: str, sizes: range, factor: float) -> list[Sample]:
@@ -98,7 +98,7 @@ def test_shares_of_wrong_elements_are_of_all_ranks() -> None:
         # Of a variant that is exact nothing is forgiven, and nothing is counted here.
         sample(2048, 9.0, n_wrong=5),
     ]
-    found = unused.wrong_shares(frame(samples), {"quick": lossy})
+    found = unusable_notices.wrong_shares(frame(samples), {"quick": lossy})
     assert {one.target.collective.value: one.share for one in found} == {
         "all_reduce": 1024 / (512 * 8),
         "reduce_scatter": 128 / 512,

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rccltune.analyse.choosing import choose
+from rccltune.analyse.choice import choose
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.variants import held_against_site
-from rccltune.model.chosen import Environment, WrongShare
+from rccltune.analyse.variant_gains import compare_with_site
+from rccltune.model.chosen import ExportedVariant, WrongShare
 from rccltune.model.measured import Sample
 from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session.frame import frame
+from rccltune.session.sample_table import frame
 
 SIZES = [1 << power for power in range(10, 27)]
 PATH = Variant(
@@ -65,12 +65,12 @@ def samples_of(
 
 def judge(
     samples: Sequence[Sample], wrong: Sequence[WrongShare] = (), **options: object
-) -> dict[str, Environment]:
+) -> dict[str, ExportedVariant]:
     """As emit-config does, by name."""
     wish = ChoiceOptions(arch="gfx942", **options)  # type: ignore[arg-type] - a test's shorthand
     variants = {one.key.variant.name: one.key.variant for one in samples}
     choice = choose(frame(samples), variants, wish)
-    found = held_against_site(choice.compared, choice.zones, wish, wrong=wrong)
+    found = compare_with_site(choice.compared, choice.zones, wish, wrong=wrong)
     return {one.variant.name: one for one in found}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from printing import MI300X, MI350X, square
 from wording import lacks
 
-from rccltune.ceiling.bounds import ceiling_of, out_of_line, why_none
+from rccltune.ceiling.bounds import ceiling_of, slow_links, why_no_ceiling
 from rccltune.ceiling.transferbench import read_rates
 from rccltune.model.links import LinkRates
 from rccltune.model.settings import Mode, Scale
@@ -113,7 +113,7 @@ class TestWhereItBoundsNothing:
         """Four ranks on GPUs 1, 2, 4 and 6: three links each, the slowest of those 12 directions."""
         four = Scale(n_nodes=1, n_ranks=4)
         devices = (1, 2, 4, 6)
-        assert why_none(NODE, AR, four, devices=devices) is None
+        assert why_no_ceiling(NODE, AR, four, devices=devices) is None
         found = ceiling_of(NODE, AR, four, devices=devices)
         among = [NODE.rates[a][b] for a in devices for b in devices if a != b]
         assert found.n_links == 3
@@ -122,20 +122,20 @@ class TestWhereItBoundsNothing:
     def test_another_number_of_ranks(self) -> None:
         """Without devices nobody knows which links they use."""
         for n in (4, 16, 64):
-            why = why_none(NODE, AR, Scale(n_nodes=1, n_ranks=n))
+            why = why_no_ceiling(NODE, AR, Scale(n_nodes=1, n_ranks=n))
             assert why is not None
             assert lacks(why, "8 devices", f"{n}", "ranks") == []
 
     def test_a_device_that_was_not_there(self) -> None:
         """TransferBench saw fewer."""
-        why = why_none(NODE, AR, Scale(n_nodes=1, n_ranks=2), devices=(0, 8))
+        why = why_no_ceiling(NODE, AR, Scale(n_nodes=1, n_ranks=2), devices=(0, 8))
         assert why is not None
         assert "device 8" in why
 
     def test_partitions_share_links(self) -> None:
         """64 devices in CPX have 7 links to an OAM, not 63 each."""
         scale = Scale(n_nodes=1, n_ranks=64)
-        why = why_none(even(64), AR, scale, mode=Mode.parse("cpx-nps4"))
+        why = why_no_ceiling(even(64), AR, scale, mode=Mode.parse("cpx-nps4"))
         assert why is not None
         assert "cpx-nps4" in why
         assert "share the links" in why
@@ -143,29 +143,29 @@ class TestWhereItBoundsNothing:
     @pytest.mark.parametrize("mode", ["spx-nps1", "none"])
     def test_whole_gpus_do_not(self, mode: str) -> None:
         """Each has its own."""
-        assert why_none(NODE, AR, EIGHT, mode=Mode.parse(mode)) is None
+        assert why_no_ceiling(NODE, AR, EIGHT, mode=Mode.parse(mode)) is None
 
     def test_several_nodes(self) -> None:
         """Their network is in no table."""
-        why = why_none(NODE, AR, Scale(n_nodes=2, n_ranks=16))
+        why = why_no_ceiling(NODE, AR, Scale(n_nodes=2, n_ranks=16))
         assert why is not None
         assert "network" in why
 
     def test_devices_without_a_link_of_their_own(self) -> None:
         """A2A_DIRECT=1 leaves such pairs out."""
-        why = why_none(with_link(NODE, 2, 6, None), AR, EIGHT)
+        why = why_no_ceiling(with_link(NODE, 2, 6, None), AR, EIGHT)
         assert why is not None
         assert "GPU 2 and GPU 6" in why
 
     @pytest.mark.parametrize("collective", [one for one in Collective if one not in BOUND])
     def test_collectives_over_one_link(self, collective: Collective) -> None:
         """Sendrecv sends to one neighbour."""
-        assert why_none(NODE, collective, EIGHT) is not None
+        assert why_no_ceiling(NODE, collective, EIGHT) is not None
 
     @pytest.mark.parametrize("collective", BOUND)
     def test_the_others_have_one(self, collective: Collective) -> None:
         """The five of the tuner, and alltoall."""
-        assert why_none(NODE, collective, EIGHT) is None
+        assert why_no_ceiling(NODE, collective, EIGHT) is None
 
 
 class TestOutOfLine:
@@ -174,12 +174,12 @@ class TestOutOfLine:
     @pytest.mark.parametrize("rows", [MI300X, MI350X])
     def test_none_on_healthy_nodes(self, rows: tuple[tuple[float, ...], ...]) -> None:
         """The article's node and another: the slowest link is 3.6 % and 1 % below the median."""
-        assert out_of_line(LinkRates(rates=square(rows))) == ()
+        assert slow_links(LinkRates(rates=square(rows))) == ()
 
     def test_slow_links_the_slowest_first(self) -> None:
         """46.66 beside 57.4 GB/s, as those notes have it for one link of their p2p table."""
         rates = with_link(with_link(NODE, 7, 1, 38.0), 3, 6, 30.0)
-        assert [(link.source, link.target) for link in out_of_line(rates)] == [(3, 6), (7, 1)]
+        assert [(link.source, link.target) for link in slow_links(rates)] == [(3, 6), (7, 1)]
 
     @given(st.integers(3, 16), st.data())
     def test_planted_ones_and_no_others(self, n: int, data: st.DataObject) -> None:
@@ -190,12 +190,12 @@ class TestOutOfLine:
         planted = data.draw(st.sets(st.sampled_from(pairs), max_size=len(pairs) // 10))
         for source, target in planted:
             rates = with_link(rates, source, target, 50.0 * data.draw(st.floats(0.2, 0.8)))
-        assert {(link.source, link.target) for link in out_of_line(rates)} == planted
+        assert {(link.source, link.target) for link in slow_links(rates)} == planted
 
     def test_equal_links_forgive_a_percent(self) -> None:
         """Where the spread is nothing, a small difference is no defect."""
-        assert out_of_line(with_link(even(8), 0, 1, 49.0)) == ()
+        assert slow_links(with_link(even(8), 0, 1, 49.0)) == ()
 
     def test_no_links(self) -> None:
         """Nothing to be out of line with."""
-        assert out_of_line(LinkRates(rates=((None, None), (None, None)))) == ()
+        assert slow_links(LinkRates(rates=((None, None), (None, None)))) == ()

@@ -18,7 +18,7 @@ from rccltune.model.errors import InputFileError, MachineError
 from rccltune.model.settings import SILENT, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules.decision import cost_table, decisions
-from rccltune.rules.host import Communicator, Host
+from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary
 from rccltune.rules.reader import read_rules
 
 ALL_CELLS = cost_table((a, p) for a in Algorithm for p in Protocol)
@@ -26,15 +26,15 @@ NO_LL128 = cost_table((a, p) for a in Algorithm for p in Protocol if p is not Pr
 
 
 @pytest.fixture(scope="module")
-def host() -> Host:
+def host() -> PluginLibrary:
     """The installed plugin."""
     try:
-        return Host(plugin.library())
+        return PluginLibrary(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
 
 
-def open_at(host: Host, path: Path, scale: Scale) -> Communicator:
+def open_at(host: PluginLibrary, path: Path, scale: Scale) -> PluginCommunicator:
     """A communicator of the newest interface with a rule file."""
     return host.communicator(
         abi=6,
@@ -81,7 +81,7 @@ GOOD = st.tuples(
 @settings(max_examples=150)
 @given(lines=st.lists(LINES, max_size=6), ending=st.sampled_from(["\n", "\r\n"]))
 def test_python_and_plugin_accept_the_same_files(
-    host: Host, tmp_path_factory: pytest.TempPathFactory, lines: list[str], ending: str
+    host: PluginLibrary, tmp_path_factory: pytest.TempPathFactory, lines: list[str], ending: str
 ) -> None:
     """emit reads a file exactly when the plugin does; codes of errors are the plugin's own."""
     content = ending.join(lines).encode()
@@ -109,7 +109,7 @@ def test_python_and_plugin_accept_the_same_files(
     with_ll128=st.booleans(),
 )
 def test_python_rules_and_plugin_decide_alike(
-    host: Host,
+    host: PluginLibrary,
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],
     n_nodes: int,

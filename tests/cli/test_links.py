@@ -15,11 +15,11 @@ import yamls
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.launch.variables import Environment, environment
+from rccltune.launch.variables import LaunchEnvironment, launch_environment
 from rccltune.links import pairs as measured_pairs
 from rccltune.links import session
 from rccltune.machine import records
-from rccltune.machine.visible import VISIBLE
+from rccltune.machine.visible_devices import VISIBLE
 from rccltune.measure import request as request_module
 from rccltune.measure import site as site_module
 from rccltune.measure.site import SiteRequest
@@ -171,7 +171,7 @@ def test_it_is_measured_once_a_session(
     logs = sorted(SESSION.glob("links/launches/*"))
 
     monkeypatch.setattr("rccltune.links.session.find_site", None)
-    monkeypatch.setattr("rccltune.machine.this_machine.here", None)
+    monkeypatch.setattr("rccltune.machine.this_machine.local_system", None)
     assert links(None) == 0
     again = capsys.readouterr()
     assert again.out == first
@@ -260,10 +260,10 @@ def test_ranks_of_another_mpi(
 
     def mismatched(
         site: Mapping[str, str], added: Iterable[tuple[str, str]], **kept: Iterable[str]
-    ) -> Environment:
-        return environment(site, [*added, ("RCCLTUNE_SIM_LINKED", "mpich")], **kept)
+    ) -> LaunchEnvironment:
+        return launch_environment(site, [*added, ("RCCLTUNE_SIM_LINKED", "mpich")], **kept)
 
-    monkeypatch.setattr("rccltune.launch.variables.environment", mismatched)
+    monkeypatch.setattr("rccltune.launch.variables.launch_environment", mismatched)
     assert links("mi300x-cpx-nps4", launcher="openmpi") == 5
     assert lacks(capsys.readouterr().err, "2 jobs", "2 ranks", "ran instead") == []
 
@@ -378,7 +378,7 @@ def test_a_machine_that_is_there(
 ) -> None:
     """Each maker's variable, and no other; 671.09 µs for 64 MiB are 100 GB/s."""
     system = two_gpus(vendor)
-    monkeypatch.setattr("rccltune.machine.this_machine.here", lambda *_: system)
+    monkeypatch.setattr("rccltune.machine.this_machine.local_system", lambda *_: system)
     # The quick look before a launch does not ask nvidia-smi, so it knows no product there.
     quick = system if vendor == "amd" else replace(system, product=None)
     monkeypatch.setattr(site_module, "system_here", lambda: quick)
@@ -407,7 +407,7 @@ def test_benchmarks_without_sendrecv(
 ) -> None:
     """It says which one is missing and how to get it."""
     system = two_gpus("amd")
-    monkeypatch.setattr("rccltune.machine.this_machine.here", lambda *_: system)
+    monkeypatch.setattr("rccltune.machine.this_machine.local_system", lambda *_: system)
     monkeypatch.setattr(site_module, "system_here", lambda: system)
     (benchmarks / "sendrecv_perf").unlink()
     request = SiteRequest(rccl_tests=benchmarks, launcher="none")

@@ -13,7 +13,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.model.errors import MachineError
 from rccltune.releases import RELEASES, Release
-from rccltune.rules.library import BEGIN, END, document, needs, table
+from rccltune.rules.library_support import BEGIN, END, document, needs, table
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -18,7 +18,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules import decision
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 KIB, MIB = 1024, 1 << 20
@@ -35,7 +35,7 @@ CELLS = {
 
 def answered(environment: dict[str, str], n_ranks: int, nbytes: int) -> str | None:
     """What the real plugin makes a communicator of one node run, None where it is silent."""
-    host = Host(Path(environment.get("NCCL_TUNER_PLUGIN", plugin.library())))
+    host = PluginLibrary(Path(environment.get("NCCL_TUNER_PLUGIN", plugin.library())))
     env = {**environment, "RCCLTUNE_MODE": "spx-nps1"}
     table = decision.cost_table(CELLS)
     with host.communicator(abi=4, n_nodes=1, n_ranks=n_ranks, env=env) as communicator:

@@ -26,8 +26,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
         rocm="7.11",
         sha256=None,
     )
-    there = replace(this_machine.here(None), libraries=(found,))
-    monkeypatch.setattr(this_machine, "here", lambda _root: there)
+    there = replace(this_machine.local_system(None), libraries=(found,))
+    monkeypatch.setattr(this_machine, "local_system", lambda _root: there)
 
 
 @pytest.mark.usefixtures("library")

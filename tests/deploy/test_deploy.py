@@ -17,7 +17,7 @@ import pytest
 from rccltune import plugin
 from rccltune.cli import run
 from rccltune.deploy import folder as deploy
-from rccltune.deploy.folder import Deployed
+from rccltune.deploy.folder import Deployment
 from rccltune.deploy.session import deploy_session
 from rccltune.model.errors import (
     CommandLineError,
@@ -64,7 +64,7 @@ def made(measured: Path, tmp_path: Path) -> Made:
     return make
 
 
-def put(folder: Path, directory: Path, *, unproven: bool = False) -> Deployed:
+def put(folder: Path, directory: Path, *, unproven: bool = False) -> Deployment:
     """Deploy and say nothing."""
     return deploy_session(directory, folder, unproven=unproven, reporter=Reporter())
 

@@ -16,7 +16,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.logs import reader
 from rccltune.measure.sweep_file import read_sweep_file
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.settings import Scale, Vendor
 from rccltune.simulate import sources
 
@@ -55,7 +55,7 @@ MEASURED = sorted([*EXAMPLES.glob("*/sweep.csv"), *EXAMPLES.glob("*/all_reduce.c
 def test_measurements_say_whose_gpus_they_are_of(path: Path) -> None:
     """By themselves, so that each is judged by the limits of its own library."""
     vendor = Vendor.AMD if path.parent.name.startswith("mi") else Vendor.NVIDIA
-    assert reader.read(path, Stated(), "L").fingerprint.vendor is vendor
+    assert reader.read(path, StatedFacts(), "L").fingerprint.vendor is vendor
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)

@@ -13,10 +13,10 @@ import pytest
 
 from rccltune import gather
 from rccltune.cli import run
-from rccltune.gather import FIELDS, Gathered, GatherError
+from rccltune.gather import FIELDS, ArchiveContent, GatherError
 from rccltune.model import chosen, measured, settings
 from rccltune.perf.runs import EndFile, RunFile
-from rccltune.session.frame import COLUMNS
+from rccltune.session.sample_table import COLUMNS
 from rccltune.session.store import HeaderFile
 from rccltune.verify import verdict
 
@@ -88,7 +88,7 @@ def session(tmp_path: Path) -> Path:
     return folder
 
 
-def text(made: Gathered, name: str) -> str:
+def text(made: ArchiveContent, name: str) -> str:
     """A file of the archive."""
     return made.files[f"session/{name}"].decode()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import forked
 
-from rccltune.job.runs import Ended
+from rccltune.job.runs import RunEnd
 
 # One rank. Its steps sleep as long as the setting says that the plugin answers at 1 MiB.
 ASKING = """
@@ -19,7 +19,7 @@ import os, sys, time
 from pathlib import Path
 from rccltune import torch as mark
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import Host
 
 PLAIN_MS, SETTINGS = {plain_ms}, {settings}
 comm = None
@@ -97,7 +97,7 @@ class Played:
 
     def __call__(
         self, folder: Path, command: Sequence[str], variables: Mapping[str, str], limit_s: float
-    ) -> Ended:
+    ) -> RunEnd:
         """Play a run."""
         number, arm = len(self.arms), folder.name[3:]
         if number == self.interrupted:
@@ -111,4 +111,4 @@ class Played:
         (folder / "stderr.log").write_text("what it said last\n", encoding="utf-8")
         if self.hits is not None and arm != "as-is":
             (folder / "plugin-h-1.log").write_text(log_of(10, self.hits), encoding="utf-8")
-        return Ended(seconds=self.seconds, failure=self.failure.get(number))
+        return RunEnd(seconds=self.seconds, failure=self.failure.get(number))

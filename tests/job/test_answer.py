@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 
 import pytest
 
-from rccltune.job.answer import Answer
-from rccltune.job.measures import Measured
-from rccltune.job.runs import Answers, Arm, Ended, Run
+from rccltune.job.result import JobResult
+from rccltune.job.run_time import RunTime
+from rccltune.job.runs import JobRun, PluginAnswers, RunEnd, RunKind
 
 # Student's t, 97.5 %, two degrees of freedom: any table.
 T_2 = 4.302653
@@ -18,23 +18,23 @@ T_2 = 4.302653
 
 def answer(
     as_is: list[float], rules: list[float], bad: list[float] | None = None, **more: object
-) -> Answer:
+) -> JobResult:
     """Answer of pairs; a loss of None and rules that answered all 10 calls."""
     runs = [
-        Run(
+        JobRun(
             pair=pair,
             arm=arm,
             folder=Path("x"),
-            ended=Ended(seconds=1),
-            measured=Measured(value=value, what="step time in ms"),
+            ended=RunEnd(seconds=1),
+            measured=RunTime(value=value, what="step time in ms"),
             answers=None
-            if arm is Arm.AS_IS
-            else Answers(calls=10, hits=10, by_rule=((1, "tree/ll", 10),)),
+            if arm is RunKind.AS_IS
+            else PluginAnswers(calls=10, hits=10, by_rule=((1, "tree/ll", 10),)),
         )
-        for arm, values in zip(Arm, (as_is, rules, bad or []), strict=True)
+        for arm, values in zip(RunKind, (as_is, rules, bad or []), strict=True)
         for pair, value in enumerate(values, 1)
     ]
-    return Answer(folder=Path("x"), runs=tuple(runs), planned=len(rules), **more)  # type: ignore[arg-type] - by name
+    return JobResult(folder=Path("x"), runs=tuple(runs), planned=len(rules), **more)  # type: ignore[arg-type] - by name
 
 
 def test_the_interval_is_student_s_of_the_logs_of_pairs() -> None:
@@ -116,16 +116,16 @@ def test_variables_that_choose_are_named_in_every_answer() -> None:
 def test_other_first_losses_are_told() -> None:
     """Rules that change a loss by more than an order of summation have to be looked at."""
     made = answer([1, 1], [1, 1])
-    losses = {Arm.AS_IS: 2.5, Arm.RULES: 3.5}
+    losses = {RunKind.AS_IS: 2.5, RunKind.RULES: 3.5}
     runs = tuple(
-        Run(
+        JobRun(
             pair=run.pair,
             arm=run.arm,
             folder=run.folder,
             ended=run.ended,
-            measured=Measured(value=1, what="step time in ms", first_loss=losses[run.arm]),
+            measured=RunTime(value=1, what="step time in ms", first_loss=losses[run.arm]),
         )
         for run in made.runs
     )
-    [said] = Answer(folder=Path("x"), runs=runs, planned=2).notes
+    [said] = JobResult(folder=Path("x"), runs=runs, planned=2).notes
     assert said == "first losses differ: 2.5 as it is, 3.5 with the rules: check the results"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from job_runs import RULES, Played
 
-from rccltune.job import trying
-from rccltune.job.answer import Answer
-from rccltune.job.runs import Arm, bad_rules
-from rccltune.job.trying import Request, order, pairs_in, try_job
+from rccltune.job import trial
+from rccltune.job.result import JobResult
+from rccltune.job.runs import RunKind, bad_rules
+from rccltune.job.trial import JobRequest, pairs_in, runs_of_pair, try_job
 from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
@@ -39,10 +39,10 @@ def played(**more: object) -> Played:
     return Played(value=lambda arm, _: TIMES[arm], **more)  # type: ignore[arg-type] - by name
 
 
-def tried(start: Played, **more: object) -> Answer:
+def tried(start: Played, **more: object) -> JobResult:
     """Answer of such a job."""
     given = {"command": ("train",), "rules": Path("rules.csv"), "measure": "took ([0-9.]+)"}
-    return try_job(Request(**given | more), reporter=Reporter(), start=start)  # type: ignore[arg-type] - by name
+    return try_job(JobRequest(**given | more), reporter=Reporter(), start=start)  # type: ignore[arg-type] - by name
 
 
 def test_runs_are_in_turns_behind_one_that_is_not_counted() -> None:
@@ -68,7 +68,7 @@ def test_bad_rules_are_a_third_kind() -> None:
     found = tried(start, bad_rules=True)
     there = ["as-is", "rules", "bad-rules"]
     assert start.arms == ["as-is", *[*there, *reversed(there)] * 3]
-    bad = found.gain_of(Arm.BAD_RULES)
+    bad = found.gain_of(RunKind.BAD_RULES)
     assert bad is not None
     assert bad.ratio == pytest.approx(0.5)
 
@@ -244,10 +244,10 @@ def test_what_cannot_be_tried(
     with pytest.raises(kind, match=told):
         tried(start, **given)
     assert start.arms == []
-    assert not (place / trying.OUTSIDE).exists()
+    assert not (place / trial.OUTSIDE).exists()
 
 
 def test_a_pair_is_turned_each_time() -> None:
     """A B, B A."""
-    both = (Arm.AS_IS, Arm.RULES)
-    assert [order(pair, both) for pair in (1, 2)] == [both, both[::-1]]
+    both = (RunKind.AS_IS, RunKind.RULES)
+    assert [runs_of_pair(pair, both) for pair in (1, 2)] == [both, both[::-1]]

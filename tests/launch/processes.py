@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from rccltune.launch.family import TAG
+from rccltune.launch.launch_processes import TAG
 
 # A variable that tells the processes of one test from those of another; its value is a folder.
 MARK = "RCCLTUNE_TEST"

@@ -13,7 +13,7 @@ from processes import MARK, survivors, wait_for
 from wording import lacks
 
 from rccltune.launch import process
-from rccltune.launch.process import Job, end_leftovers, run_beside
+from rccltune.launch.process import LaunchCommand, end_leftovers, run_beside
 from rccltune.launch.process import spawn as launch_spawn
 
 # Prints a row, then goes on until it is ended.
@@ -25,9 +25,9 @@ time.sleep(300)
 """
 
 
-def job(folder: Path, script: str, *, timeout_s: float = 60.0) -> Job:
+def job(folder: Path, script: str, *, timeout_s: float = 60.0) -> LaunchCommand:
     """A Python script that is under way, or done, when it has printed a line."""
-    return Job(
+    return LaunchCommand(
         argv=(sys.executable, "-c", script),
         variables={**os.environ, MARK: str(folder)},
         folder=folder,
@@ -150,7 +150,7 @@ def test_an_interrupt_while_the_other_is_started_ends_it(
     own, beside = folders
     spawn = launch_spawn
 
-    def struck(other: Job, run_id: str) -> subprocess.Popen[bytes]:
+    def struck(other: LaunchCommand, run_id: str) -> subprocess.Popen[bytes]:
         started = spawn(other, run_id)
         signal.raise_signal(signal.SIGINT)
         return started

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.launch.variables import chooses, environment
+from rccltune.launch.variables import chooses, launch_environment
 
 # The design's list, typed again from its text.
 THAT_CHOOSE = [
@@ -48,7 +48,7 @@ THAT_PASS = [
 @pytest.mark.parametrize("name", THAT_CHOOSE)
 def test_what_chooses_is_cleared(name: str) -> None:
     """A leftover of somebody's experiment must not decide for every arm."""
-    made = environment({name: "1", "PATH": "/bin"}, ())
+    made = launch_environment({name: "1", "PATH": "/bin"}, ())
 
     assert name not in made.variables
     assert made.cleared == ((name, "1"),)
@@ -57,7 +57,7 @@ def test_what_chooses_is_cleared(name: str) -> None:
 @pytest.mark.parametrize("name", THAT_PASS)
 def test_what_the_site_needs_passes(name: str) -> None:
     """Clearing transport or safety variables stops jobs, and on shared machines does harm."""
-    made = environment({name: "site's"}, (("NCCL_ALGO", "tree"),))
+    made = launch_environment({name: "site's"}, (("NCCL_ALGO", "tree"),))
 
     assert made.variables[name] == "site's"
     assert made.cleared == ()
@@ -74,7 +74,7 @@ def test_nvls_stays_off_in_every_arm(added: tuple[tuple[str, str], ...]) -> None
         "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
         "NVSHMEM_DISABLE_NVLS": "1",
     }
-    made = environment(dict(os.environ) | safety, added)
+    made = launch_environment(dict(os.environ) | safety, added)
 
     assert {name: made.variables[name] for name in safety} == safety
     assert set(safety) - {name for name, _ in made.passed} <= {"TORCH_SYMM_MEM_DISABLE_MULTICAST_"}
@@ -82,7 +82,7 @@ def test_nvls_stays_off_in_every_arm(added: tuple[tuple[str, str], ...]) -> None
 
 def test_the_users_own_list_is_cleared_too() -> None:
     """--clear NAME adds to the list and never replaces it."""
-    made = environment({"NCCL_NET": "x", "NCCL_ALGO": "y"}, (), clear=["NCCL_NET"])
+    made = launch_environment({"NCCL_NET": "x", "NCCL_ALGO": "y"}, (), clear=["NCCL_NET"])
 
     assert dict(made.cleared) == {"NCCL_NET": "x", "NCCL_ALGO": "y"}
 
@@ -96,7 +96,7 @@ NAMES = st.sampled_from(THAT_CHOOSE + THAT_PASS + ["HOME", "NCCL_ALGOX", "XNCCL_
 )
 def test_nothing_else_changes(site: dict[str, str], added: dict[str, str]) -> None:
     """The environment is the site's without what chooses, with what was added, and no more."""
-    made = environment(site, added.items())
+    made = launch_environment(site, added.items())
     expected = {n: v for n, v in site.items() if not chooses(n)} | added
 
     assert made.variables == expected

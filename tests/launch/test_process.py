@@ -14,9 +14,9 @@ import pytest
 from processes import MARK, survivors, wait_for
 from wording import lacks
 
-from rccltune.launch import family, process
-from rccltune.launch.family import TAG, Family
-from rccltune.launch.process import Job, end_leftovers, run
+from rccltune.launch import launch_processes, process
+from rccltune.launch.launch_processes import TAG, LaunchProcesses
+from rccltune.launch.process import LaunchCommand, end_leftovers, run
 from rccltune.model.errors import LaunchError, MachineError
 
 # A launcher like Open MPI 5's: every rank in a process group of its own.
@@ -28,9 +28,11 @@ print("started", flush=True)
 """
 
 
-def job(tmp_path: Path, script: str, *, timeout_s: float = 60.0, complete: bool = False) -> Job:
+def job(
+    tmp_path: Path, script: str, *, timeout_s: float = 60.0, complete: bool = False
+) -> LaunchCommand:
     """A Python script as a launch."""
-    return Job(
+    return LaunchCommand(
         argv=(sys.executable, "-c", script),
         variables={**os.environ, MARK: str(tmp_path)},
         folder=tmp_path,
@@ -111,7 +113,7 @@ def test_a_launcher_that_does_not_return_is_ended_and_counts(
 
 def test_a_missing_program_is_a_message(tmp_path: Path) -> None:
     """No traceback for a path that is wrong."""
-    wish = Job(
+    wish = LaunchCommand(
         argv=("/no/such/program",),
         variables={},
         folder=tmp_path,
@@ -273,7 +275,7 @@ def test_a_process_that_cannot_be_killed_is_reported(
     script = FAMILY.format(nap=300, own=True, then="os._exit(0)")
     with monkeypatch.context() as patch:
         # No signal arrives, as where a process hangs in the driver.
-        patch.setattr(family, "_kill", lambda _: None)
+        patch.setattr(launch_processes, "_kill", lambda _: None)
         patch.setattr(process, "GRACE_S", 0.3)
         with pytest.raises(LaunchError, match="processes") as caught:
             run(job(tmp_path, script))
@@ -289,7 +291,7 @@ def test_a_process_that_cannot_be_killed_is_reported(
 
 def test_state_d_is_named_as_the_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Uninterruptible sleep: the remedy is the driver's and not the user's."""
-    monkeypatch.setattr(Family, "end", lambda *_, **__: {77: "D"})
+    monkeypatch.setattr(LaunchProcesses, "end", lambda *_, **__: {77: "D"})
 
     with pytest.raises(LaunchError, match=r"77 \(state D\)") as caught:
         run(job(tmp_path, "print()"))
@@ -306,17 +308,17 @@ def test_a_process_is_known_again_without_its_environment(tmp_path: Path) -> Non
         text=True,
     )
     try:
-        seen = Family(["seen"])
+        seen = LaunchProcesses(["seen"])
         deadline = time.monotonic() + 20
         while child.pid not in seen.alive() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
-        while child.pid in Family(["seen"]).alive() and time.monotonic() < deadline:
+        while child.pid in LaunchProcesses(["seen"]).alive() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert list(seen.alive()) == [child.pid]
-        assert Family(["seen"]).alive() == {}
+        assert LaunchProcesses(["seen"]).alive() == {}
     finally:
         child.kill()
         child.communicate()

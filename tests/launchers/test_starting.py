@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from rccltune.launch.binding import find_binding
 from rccltune.launch.hostfiles import hosts_used
 from rccltune.launch.launchers import Launcher, find_launcher
-from rccltune.launch.process import Job, run
-from rccltune.launch.trial import find_binding
+from rccltune.launch.process import LaunchCommand, run
 from rccltune.machine import software
 from rccltune.model.errors import MachineError
 
@@ -43,7 +43,7 @@ def variables(found: Launcher, **more: str) -> dict[str, str]:
 
 def told(folder: Path, argv: tuple[str, ...], environment: Mapping[str, str]) -> list[str]:
     """What the ranks say, sorted: each into a file, as launchers may mix what ranks print."""
-    job = Job(
+    job = LaunchCommand(
         argv=argv,
         variables=environment,
         folder=folder,
@@ -188,7 +188,7 @@ def test_ranks_meet_exactly_where_we_say_that_they_do(
     found = launcher(real, name)
     seen = variables(found, LD_LIBRARY_PATH=str(home.parent / "lib"))
 
-    job = Job(
+    job = LaunchCommand(
         argv=found.argv(3, (str(program),), bind="none"),
         variables=seen,
         folder=tmp_path,

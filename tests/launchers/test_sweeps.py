@@ -17,7 +17,7 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.launch.family import TAG
+from rccltune.launch.launch_processes import TAG
 from rccltune.simulate import sources
 
 Real = Callable[[str], object]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.logs.reader import Reading, read
-from rccltune.model.measured import Sample, Stated
+from rccltune.logs.reader import ParsedLog, read
+from rccltune.model.measured import Sample, StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective, Placement, algbw, busbw
 
@@ -87,7 +87,7 @@ def make_bench() -> type[Bench]:
     return Bench
 
 
-ReadText = Callable[..., Reading]
+ReadText = Callable[..., ParsedLog]
 Lookup = Callable[[Iterable[Sample], int, Placement], Sample]
 
 
@@ -95,10 +95,12 @@ Lookup = Callable[[Iterable[Sample], int, Placement], Sample]
 def read_text(tmp_path: Path) -> ReadText:
     """Write text or bytes to a file and read it; the baseline is stated unless said otherwise."""
 
-    def reading(text: str | bytes, stated: Stated | None = None, name: str = "x.log") -> Reading:
+    def reading(
+        text: str | bytes, stated: StatedFacts | None = None, name: str = "x.log"
+    ) -> ParsedLog:
         path = tmp_path / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return read(path, Stated(setting=BASELINE) if stated is None else stated, "L")
+        return read(path, StatedFacts(setting=BASELINE) if stated is None else stated, "L")
 
     return reading
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from rccltune.logs.reader import read, read_stream
 from rccltune.model.errors import OutputError, RccltuneError
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, ReadText
 
-ALL = Stated(
+ALL = StatedFacts(
     collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1, dtype="float"
 )
 
@@ -260,6 +260,6 @@ def test_damaged_real_files(
     files = sorted(p for p in shared_data.glob("*/*") if p.is_file() and p.stat().st_size < 50_000)
     path = tmp_path / "damaged"
     path.write_bytes(mutate(files[which % len(files)].read_bytes(), edits))
-    for stated in (ALL, Stated()):
+    for stated in (ALL, StatedFacts()):
         with suppress(RccltuneError):
             read(path, stated, "L")

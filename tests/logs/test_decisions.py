@@ -13,7 +13,7 @@ from rccltune.model.measured import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
 from rccltune.rules.decision import cost_table
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 
 # As the plugin writes them (docs/plugin.md, "Log").
 LOG = """\
@@ -89,7 +89,7 @@ def test_channels_come_from_the_librarys_log(channels: frozenset[int], doubt: Do
 def test_the_real_plugin_tells_what_its_host_would_take(tmp_path: Path) -> None:
     """A switch of the library leaves it one cell, or none; another size may have all of them."""
     try:
-        host = Host(plugin.library())
+        host = PluginLibrary(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
     tree, ring = (Algorithm.TREE, Protocol.LL), (Algorithm.RING, Protocol.SIMPLE)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.logs.reader import Reading, read
+from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.settings import BASELINE, Role, Scale
 from rccltune.model.vocabulary import Collective, Placement
 
@@ -26,11 +26,11 @@ TABLES = (
 )  # fmt: skip
 
 
-def fault(shared: Path, name: str, **more: object) -> Reading:
+def fault(shared: Path, name: str, **more: object) -> ParsedLog:
     """Read one of the inputs, with the facts that it does not say."""
     scale = {"n_nodes": 2} if name.startswith("lab") else {}
     scale = {"n_ranks": 32, "n_nodes": 4} if name == "midlabel2.log" else scale
-    return read(shared / "faults-2026-11" / name, Stated(**{**_STATED, **scale, **more}), "L")
+    return read(shared / "faults-2026-11" / name, StatedFacts(**{**_STATED, **scale, **more}), "L")
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -110,7 +110,7 @@ def test_lines_of_any_kind_between_rows(
     path = tmp_path / "x.log"
     head = "# out-of-place\n" + _HEAD if headed else ""
     path.write_text(head + _FIRST + line + _NEXT, encoding="utf-8")
-    reading = read(path, Stated(**_STATED, setting=BASELINE), "L")
+    reading = read(path, StatedFacts(**_STATED, setting=BASELINE), "L")
     assert [str(s.key.setting) for s in reading.samples] == ["baseline", setting]
 
 
@@ -121,5 +121,5 @@ def test_a_later_command_takes_the_place_of_the_earlier_one(tmp_path: Path) -> N
         f"# SET=E10 -x NCCL_ALGO=Ring\n{_FIRST}# SET=E11 args=-b 8K\n{_NEXT}"
         f"export NCCL_PROTO=LL\n{_FIRST}unset NCCL_PROTO\n{_NEXT}"
     )
-    settings = [str(s.key.setting) for s in read(path, Stated(**_STATED), "L").samples]
+    settings = [str(s.key.setting) for s in read(path, StatedFacts(**_STATED), "L").samples]
     assert settings == ["ring/-", "unstated", "-/ll", "unstated"]

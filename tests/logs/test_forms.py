@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, Doubt, Placement
 
 if TYPE_CHECKING:
     from tests.logs.conftest import ReadText
 
-AR8 = Stated(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1)
+AR8 = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1)
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 # As test/mscclpp-test/common.cc prints it: the block in place comes first, and alone.
 MSCCLPP = """#
@@ -72,7 +72,7 @@ def test_graphs_of_cvs(read_text: ReadText) -> None:
         },
         "all_gather_perf-tree-ll-1": {"1024": {"bus_bw": 0.1, "alg_bw": 0.1, "time": 9.5}},
     }
-    samples = read_text(json.dumps(graph), Stated(n_ranks=8, n_nodes=1), "graph.json").samples
+    samples = read_text(json.dumps(graph), StatedFacts(n_ranks=8, n_nodes=1), "graph.json").samples
     assert [(s.key.collective.value, str(s.key.setting), s.nbytes, s.time_us) for s in samples] == [
         ("all_reduce", "ring/simple", 1048576, 25.0),
         ("all_reduce", "ring/simple", 2097152, 40.0),
@@ -94,7 +94,7 @@ def test_tuning_in_json_says_what_ran(read_text: ReadText) -> None:
         "version": 3, "args": ["all_reduce_perf"], "env": ["NCCL_ALGO=Ring", "HOME=/root"],
         "config": {}, "results": [result(8192, **ring), result(16384, **path)],
     }  # fmt: skip
-    samples = read_text(json.dumps(text), Stated(n_ranks=2, n_nodes=1), "x.json").samples
+    samples = read_text(json.dumps(text), StatedFacts(n_ranks=2, n_nodes=1), "x.json").samples
     assert [s.executed for s in samples] == [Setting.parse("ring/ll128/24"), None]
     assert [s.doubt for s in samples] == [None, Doubt.BYPASSED]
     assert {str(s.key.setting) for s in samples} == {"ring/-"}

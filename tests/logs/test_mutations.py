@@ -13,7 +13,7 @@ import pytest
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import RccltuneError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.vocabulary import Collective
 
 ROWS = """\
@@ -91,7 +91,7 @@ def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: st
     """What is read are sizes and times that stand in one row of the file."""
     text, dice = FORMS[form], random.Random(form)
     path = tmp_path / "x.log"
-    stated = Stated(collective=Collective.ALL_REDUCE, n_ranks=2, n_nodes=1)
+    stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=2, n_nodes=1)
     path.write_text(text)
     honest = {(s.nbytes, s.time_us) for s in read(path, stated, "L").samples}
     assert honest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import Scale, Setting, Vendor
 from rccltune.model.vocabulary import Collective, Doubt, Placement
 
@@ -126,7 +126,7 @@ def test_cpu_time(read_text: ReadText, at: Lookup) -> None:
 def test_setting_from_the_environment(read_text: ReadText) -> None:
     """The file keeps the environment, and that says what was forced."""
     text = json.dumps(document(result(8, 10.0), env=["NCCL_ALGO=Tree", "NCCL_PROTO=LL"]))
-    found = {s.key.setting for s in read_text(text, Stated()).samples}
+    found = {s.key.setting for s in read_text(text, StatedFacts()).samples}
     assert found == {Setting.parse("tree/ll")}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, UNSTATED, Mode, Setting, Variant
 from rccltune.model.vocabulary import Collective
 
@@ -19,7 +19,7 @@ SIZES = [8, 16, 32]
 
 def test_options_that_agree_with_the_file(bench: Bench, read_text: ReadText) -> None:
     """Saying what the file says is no error."""
-    stated = Stated(
+    stated = StatedFacts(
         collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1, dtype="float"
     )
     assert len(read_text(bench.run(SIZES), stated).samples) == 6
@@ -28,14 +28,14 @@ def test_options_that_agree_with_the_file(bench: Bench, read_text: ReadText) -> 
 @pytest.mark.parametrize(
     ("stated", "option"),
     [
-        (Stated(collective=Collective.REDUCE), "--collective reduce"),
-        (Stated(n_ranks=16), "--ranks 16"),
-        (Stated(n_nodes=2), "--nodes 2"),
-        (Stated(dtype="half"), "--dtype half"),
+        (StatedFacts(collective=Collective.REDUCE), "--collective reduce"),
+        (StatedFacts(n_ranks=16), "--ranks 16"),
+        (StatedFacts(n_nodes=2), "--nodes 2"),
+        (StatedFacts(dtype="half"), "--dtype half"),
     ],
 )
 def test_contradictions_name_option_and_line(
-    bench: Bench, read_text: ReadText, stated: Stated, option: str
+    bench: Bench, read_text: ReadText, stated: StatedFacts, option: str
 ) -> None:
     """Exit 2, both values, the line, and what to do."""
     with pytest.raises(CommandLineError) as error:
@@ -49,16 +49,16 @@ def test_contradictions_name_option_and_line(
 @pytest.mark.parametrize(
     ("column", "value", "stated", "option"),
     [
-        ("setting", "ring/ll", Stated(setting=BASELINE), "--baseline"),
-        ("setting", "baseline", Stated(setting=Setting.parse("ring/ll")), "--algorithm"),
-        ("setting", "ring/ll", Stated(setting=Setting.parse("tree/-")), "--algorithm"),
-        ("setting", "ring/ll", Stated(setting=Setting.parse("ring/simple")), "--protocol"),
-        ("nchannels", "4", Stated(setting=Setting.parse("-/-/8")), "--channels"),
-        ("variant", "a", Stated(variant=Variant(name="b")), "--variant b"),
+        ("setting", "ring/ll", StatedFacts(setting=BASELINE), "--baseline"),
+        ("setting", "baseline", StatedFacts(setting=Setting.parse("ring/ll")), "--algorithm"),
+        ("setting", "ring/ll", StatedFacts(setting=Setting.parse("tree/-")), "--algorithm"),
+        ("setting", "ring/ll", StatedFacts(setting=Setting.parse("ring/simple")), "--protocol"),
+        ("nchannels", "4", StatedFacts(setting=Setting.parse("-/-/8")), "--channels"),
+        ("variant", "a", StatedFacts(variant=Variant(name="b")), "--variant b"),
     ],
 )
 def test_contradicted_columns(
-    read_text: ReadText, column: str, value: str, stated: Stated, option: str
+    read_text: ReadText, column: str, value: str, stated: StatedFacts, option: str
 ) -> None:
     """Settings are compared part by part, variants by name."""
     text = (
@@ -76,13 +76,13 @@ def test_mode_is_compared_too(read_text: ReadText) -> None:
     text = "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out mode=cpx-nps4\n"
     text += "size,time,setting\n64,10,ring/ll\n"
     with pytest.raises(CommandLineError, match="--mode spx-nps1"):
-        read_text(text, Stated(mode=Mode.parse("spx-nps1")))
-    assert read_text(text, Stated()).fingerprint.mode == Mode.parse("cpx-nps4")
+        read_text(text, StatedFacts(mode=Mode.parse("spx-nps1")))
+    assert read_text(text, StatedFacts()).fingerprint.mode == Mode.parse("cpx-nps4")
 
 
 def test_an_unstated_setting_is_said_once(bench: Bench, read_text: ReadText) -> None:
     """Kept apart under its own word, with the options that say it."""
-    reading = read_text(bench.run(SIZES) * 2, Stated())
+    reading = read_text(bench.run(SIZES) * 2, StatedFacts())
     assert {s.key.setting for s in reading.samples} == {UNSTATED}
     cautions = [n for n in reading.notices if n.caution is Caution.UNSTATED_SETTING]
     assert len(cautions) == 1
@@ -92,10 +92,10 @@ def test_an_unstated_setting_is_said_once(bench: Bench, read_text: ReadText) -> 
 def test_variants(bench: Bench, read_text: ReadText) -> None:
     """Stated, or the default; LL128 is not moved to another variant by itself."""
     ll128 = Setting.parse("tree/ll128")
-    plain = read_text(bench.run(SIZES), Stated(setting=ll128)).samples[0].key.variant
+    plain = read_text(bench.run(SIZES), StatedFacts(setting=ll128)).samples[0].key.variant
     assert plain is KNOWN_VARIANTS["default"]
     mine = Variant(name="mine")
-    stated = read_text(bench.run(SIZES), Stated(setting=ll128, variant=mine)).samples[0]
+    stated = read_text(bench.run(SIZES), StatedFacts(setting=ll128, variant=mine)).samples[0]
     assert stated.key.variant is mine
 
 
@@ -106,7 +106,7 @@ def test_assumptions_fill_what_nobody_says(bench: Bench, read_text: ReadText) ->
         "redop": "max", "rank_placement": "one-oam", "mode": "cpx-nps4", "host": "elsewhere",
         "binding": "numa",
     }  # fmt: skip
-    stated = Stated(setting=BASELINE, assume=tuple(sorted(assume.items())))
+    stated = StatedFacts(setting=BASELINE, assume=tuple(sorted(assume.items())))
     reading = read_text(bench.run(SIZES), stated)
     fingerprint, key = reading.fingerprint, reading.samples[0].key
     assert fingerprint.product == "AMD Instinct MI300X"
@@ -122,25 +122,25 @@ def test_assumptions_nothing_can_be_made_of(
 ) -> None:
     """A bad command line, named."""
     with pytest.raises(CommandLineError, match=f"--assume {pair[0]}"):
-        read_text(bench.run(SIZES), Stated(assume=(pair,)))
+        read_text(bench.run(SIZES), StatedFacts(assume=(pair,)))
 
 
 @pytest.mark.parametrize(
     ("stated", "option"),
     [
-        (Stated(), "--collective"),
-        (Stated(collective=Collective.ALL_REDUCE), "--ranks"),
-        (Stated(collective=Collective.ALL_REDUCE, n_ranks=8), "--nodes"),
+        (StatedFacts(), "--collective"),
+        (StatedFacts(collective=Collective.ALL_REDUCE), "--ranks"),
+        (StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8), "--nodes"),
     ],
 )
 def test_what_is_missing_is_asked_for_by_name(
-    bench: Bench, read_text: ReadText, stated: Stated, option: str
+    bench: Bench, read_text: ReadText, stated: StatedFacts, option: str
 ) -> None:
     """Rows without header and facts: one option after the other is asked for."""
     with pytest.raises(OutputError) as error:
         read_text(bench.rows(SIZES), stated)
     assert option in str(error.value.hint)
-    whole = Stated(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
+    whole = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
     assert len(read_text(bench.rows(SIZES), whole).samples) == 6
 
 
@@ -149,8 +149,8 @@ def test_a_stated_collective_that_the_bandwidths_rule_out(
 ) -> None:
     """busbw ÷ algbw of the file against what was stated."""
     text = bench.rows([1 << 24, 1 << 25], first=100.0)
-    good = Stated(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
+    good = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
     assert len(read_text(text, good).samples) == 4
     with pytest.raises(CommandLineError, match="busbw") as error:
-        read_text(text, Stated(collective=Collective.ALL_REDUCE, n_ranks=4, n_nodes=1))
+        read_text(text, StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=4, n_nodes=1))
     assert "fits" in str(error.value.hint)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.logs.labels import Labels
+from rccltune.logs.labels import LineLabels
 from rccltune.logs.library import NOISE, cut_log
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import BASELINE
 
 if TYPE_CHECKING:
@@ -152,18 +152,18 @@ def test_labels_of_any_launcher_hide_nothing(bench: Bench, read_text: ReadText, 
     plain = "\n".join([*facts, command + info + bench.header() + bench.rows([8, 16, 1 << 20])])
     lines = plain.splitlines(keepends=True)
     labelled = "".join(label.format(i=10 + i) + line for i, line in enumerate(lines))
-    found = read_text(labelled, Stated()).samples
-    assert found == read_text(plain, Stated()).samples
+    found = read_text(labelled, StatedFacts()).samples
+    assert found == read_text(plain, StatedFacts()).samples
     assert {(str(s.key.setting), s.key.scale.n_nodes) for s in found} == {("ring/-", 2)}
 
 
 def test_labels_of_several_writers() -> None:
     """Labels of ranks tell writers apart; one that all lines have tells nothing."""
     row = "1024 256 float sum -1 28.39 0.04 0.04 0\n"
-    ranks = Labels()
+    ranks = LineLabels()
     ranks.learn([f"[1,{i % 2}]<stdout>: {row}" for i in range(6)])
     assert ranks.cut("[1,1]<stdout>: 8  2") == ("[1,1]<stdout>:", " 8  2")
-    alone = Labels()
+    alone = LineLabels()
     alone.learn([f"[STAT]:{row}"] * 2)
     assert alone.cut("[STAT]:  8  2") == ("", "  8  2")
 

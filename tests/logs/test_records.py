@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Mode, Scale, Setting
 from rccltune.model.vocabulary import Collective, Doubt, Placement, parse_size
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.logs.conftest import ReadText
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
-EIGHT = Stated(
+EIGHT = StatedFacts(
     collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1,
     assume=(("placement", "out"),),
 )  # fmt: skip
@@ -35,7 +35,7 @@ def test_our_own_long_table(read_text: ReadText) -> None:
     """Comments state facts for the whole file; other comments are comments."""
     text = "# words\n" + FACTS + "setting,variant,nbytes,time_us\n# more words\n"
     text += "tree/ll,default,32,76\ntree/ll128,ll128-forced,32,106\nbaseline,mine,1K,70\n"
-    reading = read_text(text, Stated())
+    reading = read_text(text, StatedFacts())
     first, second, third = reading.samples
     assert (first.nbytes, first.time_us, first.line) == (32, 76.0, 6)
     assert first.key.scale == Scale(n_nodes=1, n_ranks=64)
@@ -78,7 +78,7 @@ def test_every_column(read_text: ReadText) -> None:
         "AllGather,RING,LL,4,v,half,none,1,16,2,1,one-oam,4096,2048,20.48,0.2,0.1875,0,a,3\n"
         "AllGather,-1,-1,-1,v,half,none,0,16,2,0,one-oam,4096,2048,20.48,0.2,0.1875,2,b,3\n"
     )
-    first, second = read_text(text, Stated()).samples
+    first, second = read_text(text, StatedFacts()).samples
     key = first.key
     assert (key.collective, str(key.setting)) == (Collective.ALL_GATHER, "ring/ll/4")
     assert (key.variant.name, key.dtype, key.redop) == ("v", "half", "none")
@@ -98,7 +98,7 @@ def test_both_placements_in_one_row(read_text: ReadText) -> None:
 
 def test_unsaid_placement_is_assumed_aloud(read_text: ReadText) -> None:
     """Out of place, with a notice and the option that ends it."""
-    stated = Stated(collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1)
+    stated = StatedFacts(collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1)
     reading = read_text("size,time\n64,10\n", stated)
     assert [n.caution for n in reading.notices] == [Caution.ASSUMED]
     assert "--assume placement" in reading.notices[0].remedy
@@ -108,7 +108,7 @@ def test_unsaid_placement_is_assumed_aloud(read_text: ReadText) -> None:
 def test_times_that_are_none(read_text: ReadText, cell: str) -> None:
     """optimize_config.py takes a missing latency for 0, which is its best; here it is doubted."""
     text = f"collective,size_bytes,algorithm,protocol,latency_us\nallreduce,64,ring,ll,{cell}\n"
-    stated = Stated(n_ranks=8, n_nodes=1, assume=(("placement", "out"),))
+    stated = StatedFacts(n_ranks=8, n_nodes=1, assume=(("placement", "out"),))
     (sample,) = read_text(text, stated).samples
     assert (sample.time_us, sample.doubt) == (None, Doubt.NO_TIME)
 
@@ -151,7 +151,7 @@ def test_a_size_twice_with_other_values(read_text: ReadText) -> None:
 def test_mistakes_in_a_table(read_text: ReadText, text: str, says: str, line: int) -> None:
     """Each is an error with the line and the word that is wrong."""
     with pytest.raises((OutputError,)) as error:
-        read_text(text, Stated(collective=Collective.ALL_REDUCE, setting=None, n_ranks=8))
+        read_text(text, StatedFacts(collective=Collective.ALL_REDUCE, setting=None, n_ranks=8))
     assert says in error.value.message + str(error.value.hint)
     assert str(error.value.where).endswith(f":{line}")
 
@@ -176,8 +176,8 @@ def test_optimize_config_input_in_both_lengths(read_text: ReadText) -> None:
         "bandwidth_gbps,latency_us"
     )
     twelve = eleven.replace("bandwidth", "cost_metric,bandwidth")
-    short = read_text(f"{eleven}\nallreduce,64,tree,ll,2,1,8,-1,-1,45.2,12.5\n", Stated())
-    long = read_text(f"{twelve}\nallreduce,64,tree,ll,2,1,8,-1,-1,0.1,45.2,12.5\n", Stated())
+    short = read_text(f"{eleven}\nallreduce,64,tree,ll,2,1,8,-1,-1,45.2,12.5\n", StatedFacts())
+    long = read_text(f"{twelve}\nallreduce,64,tree,ll,2,1,8,-1,-1,0.1,45.2,12.5\n", StatedFacts())
     assert short.samples == long.samples
     assert (short.samples[0].time_us, short.samples[0].doubt) == (12.5, None)
 
@@ -194,10 +194,10 @@ def test_json_as_lines_and_as_an_array(read_text: ReadText) -> None:
     records = [RECORD, RECORD | {"inPlace": 1, "wrong": "N/A"}]
     lines = "".join(json.dumps(each) + "\n" for each in records)
     array = json.dumps(records, indent=1)
-    found = read_text(lines, Stated(setting=BASELINE)).samples
+    found = read_text(lines, StatedFacts(setting=BASELINE)).samples
     assert [s.key.scale.n_ranks for s in found] == [8, 8]
     assert [s.n_wrong for s in found] == [0, None]
-    again = read_text(array, Stated(setting=BASELINE)).samples
+    again = read_text(array, StatedFacts(setting=BASELINE)).samples
     assert [(s.key, s.time_us) for s in again] == [(s.key, s.time_us) for s in found]
 
 
@@ -242,7 +242,7 @@ def test_round_trip_in_any_column_order(
     writer = csv.writer(out)
     writer.writerow([names[i] for i in order])
     writer.writerows([row[i] for i in order] for row in rows)
-    stated = Stated(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1)
+    stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1)
     found = read_text(out.getvalue(), stated).samples
     assert [(s.nbytes, s.time_us, str(s.key.setting), s.key.placement.value) for s in found] == rows
     assert all(s.time_us is not None and math.isfinite(s.time_us) for s in found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective
 
@@ -131,14 +131,14 @@ def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> N
     """A mark holds until the next one, for whole outputs too."""
     text = "### ALGO=Ring PROTO=LL\n" + bench.run(SIZES) + bench.run(SIZES)
     text += "=== NCCL_ALGO=Tree ===\n" + bench.run(SIZES) + "### ALGO=default\n" + bench.run(SIZES)
-    reading = read_text(text, Stated())
+    reading = read_text(text, StatedFacts())
     found = {s.launch: str(s.key.setting) for s in reading.samples}
     assert found == {"L:1": "ring/ll", "L:2": "ring/ll", "L:3": "tree/-", "L:4": "baseline"}
 
 
 def test_a_mark_is_completed_by_an_option(bench: Bench, read_text: ReadText) -> None:
     """The file says Ring, the option adds the protocol."""
-    stated = Stated(setting=Setting.parse("-/simple"))
+    stated = StatedFacts(setting=Setting.parse("-/simple"))
     reading = read_text("### ALGO=Ring\n" + bench.run(SIZES), stated)
     assert {s.key.setting for s in reading.samples} == {Setting.parse("ring/simple")}
 
@@ -199,7 +199,7 @@ def test_scale_from_the_librarys_messages(bench: Bench, read_text: ReadText) -> 
         for r in range(8)
     )
     table = bench.header() + bench.rows([1 << 20], 60.0)
-    stated = Stated(collective=Collective.ALL_REDUCE, setting=BASELINE)
+    stated = StatedFacts(collective=Collective.ALL_REDUCE, setting=BASELINE)
     scale = read_text(info + table, stated).samples[0].key.scale
     assert (scale.n_ranks, scale.n_nodes) == (8, 2)
     part = "".join(info.splitlines(keepends=True)[:3])

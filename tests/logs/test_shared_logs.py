@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.logs.reader import Reading, read
+from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, Sample, Stated
+from rccltune.model.measured import Caution, Sample, StatedFacts
 from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol, busbw
 
@@ -20,18 +20,18 @@ OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 AR, AG, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALLTOALL
 
 # What a log does not say itself, file by file (INDEX.md says it).
-OPTIONS: dict[str, Stated] = {
-    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": Stated(collective=AR),
-    "amd19_mi300x_2n16r_allreduce.log": Stated(collective=AR),
-    "nv01_superbench_old_allreduce.log": Stated(collective=AR),
-    "nv01_superbench_old_alltoall.log": Stated(collective=A2A),
-    "nv01_superbench_old_reduce.log": Stated(collective=Collective.REDUCE),
-    "nv01_superbench_old_broadcast.log": Stated(collective=Collective.BROADCAST),
-    "nv02_abci_a100_16node_allreduce.log": Stated(collective=AR),
-    "nv06_h800_8r_allreduce_oop_only_concat.txt": Stated(collective=AR),
-    "nv11_stat_prefix_8r_allgather.txt": Stated(collective=AG),
-    "nv15_gh200_2048r_512n.txt": Stated(collective=AR, n_ranks=2048, n_nodes=512),
-    "nv36_grepped_algo_sweep.txt": Stated(n_nodes=1),
+OPTIONS: dict[str, StatedFacts] = {
+    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": StatedFacts(collective=AR),
+    "amd19_mi300x_2n16r_allreduce.log": StatedFacts(collective=AR),
+    "nv01_superbench_old_allreduce.log": StatedFacts(collective=AR),
+    "nv01_superbench_old_alltoall.log": StatedFacts(collective=A2A),
+    "nv01_superbench_old_reduce.log": StatedFacts(collective=Collective.REDUCE),
+    "nv01_superbench_old_broadcast.log": StatedFacts(collective=Collective.BROADCAST),
+    "nv02_abci_a100_16node_allreduce.log": StatedFacts(collective=AR),
+    "nv06_h800_8r_allreduce_oop_only_concat.txt": StatedFacts(collective=AR),
+    "nv11_stat_prefix_8r_allgather.txt": StatedFacts(collective=AG),
+    "nv15_gh200_2048r_512n.txt": StatedFacts(collective=AR, n_ranks=2048, n_nodes=512),
+    "nv36_grepped_algo_sweep.txt": StatedFacts(n_nodes=1),
 }
 # name: (half-rows, runs, ranks, nodes, collective of the first), counted with grep and by eye.
 SHAPE: dict[str, tuple[int, int, int, int, Collective]] = {
@@ -63,13 +63,13 @@ SHAPE: dict[str, tuple[int, int, int, int, Collective]] = {
 _AVERAGE = re.compile(r"^(?:\s*0: )?# Avg bus bandwidth\s*: ([\d.]+)", re.MULTILINE)
 
 
-def import_log(shared: Path, name: str, **more: object) -> Reading:
+def import_log(shared: Path, name: str, **more: object) -> ParsedLog:
     """Read one real log with the options that it needs."""
-    stated = replace(OPTIONS.get(name, Stated()), **more)
+    stated = replace(OPTIONS.get(name, StatedFacts()), **more)
     return read(shared / "logs" / name, stated, "L")
 
 
-def pick(reading: Reading, nbytes: int, placement: Placement, launch: str = "L") -> Sample:
+def pick(reading: ParsedLog, nbytes: int, placement: Placement, launch: str = "L") -> Sample:
     """One half-row."""
     found = [
         s
@@ -290,7 +290,7 @@ def test_options_that_contradict_a_real_log(shared: Path) -> None:
 def test_a_missing_collective_is_guessed_for_the_user_only(shared: Path) -> None:
     """The error proposes what the bandwidths fit, and reads nothing on that guess."""
     with pytest.raises(OutputError, match="which collective") as error:
-        read(shared / "logs" / "nv11_stat_prefix_8r_allgather.txt", Stated(), "L")
+        read(shared / "logs" / "nv11_stat_prefix_8r_allgather.txt", StatedFacts(), "L")
     assert "--collective" in str(error.value.hint)
     assert "all_gather" in str(error.value.hint)
     assert "all_reduce" not in str(error.value.hint)
@@ -321,7 +321,7 @@ def test_every_shared_rule_file_is_recognised(shared: Path) -> None:
         if "sample_performance" in path.name:
             continue
         with pytest.raises(OutputError, match="rule file") as error:
-            read(path, Stated(), "L")
+            read(path, StatedFacts(), "L")
         assert f"rccltune explain {path}" in str(error.value.hint)
         seen += 1
     assert seen >= 13
@@ -342,7 +342,7 @@ ALONE = {
 @pytest.mark.parametrize("name", ALONE)
 def test_the_only_candidate_is_taken_and_said(shared: Path, name: str) -> None:
     """No option is needed, and a notice says on what the collective rests."""
-    reading = read(shared / "logs" / name, Stated(), "L")
+    reading = read(shared / "logs" / name, StatedFacts(), "L")
     assert {s.key.collective.value for s in reading.samples} == {ALONE[name]}
     said = [one for one in reading.notices if one.caution is Caution.ASSUMED]
     assert any(f"{ALONE[name]}: the only collective" in one.message for one in said)

@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
@@ -18,7 +18,7 @@ OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 def test_rccl_tests_csv_with_the_column_it_forgets(shared: Path) -> None:
     """13 names over 14 values: nothing is shifted."""
     path = shared / "sweeps/gpu107/mi355x_1n8r_allreduce_default.csv"
-    reading = read(path, Stated(setting=BASELINE), "L")
+    reading = read(path, StatedFacts(setting=BASELINE), "L")
     first = reading.samples[0]
     assert (first.nbytes, first.time_us, first.n_wrong) == (4096, 23.259669, 0)
     assert (first.key.dtype, first.key.redop, first.key.placement) == ("float", "sum", OUT)
@@ -32,23 +32,23 @@ def test_its_node_count_gives_way_to_the_option(shared: Path) -> None:
     """For 2 nodes the file says 1; --nodes is believed, and a notice says so."""
     path = shared / "sweeps/gpu107/mi355x_2n16r_allreduce_ring_ll.csv"
     ring_ll = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL)
-    reading = read(path, Stated(setting=ring_ll, n_nodes=2), "L")
+    reading = read(path, StatedFacts(setting=ring_ll, n_nodes=2), "L")
     assert {s.key.scale.n_nodes for s in reading.samples} == {2}
     assert [n.caution for n in reading.notices] == [Caution.FILE_OVERRULED]
     with pytest.raises(CommandLineError, match="--ranks 8"):
-        read(path, Stated(setting=ring_ll, n_nodes=2, n_ranks=8), "L")
+        read(path, StatedFacts(setting=ring_ll, n_nodes=2, n_ranks=8), "L")
 
 
 def test_outliers_are_measurements(shared: Path) -> None:
     """A stall of 19 ms is kept without doubt: judging it is the fit's business."""
     path = shared / "sweeps/gpu107/mi355x_2n16r_allreduce_default_rep2_outliers.csv"
-    first = read(path, Stated(setting=BASELINE, n_nodes=2), "L").samples[0]
+    first = read(path, StatedFacts(setting=BASELINE, n_nodes=2), "L").samples[0]
     assert (first.time_us, first.doubt) == (19348.753122, None)
 
 
 def test_a_sweep_with_forced_and_default_rows(shared: Path) -> None:
     """Default rows are the baseline with what ran noted; forced rows are settings."""
-    reading = read(shared / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv", Stated(), "L")
+    reading = read(shared / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv", StatedFacts(), "L")
     assert len(reading.samples) == 558
     default = [s for s in reading.samples if s.key.setting is BASELINE]
     assert len(default) == 18
@@ -61,7 +61,7 @@ def test_a_sweep_with_forced_and_default_rows(shared: Path) -> None:
 
 def test_a_sweep_of_variants_and_runs(shared: Path) -> None:
     """gpinkert: config is the variant, stamp the run, every collective its own curve."""
-    stated = Stated(setting=BASELINE, n_ranks=8, n_nodes=1)
+    stated = StatedFacts(setting=BASELINE, n_ranks=8, n_nodes=1)
     reading = read(shared / "sweeps/gpinkert_cta/float_rows.csv", stated, "L")
     assert len(reading.samples) == 1375
     assert len({s.key for s in reading.samples}) == 55
@@ -72,7 +72,7 @@ def test_a_sweep_of_variants_and_runs(shared: Path) -> None:
 
 def test_a_table_of_bandwidths(shared: Path) -> None:
     """PR 9406 has busbw only: time = size × 2(n−1)/n ÷ busbw, and a notice says it is derived."""
-    stated = Stated(collective=Collective.ALL_REDUCE, n_ranks=16, n_nodes=2)
+    stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=16, n_nodes=2)
     reading = read(shared / "sweeps/rocm_systems_pr9406_mi350x_2n.csv", stated, "L")
     first = reading.samples[0]
     assert first.time_us == pytest.approx(33554432 * 1.875 / 127.38 / 1000)
@@ -82,7 +82,7 @@ def test_a_table_of_bandwidths(shared: Path) -> None:
 
 def test_vendors_sample_of_optimize_config(shared: Path) -> None:
     """Twelve columns by name; latency is the time; bandwidth, which is invented, is not used."""
-    reading = read(shared / "configs/amd_sample_performance_data.csv", Stated(), "L")
+    reading = read(shared / "configs/amd_sample_performance_data.csv", StatedFacts(), "L")
     first = reading.samples[0]
     assert (first.nbytes, first.time_us, str(first.key.setting)) == (1024, 12.5, "tree/simple/2")
     assert first.key.setting.role is Role.FORCED
@@ -91,9 +91,11 @@ def test_vendors_sample_of_optimize_config(shared: Path) -> None:
 
 def test_json_lines(shared: Path) -> None:
     """amd15 and amd16: one object a line; 0-byte rows and several types in one file."""
-    reduce = read(shared / "logs/amd15_rccl_json_allreduce_int8_channels56.json", Stated(), "L")
+    reduce = read(
+        shared / "logs/amd15_rccl_json_allreduce_int8_channels56.json", StatedFacts(), "L"
+    )
     assert (reduce.samples[0].time_us, reduce.samples[-1].time_us) == (206.98375, 12092.294313)
     assert reduce.samples[-1].line == 64
-    alltoall = read(shared / "logs/amd16_rccl_json_alltoall_maxctas56.json", Stated(), "L")
+    alltoall = read(shared / "logs/amd16_rccl_json_alltoall_maxctas56.json", StatedFacts(), "L")
     assert len({s.key.dtype for s in alltoall.samples}) == 12
     assert {s.n_wrong for s in alltoall.samples if s.key.placement is IN} == {None}

@@ -11,7 +11,7 @@ import pytest
 from rccltune.logs import json_log
 from rccltune.logs.reader import read
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import Collective, Doubt
 
@@ -98,7 +98,7 @@ def test_the_hint_names_only_what_fits(read_text: ReadText) -> None:
     """alltoall on 32 ranks: (n - 1) / n = 0.97, operation 'none' (nccl-tests PERFORMANCE.md)."""
     text = "".join(row(n, "none", 100.0 + k, 31 / 32, share=32) for k, n in enumerate(SIZES))
     with pytest.raises(OutputError) as error:
-        read_text(text, Stated(n_ranks=32, n_nodes=4, setting=BASELINE))
+        read_text(text, StatedFacts(n_ranks=32, n_nodes=4, setting=BASELINE))
     hint = str(error.value.hint)
     assert "--collective alltoall" in hint
     assert "all_reduce" not in hint
@@ -112,10 +112,10 @@ def test_a_ratio_above_one_is_all_reduces_alone(read_text: ReadText) -> None:
     """
     text = "".join(row(n << 12, "sum", 30.0 + k, 79 / 40) for k, n in enumerate(SIZES))
     with pytest.raises(OutputError) as error:
-        read_text(text, Stated(setting=BASELINE))
+        read_text(text, StatedFacts(setting=BASELINE))
     assert error.value.message.endswith("does not say how many nodes took part")
     assert error.value.hint == "add --nodes N."
-    reading = read_text(text, Stated(setting=BASELINE, n_nodes=10))
+    reading = read_text(text, StatedFacts(setting=BASELINE, n_nodes=10))
     assert {(s.key.collective.value, s.key.scale.n_ranks) for s in reading.samples} == {
         ("all_reduce", 80)
     }
@@ -129,8 +129,8 @@ def test_a_collective_that_does_not_fit_is_refused(read_text: ReadText, stated: 
     """By its operation or its ratio, at bandwidths below 2 GB/s too."""
     text = "".join(row(n, "none", 600.0, 31 / 32, share=32) for n in (1 << 19, 1 << 20))
     with pytest.raises(CommandLineError, match="busbw"):
-        read_text(text, Stated(collective=stated, n_ranks=32, n_nodes=4, setting=BASELINE))
-    good = Stated(collective=Collective.ALLTOALL, n_ranks=32, n_nodes=4, setting=BASELINE)
+        read_text(text, StatedFacts(collective=stated, n_ranks=32, n_nodes=4, setting=BASELINE))
+    good = StatedFacts(collective=Collective.ALLTOALL, n_ranks=32, n_nodes=4, setting=BASELINE)
     assert len(read_text(text, good).samples) == 4
 
 
@@ -140,16 +140,16 @@ def test_ranks_far_from_the_ratio_are_refused(read_text: ReadText, ranks: int) -
     text = "".join(row(1 << k, "sum", 2.0 ** (k - 18), 2 * 95 / 96) for k in range(24, 28))
     said = {"collective": Collective.ALL_REDUCE, "n_nodes": 12, "setting": BASELINE}
     with pytest.raises(CommandLineError) as error:
-        read_text(text, Stated(n_ranks=ranks, **said))
+        read_text(text, StatedFacts(n_ranks=ranks, **said))
     assert "--ranks 9" in str(error.value.hint)
-    assert len(read_text(text, Stated(n_ranks=96, **said)).samples) == 8
+    assert len(read_text(text, StatedFacts(n_ranks=96, **said)).samples) == 8
 
 
 def test_all_that_a_log_lacks_is_asked_for_at_once(read_text: ReadText) -> None:
     """Three options in one error; a ratio of 1.999 is that of any number above a thousand."""
     text = "".join(row(n << 4, "sum", 30.0 + k, 1.999) for k, n in enumerate(SIZES))
     with pytest.raises(OutputError) as error:
-        read_text(text, Stated())
+        read_text(text, StatedFacts())
     hint = str(error.value.hint)
     for option in ("--collective C", "--ranks N", "--nodes N", "--collective all_reduce --ranks 1"):
         assert option in hint
@@ -177,7 +177,7 @@ def test_a_type_that_is_none_is_doubted(
 def test_an_unknown_type_on_the_command_line_is_refused(bench: Bench, read_text: ReadText) -> None:
     """Exit 2, with the names that benchmarks have."""
     with pytest.raises(CommandLineError, match="floate5") as error:
-        read_text(bench.run(SIZES), Stated(dtype="floate5"))
+        read_text(bench.run(SIZES), StatedFacts(dtype="floate5"))
     assert "bfloat16" in str(error.value.hint)
 
 
@@ -200,11 +200,11 @@ def test_a_command_above_the_table_says_what_was_forced(
     bench: Bench, read_text: ReadText, command: str, setting: str
 ) -> None:
     """As a user pastes it or a script echoes it; what holds for one command holds for no other."""
-    reading = read_text(command + bench.run(SIZES), Stated())
+    reading = read_text(command + bench.run(SIZES), StatedFacts())
     assert {str(s.key.setting) for s in reading.samples} == {setting}
     if "NCCL_ALGO=Ring," in command or setting != "unstated":
         with pytest.raises(CommandLineError, match="--baseline"):
-            read_text(command + bench.run(SIZES), Stated(setting=BASELINE))
+            read_text(command + bench.run(SIZES), StatedFacts(setting=BASELINE))
 
 
 def test_the_librarys_word_anywhere_in_the_log_counts(bench: Bench, read_text: ReadText) -> None:
@@ -212,7 +212,7 @@ def test_the_librarys_word_anywhere_in_the_log_counts(bench: Bench, read_text: R
     info = "node0:1:2 [0] NCCL INFO NCCL_PROTO set by environment to LL\n"
     version = "# nccl-tests version 2.18.3 nccl-headers=22902 nccl-library=22902\n"
     for text in (bench.run(SIZES) + info, info + version + bench.run(SIZES)):
-        reading = read_text(text, Stated())
+        reading = read_text(text, StatedFacts())
         assert {str(s.key.setting) for s in reading.samples} == {"-/ll"}
 
 
@@ -222,8 +222,8 @@ def test_the_default_section_of_a_mixed_file_is_the_baseline(
     """By its title; or by --baseline, which fills what the file leaves unsaid."""
     ring = "### NCCL_ALGO=Ring NCCL_PROTO=LL\n" + bench.run(SIZES)
     for text, stated in (
-        ("=== DEFAULT ===\n" + bench.run(SIZES) + ring, Stated()),
-        (bench.run(SIZES) + ring, Stated(setting=BASELINE)),
+        ("=== DEFAULT ===\n" + bench.run(SIZES) + ring, StatedFacts()),
+        (bench.run(SIZES) + ring, StatedFacts(setting=BASELINE)),
     ):
         settings = [s.key.setting for s in read_text(text, stated).samples]
         assert settings == [BASELINE] * 22 + [Setting.parse("ring/ll")] * 22
@@ -276,7 +276,7 @@ def test_every_shared_log_is_still_free_of_new_doubts(shared: Path) -> None:
     for path in sorted((shared / "logs").iterdir()):
         for ranks in (None, 8, 4, 2, 16):
             try:
-                reading = read(path, Stated(n_ranks=ranks, n_nodes=1), "L")
+                reading = read(path, StatedFacts(n_ranks=ranks, n_nodes=1), "L")
             except (OutputError, CommandLineError):
                 continue
             doubts = {s.doubt for s in reading.samples}
@@ -297,9 +297,9 @@ def test_a_table_of_half_rows_is_held_against_its_ratio(read_text: ReadText, for
         lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
     text = "\n".join(lines) + "\n"
     said = {"collective": Collective.ALL_REDUCE, "n_nodes": 1, "setting": BASELINE}
-    assert len(read_text(text, Stated(n_ranks=8, **said)).samples) == len(rows)
+    assert len(read_text(text, StatedFacts(n_ranks=8, **said)).samples) == len(rows)
     with pytest.raises(CommandLineError, match=r"1\.75") as error:
-        read_text(text, Stated(n_ranks=64, **said))
+        read_text(text, StatedFacts(n_ranks=64, **said))
     assert "--ranks 8" in str(error.value.hint)
 
 
@@ -307,7 +307,7 @@ def test_a_column_that_is_nearly_known_is_not_dropped_in_silence(read_text: Read
     """Wrong results and in-place times would be taken for right ones out of place."""
     rows = "ring/ll,1024,5,in,7\nring/simple,1024,6,in,0\n"
     facts = "# rccltune: collective=all_reduce ranks=8 nodes=1\n"
-    stated = Stated()
+    stated = StatedFacts()
     odd = read_text(f"{facts}setting,nbytes,time_us,placemen,n_wrng\n{rows}", stated)
     said = [one for one in odd.notices if "left out: placemen, n_wrng" in one.message]
     assert [one.remedy for one in said] == [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, Stated
+from rccltune.model.measured import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
 
@@ -49,7 +49,7 @@ def test_another_setting_than_asked_for(
 ) -> None:
     """A forced setting that did not run is doubted, and stays under the name asked for."""
     text = executed_table(bench, "  " + algo, "  " + proto, 16)
-    reading = read_text(text, Stated(setting=RING_LL))
+    reading = read_text(text, StatedFacts(setting=RING_LL))
     assert {s.doubt for s in reading.samples} == {doubt}
     assert {s.key.setting for s in reading.samples} == {RING_LL}
 
@@ -57,7 +57,7 @@ def test_another_setting_than_asked_for(
 def test_requested_channels_are_not_executed_channels(bench: Bench, read_text: ReadText) -> None:
     """64 channels asked for, 16 used: a substitution too."""
     wanted = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL, channels=64)
-    reading = read_text(executed_table(bench, "  RING", "  LL", 16), Stated(setting=wanted))
+    reading = read_text(executed_table(bench, "  RING", "  LL", 16), StatedFacts(setting=wanted))
     assert {s.doubt for s in reading.samples} == {Doubt.SUBSTITUTED}
 
 
@@ -67,10 +67,10 @@ def test_a_ten_letter_algorithm_touches_the_column_before(
     """CE-Scratch fills more than its eight columns; the row is read, and it asks no tuner."""
     text = executed_table(bench, "CE-Scratch", "  SIMPLE", 2)
     assert "0CE-Scratch" in text
-    sample = at(read_text(text, Stated(setting=RING_LL)).samples, 1048576, IN)
+    sample = at(read_text(text, StatedFacts(setting=RING_LL)).samples, 1048576, IN)
     assert (sample.time_us, sample.n_wrong) == (58.3, 0)
     assert sample.doubt is Doubt.BYPASSED
-    untouched = at(read_text(text, Stated(setting=BASELINE)).samples, 1048576, IN)
+    untouched = at(read_text(text, StatedFacts(setting=BASELINE)).samples, 1048576, IN)
     assert untouched.doubt is None  # whatever an untouched library does is what it does
 
 
@@ -256,11 +256,11 @@ def test_a_simulated_log_keeps_its_facts(
     mark = "# SIMULATED node n: no hardware was measured\n# SIMULATED modelled sendrecv\n#\n"
     head = "# rccl-tests version 2.17.9-rccltune SIMULATED\n"
     text = head + lone.run([8]).replace("# Using devices\n", mark + "# Using devices\n")
-    reading = read_text(text, Stated(setting=RING_LL))
+    reading = read_text(text, StatedFacts(setting=RING_LL))
     assert reading.fingerprint.simulated
     assert {(s.key.scale.n_ranks, s.key.graph) for s in reading.samples} == {(1, False)}
     with pytest.raises(CommandLineError, match="which says 1"):
-        read_text(text, Stated(setting=RING_LL, n_ranks=2, n_nodes=1))
+        read_text(text, StatedFacts(setting=RING_LL, n_ranks=2, n_nodes=1))
 
 
 def test_split_communicators_have_the_size_of_a_group(
@@ -296,14 +296,14 @@ def test_forced_settings_by_the_librarys_own_log(bench: Bench, read_text: ReadTe
     info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n"
     info += "node0:1:2 [0] NCCL INFO NCCL_PROTO set by environment to LL128\n"
     text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
-    assert {str(s.key.setting) for s in read_text(text, Stated()).samples} == {"ring/ll128"}
+    assert {str(s.key.setting) for s in read_text(text, StatedFacts()).samples} == {"ring/ll128"}
 
 
 def test_a_list_of_algorithms_is_no_setting(bench: Bench, read_text: ReadText) -> None:
     """NCCL_ALGO=Ring,Tree leaves the choice to the library."""
     info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring,Tree\n"
     text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
-    assert {str(s.key.setting) for s in read_text(text, Stated()).samples} == {"unstated"}
+    assert {str(s.key.setting) for s in read_text(text, StatedFacts()).samples} == {"unstated"}
 
 
 @pytest.mark.parametrize(("number", "version"), [("22902", "2.29.2"), ("2708", "2.7.8")])
@@ -312,6 +312,8 @@ def test_the_linked_library_is_read_from_the_version_line(
 ) -> None:
     """nccl-library=22902 is NCCL 2.29.2, as the INFO log of the same public run (nv34) says."""
     head = f"# nccl-tests version 2.18.3 nccl-headers={number} nccl-library={number}\n"
-    reading = read_text(head + executed_table(bench, "  RING", "  LL", 16), Stated(setting=RING_LL))
+    reading = read_text(
+        head + executed_table(bench, "  RING", "  LL", 16), StatedFacts(setting=RING_LL)
+    )
 
     assert reading.library_version == version

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import OutputError, RccltuneError
-from rccltune.model.measured import Sample, Stated
+from rccltune.model.measured import Sample, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, CurveKey, Scale
 from rccltune.model.times import derived_us, is_usable
 from rccltune.model.vocabulary import Collective, Doubt, Placement
-from rccltune.session import table
-from rccltune.session.frame import frame, records
+from rccltune.session import samples_csv
+from rccltune.session.sample_table import frame, records
 
 HEAD = "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20\n"
 NAMES = "# out-of-place\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
 RANKS = "".join(
     f"#  Rank {r} Group 0 Pid {r} on a device {r} [0x05] AMD Instinct MI300X\n" for r in (0, 1)
 )
-STATED = Stated(setting=BASELINE, collective=Collective.ALL_REDUCE, n_ranks=2, n_nodes=1)
+STATED = StatedFacts(setting=BASELINE, collective=Collective.ALL_REDUCE, n_ranks=2, n_nodes=1)
 # As C prints it, with two decimals or an exponent; what a division by zero leaves; nothing at all.
 FIGURES = st.floats().flatmap(
     lambda x: st.sampled_from((f"{x:.2f}", f"{x:g}", f"{x:.1e}", repr(x), f"{x:.6e}"))
@@ -87,9 +87,9 @@ def of_own(folder: Path, word: str) -> float | None:
     """samples.csv; a time that is none stands there as nothing, with a doubt."""
     path = folder / "samples.csv"
     with path.open("wb") as stream:
-        table.write(frame([SAMPLE]), stream)
+        samples_csv.write(frame([SAMPLE]), stream)
     path.write_text(path.read_text().replace(",1024,,,", f",1024,,{word},"))
-    return only(records(table.read(path, KNOWN_VARIANTS), {}))
+    return only(records(samples_csv.read(path, KNOWN_VARIANTS), {}))
 
 
 SAMPLE = Sample(

@@ -10,8 +10,8 @@ import pytest
 from trees import put, seen, write
 from wording import lacks
 
+from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.records import Smi, SmiGpu
-from rccltune.machine.situation import situations
 from rccltune.machine.smi import bindings, query, runner, with_smi
 
 Releases = Callable[[str], Path]
@@ -65,7 +65,7 @@ def test_agrees_with_sysfs(release: str, smi_release: Releases, tmp_path: Path) 
         said = ask(smi_release(release), "CPX NPS4", case)
         system = seen(root, ask_smi=lambda said=said: said)
         assert system.disagreements == ()
-        assert situations(system, {}) == ()
+        assert gpu_findings(system, {}) == ()
 
 
 @RELEASES
@@ -149,7 +149,7 @@ def test_failing_bindings_are_a_note(tmp_path: Path) -> None:
     """The answer of sysfs stands, and the failure is shown."""
     said = Smi(status="timed out", source="/opt/rocm/share/amd_smi", detail="no answer within 20 s")
     system = seen(write("mi300x-spx-nps1", tmp_path), ask_smi=lambda: said)
-    assert [f.name for f in situations(system, {})] == ["amdsmi-failed"]
+    assert [f.name for f in gpu_findings(system, {})] == ["amdsmi-failed"]
     assert system.mode_text == "spx-nps1"
 
 
@@ -184,7 +184,7 @@ def test_sources_that_differ_are_shown(tmp_path: Path) -> None:
     system = seen(root, ask_smi=lambda: Smi(status="answered", gpus=gpus))
     assert system.mode_text == "spx-nps1"
     assert len(system.disagreements) == 2 * 8
-    (finding,) = situations(system, {})
+    (finding,) = gpu_findings(system, {})
     assert finding.name == "sources-disagree"
     assert lacks(finding.message, "0000:05:00", "SPX", "CPX", "15 more") == []
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.machine.hosts import Answer, compares, lines_of, merged, read_lines, value_of
+from rccltune.machine.hosts import RankReport, compares, lines_of, merged, read_lines, value_of
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -54,19 +54,21 @@ def test_lines_fit_a_pipe_and_stand_beside_other_output() -> None:
 
 def test_ranks_of_a_host_become_one() -> None:
     """The first of each host says what it is, each what it sees."""
-    first = Answer(host="a", boot_id="1", facts={"mode": "cpx-nps4"}, variables={"NCCL_X": "1"})
-    second = Answer(host="a", boot_id="1", facts=None, variables={"NCCL_X": "1", "HOME": "/root"})
-    other = Answer(host="b", boot_id="2", facts={"mode": "spx-nps1"}, variables={})
+    first = RankReport(host="a", boot_id="1", facts={"mode": "cpx-nps4"}, variables={"NCCL_X": "1"})
+    second = RankReport(
+        host="a", boot_id="1", facts=None, variables={"NCCL_X": "1", "HOME": "/root"}
+    )
+    other = RankReport(host="b", boot_id="2", facts={"mode": "spx-nps1"}, variables={})
     found = merged([other, first, second])
     assert [(one.name, one.n_ranks) for one in found] == [("a", 2), ("b", 1)]
     assert found[0].facts == (("mode", "cpx-nps4"), ("NCCL_X", "1"))
-    assert merged([Answer(**asdict(first))]) == merged([first])
+    assert merged([RankReport(**asdict(first))]) == merged([first])
 
 
 def test_a_host_that_says_nothing_is_an_error() -> None:
     """It cannot be compared."""
     with pytest.raises(ValueError, match="rank"):
-        merged([Answer(host="a", boot_id=None, facts=None)])
+        merged([RankReport(host="a", boot_id=None, facts=None)])
 
 
 @pytest.mark.parametrize(

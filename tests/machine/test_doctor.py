@@ -12,8 +12,8 @@ from trees import NODES, add, put, seen, write
 
 from rccltune.cli import run
 from rccltune.machine.checks.doctor import CHECKS, doctor
-from rccltune.machine.checks.facts import Circumstances
-from rccltune.machine.records import Benchmark, Finding, Library, Severity, Starter, verdict
+from rccltune.machine.checks.host_state import HostState
+from rccltune.machine.records import Benchmark, Finding, LauncherProgram, Library, Severity, verdict
 
 OAMS = tuple(f"0000:{bus}:00" for bus in ("05", "15", "65", "75", "85", "95", "e5", "f5"))
 DEVICE = "sys/bus/pci/devices/0000:05:00.0"
@@ -36,7 +36,7 @@ BENCHMARK = Benchmark(
     mpi="openmpi",
     simulated=False,
 )
-STARTER = Starter(path=Path("/usr/bin/mpirun"), flavour="openmpi", version="5.0.8")
+STARTER = LauncherProgram(path=Path("/usr/bin/mpirun"), flavour="openmpi", version="5.0.8")
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Patient:
     )
     libraries: tuple[Library, ...] = (LIBRARY,)
     benchmarks: tuple[Benchmark, ...] = (BENCHMARK,)
-    starters: tuple[Starter, ...] | None = (STARTER,)
+    starters: tuple[LauncherProgram, ...] | None = (STARTER,)
     n_cpus: int = 192
     free: int = 64 * GIB
     kernel_log: str = "amdgpu 0000:05:00.0: ring initialised"
@@ -105,7 +105,7 @@ class Patient:
             starters=self.starters,
         )
         return doctor(
-            Circumstances(
+            HostState(
                 system=system,
                 variables=self.variables,
                 home=Path("/home/ada"),
@@ -402,7 +402,7 @@ def test_situations_are_findings(
     machine: str, name: str, severity: Severity, tmp_path: Path
 ) -> None:
     """What detect names, the doctor weighs."""
-    findings = doctor(Circumstances(system=seen(write(machine, tmp_path))))
+    findings = doctor(HostState(system=seen(write(machine, tmp_path))))
     assert [f.severity for f in findings if f.name == name] == [severity]
 
 
@@ -458,14 +458,14 @@ def test_nothing_of_amd_is_asked_of_nvidia(tmp_path: Path) -> None:
     put(root, "proc/sys/kernel/numa_balancing", "1")
     put(root, "home/ada/.nccl.conf", "NCCL_ALGO=Ring")
     (root / "dev").mkdir()
-    facts = Circumstances(system=seen(root), home=Path("/home/ada"))
+    facts = HostState(system=seen(root), home=Path("/home/ada"))
     names = {finding.name for finding in doctor(facts)}
     assert names == {"nvidia-gpus", "numa-balancing", "hidden-file"}
 
 
 def test_an_empty_tree_is_no_crash(tmp_path: Path) -> None:
     """Nothing can be read, so nothing is found but that."""
-    findings = doctor(Circumstances(system=seen(tmp_path)))
+    findings = doctor(HostState(system=seen(tmp_path)))
     assert [finding.name for finding in findings] == ["no-sysfs"]
 
 

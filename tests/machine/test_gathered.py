@@ -18,11 +18,11 @@ from machines import Machine, all_machines
 from trees import MI325X, add, add_links, named, put, seen, write
 
 from rccltune import gather
-from rccltune.gather import Block, Hashed
+from rccltune.gather import ArchiveBlock, NameHasher
 from rccltune.machine.checks.doctor import doctor
-from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.checks.host_state import HostState
+from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.records import as_plain
-from rccltune.machine.situation import situations
 
 SCRIPT = Path(gather.__file__)
 KEY = b"the user's own"
@@ -57,7 +57,7 @@ def without_names(value: object, table: dict[str, str]) -> object:
 def answer(root: Path) -> object:
     """All that detection says of a tree, without what names the machine or its place."""
     system = seen(root)
-    plain = as_plain(system, situations(system, {}))
+    plain = as_plain(system, gpu_findings(system, {}))
     for found in (*plain["libraries"], *plain["benchmarks"]):
         found["path"] = str(Path(found["path"]).relative_to(root.resolve()))
     return without_names(plain, {})
@@ -125,7 +125,7 @@ def test_the_doctor_says_the_same(tmp_path: Path) -> None:
     again = gathered(root, tmp_path).root
     found = []
     for place in (root, again):
-        findings = doctor(Circumstances(system=seen(place)))
+        findings = doctor(HostState(system=seen(place)))
         found.append([(f.name, f.message.replace(str(place), "")) for f in findings])
 
     assert found[0] == found[1]
@@ -153,7 +153,7 @@ def test_nobody_is_named(tmp_path: Path) -> None:
 
 def test_equal_identities_stay_equal_and_only_under_one_key() -> None:
     """Hosts by their short name, identities of devices, UUIDs; no identity stays none."""
-    one, again, other = Hashed(KEY), Hashed(KEY), Hashed(b"another")
+    one, again, other = NameHasher(KEY), NameHasher(KEY), NameHasher(b"another")
     assert one.name("host", "node17.example.org") == again.name("host", "NODE17")
     assert one.name("host", "node17") != one.name("host", "node18")
     assert one.name("host", "node17") != other.name("host", "node17")
@@ -248,8 +248,8 @@ def test_somebody_elses_file_is_not_trusted(text: str, said: str, tmp_path: Path
 def test_any_content_comes_back(content: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each byte, with and without a last line's end, behind every other block."""
     blocks = [
-        Block("file", "sys/one", content),
-        Block("file", "sys/two", "2\n"),
+        ArchiveBlock("file", "sys/one", content),
+        ArchiveBlock("file", "sys/two", "2\n"),
     ]
     text = f"{FORMAT}\n" + "".join(block.written() for block in blocks)
     root = unpack(text, tmp_path_factory.mktemp("content")).root

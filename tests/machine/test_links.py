@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import add_links, seen, write
 
-from rccltune.machine.links import Pair, pairs, representatives, usable
-from rccltune.machine.records import Gpu, Link, System
+from rccltune.machine.links import DevicePair, pairs, representatives, usable
+from rccltune.machine.records import Gpu, System, XgmiLink
 from rccltune.model.errors import MachineError
 from rccltune.model.links import LinkClass
 
@@ -81,14 +81,14 @@ def test_io_dies_that_are_not_known() -> None:
 def test_links_between_oams(hops: int | None, expected: LinkClass) -> None:
     """One, several, or a weight that nobody has explained."""
     two = gpus(("a", 0, ()), ("b", 0, ()))
-    (pair,) = pairs(two, [Link(origin=0, target=1, hops=hops)])
+    (pair,) = pairs(two, [XgmiLink(origin=0, target=1, hops=hops)])
     assert pair.link is expected
 
 
 def test_an_oam_without_xgmi() -> None:
     """Where others are linked, a pair that is not has only PCIe."""
     three = gpus(("a", 0, ()), ("b", 0, ()), ("c", 0, ()))
-    found = pairs(three, [Link(origin=0, target=1, hops=1)])
+    found = pairs(three, [XgmiLink(origin=0, target=1, hops=1)])
     assert [pair.link for pair in found] == [
         *(LinkClass.ONE_LINK, LinkClass.NO_XGMI, LinkClass.NO_XGMI),
     ]
@@ -138,7 +138,7 @@ def test_representatives_are_as_many_as_asked_for(
 def test_a_pair_knows_the_lower_number_first() -> None:
     """Whatever the order in which a variable names the devices."""
     a, b = gpus(("a", 0, ()), ("b", 0, ()))
-    assert pairs([b, a], ()) == (Pair(first=a, second=b, link=LinkClass.OTHER_OAM),)
+    assert pairs([b, a], ()) == (DevicePair(first=a, second=b, link=LinkClass.OTHER_OAM),)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from machines import all_machines
 from trees import MI325X, NODES, add, add_links, named, put, seen, write
 
+from rccltune.machine.detection import changes, fingerprint
+from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.pci import parse_address
 from rccltune.machine.records import Oam, System
-from rccltune.machine.situation import situations
-from rccltune.machine.survey import changes, fingerprint
 from rccltune.model.settings import Mode
 
 # From the machines' descriptions and facts §3.3: (product, arch, mode, devices, CUs, OAMs).
@@ -85,14 +85,14 @@ def test_seen_as_it_is(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_situations_are_named(name: str, tmp_path: Path) -> None:
     """Each odd machine has its name and a remedy; ordinary ones have none."""
-    found = situations(seen(write(name, tmp_path)), {})
+    found = gpu_findings(seen(write(name, tmp_path)), {})
     assert {finding.name for finding in found} == SITUATIONS[name]
     assert all(finding.remedy and finding.where for finding in found)
 
 
 def test_63_of_64_says_which_is_missing(tmp_path: Path) -> None:
     """The OAM and the partition, and AMD's own cure."""
-    (finding,) = situations(seen(write("mi300x-cpx-63-of-64", tmp_path)), {})
+    (finding,) = gpu_findings(seen(write("mi300x-cpx-63-of-64", tmp_path)), {})
     assert "0000:f5:00 lacks partition 7" in finding.message
     assert "modprobe -r ast" in finding.remedy
 
@@ -218,7 +218,7 @@ def test_random_bytes_never_crash_detection(
     put(tree, name, junk)
     try:
         system = seen(tree)
-        situations(system, {})
+        gpu_findings(system, {})
         ours, theirs = _as_probe(system), _ask(probe, tree)
         assert {key: theirs[key] for key in ours} == ours
     finally:
@@ -273,7 +273,7 @@ def test_render_nodes_and_firmware(tmp_path: Path) -> None:
     system = seen(root)
     assert [g.can_open for g in system.gpus] == [True] + [False] * 7
     assert {g.mec_firmware for g in system.gpus} == {177}
-    (finding,) = situations(system, {})
+    (finding,) = gpu_findings(system, {})
     assert finding.name == "hidden-gpus"
     assert "renderD136" in finding.message
 
@@ -327,7 +327,7 @@ def test_nvidia_is_seen_in_proc(tmp_path: Path) -> None:
     put(root, "proc/driver/nvidia/gpus/0000:0f:00.0/information", text)
     system = seen(root)
     assert (system.vendor, system.product, system.mode_text) == ("nvidia", "NVIDIA H200", "none")
-    assert [f.name for f in situations(system, {})] == ["nvidia-gpus"]
+    assert [f.name for f in gpu_findings(system, {})] == ["nvidia-gpus"]
     assert fingerprint(system).devices == ("0000:0f:00.0 GPU-0a",)
 
 

@@ -13,7 +13,13 @@ from test_amdsmi import environment
 from trees import put, seen, write
 from wording import lacks
 
-from rccltune.machine.mode import applied, check_mode, needs, obstacles, steps
+from rccltune.machine.mode_change import (
+    apply_mode,
+    check_mode,
+    mode_change_cost,
+    mode_changes,
+    obstacles,
+)
 from rccltune.machine.records import Smi, System
 from rccltune.machine.smi import runner
 from rccltune.model.errors import MachineError
@@ -75,11 +81,11 @@ def test_the_hint_has_the_commands(tmp_path: Path) -> None:
 
 def test_more_memory_parts_come_last_and_fewer_first() -> None:
     """SPX under NPS4 is refused by the library with code 55."""
-    there = steps({"a": SPX1}, {"a": CPX4})
-    back = steps({"a": CPX4}, {"a": SPX1})
+    there = mode_changes({"a": SPX1}, {"a": CPX4})
+    back = mode_changes({"a": CPX4}, {"a": SPX1})
     assert [step.what for step in there] == ["compute", "memory"]
     assert [step.what for step in back] == ["memory", "compute"]
-    assert steps({"a": CPX4}, {"a": CPX4}) == ()
+    assert mode_changes({"a": CPX4}, {"a": CPX4}) == ()
 
 
 class Node(Reporter):
@@ -121,7 +127,7 @@ class Node(Reporter):
 
     def applied(self, wish: Mode, *, is_root: bool = True) -> Any:  # noqa: ANN401 - whatever the block gives
         """The context manager over this node."""
-        return applied(
+        return apply_mode(
             wish, self.look(), run=self.run, look=self.look, reporter=self, is_root=is_root
         )
 
@@ -246,9 +252,9 @@ def test_what_stands_in_the_way(tmp_path: Path) -> None:
 def test_what_it_needs_is_said(tmp_path: Path) -> None:
     """Root, idle GPUs, the reload for a memory mode."""
     system = seen(write("mi300x-spx-nps1", tmp_path))
-    text = " ".join(needs(system, CPX4, is_root=False))
+    text = " ".join(mode_change_cost(system, CPX4, is_root=False))
     assert lacks(text, "root", "idle", "reload") == []
-    assert "reload" not in " ".join(needs(system, CPX1, is_root=False))
+    assert "reload" not in " ".join(mode_change_cost(system, CPX1, is_root=False))
 
 
 @pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])
@@ -270,7 +276,7 @@ def test_through_the_real_bindings(
         return seen(root, deep=False, ask_smi=Smi)
 
     run = runner(folder / "python", environment(folder, case))
-    with applied(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True) as system:
+    with apply_mode(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True) as system:
         assert system.mode == CPX4
         assert state.read_text(encoding="ascii") == "CPX NPS4\n"
     assert state.read_text(encoding="ascii") == "SPX NPS1\n"
@@ -286,6 +292,6 @@ def test_a_refusal_of_the_library(smi_release: Callable[[str], Path], tmp_path: 
         return seen(root, deep=False)
 
     run = runner(folder / "python", environment(folder, "refuse"))
-    context = applied(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True)
+    context = apply_mode(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True)
     with pytest.raises(MachineError, match="busy"), context:
         pytest.fail("the block must not run")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rccltune.machine.placement import Seating, seating_of
-from rccltune.machine.records import Gpu, Link, System
-from rccltune.machine.visible import choosing
+from rccltune.machine.placement import RankDevices, devices_of_ranks
+from rccltune.machine.records import Gpu, System, XgmiLink
+from rccltune.machine.visible_devices import variables_that_choose
 from rccltune.model.errors import CommandLineError, MachineError, RccltuneError
 from rccltune.model.vocabulary import RankPlacement as P
 
@@ -29,7 +29,7 @@ def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> 
         for part in range(per_oam)
     )
     links = tuple(
-        Link(origin=a.index, target=b.index, hops=int(a.oam != b.oam))
+        XgmiLink(origin=a.index, target=b.index, hops=int(a.oam != b.oam))
         for a in gpus
         for b in gpus
         if a is not b
@@ -39,17 +39,19 @@ def machine(oams: int, per_oam: int, *, per_iod: int = 0, n_hidden: int = 0) -> 
     )
 
 
-def placed(wished: P | None, system: System, n_ranks: int | None = None, **site: str) -> Seating:
+def placed(
+    wished: P | None, system: System, n_ranks: int | None = None, **site: str
+) -> RankDevices:
     """The placement in a site's environment."""
-    return seating_of(wished, n_ranks, system, site)
+    return devices_of_ranks(wished, n_ranks, system, site)
 
 
-def numbers(found: Seating) -> list[int]:
+def numbers(found: RankDevices) -> list[int]:
     """Devices in the order of the ranks."""
     return list(found.place.devices)
 
 
-def color(found: Seating, rank: int) -> int:
+def color(found: RankDevices, rank: int) -> int:
     """The group of a rank, as nccl-tests works it out from the two variables."""
     pairs = dict(found.environment)
     if "NCCL_TESTS_SPLIT_MASK" in pairs:
@@ -256,4 +258,4 @@ def test_devices_are_chosen_by_the_vendors_variable(
     vendor: str, pairs: tuple[tuple[str, str], ...]
 ) -> None:
     """In the order of the ranks."""
-    assert choosing(vendor, 0, 8, 16) == pairs
+    assert variables_that_choose(vendor, 0, 8, 16) == pairs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from trees import put, seen
 
-from rccltune.machine.software import starter
+from rccltune.machine.software import launcher_program
 
 
 def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_launchers_by_what_they_say(text: str, tmp_path: Path) -> None:
     """One option that all of them know."""
     program = put(tmp_path, "mpirun", f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
     program.chmod(0o755)
-    found = starter(program)
+    found = launcher_program(program)
     assert (found.flavour, found.version) == SAID[text]
 
 
@@ -110,11 +110,11 @@ def test_a_launcher_that_fails(tmp_path: Path) -> None:
     """What it said is kept."""
     program = put(tmp_path, "mpirun", "#!/bin/sh\necho mpiexec.hydra: not found >&2\nexit 127")
     program.chmod(0o755)
-    found = starter(program)
+    found = launcher_program(program)
     assert (found.flavour, found.detail) == (None, "mpiexec.hydra: not found")
 
 
 def test_a_program_that_does_not_start(tmp_path: Path) -> None:
     """No crash."""
-    found = starter(put(tmp_path, "mpirun", "no program"))
+    found = launcher_program(put(tmp_path, "mpirun", "no program"))
     assert found.flavour is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.machine.files import Root
+from rccltune.machine.files import SystemRoot
 from rccltune.machine.vendor_table import vendor_table
 
 ROW = "allreduce,0,16383,tree,ll,1,1,8,-1,-1\n"
@@ -42,7 +42,7 @@ def test_places_are_tried_in_rccls_order(rocm: Path, tmp_path: Path) -> None:
     ]
     for number, path in enumerate(tried):
         put(path, f"# {number}\n")
-        found = vendor_table(Root(tmp_path), {}, "gfx950")
+        found = vendor_table(SystemRoot(tmp_path), {}, "gfx950")
         assert (found.place, found.content) == (str(path), f"# {number}\n".encode())
         assert found.looked[-1] == str(path)
 
@@ -50,7 +50,7 @@ def test_places_are_tried_in_rccls_order(rocm: Path, tmp_path: Path) -> None:
 def test_another_architectures_table_is_not_this_ones(rocm: Path, tmp_path: Path) -> None:
     """Only an unknown architecture makes RCCL take any; every place is named."""
     put(rocm / "share/rccl/tuner" / NAME)
-    found = vendor_table(Root(tmp_path), {}, "gfx942")
+    found = vendor_table(SystemRoot(tmp_path), {}, "gfx942")
     assert found.place is None
     assert str(rocm / "share/rccl/tuner/rccl_tuner_gfx942.csv") in found.looked
     assert any("none compiled in" in place for place in found.looked)
@@ -63,10 +63,10 @@ def test_the_loaders_library_goes_before_rocms(rocm: Path, tmp_path: Path) -> No
     put(other / "librccl.so", "x")
     own = put(other / "tuner" / NAME)
     variables = {"LD_LIBRARY_PATH": "/proc/nowhere:/home/build"}
-    assert vendor_table(Root(tmp_path), variables, "gfx950").place == str(own)
+    assert vendor_table(SystemRoot(tmp_path), variables, "gfx950").place == str(own)
     moved = tmp_path / "elsewhere"
     rocm.rename(moved)
-    at = vendor_table(Root(tmp_path), {"ROCM_PATH": "/elsewhere"}, "gfx950")
+    at = vendor_table(SystemRoot(tmp_path), {"ROCM_PATH": "/elsewhere"}, "gfx950")
     assert at.place == str(moved / "share/rccl/tuner" / NAME)
 
 
@@ -96,24 +96,24 @@ def test_a_table_that_is_compiled_in_is_read_there(build: Build, tmp_path: Path)
     """The text as it was compiled, comments too; a file on disk goes before it."""
     text = f"# AMD's\n{ROW}{ROW.replace('16383', '99999')}"
     library = build((NAME, text))
-    found = vendor_table(Root(tmp_path), {}, "gfx950")
+    found = vendor_table(SystemRoot(tmp_path), {}, "gfx950")
     assert found.content == text.encode()
     assert found.place == f"{library}: compiled-in {NAME}"
-    assert vendor_table(Root(tmp_path), {}, "gfx942").place is None
+    assert vendor_table(SystemRoot(tmp_path), {}, "gfx942").place is None
     put(library.parent / "tuner" / NAME, "# mine\n")
-    assert vendor_table(Root(tmp_path), {}, "gfx950").content == b"# mine\n"
+    assert vendor_table(SystemRoot(tmp_path), {}, "gfx950").content == b"# mine\n"
 
 
 def test_two_compiled_in_tables_are_not_guessed_apart(build: Build, tmp_path: Path) -> None:
     """Which text belongs to which name is not to be seen in the file."""
     build((NAME, ROW), ("rccl_tuner_gfx942.csv", ROW.replace("tree", "ring")))
-    found = vendor_table(Root(tmp_path), {}, "gfx950")
+    found = vendor_table(SystemRoot(tmp_path), {}, "gfx950")
     assert found.place is None
     assert lacks(found.looked[-1], "2 tables", "2 names", "tables compiled") == []
 
 
 def test_no_rocm_at_all(tmp_path: Path) -> None:
     """Said where it would be."""
-    found = vendor_table(Root(tmp_path), {}, None)
+    found = vendor_table(SystemRoot(tmp_path), {}, None)
     assert found.place is None
     assert found.looked == (str(tmp_path / "opt/rocm/share/rccl/tuner/rccl_tuner.csv"),)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from machines import DESCRIPTIONS, Machine, load
 
+from rccltune.machine.detection import detect_system
 from rccltune.machine.records import System
-from rccltune.machine.survey import look
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 
@@ -35,7 +35,7 @@ def write(name: str, root: Path) -> Path:
 
 def seen(root: Path, **more: object) -> System:
     """What the room makes of a tree."""
-    return look(root, **more)
+    return detect_system(root, **more)
 
 
 def put(root: Path, name: str, content: str | bytes) -> Path:

@@ -9,7 +9,7 @@ import click
 import pytest
 import yamls
 
-from rccltune.cli.help import HEADINGS, Grouped
+from rccltune.cli.help import HEADINGS, GroupedOption
 from rccltune.cli.sweep import sweep
 from rccltune.measure.gone import KEYS
 from rccltune.measure.options import PRESETS, SweepOptions, default_of, flag
@@ -104,7 +104,7 @@ def test_the_command_line_says_the_same(name: str) -> None:
     params = {one: value for one, value in context.params.items() if one in FIELDS}
     assert given(params) == read_sweep_file(yamls.dumped({name: SAID[name]}, sort_keys=False), "s")
     (option,) = (one for one in sweep.params if flag(name) in one.opts)
-    assert isinstance(option, Grouped)
+    assert isinstance(option, GroupedOption)
     assert option.group in HEADINGS
 
 

@@ -15,14 +15,14 @@ from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
 from rccltune.analyse.fit import FitFile
-from rccltune.machine.hosts import Answer, Host
+from rccltune.machine.hosts import Host, RankReport
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.links import LinkMap, LinkRates
 from rccltune.model.measured import Fingerprint, Launch, Outcome
-from rccltune.model.settings import Place, Variant
+from rccltune.model.settings import RankLocation, Variant
 from rccltune.model.vocabulary import shown
-from rccltune.npkit.session import Dumped
+from rccltune.npkit.session import DumpResult
 from rccltune.perf.runs import EndFile, RunFile
 from rccltune.session.store import HeaderFile
 from rccltune.verify.verdict_store import Refused, VerdictFile
@@ -30,8 +30,8 @@ from rccltune.verify.verdict_store import Refused, VerdictFile
 # What each JSON file of a session, and each answer of a host, is read as.
 T = typing.TypeVar("T")
 ROOTS = (
-    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, Place, LinkRates),
-    *(LinkMap, Dumped, Host, Answer, RunFile, EndFile),
+    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, RankLocation, LinkRates),
+    *(LinkMap, DumpResult, Host, RankReport, RunFile, EndFile),
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.npkit.dump import Tools, find_tools, has_npkit, next_command
+from rccltune.npkit.dump import NpkitTools, find_tools, has_npkit, next_command
 
 # What RCCL's init.cc does under ENABLE_NPKIT, what MSCCL++ asks for, and neither.
 HEAD = "#include <stdio.h>\n#include <stdlib.h>\nvoid destroy(void) {"
@@ -68,7 +68,7 @@ class TestTools:
     def test_nowhere(self, tmp_path: Path) -> None:
         """Files that are not there are no places either."""
         (tmp_path / "lib").mkdir()
-        assert find_tools([tmp_path / "lib/librccl.so.1", tmp_path / "gone"]) == Tools()
+        assert find_tools([tmp_path / "lib/librccl.so.1", tmp_path / "gone"]) == NpkitTools()
 
     def test_the_first_place_wins(self, tree: Path, tmp_path: Path) -> None:
         """The library's own tree before a later one: event numbers differ."""
@@ -98,7 +98,7 @@ class TestTools:
 
     def test_without_tools_there_is_a_command_to_fill_in(self) -> None:
         """What was not found stands in capitals."""
-        command = next_command(Tools(), Path("d"), Path("t"), 5)
+        command = next_command(NpkitTools(), Path("d"), Path("t"), 5)
         assert "npkit_trace_generator.py --npkit_dump_dir=d" in command
         assert "NPKIT_EVENT_H" in command
 

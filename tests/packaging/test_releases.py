@@ -18,7 +18,7 @@ from rccltune.releases import (
     READING_RULES,
     RELEASES,
     TELLING_CHOICES,
-    Family,
+    LibraryVendor,
     Release,
     hosts_of,
     overwriting,
@@ -183,7 +183,7 @@ def test_a_release_is_found_by_its_number(one: Release) -> None:
 
 def test_lines_stand_in_order() -> None:
     """Each line holds until the next."""
-    for family in (Family.RCCL, Family.NCCL):
+    for family in (LibraryVendor.RCCL, LibraryVendor.NCCL):
         lines = [one for one in RELEASES if one.family is family]
         assert all(one.first <= other.first for one, other in pairwise(lines))
         assert all(one.abi <= other.abi for one, other in pairwise(lines))

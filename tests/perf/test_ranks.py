@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from made_runs import make, step
 
-from rccltune.launch import family, process
+from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import LAUNCHERS, Launcher
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError, SessionError
 from rccltune.model.failure import Failure
-from rccltune.model.settings import Place, Scale, Variant
+from rccltune.model.settings import RankLocation, Scale, Variant
 from rccltune.perf import endings, ranks, runs
 from rccltune.perf.ranks import Ground, Measured, Order
 
@@ -39,7 +39,7 @@ CHOOSING = {
     "RCCL_MSCCL_ENABLE": "1",
     "RCCLTUNE_CONFIG_DIR": "/rules",
 }
-PLACE = Place(name="node", scale=Scale(n_nodes=1, n_ranks=8))
+PLACE = RankLocation(name="node", scale=Scale(n_nodes=1, n_ranks=8))
 LIBRARY = Measured(file=Path("/opt/rocm/lib/librccl.so.1"))
 GROUND = Ground(library=LIBRARY, place=PLACE, launcher=Launcher())
 
@@ -116,7 +116,12 @@ def test_a_launcher_takes_every_variable_along() -> None:
     launcher = LAUNCHERS["openmpi"](program=Path("/usr/bin/mpirun"))
     words = command(replace(GROUND, launcher=launcher, hostfile=Path("/hosts")))
     named = {words[at + 1] for at, word in enumerate(words) if word == "-x"}
-    assert {"NCCL_NVLS_ENABLE", "RCCLTUNE_PERF_TOKEN", family.TAG, "LD_LIBRARY_PATH"} <= named
+    assert {
+        "NCCL_NVLS_ENABLE",
+        "RCCLTUNE_PERF_TOKEN",
+        launch_processes.TAG,
+        "LD_LIBRARY_PATH",
+    } <= named
     assert words[words.index("-np") + 1] == "8"
     assert "--start" not in words
 
@@ -174,7 +179,7 @@ def test_the_step_in_flight_is_to_blame(
     own = make(tmp_path, steps, done=[3, 2], remarks=remarks if ending["exit_code"] else [])
     (own / "log.txt").write_text("rccltune-perf: rank 1: rank 0 is gone\nsomething\n")
     usual = {"exit_code": None, "signal": None, "timed_out": False, "lingered": False}
-    ended = process.Ending(**{**usual, **ending}, duration_s=1.0)
+    ended = process.LaunchEnd(**{**usual, **ending}, duration_s=1.0)
     end = endings.judged(runs.read_run(own), ended, stalled=stalled)
     assert end.failure is failure
     assert end.line == 6

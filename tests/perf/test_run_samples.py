@@ -19,7 +19,7 @@ from rccltune.model.vocabulary import Doubt
 from rccltune.perf import passes, rows, runs, samples
 from rccltune.perf.plan import Step
 from rccltune.session import store
-from rccltune.session.frame import arranged, records
+from rccltune.session.sample_table import arranged, records
 from rccltune.session.samples import load_samples
 from rccltune.session.store import Session
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builds import plugin_built
 
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +25,9 @@ def plugin_path(plugin_build: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def host(plugin_path: Path) -> Host:
+def host(plugin_path: Path) -> PluginLibrary:
     """The plugin, loaded."""
-    return Host(plugin_path)
+    return PluginLibrary(plugin_path)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.settings import SILENT, Scale, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.decision import cost_table, decisions
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import read_rules
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
@@ -94,7 +94,7 @@ LAST = b"\nbroadcast,0,9,ring,ll,-1,-1,-1\n"
 @example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,cpx\xa0"], b"\n")
 @example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,unknown"], b"\n")
 @example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,cpx-nps17"], b"\n")
-def test_python_reads_as_the_plugin(host: Host, lines: list[bytes], ending: bytes) -> None:
+def test_python_reads_as_the_plugin(host: PluginLibrary, lines: list[bytes], ending: bytes) -> None:
     """Refused or not, with the same code; as many rules and skipped rows; the same decisions."""
     content = ending.join(lines) + LAST
     read = read_rules(content)
@@ -146,7 +146,9 @@ def first(rules: tuple[Rule, ...], nbytes: int) -> Setting | None:
 
 
 @pytest.mark.parametrize("n", [2, 5])
-def test_what_is_needed_may_stand_on_several_lines(host: Host, tmp_path: Path, n: int) -> None:
+def test_what_is_needed_may_stand_on_several_lines(
+    host: PluginLibrary, tmp_path: Path, n: int
+) -> None:
     """Each line of ``#@ needs`` and ``#@ requires`` is complete by itself, for both readers."""
     path, log = tmp_path / "rules.csv", tmp_path / "log"
     pairs = [(f"RCCLTUNE_TEST_NEED_{number}", f"v{number}") for number in range(n)]

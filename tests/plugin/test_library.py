@@ -14,7 +14,7 @@ import pytest
 
 from rccltune.model.errors import InputFileError, MachineError
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.host import ABI_VERSIONS, Host
+from rccltune.rules.plugin_library import ABI_VERSIONS, PluginLibrary
 
 TABLE = [[5.0, 6.0, 7.0]] * 7
 OLDEST_GLIBC = (2, 17)  # RHEL 7 and manylinux2014; every system that ROCm supports is newer
@@ -55,27 +55,27 @@ def test_installs_by_cmake_alone(plugin_build: Path, tmp_path: Path) -> None:
     folder = tmp_path / "lib" / "rccltune"
     info = json.loads((folder / "buildinfo.json").read_text(encoding="utf-8"))
     assert info["abi_versions"] == list(ABI_VERSIONS)
-    assert Host(folder / info["name"]).abi_versions == ABI_VERSIONS
+    assert PluginLibrary(folder / info["name"]).abi_versions == ABI_VERSIONS
     assert os.access(folder / "rccltune-perf", os.X_OK)
 
 
-def test_every_version_has_the_plugin_s_name(host: Host) -> None:
+def test_every_version_has_the_plugin_s_name(host: PluginLibrary) -> None:
     """Libraries print it when they load a tuner."""
     assert {host.name(abi) for abi in host.abi_versions} == {"rccltune"}
 
 
-def test_a_host_says_what_it_cannot_load(tmp_path: Path, host: Host) -> None:
+def test_a_host_says_what_it_cannot_load(tmp_path: Path, host: PluginLibrary) -> None:
     """A missing file, a library that is no tuner and an unknown version are told apart."""
     with pytest.raises(MachineError, match="loaded"):
-        Host(tmp_path / "missing.so")
+        PluginLibrary(tmp_path / "missing.so")
     with pytest.raises(MachineError, match="no tuner"):
-        Host(Path("libc.so.6"))
+        PluginLibrary(Path("libc.so.6"))
     with pytest.raises(MachineError, match="no version 1"):
         host.name(1)
 
 
 @pytest.mark.parametrize("abi", ABI_VERSIONS)
-def test_refusals_carry_the_reason(abi: int, host: Host, tmp_path: Path) -> None:
+def test_refusals_carry_the_reason(abi: int, host: PluginLibrary, tmp_path: Path) -> None:
     """A refused file names the line; and what the plugin says goes to the caller, not to stderr."""
     rules = tmp_path / "rules.csv"
     rules.write_text("allreduce,0,9,bush,ll,-1,-1,-1\n", encoding="ascii")
@@ -84,7 +84,7 @@ def test_refusals_carry_the_reason(abi: int, host: Host, tmp_path: Path) -> None
         host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env)
 
 
-def test_questions_that_make_no_sense(host: Host) -> None:
+def test_questions_that_make_no_sense(host: PluginLibrary) -> None:
     """A ragged table and a closed communicator are the caller's mistakes, and are said so."""
     communicator = host.communicator(abi=5, n_nodes=1, n_ranks=8)
     with pytest.raises(ValueError, match="equally long"):
@@ -96,7 +96,7 @@ def test_questions_that_make_no_sense(host: Host) -> None:
         communicator.ask(Collective.ALL_REDUCE, 1, TABLE)
 
 
-def test_decisions_say_what_the_table_held(host: Host, tmp_path: Path) -> None:
+def test_decisions_say_what_the_table_held(host: PluginLibrary, tmp_path: Path) -> None:
     """One line for each collective and size: the answer, the host's choice, all it offered."""
     rules = tmp_path / "rules.csv"
     rules.write_text("allreduce,0,100,ring,simple,16,-1,-1\n", encoding="ascii")
@@ -133,7 +133,9 @@ def test_decisions_say_what_the_table_held(host: Host, tmp_path: Path) -> None:
         ("rocm_builtin_gfx950_7rows.csv", False),
     ],
 )
-def test_files_from_the_wild(file: str, refused: bool, host: Host, shared_data: Path) -> None:
+def test_files_from_the_wild(
+    file: str, refused: bool, host: PluginLibrary, shared_data: Path
+) -> None:
     """Published and generated files load as they are; AMD's own wrong-values asset is refused."""
     env = {
         "NCCL_TUNER_CONFIG_FILE": str(shared_data / "configs" / file),
@@ -154,7 +156,7 @@ def test_a_communicator_is_summed_up_once(end: str, plugin_path: Path, tmp_path:
     rules, log = tmp_path / "rules.csv", tmp_path / "log-%p"
     rules.write_text("allreduce,0,100,ring,simple,16,-1,-1\n", encoding="ascii")
     program = (
-        "import sys\nfrom pathlib import Path\nfrom rccltune.rules.host import Host\n"
+        "import sys\nfrom pathlib import Path\nfrom rccltune.rules.plugin_library import Host\n"
         "from rccltune.model.vocabulary import Collective\n"
         f"host = Host(Path({str(plugin_path)!r}))\n"
         f"env = {{'NCCL_TUNER_CONFIG_FILE': {str(rules)!r}, 'RCCLTUNE_LOG': 'summary:{log}'}}\n"

@@ -10,7 +10,7 @@ from machines import Machine, all_machines
 
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 
 TABLE = [[5.0] * 3] * 7
 MACHINES = all_machines()
@@ -43,7 +43,7 @@ def test_detected_as_described(machine: Machine, probe: Path, tmp_path: Path) ->
         ("mi250x", "gfx90a_none"),
     ],
 )
-def test_the_file_of_the_mode(machine: str, file: str, host: Host, tmp_path: Path) -> None:
+def test_the_file_of_the_mode(machine: str, file: str, host: PluginLibrary, tmp_path: Path) -> None:
     """RCCLTUNE_CONFIG_DIR gives the rules of the machine's own arch and mode, and no others."""
     by_name(machine).write(tmp_path / "root")
     rules = tmp_path / "rules"
@@ -57,7 +57,7 @@ def test_the_file_of_the_mode(machine: str, file: str, host: Host, tmp_path: Pat
 
 
 @pytest.mark.parametrize("machine", ["mi300x-mixed", "container-no-gpu", "no-sysfs"])
-def test_not_knowing_stops_the_rank(machine: str, host: Host, tmp_path: Path) -> None:
+def test_not_knowing_stops_the_rank(machine: str, host: PluginLibrary, tmp_path: Path) -> None:
     """Where the mode is not known, init fails and names RCCLTUNE_MODE; it never goes on inert."""
     by_name(machine).write(tmp_path / "root")
     (tmp_path / "root").mkdir(exist_ok=True)

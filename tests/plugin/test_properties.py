@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
-from rccltune.rules.host import ABI_VERSIONS, Answer, Host
+from rccltune.rules.plugin_library import ABI_VERSIONS, PluginAnswer, PluginLibrary
 
 ALGORITHMS = [a.value for a in Algorithm]
 PROTOCOLS = [p.value for p in Protocol]
@@ -83,7 +83,9 @@ def is_selectable(row: Row, call: Call, *, abi: int) -> bool:
     return a < len(call.table) and p < len(call.table[0]) and call.table[a][p] >= 0.0
 
 
-def expected(rows: Sequence[Row], call: Call, *, abi: int, n_nodes: int, n_ranks: int) -> Answer:
+def expected(
+    rows: Sequence[Row], call: Call, *, abi: int, n_nodes: int, n_ranks: int
+) -> PluginAnswer:
     """What must be in the host's hands after the call, the untouched cells included."""
     row = scan(rows, call, abi=abi, n_nodes=n_nodes, n_ranks=n_ranks)
     table = [list(cells) for cells in call.table]
@@ -94,7 +96,7 @@ def expected(rows: Sequence[Row], call: Call, *, abi: int, n_nodes: int, n_ranks
             cell = (a, p)
         table[a][p] = 0.0
     channels = row.channels if row is not None and row.channels >= 1 else 0
-    return Answer(table=tuple(map(tuple, table)), channels=channels, cell=cell)
+    return PluginAnswer(table=tuple(map(tuple, table)), channels=channels, cell=cell)
 
 
 SIZES = st.one_of(
@@ -153,7 +155,7 @@ def calls(draw: st.DrawFn, file: Sequence[Row]) -> Call:
 @settings(max_examples=int(os.environ.get("RCCLTUNE_TEST_EXAMPLES", "300")))
 @given(data=st.data(), file=st.lists(rows(), max_size=12), n_ranks=st.sampled_from([8, 64]))
 def test_the_plugin_is_the_plain_scan(
-    host: Host, data: st.DataObject, file: list[Row], n_ranks: int
+    host: PluginLibrary, data: st.DataObject, file: list[Row], n_ranks: int
 ) -> None:
     """Same cell, same channels, and nothing else changed, at every version and at every edge."""
     asked = data.draw(st.lists(calls(file), min_size=1, max_size=6))
@@ -176,7 +178,7 @@ def test_the_plugin_is_the_plain_scan(
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(host: Host, content: bytes) -> None:
+def test_any_bytes_are_read_or_refused(host: PluginLibrary, content: bytes) -> None:
     """No rule file, however broken, ends the process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rules.csv"

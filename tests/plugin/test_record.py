@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
-from rccltune.rules.host import ABI_VERSIONS, Host
-from rccltune.workload.reader import read
-from rccltune.workload.records import Source, State, Workload, added_up
+from rccltune.rules.plugin_library import ABI_VERSIONS, PluginLibrary
+from rccltune.workload.reader import read_workload
+from rccltune.workload.records import CallSource, RecordingEnd, Workload, sum_of_workloads
 
 TABLE = ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
 SIZES = st.integers(0, 2**40) | st.sampled_from([0, 1, 2**20, 2**61, 2**63, 2**64 - 1])
@@ -36,7 +36,7 @@ def counted(workload: Workload) -> Counter[Asked]:
 @pytest.mark.parametrize("abi", ABI_VERSIONS)
 @given(asked=st.lists(st.tuples(st.sampled_from(TUNABLE), SIZES), max_size=60))
 @settings(max_examples=15, deadline=None)
-def test_every_call_is_counted_once(host: Host, abi: int, asked: list[Asked]) -> None:
+def test_every_call_is_counted_once(host: PluginLibrary, abi: int, asked: list[Asked]) -> None:
     """Whatever is asked; sizes that no message has (2^60 and more) by their power of two."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.csv"
@@ -45,17 +45,19 @@ def test_every_call_is_counted_once(host: Host, abi: int, asked: list[Asked]) ->
             for collective, nbytes in asked:
                 answer = comm.ask(collective, nbytes, TABLE)
                 assert (answer.cell, answer.channels) == (None, 0)
-        found = read(path)
+        found = read_workload(path)
 
     rounded = Counter((c, n if n < 2**61 else 1 << (n.bit_length() - 1)) for c, n in asked)
     assert counted(found) == rounded
     (one,) = found.recorders
-    assert (one.source, one.state, one.calls) == (Source.RECORD, State.WHOLE, len(asked))
+    assert (one.source, one.state, one.calls) == (CallSource.RECORD, RecordingEnd.WHOLE, len(asked))
     assert found.scales in ((), (Scale(n_nodes=2, n_ranks=128),))
 
 
 @pytest.mark.parametrize("abi", ABI_VERSIONS)
-def test_communicators_of_one_process_keep_apart(host: Host, abi: int, tmp_path: Path) -> None:
+def test_communicators_of_one_process_keep_apart(
+    host: PluginLibrary, abi: int, tmp_path: Path
+) -> None:
     """Three scales, ended in another order than they began; %n gives each a file of its own."""
     env = {"RCCLTUNE_RECORD": str(tmp_path / "r-%n.csv")}
     scales = [(1, 8), (2, 16), (4, 32)]
@@ -68,13 +70,13 @@ def test_communicators_of_one_process_keep_apart(host: Host, abi: int, tmp_path:
     for comm in reversed(comms):
         comm.close()
 
-    whole = added_up([read(path) for path in sorted(tmp_path.glob("r-*.csv"))])
+    whole = sum_of_workloads([read_workload(path) for path in sorted(tmp_path.glob("r-*.csv"))])
 
     assert [(c.scale.n_ranks, c.calls) for c in whole.counts] == [(8, 1), (16, 2), (32, 3)]
     assert [whole.ranks_at(scale) for scale in whole.scales] == [1, 1, 1]
 
 
-def test_threads_lose_nothing(host: Host, tmp_path: Path) -> None:
+def test_threads_lose_nothing(host: PluginLibrary, tmp_path: Path) -> None:
     """Eight threads, each with a communicator, one file; ctypes leaves the interpreter's lock."""
     path = tmp_path / "record.csv"
     comms = [
@@ -93,14 +95,14 @@ def test_threads_lose_nothing(host: Host, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
 
-    found = read(path)
+    found = read_workload(path)
     assert found.calls == 8 * 500
     assert len(found.recorders) == 8
     # One communicator, eight contexts: eight GPUs of one process.
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=8)) == 8
 
 
-def test_what_rules_answer_is_not_changed(host: Host, tmp_path: Path) -> None:
+def test_what_rules_answer_is_not_changed(host: PluginLibrary, tmp_path: Path) -> None:
     """Recording beside a rule file: the answer is the file's."""
     rules = tmp_path / "rules.csv"
     rules.write_text("allreduce,0,99,ring,ll,7,-1,-1\n")
@@ -112,13 +114,13 @@ def test_what_rules_answer_is_not_changed(host: Host, tmp_path: Path) -> None:
         answer = comm.ask(Collective.ALL_REDUCE, 50, TABLE)
 
     assert (answer.cell, answer.channels) == ((1, 0), 7)
-    assert read(tmp_path / "record.csv").calls == 1
+    assert read_workload(tmp_path / "record.csv").calls == 1
 
 
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import Host
 from rccltune.model.vocabulary import Collective
 host = Host(Path(sys.argv[1]))
 comm = host.communicator(abi=6, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": sys.argv[2]})
@@ -129,35 +131,37 @@ if sys.argv[3] == "killed": os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def _job(host: Host, record: Path, how: str) -> int:
+def _job(host: PluginLibrary, record: Path, how: str) -> int:
     command = [sys.executable, "-c", KILLED, str(host.path), str(record), how]
     return subprocess.run(command, check=False, timeout=60).returncode
 
 
 def test_a_communicator_that_is_never_destroyed_is_written_at_exit(
-    host: Host, tmp_path: Path
+    host: PluginLibrary, tmp_path: Path
 ) -> None:
     """Frameworks leave theirs to the end of the process."""
     assert _job(host, tmp_path / "record.csv", "left") == 0
 
-    found = read(tmp_path / "record.csv")
-    assert (found.calls, found.recorders[0].state) == (600, State.EXIT)
+    found = read_workload(tmp_path / "record.csv")
+    assert (found.calls, found.recorders[0].state) == (600, RecordingEnd.EXIT)
     assert [path.name for path in tmp_path.iterdir()] == ["record.csv"]
 
 
-def test_of_a_rank_that_is_killed_a_snapshot_is_left(host: Host, tmp_path: Path) -> None:
+def test_of_a_rank_that_is_killed_a_snapshot_is_left(host: PluginLibrary, tmp_path: Path) -> None:
     """At most 256 calls of a key, or the pause since the last snapshot, are missing; it says so."""
     assert _job(host, tmp_path / "record.csv", "killed") == -9
 
-    assert read(tmp_path / "record.csv").calls == 0
+    assert read_workload(tmp_path / "record.csv").calls == 0
     (part,) = tmp_path.glob("record.csv.*.part")
-    found = read(part)
+    found = read_workload(part)
     assert 344 <= found.calls <= 600
-    assert found.recorders[0].state is State.UNFINISHED
+    assert found.recorders[0].state is RecordingEnd.UNFINISHED
 
 
 @pytest.mark.parametrize("name", ["none/record.csv", "%x"])
-def test_a_file_that_cannot_be_made_stops_the_job(host: Host, tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_made_stops_the_job(
+    host: PluginLibrary, tmp_path: Path, name: str
+) -> None:
     """A job must not run for hours and have recorded nothing."""
     with pytest.raises(InputFileError, match="RCCLTUNE_RECORD"):
         host.communicator(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 
 OUTPUTS = {
     "record": ("RCCLTUNE_RECORD", ""),
@@ -20,7 +20,7 @@ OUTPUTS = {
 JOB = """
 import os, resource, signal, sys
 from pathlib import Path
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import Host
 from rccltune.model.vocabulary import Collective
 for one in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(one, signal.SIG_DFL)
@@ -35,7 +35,9 @@ print("done")
 """
 
 
-def job(host: Host, output: str, path: Path, limit: int = 0) -> subprocess.CompletedProcess[str]:
+def job(
+    host: PluginLibrary, output: str, path: Path, limit: int = 0
+) -> subprocess.CompletedProcess[str]:
     """A small job that writes there."""
     variable, prefix = OUTPUTS[output]
     command = [sys.executable, "-c", JOB, str(host.path), variable, f"{prefix}{path}", str(limit)]
@@ -43,7 +45,9 @@ def job(host: Host, output: str, path: Path, limit: int = 0) -> subprocess.Compl
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_a_limit_of_file_sizes_ends_no_job(host: Host, tmp_path: Path, output: str) -> None:
+def test_a_limit_of_file_sizes_ends_no_job(
+    host: PluginLibrary, tmp_path: Path, output: str
+) -> None:
     """``ulimit -f``: SIGXFSZ is not for the job, whose dispositions are the default ones."""
     done = job(host, output, tmp_path / "out", 4000)
     assert done.stdout == "done\n", done.stderr
@@ -52,7 +56,9 @@ def test_a_limit_of_file_sizes_ends_no_job(host: Host, tmp_path: Path, output: s
 
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("trap", ["pipe", "link", "theirs"])
-def test_a_trap_is_named_and_left_alone(host: Host, tmp_path: Path, output: str, trap: str) -> None:
+def test_a_trap_is_named_and_left_alone(
+    host: PluginLibrary, tmp_path: Path, output: str, trap: str
+) -> None:
     """A record stops at init; a log goes to stderr."""
     path, victim = tmp_path / "out", tmp_path / "victim"
     victim.write_text("precious\n")

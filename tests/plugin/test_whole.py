@@ -16,7 +16,7 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
 from rccltune.rules import documents, line_format, writer
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import read_rules
 from rccltune.session import files
 
@@ -49,7 +49,7 @@ def emitted(bounds: list[int], settings: list[str | None]) -> str:
     return writer.render(made)
 
 
-def refusal(host: Host, path: Path) -> str | None:
+def refusal(host: PluginLibrary, path: Path) -> str | None:
     """What the plugin says of a file that it refuses."""
     try:
         host.communicator(
@@ -62,7 +62,7 @@ def refusal(host: Host, path: Path) -> str | None:
 
 @pytest.mark.parametrize("names", [["ring/ll", None, "tree/ll128/16"], [None, None, None]])
 def test_every_cut_of_an_emitted_file_is_refused(
-    host: Host, tmp_path: Path, names: list[str | None]
+    host: PluginLibrary, tmp_path: Path, names: list[str | None]
 ) -> None:
     """At any byte, by both readers; only the last line feed may be missing."""
     text = emitted([4096, 1 << 20], names).encode()
@@ -87,7 +87,7 @@ LINES = st.sampled_from(
 @settings(max_examples=300)
 @given(st.lists(LINES, min_size=1, max_size=6), st.sampled_from(["", "\n"]))
 def test_both_readers_count_alike(
-    host: Host, tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
+    host: PluginLibrary, tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
 ) -> None:
     """Whatever is said, however often and wherever: refused or not, and in the same words."""
     path = tmp_path_factory.mktemp("whole") / "rules.csv"
@@ -107,7 +107,7 @@ def test_framed_lines_are_whole(lines: list[str]) -> None:
     assert line_format.framed(made) == made
 
 
-def test_what_the_last_line_must_be_is_named(host: Host, tmp_path: Path) -> None:
+def test_what_the_last_line_must_be_is_named(host: PluginLibrary, tmp_path: Path) -> None:
     """So that a hand can mend what a hand did."""
     path = tmp_path / "rules.csv"
     path.write_text(f"#@ format 1\n{ROW}\n{ROW}\n#@ end 32\n")
@@ -119,7 +119,7 @@ def test_what_the_last_line_must_be_is_named(host: Host, tmp_path: Path) -> None
 OLD = "examples/h200x2-nccl-2.28.9/rccl_tuner.csv"
 
 
-def test_files_of_0_1_0_stay_valid(host: Host, tmp_path: Path, repository: Path) -> None:
+def test_files_of_0_1_0_stay_valid(host: PluginLibrary, tmp_path: Path, repository: Path) -> None:
     """They began with the number of rows; a cut one is refused as ever, and a new one is ours."""
     text = (repository / OLD).read_bytes()
     assert text.startswith(b"#@ rules 3\n#@ format 1\n")
@@ -142,8 +142,8 @@ def test_a_rewritten_file_is_counted_anew() -> None:
     """Rules narrowed to two parts, and rules that go; a file that said nothing is ours then."""
     text = emitted([4096], ["ring/ll", None])
     [rule] = read_rules(text.encode()).rules
-    thrice = {rule.line or 0: line_format.Change(parts=(rule, rule, rule), evidence="thrice")}
-    gone = {rule.line or 0: line_format.Change(parts=(), evidence="")}
+    thrice = {rule.line or 0: line_format.LineChange(parts=(rule, rule, rule), evidence="thrice")}
+    gone = {rule.line or 0: line_format.LineChange(parts=(), evidence="")}
     for before in (text, text.replace("#@ format", "# format").replace("#@ end", "# end")):
         for changes, n in ((thrice, 3), (gone, 0)):
             made = line_format.rewritten(before, changes, ())
@@ -165,7 +165,9 @@ def test_rules_for_measuring_are_whole_too() -> None:
 
 
 @pytest.mark.parametrize("kind", ["empty", "folder", "pipe", "/dev/fd", "/dev/null"])
-def test_what_is_no_file_of_rules_is_refused(host: Host, tmp_path: Path, kind: str) -> None:
+def test_what_is_no_file_of_rules_is_refused(
+    host: PluginLibrary, tmp_path: Path, kind: str
+) -> None:
     """Without a wait, and never as a file without rules."""
     path = tmp_path / "rules.csv"
     ends = os.pipe()
@@ -186,7 +188,7 @@ def test_what_is_no_file_of_rules_is_refused(host: Host, tmp_path: Path, kind: s
     assert ("the file is empty" if kind == "empty" else "no regular file") in said
 
 
-def test_links_to_files_are_followed(host: Host, tmp_path: Path) -> None:
+def test_links_to_files_are_followed(host: PluginLibrary, tmp_path: Path) -> None:
     """A ConfigMap of Kubernetes is a link to a link into a folder that is exchanged."""
     (tmp_path / "..2026_01_01").mkdir()
     (tmp_path / "..2026_01_01" / "rules.csv").write_text(emitted([], ["ring/ll"]))

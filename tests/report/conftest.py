@@ -14,7 +14,7 @@ from matplotlib.text import Text
 
 from rccltune.cli import run
 from rccltune.model.reporter import Reporter
-from rccltune.report.session import Shown, read_session
+from rccltune.report.contents import SessionContents, read_contents
 from rccltune.report.tables import Tables, tables_of
 
 KIB = 1024
@@ -137,13 +137,13 @@ def _session(name: str, repository: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shown(sessions: Callable[[str], Path]) -> Callable[[str], Shown]:
+def shown(sessions: Callable[[str], Path]) -> Callable[[str], SessionContents]:
     """What a session says, by its name."""
-    return lambda name: read_session(sessions(name), reporter=Reporter())
+    return lambda name: read_contents(sessions(name), reporter=Reporter())
 
 
 @pytest.fixture(scope="session")
-def tables(shown: Callable[[str], Shown]) -> Callable[[str], Tables]:
+def tables(shown: Callable[[str], SessionContents]) -> Callable[[str], Tables]:
     """Tables of a session, by its name."""
     return lambda name: tables_of(shown(name))
 

@@ -12,7 +12,7 @@ import pytest
 from test_page import content as made_content
 
 from rccltune.report import page as pages
-from rccltune.report.session import Shown
+from rccltune.report.contents import SessionContents
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: the index may not have it"
@@ -43,7 +43,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module", params=["CPX", "h200x4-nccl-2.28.9"])
 def written(
     request: pytest.FixtureRequest,
-    shown: Callable[[str], Shown],
+    shown: Callable[[str], SessionContents],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The page of AMD's published table, and of a sweep of five collectives."""

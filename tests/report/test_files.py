@@ -13,7 +13,7 @@ from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import FIGURE_FORMATS
 from rccltune.report import plots, words
-from rccltune.report.session import read_session
+from rccltune.report.contents import read_contents
 
 
 class Said(Reporter):
@@ -175,5 +175,5 @@ def test_rules_of_a_file_are_drawn_without_their_choice(
         folder, reporter=said, directory=None, formats=("png",), names=("table",), overwrite=False
     )
     assert not [line for line in said.lines if "no rules are drawn" in line]
-    shown = read_session(folder, reporter=said)
+    shown = read_contents(folder, reporter=said)
     assert "emit-config" not in words.following(shown)

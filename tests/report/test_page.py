@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
-from rccltune.model.chosen import Judgement, Rule, Verdict
+from rccltune.model.chosen import Judgement, Rule, SizeVerdict
 from rccltune.model.settings import Setting, View
 from rccltune.model.vocabulary import Placement
-from rccltune.report import page, session, style, words
-from rccltune.report.session import Shown
+from rccltune.report import contents, page, style, words
+from rccltune.report.contents import SessionContents
 from rccltune.verify.verdict import VerdictFile
 from rccltune.verify.verified import Verification
 
@@ -68,14 +68,14 @@ def content(text: str) -> dict[str, Any]:
     ("session", "n_figures"), [("CPX", 5), ("one setting", 3), ("nothing to win", 4)]
 )
 def test_a_page_is_valid_alone_small_and_reachable(
-    shown: Callable[[str], Shown], session: str, n_figures: int
+    shown: Callable[[str], SessionContents], session: str, n_figures: int
 ) -> None:
     """By html5lib's strict parser, the page's own policy, and what a screen reader needs."""
     tree = check_page(page.render(page.context(shown(session))))
     assert check_figures(tree) == n_figures
 
 
-def test_a_page_of_five_collectives_is_small_too(shown: Callable[[str], Shown]) -> None:
+def test_a_page_of_five_collectives_is_small_too(shown: Callable[[str], SessionContents]) -> None:
     """1 MB; its figures are those of one, once for each collective."""
     html = page.render(page.context(shown("h200x4-nccl-2.28.9")))
     assert len(html.encode()) <= 1_000_000
@@ -108,7 +108,7 @@ def test_any_text_is_shown_as_it_is(text: str) -> None:
         assert one in said or "\ufffd" in said
 
 
-def test_a_name_in_a_picture_is_text_too(shown: Callable[[str], Shown]) -> None:
+def test_a_name_in_a_picture_is_text_too(shown: Callable[[str], SessionContents]) -> None:
     """A machine may be called anything."""
     hostile = '<script>alert(1)</script>"$\\frac{1}{2}$'
     one = shown("holes")
@@ -120,7 +120,7 @@ def test_a_name_in_a_picture_is_text_too(shown: Callable[[str], Shown]) -> None:
     assert hostile in text_of(next(tree.iter("header")))
 
 
-def test_the_same_session_gives_the_same_bytes(shown: Callable[[str], Shown]) -> None:
+def test_the_same_session_gives_the_same_bytes(shown: Callable[[str], SessionContents]) -> None:
     """So that a page can be compared with the one of last week."""
     one = shown("holes")
     assert page.render(page.context(one)) == page.render(page.context(one))
@@ -198,7 +198,7 @@ def test_the_style_is_a_few_kilobytes() -> None:
     assert {path.name for path in FILES.iterdir()} == {"page.css", "page.html"}
 
 
-def test_a_setting_is_printed_as_everywhere(shown: Callable[[str], Shown]) -> None:
+def test_a_setting_is_printed_as_everywhere(shown: Callable[[str], SessionContents]) -> None:
     """``tree/ll128``, with its channels where it has some."""
     one = shown("channels")
     for file in one.used:
@@ -207,7 +207,7 @@ def test_a_setting_is_printed_as_everywhere(shown: Callable[[str], Shown]) -> No
 
 
 def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
-    shown: Callable[[str], Shown],
+    shown: Callable[[str], SessionContents],
 ) -> None:
     """Somebody added a rule to the file: what it gains nobody knows."""
     one = shown("holes")
@@ -220,7 +220,9 @@ def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
     assert words.claim(more) == f"{said} 2 more rules are not of the choice."
 
 
-def test_rules_of_a_file_with_ll128_forced_are_of_the_choice(shown: Callable[[str], Shown]) -> None:
+def test_rules_of_a_file_with_ll128_forced_are_of_the_choice(
+    shown: Callable[[str], SessionContents],
+) -> None:
     """They were chosen by the same command, and its numbers are kept too."""
     [forced] = [one for one in shown("CPX").files if one.name.startswith("ll128-forced/")]
     assert forced.rules
@@ -229,15 +231,17 @@ def test_rules_of_a_file_with_ll128_forced_are_of_the_choice(shown: Callable[[st
     assert "not of the stored choice" not in str([words.proof(o, forced) for o in forced.rules])
 
 
-def test_the_table_of_sizes_marks_those_without_a_rule(shown: Callable[[str], Shown]) -> None:
+def test_the_table_of_sizes_marks_those_without_a_rule(
+    shown: Callable[[str], SessionContents],
+) -> None:
     """Both sides made the same calls there, and nobody should look for the rule's part in it."""
     one = shown("holes")
     [file, *_] = one.files
     rule = file.rules[0].rule
     target = next(iter(one.zones)).target
 
-    def at(nbytes: int) -> Verdict:
-        return Verdict(
+    def at(nbytes: int) -> SizeVerdict:
+        return SizeVerdict(
             target=target,
             view=View(dtype="float", redop="sum", placement=Placement.IN_PLACE, graph=False),
             nbytes=nbytes,
@@ -279,7 +283,7 @@ def test_the_table_of_sizes_marks_those_without_a_rule(shown: Callable[[str], Sh
 
 
 def test_a_rule_on_one_side_of_4_mib_has_the_gain_of_that_side(
-    shown: Callable[[str], Shown],
+    shown: Callable[[str], SessionContents],
 ) -> None:
     """Verification made two of one; where its verdict counts no more the sweep's numbers do."""
     zone = next(one for one in shown("h200x4-nccl-2.28.9").zones if one.by_clock)
@@ -290,6 +294,6 @@ def test_a_rule_on_one_side_of_4_mib_has_the_gain_of_that_side(
         setting=zone.setting or Setting.parse("ring/ll"),
     )
     rules = (one, replace(one, min_nbytes=(4 << 20) + 1, max_nbytes=zone.max_nbytes))
-    parts = [session.part_of(rule, zone) for rule in rules]
+    parts = [contents.part_of(rule, zone) for rule in rules]
     assert [(p.n_sizes, p.gain) for p in parts] == [(s.n_sizes, s.gain) for s in zone.by_clock]
-    assert session.part_of(replace(one, max_nbytes=2 << 20), zone) == zone
+    assert contents.part_of(replace(one, max_nbytes=2 << 20), zone) == zone

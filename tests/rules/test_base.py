@@ -18,11 +18,11 @@ from rccltune.model.chosen import Zone
 from rccltune.model.errors import MachineError, VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
-from rccltune.rules.documents import Base, RuleDocument, sections_of
-from rccltune.rules.host import ABI_VERSIONS, Communicator, Host
+from rccltune.rules.documents import RuleDocument, VendorRules, sections_of
+from rccltune.rules.plugin_library import ABI_VERSIONS, PluginCommunicator, PluginLibrary
 from rccltune.rules.reader import read_rules
-from rccltune.rules.vendor_rules import check_over, rules_of
-from rccltune.rules.vendor_rules import over as rules_over
+from rccltune.rules.vendor_rules import check_with_base, rules_of
+from rccltune.rules.vendor_rules import with_base as rules_over
 from rccltune.rules.writer import render
 
 # AMD's own rows of gfx950 (rocm-systems, projects/rccl/tuner/rccl_tuner_gfx950.csv, 7 rows).
@@ -46,10 +46,10 @@ SAFE: dict[str, set[Cell]] = {
 
 
 @pytest.fixture(scope="module")
-def host() -> Host:
+def host() -> PluginLibrary:
     """The installed plugin."""
     try:
-        return Host(plugin.library())
+        return PluginLibrary(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
 
@@ -94,17 +94,17 @@ def over(ours: RuleDocument, base: str) -> str:
     """The merged file's text."""
     read = read_rules(base.encode() or b"\n")
     assert read.errors == ()
-    named = Base(name="rccl_tuner_gfx950.csv", sha256="ab" * 32, rules=read.rules)
+    named = VendorRules(name="rccl_tuner_gfx950.csv", sha256="ab" * 32, rules=read.rules)
     return render(rules_over(ours, named))
 
 
-def opened(host: Host, path: Path, abi: int, scale: Scale) -> Communicator:
+def opened(host: PluginLibrary, path: Path, abi: int, scale: Scale) -> PluginCommunicator:
     """A communicator of the real plugin."""
     env = {"NCCL_TUNER_CONFIG_FILE": str(path)}
     return host.communicator(abi=abi, n_nodes=scale.n_nodes, n_ranks=scale.n_ranks, env=env)
 
 
-def told(communicator: Communicator, call: Call) -> tuple[Cell, int] | None:
+def told(communicator: PluginCommunicator, call: Call) -> tuple[Cell, int] | None:
     """The plugin's answer to a call, every cell on offer."""
     collective = next(c for c in Collective if c.csv_name == call.collective)
     table = [[9.0] * len(PROTOCOLS)] * len(ALGORITHMS)
@@ -130,7 +130,7 @@ OURS = [
 
 
 def test_three_ranges_of_ours_over_amds_gfx950_rows_at_every_abi(
-    host: Host, tmp_path: Path
+    host: PluginLibrary, tmp_path: Path
 ) -> None:
     """Issue 14: no size is lost, AMD's choice stands elsewhere, and every host is told so."""
     ours = document(zones(Collective.ALL_REDUCE, NODE, OURS))
@@ -248,7 +248,7 @@ def rows_of_a_vendor(draw: st.DrawFn) -> str:
 @settings(max_examples=80)
 @given(found=tables_of_ours(), lines=st.lists(rows_of_a_vendor(), max_size=8))
 def test_merged_is_ours_where_ours_has_a_rule_and_the_vendors_elsewhere(
-    host: Host,
+    host: PluginLibrary,
     tmp_path_factory: pytest.TempPathFactory,
     found: list[Zone],
     lines: list[str],
@@ -256,7 +256,7 @@ def test_merged_is_ours_where_ours_has_a_rule_and_the_vendors_elsewhere(
     """At every bound and beside it: RCCL's own reader in both forms, and the plugin at each ABI."""
     ours, base = document(found), "".join(f"{line}\n" for line in lines)
     plain, text = render(ours), over(ours, base)
-    check_over(
+    check_with_base(
         rules_of(ours),
         read_rules(base.encode()).rules,
         read_rules(text.encode()).rules,
@@ -302,6 +302,6 @@ def test_a_file_that_answers_otherwise_is_found_out(broken: str) -> None:
     """What the check is for; a bug of ours would not become a rule file."""
     ours = read_rules(b"allreduce,0,99,ring,ll,-1,1,8,-1,-1\n").rules
     base = read_rules(b"allreduce,50,200,tree,ll,-1,1,8,-1,-1\n").rules
-    check_over(ours, base, (*ours, *base))
+    check_with_base(ours, base, (*ours, *base))
     with pytest.raises(VerificationError, match="ours"):
-        check_over(ours, base, read_rules(broken.encode()).rules)
+        check_with_base(ours, base, read_rules(broken.encode()).rules)

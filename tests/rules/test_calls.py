@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rccltune.model.chosen import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.documents import audit, first_at
-from rccltune.rules.explanation import Question, compare, differences, explain
+from rccltune.rules.documents import audit_order, first_at
+from rccltune.rules.explanation import RuleQuestion, compare, differences, explain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def test_registered_buffers_are_asked_about(tmp_path: Path) -> None:
     one, other = tmp_path / "one.csv", tmp_path / "other.csv"
     one.write_text(PLAIN)
     other.write_text(PLAIN + REGISTERED)
-    (part,) = explain(other, Question()).parts
+    (part,) = explain(other, RuleQuestion()).parts
     assert [s.setting for s in part.stretches] == [None, Setting.parse("ring/ll"), None]
     ((call, stretches),) = part.calls
     assert (call.num_pipe_ops, call.reg_buff) == (1, 1)
@@ -34,7 +34,7 @@ def test_registered_buffers_are_asked_about(tmp_path: Path) -> None:
         (1024, 4096, 1),
         (8192, 16384, 2),
     ]
-    (found,) = differences(*compare(one, other, Question()))
+    (found,) = differences(*compare(one, other, RuleQuestion()))
     assert (found.min_nbytes, found.max_nbytes, found.call) == (8192, 16384, call)
 
 
@@ -42,7 +42,7 @@ def test_groups_that_a_row_leaves_out_are_asked_about(tmp_path: Path) -> None:
     """A row for one operation says nothing of two, which the usual call does not show."""
     path = tmp_path / "rules.csv"
     path.write_text(PLAIN + GROUPED)
-    (part,) = explain(path, Question()).parts
+    (part,) = explain(path, RuleQuestion()).parts
     assert part.stretches[3].setting == Setting.parse("tree/ll")
     ((call, stretches),) = part.calls
     assert (call.num_pipe_ops, call.reg_buff) == (2, 0)
@@ -53,8 +53,8 @@ def test_files_of_usual_rows_ask_once(tmp_path: Path) -> None:
     """Nothing more to say where no row tells calls apart."""
     path = tmp_path / "rules.csv"
     path.write_text(PLAIN)
-    assert explain(path, Question()).parts[0].calls == ()
-    assert differences(*compare(path, path, Question())) == ()
+    assert explain(path, RuleQuestion()).parts[0].calls == ()
+    assert differences(*compare(path, path, RuleQuestion())) == ()
 
 
 RULES = st.lists(
@@ -96,7 +96,7 @@ def test_dead_and_fallback_by_looking_at_every_size(rules: list[Rule]) -> None:
             dead.append(rule)
         elif all(any(each.reaches(n) for each in before) for n in sizes):
             fallbacks.append(rule)
-    found = audit(rules)
+    found = audit_order(rules)
     assert [id(rule) for rule in found.dead] == [id(rule) for rule in dead]
     assert [id(rule) for rule in found.fallbacks] == [id(rule) for rule in fallbacks]
 
@@ -116,10 +116,10 @@ def test_neighbouring_rules_of_one_setting_are_each_named_by_their_line(tmp_path
     path, whole = tmp_path / "rules.csv", tmp_path / "whole.csv"
     path.write_text(PLAIN + "allreduce,4097,8192,ring,ll,-1,1,8,-1,0\n")
     whole.write_text("allreduce,1024,8192,ring,ll,-1,1,8,-1,-1\n")
-    (part,) = explain(path, Question()).parts
+    (part,) = explain(path, RuleQuestion()).parts
     assert [(s.min_nbytes, s.max_nbytes, s.line) for s in part.stretches if s.setting] == [
         (1024, 4096, 1),
         (4097, 8192, 2),
     ]
-    found = differences(*compare(path, whole, Question()))
+    found = differences(*compare(path, whole, RuleQuestion()))
     assert {one.call.reg_buff for one in found} == {1}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.model.chosen import Environment, Gain, GainRange, VariantGain, WrongShare
+from rccltune.model.chosen import ExportedVariant, Gain, GainRange, VariantGain, WrongShare
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, Variant
 from rccltune.model.vocabulary import Collective
@@ -47,7 +47,7 @@ def gain(
     )
 
 
-CHOSEN = Environment(
+CHOSEN = ExportedVariant(
     variant=Variant(
         name="mscclpp",
         environment=(("RCCL_MSCCLPP_ENABLE", "1"), ("RCCL_MSCCLPP_THRESHOLD", "3145728")),
@@ -57,14 +57,14 @@ CHOSEN = Environment(
     gains=(gain(better=(span(1 << 15, 1 << 21, 0.1, 0.25, 0.5),)),),
     chosen=True,
 )
-OTHER = Environment(
+OTHER = ExportedVariant(
     variant=Variant(name="my own", environment=(("PATHS", "/a b;rm -rf $HOME"),)),
     threshold_nbytes=None,
     gains=(gain(worse=(span(1024, 4096, -0.5, -0.2, -0.1),)),),
 )
 
 
-def text(chosen: Environment | None, rules: str | None = "/r/rules.csv") -> str:
+def text(chosen: ExportedVariant | None, rules: str | None = "/r/rules.csv") -> str:
     """The file."""
     needs = () if chosen is None else chosen.variant.environment
     use = [] if rules is None else [("NCCL_TUNER_CONFIG_FILE", rules)]
@@ -118,7 +118,7 @@ def test_where_none_is_chosen_nothing_but_the_rules_is_exported(tmp_path: Path) 
 @pytest.mark.parametrize("value", ["/a b", "$(touch x)", "a'b", 'a"b', "a\\b", "; exit 1"])
 def test_values_are_taken_literally(tmp_path: Path, value: str) -> None:
     """Whatever a path or a user's file holds."""
-    one = Environment(
+    one = ExportedVariant(
         variant=Variant(name="odd", environment=(("ODD", value),)),
         threshold_nbytes=None,
         gains=(),

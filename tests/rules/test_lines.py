@@ -103,8 +103,9 @@ def test_no_line_of_a_rule_file_is_cut(
         sections=documents.sections_of(zones(reasons, [100, 200, 300])),
         base=None,
     )
-    merged = vendor_rules.over(
-        document, documents.Base(name=name, sha256="ab" * 32, rules=base, left_out=tuple(left))
+    merged = vendor_rules.with_base(
+        document,
+        documents.VendorRules(name=name, sha256="ab" * 32, rules=base, left_out=tuple(left)),
     )
     try:
         text = writer.render(merged)
@@ -226,7 +227,7 @@ def test_no_line_of_a_rewritten_file_is_cut(
         low, high = rule.min_nbytes, rule.min_nbytes + 9
         part = reader.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
         if narrow and rule.line is not None:
-            changes[rule.line] = line_format.Change(
+            changes[rule.line] = line_format.LineChange(
                 parts=part, evidence=evidence, holes=((high + 1, rule.max_nbytes, reason),)
             )
         wanted.append((low, high if narrow else rule.max_nbytes, rule.setting, rule.only_mode))
@@ -256,14 +257,14 @@ def test_what_has_evidence_of_its_own_is_unproven_no_more() -> None:
     text = "\n".join(line_format.framed(lines)) + "\n"
     first, second = reader.read_rules(text.encode()).rules
     assert first.line is not None
-    proved = line_format.Change(parts=(first,), evidence="verified: 1.2 times as fast")
+    proved = line_format.LineChange(parts=(first,), evidence="verified: 1.2 times as fast")
     made = line_format.rewritten(text, {first.line: proved}, ())
     assert made.count(line_format.UNPROVEN_MARK) == 1
     assert (
         f"# {line_format.UNPROVEN_MARK} no repeats prove the gain\n{row.format(100, 199)}" in made
     )
     # Bounds that are cut to what will be measured prove nothing.
-    narrowed = line_format.Change(parts=(second,), evidence="")
+    narrowed = line_format.LineChange(parts=(second,), evidence="")
     assert (
         line_format.rewritten(text, {second.line or 0: narrowed}, ()).count(
             line_format.UNPROVEN_MARK

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from rccltune.model.settings import Setting
-from rccltune.rules.answers import Call
 from rccltune.rules.decision import decisions
-from rccltune.rules.explanation import Question, explain
-from rccltune.rules.host import Host
+from rccltune.rules.explanation import RuleQuestion, explain
+from rccltune.rules.plugin_answers import CallArguments
+from rccltune.rules.plugin_library import PluginLibrary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,11 +46,11 @@ def test_questions_grow_with_rules_and_not_with_their_square(tmp_path: Path) -> 
         path.write_text("\n".join(rows(n_rules)) + "\n")
         with (
             mock.patch.object(
-                Host, "communicator", autospec=True, side_effect=Host.communicator
+                PluginLibrary, "communicator", autospec=True, side_effect=PluginLibrary.communicator
             ) as opened,
             mock.patch("rccltune.rules.decision.decisions", side_effect=decisions) as decided,
         ):
-            parts = explain(path, Question()).parts
+            parts = explain(path, RuleQuestion()).parts
         assert len(parts) == n_rules // A_SCALE
         assert opened.call_count <= 6 * n_rules // (4 * A_SCALE)
         asked.append(sum(len(call.args[3]) for call in decided.call_args_list))
@@ -63,10 +63,10 @@ def test_each_value_that_a_row_names_is_asked_where_the_row_is(tmp_path: Path) -
     path.write_text(
         "allreduce,1024,4096,ring,ll,-1,1,8,3,1\nallreduce,1024,4096,tree,ll,-1,2,16,-1,-1\n"
     )
-    one, two = explain(path, Question()).parts
+    one, two = explain(path, RuleQuestion()).parts
     assert two.calls == ()
     ((call, stretches),) = one.calls
-    assert call == Call(num_pipe_ops=3, reg_buff=1)
+    assert call == CallArguments(num_pipe_ops=3, reg_buff=1)
     chosen = [s for s in stretches if s.setting is not None]
     assert [(s.min_nbytes, s.max_nbytes, s.setting) for s in chosen] == [
         (1024, 4096, Setting.parse("ring/ll"))

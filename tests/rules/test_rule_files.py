@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune.model.chosen import Interval, Proof, Rule, Zone
+from rccltune.model.chosen import GainInterval, GainProof, Rule, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import LL128_FORCED, Mode, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
-from rccltune.rules.documents import RuleDocument, audit, sections_of
-from rccltune.rules.line_format import Change, rewritten
+from rccltune.rules.documents import RuleDocument, audit_order, sections_of
+from rccltune.rules.line_format import LineChange, rewritten
 from rccltune.rules.reader import read_rules
 from rccltune.rules.writer import render
 
@@ -51,7 +51,7 @@ def zone_lists(draw: st.DrawFn) -> list[Zone]:
                 reason=None if setting else draw(st.sampled_from(["not measured", "x" * 400])),
                 n_sizes=3,
                 worst_regret=0.01,
-                gain=Interval(low=0.1, mean=0.2, high=0.3),
+                gain=GainInterval(low=0.1, mean=0.2, high=0.3),
                 fallback=draw(st.none() | SETTINGS) if setting else None,
             )
         )
@@ -213,7 +213,7 @@ def test_gaps_between_rules_are_found(shared_data: Path, name: str, n_gaps: int)
     """Closed ranges on sampled sizes leave every size between them to the library."""
     read = read_rules((shared_data / "configs" / name).read_bytes())
 
-    assert len(audit(read.rules).gaps) == n_gaps
+    assert len(audit_order(read.rules).gaps) == n_gaps
 
 
 def test_the_partition_mode_of_a_fork_is_a_filter() -> None:
@@ -298,7 +298,7 @@ RULES = st.builds(
 @given(st.lists(RULES, max_size=6))
 def test_dead_and_fallback_are_what_trying_every_call_says(rules: list[Rule]) -> None:
     """Against brute force: each size and scale, with each subset of cells selectable."""
-    found = audit(rules)
+    found = audit_order(rules)
     reached_first, reached_ever = set(), set()
     for n_nodes in (1, 2, 3):
         scale = Scale(n_nodes=n_nodes, n_ranks=8)
@@ -326,8 +326,8 @@ def test_dead_and_fallback_are_what_trying_every_call_says(rules: list[Rule]) ->
         assert fallbacks == reached_ever - reached_first
 
 
-@pytest.mark.parametrize("proof", [Proof.UNPROVEN, Proof.REPEATED])
-def test_a_fallback_says_that_nothing_proves_it(proof: Proof) -> None:
+@pytest.mark.parametrize("proof", [GainProof.UNPROVEN, GainProof.REPEATED])
+def test_a_fallback_says_that_nothing_proves_it(proof: GainProof) -> None:
     """As any row does; once verification has held the row itself, its mark goes."""
     zone = Zone(
         target=TARGET,
@@ -347,11 +347,11 @@ def test_a_fallback_says_that_nothing_proves_it(proof: Proof) -> None:
     read = read_rules(text.encode())
     assert read.errors == ()
     row = read.rules[-1].line or 0
-    if proof is Proof.REPEATED:
+    if proof is GainProof.REPEATED:
         assert said == []
         return
     assert len(said) == 1
     assert "seen once" in said[0]
     assert text.splitlines()[row - 2] == said[0]
-    held = Change(parts=(read.rules[-1],), evidence="verified")
+    held = LineChange(parts=(read.rules[-1],), evidence="verified")
     assert "fallback UNPROVEN" not in rewritten(text, {row: held}, ())

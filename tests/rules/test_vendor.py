@@ -13,7 +13,7 @@ from wording import lacks
 
 from rccltune.model.chosen import Rule
 from rccltune.rules import documents, reader, vendor_rules, writer
-from rccltune.rules.reader import Severity
+from rccltune.rules.reader import LineSeverity
 
 GOOD = "allreduce,0,99,ring,ll,-1,1,8,-1,-1"
 
@@ -23,8 +23,10 @@ def merged(text: str) -> tuple[str, dict[int, str]]:
     file, left_out = vendor_rules.read_base(text.encode())
     assert file.errors == ()
     document = documents.RuleDocument(provenance=(), requires=(), needs=(), sections=())
-    base = documents.Base(name="theirs.csv", sha256="ab" * 32, rules=file.rules, left_out=left_out)
-    return writer.render(vendor_rules.over(document, base)), dict(left_out)
+    base = documents.VendorRules(
+        name="theirs.csv", sha256="ab" * 32, rules=file.rules, left_out=left_out
+    )
+    return writer.render(vendor_rules.with_base(document, base)), dict(left_out)
 
 
 def both(text: str) -> tuple[list[RcclRow], list[RcclRow]]:
@@ -124,7 +126,7 @@ def test_what_every_reader_takes_alike_is_kept(row: str) -> None:
 def test_a_row_that_every_rccl_plays_otherwise_than_written_is_an_error(row: str) -> None:
     """64 bytes, and every size: leaving it out would lose a choice of the vendor's silently."""
     file, _ = vendor_rules.read_base(f"{GOOD}\n{row}\n".encode())
-    assert [(one.severity, one.line) for one in file.errors] == [(Severity.ERROR, 2)]
+    assert [(one.severity, one.line) for one in file.errors] == [(LineSeverity.ERROR, 2)]
 
 
 def test_lines_of_one_reason_are_named_together() -> None:

@@ -15,11 +15,11 @@ import rccltune
 from rccltune import api
 from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
-from rccltune.model.chosen import Judgement, Verdict
+from rccltune.model.chosen import Judgement, SizeVerdict
 from rccltune.model.errors import RccltuneError
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
-from rccltune.rules.stored import stored_choice
+from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
 from rccltune.verify.verdict import Cut, Ratio, RuleVerdict, State, VerdictFile
 
@@ -70,7 +70,7 @@ _READERS: Final[dict[str, Callable[[Path], object]]] = {
     "plan.txt": _made,
     "rank-0.csv": _made,
     "fit.json": _fitted,
-    "choice.json": stored_choice,
+    "choice.json": read_choice,
     "verdict.json": lambda folder: rccltune.load(folder).verdicts,
     "rccl_tuner.csv": lambda folder: rccltune.load(folder).rules,
 }
@@ -86,7 +86,7 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     choice = api.emit_config(home / "imported", output=home / "imported/rccl_tuner.csv")
     assert choice.path is not None
     key = fitted.curves[0].key
-    verdict = Verdict(
+    verdict = SizeVerdict(
         target=key.target,
         view=key.view,
         nbytes=1024,

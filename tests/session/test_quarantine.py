@@ -109,9 +109,9 @@ def test_samples_of_a_quarantined_setting_are_doubted() -> None:
     other = replace(good, launch="other")
     pairs = [ended("a", Failure.HANG), ended("b", Failure.HANG), ended("good", None)]
 
-    assert [s.doubt for s in samples.doubted([good, wrong, other], pairs)] == [
+    assert [s.doubt for s in samples.flagged_by_quarantine([good, wrong, other], pairs)] == [
         Doubt.QUARANTINED,
         Doubt.WRONG,
         None,
     ]
-    assert samples.doubted([good], pairs[1:]) == [good]
+    assert samples.flagged_by_quarantine([good], pairs[1:]) == [good]

@@ -22,7 +22,7 @@ from rccltune.model.measured import (
     Launch,
     Outcome,
     Sample,
-    Stated,
+    StatedFacts,
     Status,
 )
 from rccltune.model.reporter import Reporter
@@ -37,7 +37,7 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session import files, store
-from rccltune.session.frame import records
+from rccltune.session.sample_table import records
 
 
 def header(folder: Path) -> store.Session:
@@ -68,7 +68,7 @@ def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") ->
     """A session with one launch."""
     raw = folder.parent / f"{name}.log"
     raw.write_bytes(log)
-    launch = Launch(id=name, source="x.log", stated=Stated(setting=BASELINE))
+    launch = Launch(id=name, source="x.log", stated=StatedFacts(setting=BASELINE))
     outcome = Outcome(launch=name, status=Status.IMPORTED, n_samples=1)
     return store.commit(header(folder), [(launch, outcome, raw)], [sample(name)])
 
@@ -80,7 +80,7 @@ def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
     opened = store.open_session(tmp_path / "s")
     ((launch, outcome),) = store.read_launches(tmp_path / "s")
 
-    assert launch.stated == Stated(setting=BASELINE)
+    assert launch.stated == StatedFacts(setting=BASELINE)
     assert outcome.status is Status.IMPORTED
     assert store.raw_log(tmp_path / "s", "a1:3").read_bytes() == b"raw \xff log\n"
     assert stored(opened) == (sample(),)

@@ -25,8 +25,8 @@ from rccltune.model.settings import (
     Setting,
 )
 from rccltune.model.vocabulary import Collective, Doubt, Placement
-from rccltune.session import table
-from rccltune.session.frame import COLUMNS, KINDS, frame, joined, records
+from rccltune.session import samples_csv
+from rccltune.session.sample_table import COLUMNS, KINDS, frame, joined, records
 
 KEYS = st.builds(
     CurveKey,
@@ -70,7 +70,7 @@ SAMPLE = Sample(
 def written(found: pd.DataFrame) -> str:
     """The file."""
     stream = io.BytesIO()
-    table.write(found, stream)
+    samples_csv.write(found, stream)
     return stream.getvalue().decode()
 
 
@@ -78,7 +78,7 @@ def read(folder: Path, text: str | bytes, n_rows: int | None = None) -> pd.DataF
     """The table of a file."""
     path = folder / "samples.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return table.read(path, KNOWN_VARIANTS, n_rows)
+    return samples_csv.read(path, KNOWN_VARIANTS, n_rows)
 
 
 def of_setting(setting: Setting) -> Sample:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from wording import lacks
 
 from rccltune.model.vocabulary import Collective
-from rccltune.releases import Family, parse_library
-from rccltune.variants.availability import Site, why_absent
+from rccltune.releases import LibraryVendor, parse_library
+from rccltune.variants.availability import VariantSite, why_absent
 from rccltune.variants.catalog import load_catalog
-from rccltune.variants.records import Releases
+from rccltune.variants.records import ReleaseRange
 
 CATALOG = load_catalog()
 WORDS = [s.name for s in CATALOG.specs if s.not_tunable is None and s.parameter is None]
@@ -20,7 +20,7 @@ WORDS = [s.name for s in CATALOG.specs if s.not_tunable is None and s.parameter 
 def why(word: str, **known: object) -> str | None:
     """What is said of a variant at a site."""
     spec, parameter = CATALOG.look_up(word)
-    return why_absent(spec, Site(parameter=parameter, **known))  # type: ignore[arg-type] - a test's shorthand
+    return why_absent(spec, VariantSite(parameter=parameter, **known))  # type: ignore[arg-type] - a test's shorthand
 
 
 @pytest.mark.parametrize(
@@ -199,16 +199,16 @@ def test_ranges_hold_their_ends(one: tuple[int, ...], two: tuple[int, ...]) -> N
     """Both ends included, compared number by number."""
     low, high = sorted((one, two))
     names = [".".join(map(str, version)) for version in (low, high)]
-    found = Releases.parse(f"NCCL {names[0]} to {names[1]}")
+    found = ReleaseRange.parse(f"NCCL {names[0]} to {names[1]}")
     assert found.has(low)
     assert found.has(high)
     assert found.has((*low, 1)) == (low < high)
-    assert Releases.parse(str(found)) == found
+    assert ReleaseRange.parse(str(found)) == found
 
 
 def test_libraries_are_read_as_they_print_themselves() -> None:
     """With builds and suffixes behind the number."""
-    assert parse_library("RCCL 2.18.6+hip6.0") == (Family.RCCL, (2, 18, 6))
-    assert parse_library("NCCL 2.28.3+cuda12.9") == (Family.NCCL, (2, 28, 3))
+    assert parse_library("RCCL 2.18.6+hip6.0") == (LibraryVendor.RCCL, (2, 18, 6))
+    assert parse_library("NCCL 2.28.3+cuda12.9") == (LibraryVendor.NCCL, (2, 28, 3))
     assert parse_library("librccl.so") is None
     assert parse_library(None) is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective
 from rccltune.variants.availability import takes
 from rccltune.variants.catalog import load_catalog
-from rccltune.variants.records import Acts
+from rccltune.variants.records import DecidedBy
 
 CATALOG = load_catalog()
 MIB = 2**20
@@ -62,7 +62,7 @@ def test_low_precision_takes_what_rcclx_does(
 def test_under_settings_the_tuner_is_asked_for_every_call(**call: object) -> None:
     """Switching a path off, graphs, channels and threads take nothing past it."""
     for spec in CATALOG.specs:
-        if spec.acts is Acts.SETTINGS:
+        if spec.acts is DecidedBy.SETTINGS:
             assert takes(spec, **call) is False  # type: ignore[arg-type] - a test's shorthand
 
 

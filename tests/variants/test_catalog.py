@@ -10,12 +10,12 @@ import yamls
 
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED
-from rccltune.variants.availability import Site, why_absent
-from rccltune.variants.catalog import SHIPPED, Where, load_catalog, read_catalog, resolve
-from rccltune.variants.records import Acts, VariantSpec
+from rccltune.variants.availability import VariantSite, why_absent
+from rccltune.variants.catalog import SHIPPED, Substitutions, load_catalog, read_catalog, resolve
+from rccltune.variants.records import DecidedBy, VariantSpec
 
 CATALOG = load_catalog()
-WHERE = Where(max_nbytes=2**30, n_ranks=8)
+WHERE = Substitutions(max_nbytes=2**30, n_ranks=8)
 SPECS = [spec for spec in CATALOG.specs if spec.not_tunable is None]
 # Every release of the map in the facts, and NCCL's of the examples.
 LIBRARIES = [
@@ -143,7 +143,7 @@ def test_nothing_names_nvls() -> None:
 @pytest.mark.parametrize("spec", CATALOG.specs, ids=lambda spec: spec.name)
 def test_some_release_has_every_entry(spec: VariantSpec) -> None:
     """Refused everywhere are only what PyTorch alone runs and what cannot be tuned."""
-    sites = [Site(library=library, is_rcclx=rcclx) for library, rcclx in LIBRARIES]
+    sites = [VariantSite(library=library, is_rcclx=rcclx) for library, rcclx in LIBRARIES]
     absent = [why_absent(spec, site) for site in sites]
     refused = spec.runner == "torch" or spec.not_tunable is not None
     assert (None not in absent) == refused
@@ -155,8 +155,8 @@ def test_a_threshold_is_the_variables_of_a_path(spec: VariantSpec) -> None:
     """The measured value lets the whole sweep through, so that the crossover is inside."""
     if spec.threshold is None:
         return
-    assert spec.acts is Acts.PATH
-    made = resolve(spec, None, Where(max_nbytes=2**20, n_ranks=8))
+    assert spec.acts is DecidedBy.PATH
+    made = resolve(spec, None, Substitutions(max_nbytes=2**20, n_ranks=8))
     assert dict(made.environment)[spec.threshold.variable] == str(2**20)
     assert made.threshold == spec.threshold.variable
 
@@ -229,7 +229,7 @@ def test_another_library_is_not_asked_for_its_release() -> None:
         " environment: {RCCL_LOW_PRECISION_ENABLE: 1}}\n"
     )
     spec, _ = load_catalog(text, "x.yaml").find("x")
-    assert why_absent(spec, Site(library="RCCL 2.21.5", is_rcclx=False)) is None
+    assert why_absent(spec, VariantSite(library="RCCL 2.21.5", is_rcclx=False)) is None
 
 
 def test_a_shipped_entry_is_replaced_where_the_user_says_so() -> None:

@@ -13,7 +13,7 @@ from rccltune.model.errors import MachineError
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules.decision import Decision, cost_table, decisions
-from rccltune.rules.host import Host
+from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.judge import Part
@@ -96,7 +96,7 @@ def test_above_4_mib_registered_buffers_are_left_to_the_library(
 ) -> None:
     """The real plugin answers all other calls as before, also where only the fallback is there."""
     try:
-        host = Host(plugin.library())
+        host = PluginLibrary(plugin.library())
     except MachineError as error:
         pytest.skip(str(error))
     cells = [(Algorithm(name), protocol) for name in offered for protocol in Protocol]

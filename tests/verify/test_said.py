@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli.verify import text_of
-from rccltune.model.chosen import Judgement, RuleCount, Verdict
+from rccltune.model.chosen import Judgement, RuleCount, SizeVerdict
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, View
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import Verified
@@ -33,9 +33,9 @@ def stood(low: int, high: int, state: State, n_sizes: int, n_undecided: int = 0)
     )
 
 
-def undecided(nbytes: int) -> Verdict:
+def undecided(nbytes: int) -> SizeVerdict:
     """A size at which a loss of 2 % is not excluded."""
-    return Verdict(
+    return SizeVerdict(
         target=Target(
             collective=Collective.ALL_REDUCE,
             scale=NODE,

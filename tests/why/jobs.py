@@ -14,7 +14,7 @@ from rccltune import plugin
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
 from rccltune.why import job
-from rccltune.why.records import Answer, Kind, Verdict
+from rccltune.why.records import AnswerKind, JobReport, SizeAnswer
 
 RULES = """#@ format 1
 # library: RCCL 2.28.3-SIMULATED
@@ -93,12 +93,12 @@ class Jobs:
         return {**INFO, **told, **named, **more}
 
 
-def ask(*files: Path, rules: Path | None = None, collective: Collective | None = None) -> Verdict:
+def ask(*files: Path, rules: Path | None = None, collective: Collective | None = None) -> JobReport:
     """Ask why."""
     return job.explain_job([*files, *([rules] if rules else [])], collective)
 
 
-def kinds(found: Verdict) -> list[Kind]:
+def kinds(found: JobReport) -> list[AnswerKind]:
     """The answers in order."""
     return [answer.kind for answer in found.answers]
 
@@ -110,7 +110,7 @@ def halves(page: str) -> tuple[list[str], list[str]]:
     return lines[:gap], lines[gap + 1 :]
 
 
-def at(found: Verdict, nbytes: int) -> Answer:
+def at(found: JobReport, nbytes: int) -> SizeAnswer:
     """The one answer at a size."""
     mine = [
         a

@@ -16,7 +16,7 @@ from wording import lacks
 
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
-from rccltune.why.records import Kind
+from rccltune.why.records import AnswerKind
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -26,7 +26,7 @@ def test_a_hit_that_ran(jobs: Jobs) -> None:
     rules = jobs.rules()
     found = ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules)
     hit = at(found, KIB)
-    assert hit.kind is Kind.HIT
+    assert hit.kind is AnswerKind.HIT
     assert lacks(hit.text, "line 3", "tree/ll") == []
     assert (hit.where.n_nodes, hit.where.n_ranks) == (1, 64)
 
@@ -35,7 +35,7 @@ def test_a_hole_in_the_files_own_words(jobs: Jobs) -> None:
     """What the file says of its hole is what the user is told."""
     rules = jobs.rules()
     hole = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), 4 * MIB)
-    assert hole.kind is Kind.HOLE
+    assert hole.kind is AnswerKind.HOLE
     assert "baseline not beaten" in hole.text
 
 
@@ -55,7 +55,7 @@ def test_ll128_is_not_selectable_and_what_opens_it(jobs: Jobs) -> None:
     """Stock RCCL on one node: the variable of AMD's article."""
     rules = jobs.rules()
     shut = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), 256 * KIB)
-    assert shut.kind is Kind.NOT_SELECTABLE
+    assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert lacks(shut.remedy, "RCCL_LL128_FORCE_ENABLE=1") == []
 
 
@@ -63,7 +63,7 @@ def test_the_remedy_for_ll128_works(jobs: Jobs) -> None:
     """Setting what was advised turns the answer into a hit."""
     rules = jobs.rules()
     env = jobs.with_plugin(rules, RCCL_LL128_FORCE_ENABLE="1")
-    assert at(ask(jobs.run(env=env), rules=rules), 256 * KIB).kind is Kind.HIT
+    assert at(ask(jobs.run(env=env), rules=rules), 256 * KIB).kind is AnswerKind.HIT
 
 
 @pytest.mark.parametrize(("name", "value"), [("NCCL_PROTO", "Simple"), ("NCCL_ALGO", "Ring")])
@@ -72,7 +72,7 @@ def test_a_variable_shuts_a_rule_out(jobs: Jobs, name: str, value: str) -> None:
     rules = jobs.rules()
     env = jobs.with_plugin(rules, **{name: value})
     shut = at(ask(jobs.run(env=env), rules=rules), KIB)
-    assert shut.kind is Kind.NOT_SELECTABLE
+    assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert lacks(shut.text, f"{name}={value}", "shuts") == []
     assert lacks(shut.remedy, f"unset {name}", "unset") == []
 
@@ -81,7 +81,7 @@ def test_tree_simple_needs_a_patched_library(jobs: Jobs) -> None:
     """No variable of stock RCCL brings that cell back on one node (docs/variants.md)."""
     rules = jobs.rules("allreduce,0,9999999,tree,simple,-1,1,64,-1,-1\n")
     shut = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert shut.kind is Kind.NOT_SELECTABLE
+    assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert "RCCL_FORCE_TREE_SIMPLE=1" in (shut.remedy or "")
 
 
@@ -91,7 +91,7 @@ def test_a_version_2_host_is_given_three_settings(jobs: Jobs) -> None:
     rules = jobs.rules()
     log = jobs.run(node=node, env=jobs.with_plugin(rules))
     shut = at(ask(log, rules=rules), 256 * KIB)
-    assert shut.kind is Kind.NOT_SELECTABLE
+    assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert "version 2" in shut.text
 
 
@@ -134,7 +134,7 @@ def test_paths_before_the_tuner(
         env=jobs.with_plugin(rules, **more),
     )
     found = ask(log, rules=rules, collective=Collective.parse(collective))
-    assert set(kinds(found)) == {Kind.BYPASSED}
+    assert set(kinds(found)) == {AnswerKind.BYPASSED}
     assert all(name in answer.text for answer in found.answers)
     assert all(export in (answer.remedy or "") for answer in found.answers)
 
@@ -148,7 +148,7 @@ def test_mscclpp_in_captured_graphs(jobs: Jobs) -> None:
         env=jobs.with_plugin(rules, RCCLTUNE_SIM_RANKS="8"),
     )
     found = ask(log, rules=rules, collective=Collective.ALL_REDUCE)
-    assert kinds(found) == [Kind.BYPASSED]
+    assert kinds(found) == [AnswerKind.BYPASSED]
     assert "MSCCL++" in found.answers[0].text
 
 
@@ -157,14 +157,14 @@ def test_the_remedy_for_a_path_works(jobs: Jobs) -> None:
     rules = jobs.rules("allgather,0,99999999,ring,simple,-1,1,64,-1,-1\n")
     env = jobs.with_plugin(rules, RCCL_DIRECT_ALLGATHER_DISABLE="1")
     log = jobs.run(collective="all_gather", env=env)
-    assert at(ask(log, rules=rules), MIB).kind is Kind.HIT
+    assert at(ask(log, rules=rules), MIB).kind is AnswerKind.HIT
 
 
 def test_what_never_asks(jobs: Jobs) -> None:
     """alltoall is sends and receives in every release."""
     log = jobs.run(collective="alltoall", env=jobs.with_plugin(jobs.rules()))
     found = ask(log)
-    assert set(kinds(found)) == {Kind.NOT_TUNABLE}
+    assert set(kinds(found)) == {AnswerKind.NOT_TUNABLE}
 
 
 # --- scales, placements, machines -----------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_another_scale(jobs: Jobs) -> None:
     rules = jobs.rules()
     log = jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_SIM_RANKS="8"))
     found = ask(log, rules=rules)
-    assert set(kinds(found)) == {Kind.OTHER_SCALE}
+    assert set(kinds(found)) == {AnswerKind.OTHER_SCALE}
     assert lacks(found.answers[0].text, "8 ranks", "1 nodes", "no rule") == []
     assert "64 ranks on 1 node" in found.answers[0].text
 
@@ -184,7 +184,7 @@ def test_a_placement_that_was_not_declared(jobs: Jobs) -> None:
     """The export line is the file's own placement."""
     rules = jobs.rules(f"#@ requires placement=one-per-oam\n{RULES}")
     found = ask(jobs.run(env=jobs.with_plugin(rules)))
-    assert set(kinds(found)) == {Kind.PLACEMENT}
+    assert set(kinds(found)) == {AnswerKind.PLACEMENT}
     assert "export RCCLTUNE_PLACEMENT=one-per-oam" in (found.answers[0].remedy or "")
 
 
@@ -203,7 +203,7 @@ def test_another_machine_or_mode(
     (tmp_path / "empty").mkdir()
     more = {"RCCLTUNE_MODE": mode} if mode else {"RCCLTUNE_SYSROOT": str(tmp_path / "empty")}
     found = ask(jobs.run(env=jobs.with_plugin(rules, **more)))
-    assert set(kinds(found)) == {Kind.MACHINE}
+    assert set(kinds(found)) == {AnswerKind.MACHINE}
     assert said in found.answers[0].text
 
 
@@ -211,7 +211,7 @@ def test_no_file_for_this_machine_in_a_directory(jobs: Jobs, tmp_path: Path) -> 
     """RCCLTUNE_CONFIG_DIR without a fitting file leaves the plugin silent."""
     env = jobs.with_plugin(None, RCCLTUNE_CONFIG_DIR=str(tmp_path), RCCLTUNE_MODE="cpx-nps4")
     found = ask(jobs.run(env=env))
-    assert set(kinds(found)) == {Kind.MACHINE}
+    assert set(kinds(found)) == {AnswerKind.MACHINE}
 
 
 # --- loading --------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def not_loaded(jobs: Jobs, **env: str) -> str:
     """The reason that is given, with nothing but the library's log to go by."""
     log = jobs.run(env={**INFO, "NCCL_TUNER_CONFIG_FILE": str(jobs.rules()), **env})
     found = ask(log)
-    assert set(kinds(found)) == {Kind.NOT_LOADED}
+    assert set(kinds(found)) == {AnswerKind.NOT_LOADED}
     assert any("export NCCL_TUNER_PLUGIN" in (a.remedy or "") for a in found.answers)
     return found.answers[0].text
 
@@ -273,14 +273,14 @@ def test_a_library_before_tuners(jobs: Jobs) -> None:
     """ROCm 6.2 looks for version 1 alone."""
     node = jobs.node(release={"rccl": "2.20.5", "benchmark": "rt24"})
     found = ask(jobs.run(node=node, env=jobs.with_plugin(jobs.rules())))
-    assert set(kinds(found)) == {Kind.NOT_LOADED}
+    assert set(kinds(found)) == {AnswerKind.NOT_LOADED}
     assert lacks(found.answers[0].text, "RCCL", "2.20.5-SIMULATED") == []
 
 
 def test_rules_that_nobody_named(jobs: Jobs) -> None:
     """The plugin is there, and has no file."""
     found = ask(jobs.run(env=jobs.with_plugin(None)))
-    assert set(kinds(found)) == {Kind.OFF}
+    assert set(kinds(found)) == {AnswerKind.OFF}
     assert "export NCCL_TUNER_CONFIG_FILE" in (found.answers[0].remedy or "")
 
 
@@ -305,8 +305,8 @@ def test_the_librarys_own_table(jobs: Jobs) -> None:
             lines.append(line)
     log.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = ask(log, rules=rules)
-    assert at(found, KIB).kind is Kind.HIT
-    assert at(found, MIB).kind is Kind.HOLE
+    assert at(found, KIB).kind is AnswerKind.HIT
+    assert at(found, MIB).kind is AnswerKind.HOLE
     assert "own reader of rule files" in found.questions[0].answer
     assert str(rules) in found.questions[1].answer
 
@@ -318,14 +318,14 @@ def test_a_refused_file(jobs: Jobs) -> None:
     """The plugin's list of mistakes comes through."""
     rules = jobs.rules("allreduce,0,4095,tree,LL,-1,1,64,-1,-1\n")
     found = ask(jobs.run(env=jobs.with_plugin(rules)))
-    assert set(kinds(found)) == {Kind.REFUSED}
+    assert set(kinds(found)) == {AnswerKind.REFUSED}
     assert "unknown protocol 'LL'" in found.answers[0].text
 
 
 def test_a_file_that_is_not_there(jobs: Jobs) -> None:
     """The plugin stops the job, and names the file."""
     found = ask(jobs.run(env=jobs.with_plugin("/proc/none/rules.csv")))
-    assert set(kinds(found)) == {Kind.REFUSED}
+    assert set(kinds(found)) == {AnswerKind.REFUSED}
     assert "/proc/none/rules.csv" in found.answers[0].text
 
 
@@ -335,7 +335,7 @@ def test_ranks_with_different_files(jobs: Jobs) -> None:
     rest = RULES.replace("4095", "8191").replace("4096", "8192")
     other = jobs.run("other", env=jobs.with_plugin(jobs.rules(rest, "b.csv")))
     found = ask(one, other)
-    assert kinds(found) == [Kind.OTHER_FILE]
+    assert kinds(found) == [AnswerKind.OTHER_FILE]
     assert "a.csv" in found.answers[0].text
     assert "b.csv" in found.answers[0].text
 
@@ -353,7 +353,7 @@ def test_another_file_than_the_one_that_is_given(jobs: Jobs) -> None:
 def test_a_variable_that_is_not_understood(jobs: Jobs, name: str, value: str) -> None:
     """The plugin stops for it and says which."""
     found = ask(jobs.run(env=jobs.with_plugin(jobs.rules(), **{name: value})))
-    assert set(kinds(found)) == {Kind.VARIABLE}
+    assert set(kinds(found)) == {AnswerKind.VARIABLE}
     assert f"unset {name}" in (found.answers[0].remedy or "")
 
 
@@ -362,7 +362,7 @@ def test_a_variable_that_the_plugin_knows_no_more(jobs: Jobs, tmp_path: Path, na
     """It changes nothing, and is told."""
     env = jobs.with_plugin(jobs.rules(), **{name: str(tmp_path / "file")})
     found = ask(jobs.run(env=env))
-    assert Kind.HIT in kinds(found)
+    assert AnswerKind.HIT in kinds(found)
     (told,) = (one for one in found.remarks if one.text.startswith(name))
     assert f"unset {name}" in (told.remedy or "")
     assert not (tmp_path / "file").exists()
@@ -396,7 +396,7 @@ def test_the_protocol_is_set_again_on_several_nodes(jobs: Jobs) -> None:
         node=two_nodes(jobs, "2.26.6"), arguments="-b 4M -e 16M -f 2", env=jobs.with_plugin(rules)
     )
     found = ask(log)
-    assert kinds(found) == [Kind.OVERWRITTEN]
+    assert kinds(found) == [AnswerKind.OVERWRITTEN]
     assert "ring/simple ran" in found.answers[0].text
     assert "RCCL 2.28.3 (ROCm 7.11) or later" in (found.answers[0].remedy or "")
 
@@ -405,7 +405,7 @@ def test_a_release_that_obeys_on_several_nodes_gives_hits(jobs: Jobs) -> None:
     """RCCL 2.27.7 of ROCm 7.2.4 ran LL as asked up to 512 MiB (tests/simulate/recorded)."""
     node, env = two_nodes(jobs, "2.27.7"), jobs.with_plugin(jobs.rules(OVERWRITTEN_RULES))
     found = ask(jobs.run(node=node, arguments="-b 4M -e 16M -f 2", env=env))
-    assert kinds(found) == [Kind.HIT]
+    assert kinds(found) == [AnswerKind.HIT]
 
 
 def test_overwriting_that_nobody_saw_is_said_to_be_possible(jobs: Jobs, tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_overwriting_that_nobody_saw_is_said_to_be_possible(jobs: Jobs, tmp_path
     env |= {"NCCL_DEBUG_SUBSYS": "INIT", "RCCLTUNE_LOG": f"decisions:{log}"}
     node = two_nodes(jobs, "2.27.7", "rt25")
     found = ask(jobs.run(node=node, arguments="-b 4M -e 16M -f 2", env=env), log)
-    assert set(kinds(found)) == {Kind.OVERWRITTEN}
+    assert set(kinds(found)) == {AnswerKind.OVERWRITTEN}
     assert "nothing here says what ran" in found.answers[0].text
 
 
@@ -425,7 +425,7 @@ def test_a_later_release_leaves_the_answer(jobs: Jobs) -> None:
     log = jobs.run(
         node=two_nodes(jobs, "2.28.3"), arguments="-b 4M -e 16M -f 2", env=jobs.with_plugin(rules)
     )
-    assert kinds(ask(log)) == [Kind.HIT]
+    assert kinds(ask(log)) == [AnswerKind.HIT]
 
 
 def test_an_override_is_applied_last(jobs: Jobs) -> None:
@@ -433,7 +433,7 @@ def test_an_override_is_applied_last(jobs: Jobs) -> None:
     rules = jobs.rules()
     env = jobs.with_plugin(rules, RCCL_OVERRIDE_ALGO="Ring")
     found = at(ask(jobs.run(env=env), rules=rules), KIB)
-    assert found.kind is Kind.OVERWRITTEN
+    assert found.kind is AnswerKind.OVERWRITTEN
     assert "unset RCCL_OVERRIDE_ALGO" in (found.remedy or "")
 
 
@@ -456,7 +456,7 @@ def test_another_library_than_the_rules_were_measured_with(
     """The rule is hit, and was measured for a release that is not the one at hand."""
     rules = jobs.rules(RULES.replace("RCCL 2.28.3-SIMULATED", measured))
     found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is (Kind.OTHER_LIBRARY if is_other else Kind.HIT)
+    assert found.kind is (AnswerKind.OTHER_LIBRARY if is_other else AnswerKind.HIT)
     if is_other:
         assert lacks(found.text, f"{measured}", "RCCL", "2.28.3-SIMULATED") == []
 
@@ -469,13 +469,13 @@ def test_the_library_alone_says_what_ran_and_not_why(jobs: Jobs) -> None:
     env = jobs.with_plugin(rules := jobs.rules(), RCCLTUNE_LOG="off")
     log = jobs.run(env=env)
     alone = ask(log)
-    assert set(kinds(alone)) == {Kind.UNKNOWN}
+    assert set(kinds(alone)) == {AnswerKind.UNKNOWN}
     assert "RCCLTUNE_LOG=decisions" in (alone.answers[0].remedy or "")
     compared = ask(log, rules=rules)
-    assert at(compared, KIB).kind is Kind.HIT
+    assert at(compared, KIB).kind is AnswerKind.HIT
     # The library's own model, which the log shows, has no bandwidth for it.
-    assert at(compared, 256 * KIB).kind is Kind.NOT_SELECTABLE
-    assert at(compared, 4 * MIB).kind is Kind.HOLE
+    assert at(compared, 256 * KIB).kind is AnswerKind.NOT_SELECTABLE
+    assert at(compared, 4 * MIB).kind is AnswerKind.HOLE
 
 
 def test_a_summary_alone(jobs: Jobs, tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_a_summary_alone(jobs: Jobs, tmp_path: Path) -> None:
     jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_LOG=f"summary:{path}"))
     found = ask(path, rules=rules)
     hit = at(found, 0)
-    assert hit.kind is Kind.HIT
+    assert hit.kind is AnswerKind.HIT
     assert (hit.min_nbytes, hit.max_nbytes) == (0, 4095)
     assert lacks(hit.text, "line 3", "tree/ll") == []
 
@@ -495,7 +495,11 @@ def test_decisions_alone(jobs: Jobs, tmp_path: Path) -> None:
     rules, log = jobs.rules(), tmp_path / "plugin.log"
     jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_LOG=f"decisions:{log}"))
     found = ask(log, rules=rules)
-    assert [a.kind for a in found.answers] == [Kind.HIT, Kind.NOT_SELECTABLE, Kind.HOLE]
+    assert [a.kind for a in found.answers] == [
+        AnswerKind.HIT,
+        AnswerKind.NOT_SELECTABLE,
+        AnswerKind.HOLE,
+    ]
     assert lacks(found.answers[1].text, "ring/ll", "ring/simple", "tree/ll") == []
 
 
@@ -513,7 +517,7 @@ def test_a_bypass_that_the_benchmarks_columns_name(jobs: Jobs) -> None:
     rules = jobs.rules("allreduce,0,99999999,ring,simple,-1,-1,-1,-1,-1\n")
     arguments = "-b 512K -e 2M -f 2 -n 1 -w 1 -A 1"
     found = ask(jobs.run(node=node, arguments=arguments, env=jobs.with_plugin(rules)), rules=rules)
-    assert kinds(found) == [Kind.BYPASSED]
+    assert kinds(found) == [AnswerKind.BYPASSED]
     assert lacks(found.answers[0].text, "DDA") == []
     assert "RCCL_DDA_ENABLE=0" in (found.answers[0].remedy or "")
 
@@ -524,7 +528,7 @@ def test_releases_whose_choices_name_no_collective(jobs: Jobs) -> None:
     rules = jobs.rules()
     found = ask(jobs.run(node=node, env=jobs.with_plugin(rules)), rules=rules)
     assert lacks(at(found, KIB).text, "line 3", "tree/ll") == []
-    assert at(found, 256 * KIB).kind is Kind.NOT_SELECTABLE
+    assert at(found, 256 * KIB).kind is AnswerKind.NOT_SELECTABLE
 
 
 def test_a_fallback_is_a_hit_of_its_own_line(jobs: Jobs) -> None:
@@ -533,7 +537,7 @@ def test_a_fallback_is_a_hit_of_its_own_line(jobs: Jobs) -> None:
         "allreduce,0,4095,tree,ll128,-1,1,64,-1,-1\nallreduce,0,4095,tree,ll,-1,1,64,-1,-1\n"
     )
     found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is Kind.HIT
+    assert found.kind is AnswerKind.HIT
     assert lacks(found.text, "line 2", "tree/ll") == []
     assert lacks(found.text, "line 1", "tree/ll128") == []
 
@@ -542,7 +546,7 @@ def test_a_rule_with_conditions_of_its_own(jobs: Jobs) -> None:
     """regBuff=1 asks for registered buffers, which the benchmark's are not."""
     rules = jobs.rules("allreduce,0,4095,tree,ll,-1,1,64,-1,1\n")
     found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is Kind.HOLE
+    assert found.kind is AnswerKind.HOLE
     assert "regBuff=1" in found.text
 
 
@@ -550,7 +554,7 @@ def test_a_rule_that_leaves_a_size_to_the_library(jobs: Jobs) -> None:
     """-1,-1,-1 ends the search on purpose."""
     rules = jobs.rules("allreduce,0,4095,-1,-1,-1,1,64,-1,-1\n")
     found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is Kind.HOLE
+    assert found.kind is AnswerKind.HOLE
     assert lacks(found.text, "line 1", "the library") == []
 
 
@@ -558,7 +562,7 @@ def test_rules_for_channels_alone(jobs: Jobs) -> None:
     """What ran cannot contradict a rule that names no algorithm."""
     rules = jobs.rules("allreduce,0,4095,-1,-1,4,1,64,-1,-1\n")
     found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is Kind.HIT
+    assert found.kind is AnswerKind.HIT
     assert "-/-/4" in found.text
 
 
@@ -566,8 +570,8 @@ def test_errors_that_are_ignored_leave_the_plugin_silent(jobs: Jobs) -> None:
     """RCCLTUNE_ON_ERROR=ignore: the job runs, and the reason is the same."""
     rules = jobs.rules("allreduce,0,4095,tree,LL,-1,1,64,-1,-1\n")
     found = ask(jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_ON_ERROR="ignore")))
-    assert set(kinds(found)) == {Kind.REFUSED}
-    assert at(found, KIB).kind is Kind.REFUSED
+    assert set(kinds(found)) == {AnswerKind.REFUSED}
+    assert at(found, KIB).kind is AnswerKind.REFUSED
 
 
 def test_two_libraries_in_one_job(jobs: Jobs) -> None:
@@ -621,9 +625,9 @@ def test_a_summary_and_what_ran(jobs: Jobs) -> None:
     """Rules and counts of the plugin, settings of the library: together they settle sizes."""
     rules = jobs.rules()
     found = ask(with_summary(jobs, rules), rules=rules)
-    assert at(found, KIB).kind is Kind.HIT
-    assert at(found, 256 * KIB).kind is Kind.NOT_SELECTABLE
-    assert at(found, 4 * MIB).kind is Kind.HOLE
+    assert at(found, KIB).kind is AnswerKind.HIT
+    assert at(found, 256 * KIB).kind is AnswerKind.NOT_SELECTABLE
+    assert at(found, 4 * MIB).kind is AnswerKind.HOLE
 
 
 def test_a_summary_shows_that_an_override_came_last(jobs: Jobs) -> None:
@@ -631,19 +635,19 @@ def test_a_summary_shows_that_an_override_came_last(jobs: Jobs) -> None:
     rules = jobs.rules("allreduce,0,99999999,tree,ll,-1,1,64,-1,-1\n")
     log = with_summary(jobs, rules, RCCL_OVERRIDE_ALGO="Ring")
     found = ask(log, rules=rules)
-    assert set(kinds(found)) == {Kind.OVERWRITTEN}
+    assert set(kinds(found)) == {AnswerKind.OVERWRITTEN}
     assert "unset RCCL_OVERRIDE_ALGO" in (found.answers[0].remedy or "")
 
 
 @pytest.mark.parametrize(
     ("row", "kind"),
     [
-        ("allreduce,0,99999999,tree,ll,-1,1,64,-1,-1", Kind.HIT),
-        ("allreduce,0,99999999,tree,ll128,-1,1,64,-1,-1", Kind.NOT_SELECTABLE),
-        ("broadcast,0,99999999,ring,ll,-1,1,64,-1,-1", Kind.HOLE),
+        ("allreduce,0,99999999,tree,ll,-1,1,64,-1,-1", AnswerKind.HIT),
+        ("allreduce,0,99999999,tree,ll128,-1,1,64,-1,-1", AnswerKind.NOT_SELECTABLE),
+        ("broadcast,0,99999999,ring,ll,-1,1,64,-1,-1", AnswerKind.HOLE),
     ],
 )
-def test_a_summary_of_calls_that_all_went_one_way(jobs: Jobs, row: str, kind: Kind) -> None:
+def test_a_summary_of_calls_that_all_went_one_way(jobs: Jobs, row: str, kind: AnswerKind) -> None:
     """Then no rule file is wanted."""
     found = ask(with_summary(jobs, jobs.rules(f"{row}\n")))
     assert set(kinds(found)) == {kind}
@@ -653,10 +657,10 @@ def test_a_summary_of_calls_that_all_went_one_way(jobs: Jobs, row: str, kind: Ki
 def test_a_summary_of_mixed_calls_still_names_its_rules(jobs: Jobs) -> None:
     """Without the rule file sizes stay open, and the rules that were hit are said."""
     found = ask(with_summary(jobs, jobs.rules()))
-    hit = next(a for a in found.answers if a.kind is Kind.HIT)
+    hit = next(a for a in found.answers if a.kind is AnswerKind.HIT)
     assert hit.collective is None
     assert lacks(hit.text, "line 3", "tree/ll") == []
-    assert Kind.UNKNOWN in kinds(found)
+    assert AnswerKind.UNKNOWN in kinds(found)
 
 
 def test_a_rule_that_the_jobs_own_file_lacks(jobs: Jobs) -> None:
@@ -669,8 +673,8 @@ def test_a_rule_that_the_jobs_own_file_lacks(jobs: Jobs) -> None:
     log.write_text("".join(one for one in lines if " sha256=" not in one))
     thought = jobs.rules("allreduce,0,9999999,tree,ll,-1,1,64,-1,-1\n", "thought.csv")
     found = ask(log, rules=thought)
-    assert at(found, KIB).kind is Kind.HIT
-    assert at(found, MIB).kind is Kind.OTHER_FILE
+    assert at(found, KIB).kind is AnswerKind.HIT
+    assert at(found, MIB).kind is AnswerKind.OTHER_FILE
 
 
 def test_ranks_of_which_some_have_no_file(jobs: Jobs) -> None:
@@ -678,7 +682,7 @@ def test_ranks_of_which_some_have_no_file(jobs: Jobs) -> None:
     one = jobs.run("one", env=jobs.with_plugin(jobs.rules()))
     other = jobs.run("other", env=jobs.with_plugin(None))
     found = ask(one, other)
-    assert set(kinds(found)) == {Kind.OTHER_FILE}
+    assert set(kinds(found)) == {AnswerKind.OTHER_FILE}
     assert "some ranks have rules and others none" in found.answers[0].text
 
 
@@ -687,7 +691,7 @@ def test_another_scale_by_the_rule_file_alone(jobs: Jobs) -> None:
     rules = jobs.rules()
     env = jobs.with_plugin(rules, RCCLTUNE_LOG="off", RCCLTUNE_SIM_RANKS="8")
     found = ask(jobs.run(env=env), rules=rules)
-    assert set(kinds(found)) == {Kind.OTHER_SCALE}
+    assert set(kinds(found)) == {AnswerKind.OTHER_SCALE}
     assert "it has 64 ranks on 1 node" in found.answers[0].text
 
 
@@ -700,7 +704,7 @@ def test_switches_of_cells_in_all_gather(jobs: Jobs, setting: str, export: str) 
     rules = jobs.rules(f"allgather,0,99999999,{setting},-1,1,64,-1,-1\n")
     env = jobs.with_plugin(rules, RCCL_DIRECT_ALLGATHER_DISABLE="1")
     found = ask(jobs.run(collective="all_gather", env=env), rules=rules)
-    assert set(kinds(found)) == {Kind.NOT_SELECTABLE}
+    assert set(kinds(found)) == {AnswerKind.NOT_SELECTABLE}
     assert export in (found.answers[0].remedy or "")
 
 
@@ -711,7 +715,7 @@ def test_ll128_that_is_forced_and_still_not_offered(jobs: Jobs) -> None:
     node = jobs.node(library={"all_xgmi": False})
     log = jobs.run(collective="all_gather", node=node, env=jobs.with_plugin(rules, **more))
     found = ask(log, rules=rules)
-    assert set(kinds(found)) == {Kind.NOT_SELECTABLE}
+    assert set(kinds(found)) == {AnswerKind.NOT_SELECTABLE}
     assert "XGMI" in found.answers[0].text
 
 
@@ -725,5 +729,5 @@ def test_a_job_whose_library_nothing_names_is_not_taken_for_amds(jobs: Jobs, hea
     log.write_text("".join(x for x in lines if not any(word in x for word in naming)))
     asked = jobs.rules(head + RULES.replace("# library: RCCL 2.28.3-SIMULATED\n", ""), "asked.csv")
     shut = at(ask(log, rules=asked), 256 * KIB)
-    assert shut.kind is Kind.NOT_SELECTABLE
+    assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert ("RCCL_LL128_FORCE_ENABLE" in (shut.remedy or "")) == bool(head)

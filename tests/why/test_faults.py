@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs import ask
 
-from rccltune.why.records import Kind, Verdict, Where
+from rccltune.why.records import AnswerKind, CommunicatorScale, JobReport
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def faults(shared_data: Path) -> Path:
     return shared_data / "faults-2026-11"
 
 
-def words(found: Verdict) -> str:
+def words(found: JobReport) -> str:
     """All that is said."""
     questions = [f"{one.answer} {one.shown or ''} {one.remedy or ''}" for one in found.questions]
     answers = [f"{one.text} {one.remedy or ''}" for one in found.answers]
@@ -26,15 +26,15 @@ def words(found: Verdict) -> str:
 
 def test_init_lines_with_a_local_size(faults: Path) -> None:
     """RCCL 2.20.5's ``localSize 348 used … on core 19 - Init COMPLETE`` is of 4 ranks."""
-    assert ask(faults / "localsize.log").answers[0].where == Where(None, 4)
+    assert ask(faults / "localsize.log").answers[0].where == CommunicatorScale(None, 4)
 
 
 def test_the_built_in_reader_with_the_users_file(faults: Path) -> None:
     """128 KiB: its rule; 448 KiB: no rule of it; it is not the library's own table."""
     found = ask(faults / "ours.log")
     kinds = {one.min_nbytes: one.kind for one in found.answers}
-    assert kinds == {131072: Kind.HIT, 458752: Kind.HOLE}
-    hit = next(one for one in found.answers if one.kind is Kind.HIT)
+    assert kinds == {131072: AnswerKind.HIT, 458752: AnswerKind.HOLE}
+    hit = next(one for one in found.answers if one.kind is AnswerKind.HIT)
     assert "tree/ll/64" in hit.text
     assert "own table" not in words(found)
     assert "embedded" not in words(found)
@@ -45,7 +45,7 @@ def test_the_built_in_reader_with_the_users_file(faults: Path) -> None:
 def test_a_skipped_line_leaves_no_rule(faults: Path) -> None:
     """Line 5 of /opt/my.csv names an unknown algorithm, and nothing was loaded."""
     found = ask(faults / "skip.log")
-    assert {one.kind for one in found.answers} == {Kind.REFUSED}
+    assert {one.kind for one in found.answers} == {AnswerKind.REFUSED}
     said = found.questions[1]
     assert "line 5 of /opt/my.csv names an unknown algorithm" in said.answer
     assert "no rule was loaded" in said.answer

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from jobs import ask, at, kinds
 from wording import lacks
 
-from rccltune.why import evidence
-from rccltune.why.records import Kind, Where
+from rccltune.why import collector
+from rccltune.why.records import AnswerKind, CommunicatorScale
 
 SHA = "5" * 64
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"
@@ -50,20 +50,20 @@ def rank(number: int, n_ranks: int = 8) -> list[str]:
 
 EXPECTED = [
     (
-        Where(2, 8),
+        CommunicatorScale(2, 8),
         "all_reduce",
         4096,
         4096,
-        Kind.HIT,
+        AnswerKind.HIT,
         "rule of line 3 answered tree/ll, and that ran",
     ),
-    (Where(2, 8), "all_reduce", 8192, 8192, Kind.HOLE, "the file has none here"),
+    (CommunicatorScale(2, 8), "all_reduce", 8192, 8192, AnswerKind.HOLE, "the file has none here"),
     (
-        Where(2, 8),
+        CommunicatorScale(2, 8),
         "all_gather",
         8192,
         8192,
-        Kind.HIT,
+        AnswerKind.HIT,
         "rule of line 4 answered ring/ll, and that ran",
     ),
 ]
@@ -174,10 +174,10 @@ def test_two_communicators_of_one_process_are_kept_apart(tmp_path: Path) -> None
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = ask(path)
     by_scale = {a.where: a.kind for a in found.answers}
-    assert by_scale[Where(1, 8)] is Kind.HIT
-    assert by_scale[Where(1, 2)] is Kind.OTHER_SCALE
+    assert by_scale[CommunicatorScale(1, 8)] is AnswerKind.HIT
+    assert by_scale[CommunicatorScale(1, 2)] is AnswerKind.OTHER_SCALE
     assert "nothing here says what ran" in next(
-        a.text for a in found.answers if a.where == Where(1, 8)
+        a.text for a in found.answers if a.where == CommunicatorScale(1, 8)
     )
 
 
@@ -214,11 +214,11 @@ def test_calls_of_the_subsystem_coll_show_what_is_bypassed(
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = ask(path)
     by_collective = {a.collective and a.collective.value: a.kind for a in found.answers}
-    assert by_collective["sendrecv"] is Kind.NOT_TUNABLE
+    assert by_collective["sendrecv"] is AnswerKind.NOT_TUNABLE
     small = next(a for a in found.answers if a.min_nbytes == 4096)
-    assert small.kind is Kind.BYPASSED
+    assert small.kind is AnswerKind.BYPASSED
     assert "by DDA" in small.text
-    assert at(found, 16 * 1024**2).kind is Kind.HIT
+    assert at(found, 16 * 1024**2).kind is AnswerKind.HIT
 
 
 def test_symmetric_kernels_have_a_line_of_their_own(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_symmetric_kernels_have_a_line_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     answer = ask(path).answers[0]
-    assert answer.kind is Kind.BYPASSED
+    assert answer.kind is AnswerKind.BYPASSED
     assert answer.min_nbytes == 8 * 4096
     assert "symmetric kernels" in answer.text
 
@@ -293,7 +293,7 @@ def test_what_releases_say_of_a_tuner(tmp_path: Path, lines: list[str], said: st
     path = tmp_path / "job.log"
     path.write_text("\n".join(head + x for x in [communicator, *lines]) + "\n", encoding="utf-8")
     found = ask(path)
-    assert kinds(found) == [Kind.NOT_LOADED]
+    assert kinds(found) == [AnswerKind.NOT_LOADED]
     assert found.answers[0].text.startswith(said)
 
 
@@ -322,7 +322,7 @@ def test_paths_that_no_sweep_measures(
     path = tmp_path / "job.log"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = ask(path)
-    assert kinds(found) == [Kind.BYPASSED]
+    assert kinds(found) == [AnswerKind.BYPASSED]
     assert said in found.answers[0].text
 
 
@@ -358,14 +358,14 @@ def test_a_model_of_nccl_has_rows_of_other_algorithms(tmp_path: Path) -> None:
         f"{head}AllReduce: 4096 Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{0..3}}",
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert kinds(ask(path, rules=rules)) == [Kind.UNKNOWN]
+    assert kinds(ask(path, rules=rules)) == [AnswerKind.UNKNOWN]
     path.write_text("\n".join(lines[:2] + lines[3:]) + "\n", encoding="utf-8")
-    assert kinds(ask(path, rules=rules)) == [Kind.NOT_SELECTABLE]
+    assert kinds(ask(path, rules=rules)) == [AnswerKind.NOT_SELECTABLE]
 
 
 def test_more_sizes_than_fit_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory stays bounded, and nobody is told that all was looked at."""
-    monkeypatch.setattr(evidence, "MAX_KEYS", 10)
+    monkeypatch.setattr(collector, "MAX_KEYS", 10)
     path = tmp_path / "plugin.log"
     start = f"nodes=1 ranks=8 abi=v5 rules=1 of=1 skipped-rows=0 file=/r sha256={SHA}"
     decisions = "".join(
@@ -391,5 +391,5 @@ def test_what_ran_for_some_calls_is_not_called_overwritten(tmp_path: Path) -> No
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = ask(path)
-    assert kinds(found) == [Kind.HIT]
+    assert kinds(found) == [AnswerKind.HIT]
     assert lacks(found.answers[0].text, "ring/ll") == []

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.why.evidence import Evidence
-from rccltune.why.knowledge import Known
-from rccltune.why.own_lines import OwnLines
-from rccltune.why.ranges import verdict
-from rccltune.why.records import Kind, Verdict
+from rccltune.why.collector import LogCollector
+from rccltune.why.knowledge import JobKnowledge
+from rccltune.why.plugin_lines import PluginLines
+from rccltune.why.ranges import job_report
+from rccltune.why.records import AnswerKind, JobReport
 
 # A reason in native_plugin/src: end(load, CONFIG_X, "…" "…", bad_value(…) or snprintf(reason, …).
 _END = re.compile(
@@ -42,12 +42,12 @@ def fill(text: str) -> str:
     return re.sub(r"%[-0-9.]*\*?(?:ll|z)?([sudx])", lambda match: _FILLED[match[1]], text)
 
 
-def answered(line: str) -> Verdict:
+def answered(line: str) -> JobReport:
     """What is answered from one line of the plugin."""
-    evidence = Evidence()
-    OwnLines(evidence).line("stderr", line)
-    known = Known()
-    return verdict(evidence.finish({}), known)
+    evidence = LogCollector()
+    PluginLines(evidence).line("stderr", line)
+    known = JobKnowledge()
+    return job_report(evidence.finish({}), known)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_every_reason_has_an_answer(sources: Path) -> None:
             else "rccltune: error: communicator of 64 ranks on 1 nodes: "
         )
         found = answered(head + reason).answers
-        assert [a.kind for a in found] != [Kind.UNKNOWN], reason
+        assert [a.kind for a in found] != [AnswerKind.UNKNOWN], reason
         assert len(found) == 1, reason
         assert found[0].remedy, reason
         assert reason.split("%")[0][:40] in found[0].text
@@ -98,7 +98,7 @@ def test_every_line_of_the_log_is_read(sources: Path) -> None:
         "RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without ",
     }
     assert set(begun) == shapes, (
-        "a new line of the plugin needs a reader in rccltune/why/own_lines.py"
+        "a new line of the plugin needs a reader in rccltune/why/plugin_lines.py"
     )
 
 
@@ -125,8 +125,8 @@ LINES = [
 def test_each_kind_of_line_puts_something_down(line: str, where: str) -> None:
     """Alone, and behind whatever a launcher puts before it."""
     for before in ("", "[1,0]<stderr>:", "host7: ", "garbage without an end"):
-        evidence = Evidence()
-        own = OwnLines(evidence)
+        evidence = LogCollector()
+        own = PluginLines(evidence)
         own.line("a", START + "inert: nothing")
         evidence.job.started.clear()
         own.line("a", before + line + "\n")

@@ -15,7 +15,7 @@ from wording import lacks
 
 from rccltune.cli import run
 from rccltune.model.vocabulary import KIB, Collective
-from rccltune.why.records import Kind, Where
+from rccltune.why.records import AnswerKind, CommunicatorScale
 
 MIB = 1024 * KIB
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"
@@ -110,7 +110,7 @@ def test_a_training_loop_whose_sizes_have_no_rule(
     monkeypatch.setenv("COLUMNS", "200")
     path = log(tmp_path, LOADED, *chosen(*STEPS), *[summary(0, 25)] * 2, own=(READ,))
     alone = ask(path)
-    assert set(kinds(alone)) == {Kind.HOLE}
+    assert set(kinds(alone)) == {AnswerKind.HOLE}
     assert all(lacks(a.remedy, "rule file", "/opt/rules.csv") == [] for a in alone.answers)
     assert run(["why", str(path), str(rules)]) == 0
     questions, told = halves(capsys.readouterr().out)
@@ -143,7 +143,7 @@ def test_a_plugin_that_is_not_there(
         f"TUNER/Plugin: Could not find: {named}",
     )
     path = log(tmp_path, tuner, *chosen(*STEPS))
-    assert set(kinds(ask(path, rules=rules))) == {Kind.NOT_LOADED}
+    assert set(kinds(ask(path, rules=rules))) == {AnswerKind.NOT_LOADED}
     assert run(["why", str(path)]) == 0
     questions, told = halves(capsys.readouterr().out)
     assert lacks(questions, "no such file", named, "no line tells of a rule file") == []
@@ -164,7 +164,7 @@ def test_a_library_without_the_symbol(tmp_path: Path) -> None:
         f"External tuner plugin {named} is unsupported",
     )
     found = ask(log(tmp_path, tuner, *chosen(*STEPS)))
-    assert set(kinds(found)) == {Kind.NOT_LOADED}
+    assert set(kinds(found)) == {AnswerKind.NOT_LOADED}
     assert (
         lacks(
             found.answers[0].text, f"{named}", "NCCL", "2.28.9+cuda13.0", "ncclTunerPlugin_v5", "v2"
@@ -192,10 +192,10 @@ def test_a_variable_that_ends_the_job(tmp_path: Path, rules: Path) -> None:
     path = log(tmp_path, tuner, *warned, *traces, *[summary(0, 1)] * 2, own=(READ,))
     found = ask(path, rules=rules)
     first = found.answers[0]
-    assert [a.kind for a in found.answers].count(Kind.STUCK) == 1
+    assert [a.kind for a in found.answers].count(AnswerKind.STUCK) == 1
     assert (first.kind, first.where, first.collective) == (
-        Kind.STUCK,
-        Where(1, 2),
+        AnswerKind.STUCK,
+        CommunicatorScale(1, 2),
         Collective.ALL_GATHER,
     )
     assert (
@@ -212,7 +212,7 @@ def test_the_end_of_a_job_at_warn_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "job.log"
     path.write_text(f"host:7:7 [0] NCCL WARN {text}\n", encoding="utf-8")
     found = ask(path)
-    assert kinds(found) == [Kind.STUCK]
+    assert kinds(found) == [AnswerKind.STUCK]
     assert "ended" not in found.answers[0].text
     assert "NCCL_DEBUG=INFO" in (found.answers[0].remedy or "")
 
@@ -234,12 +234,12 @@ def test_a_benchmark_that_uses_its_rules(tmp_path: Path, rules: Path) -> None:
     path = log(tmp_path, LOADED, *rows, *ends, own=(READ,))
     found = ask(path, rules=rules)
     assert [(a.min_nbytes, a.max_nbytes, a.kind) for a in found.answers] == [
-        (4 * KIB, 4 * KIB, Kind.HIT),
-        (16 * KIB, 16 * KIB, Kind.HIT),
-        (256 * KIB, 256 * KIB, Kind.HIT),
-        (512 * KIB, 512 * KIB, Kind.HOLE),
-        (4 * MIB, 4 * MIB, Kind.HIT),
-        (8 * MIB, 128 * MIB, Kind.HOLE),
+        (4 * KIB, 4 * KIB, AnswerKind.HIT),
+        (16 * KIB, 16 * KIB, AnswerKind.HIT),
+        (256 * KIB, 256 * KIB, AnswerKind.HIT),
+        (512 * KIB, 512 * KIB, AnswerKind.HOLE),
+        (4 * MIB, 4 * MIB, AnswerKind.HIT),
+        (8 * MIB, 128 * MIB, AnswerKind.HOLE),
     ]
     assert lacks(at(found, 256 * KIB).text, "line 8", "ring/ll") == []
 
@@ -250,9 +250,9 @@ def test_that_benchmark_without_its_rule_file(tmp_path: Path) -> None:
     hit = f"{COMM}rule line=5 setting=ring/ll channels=16 hits=9"
     found = ask(log(tmp_path, LOADED, *line, summary(9, 9), hit, own=(READ,)))
     unknown = at(found, 4 * KIB)
-    assert unknown.kind is Kind.UNKNOWN
+    assert unknown.kind is AnswerKind.UNKNOWN
     assert lacks(unknown.remedy, "rule file", "/opt/rules.csv") == []
-    named = next(a for a in found.answers if a.kind is Kind.HIT)
+    named = next(a for a in found.answers if a.kind is AnswerKind.HIT)
     assert lacks(named.text, "9 times", "the plugin's") == []
 
 
@@ -262,6 +262,6 @@ def test_a_rule_that_a_site_switched_off_is_not_switched_on(tmp_path: Path) -> N
     rules.write_text("allreduce,0,99999999,nvls,simple,-1,1,2,-1,-1\n", encoding="utf-8")
     end = f"{COMM}summary calls=3 hits=0 misses=0 not-selectable=3 fallbacks=0"
     found = ask(log(tmp_path, LOADED, *chosen(STEPS[-1]), end, own=(READ,)), rules=rules)
-    assert kinds(found) == [Kind.NOT_SELECTABLE]
+    assert kinds(found) == [AnswerKind.NOT_SELECTABLE]
     assert "NCCL_NVLS_ENABLE=0 is set" in found.answers[0].text
     assert found.answers[0].remedy == "take the rules for nvls out of the file"

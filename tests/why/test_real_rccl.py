@@ -16,10 +16,10 @@ from jobs import ask, at, kinds
 from wording import lacks
 
 from rccltune.model.vocabulary import KIB, TUNABLE, Collective
-from rccltune.why.records import Answer, Kind, Verdict, Where
+from rccltune.why.records import AnswerKind, CommunicatorScale, JobReport, SizeAnswer
 
 MIB = 1024 * KIB
-NODE = Where(1, 8)
+NODE = CommunicatorScale(1, 8)
 FILE = "/opt/rccl/pb/librccl-tuner-rccltune.so"
 HEAD = "vm:24591:24591 [{}] NCCL INFO "
 # What a rule of the job's asked for, by what ran where rules answered (the fact sheet's section 1).
@@ -119,7 +119,7 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
-def of(found: Verdict, collective: Collective) -> list[Answer]:
+def of(found: JobReport, collective: Collective) -> list[SizeAnswer]:
     """The answers on one collective."""
     return [answer for answer in found.answers if answer.collective is collective]
 
@@ -127,9 +127,9 @@ def of(found: Verdict, collective: Collective) -> list[Answer]:
 def test_its_words_for_a_loaded_plugin_are_understood(put: Log, rules: Path) -> None:
     """No version behind the name, once a process, by whichever rank came first."""
     path = put(excerpt(*CALLED[:2]))
-    assert set(kinds(ask(path))) == {Kind.UNKNOWN}
+    assert set(kinds(ask(path))) == {AnswerKind.UNKNOWN}
     found = ask(path, rules=rules)
-    assert kinds(found) == [Kind.HIT, Kind.HIT]
+    assert kinds(found) == [AnswerKind.HIT, AnswerKind.HIT]
     assert {answer.where for answer in found.answers} == {NODE}
     assert lacks(at(found, 4096).text, "tree/ll", "line 2") == []
 
@@ -137,7 +137,7 @@ def test_its_words_for_a_loaded_plugin_are_understood(put: Log, rules: Path) -> 
 def test_its_words_for_another_plugin_are_understood(put: Log) -> None:
     """It is named, as those of newer releases are."""
     found = ask(put(excerpt(CALLED[0], plugin="probe")))
-    assert kinds(found) == [Kind.NOT_LOADED]
+    assert kinds(found) == [AnswerKind.NOT_LOADED]
     assert found.answers[0].text == "another tuner plugin is loaded: probe"
 
 
@@ -147,7 +147,7 @@ def test_a_file_that_was_opened_and_has_no_symbol(put: Log) -> None:
     lines = excerpt(CALLED[0], *missing).splitlines()
     text = "\n".join(line for line in lines if "Using tuner plugin" not in line)
     answer = ask(put(text)).answers[0]
-    assert answer.kind is Kind.NOT_LOADED
+    assert answer.kind is AnswerKind.NOT_LOADED
     assert lacks(answer.text, f"{FILE}", "RCCL", "2.27.7-Unknown") == []
 
 
@@ -157,12 +157,12 @@ def test_rows_of_its_model_have_other_collectives_names(put: Log, rules: Path) -
     The real library, asked by a tuner, offers tree/ll for all_reduce and ring/ll128 for nothing.
     """
     found = ask(put(excerpt(*CALLED)), rules=rules)
-    assert {a.kind for a in of(found, Collective.REDUCE_SCATTER)} == {Kind.NOT_SELECTABLE}
+    assert {a.kind for a in of(found, Collective.REDUCE_SCATTER)} == {AnswerKind.NOT_SELECTABLE}
     ring = (CALLED[1].replace("TREE", "RING"),)
     offered = ask(put(excerpt(*ring)), rules=rules)
-    assert kinds(offered) == [Kind.UNKNOWN]
+    assert kinds(offered) == [AnswerKind.UNKNOWN]
     shut = ask(put(excerpt(*ring, tree_ll="24.6/   0.0")), rules=rules)
-    assert kinds(shut) == [Kind.NOT_SELECTABLE]
+    assert kinds(shut) == [AnswerKind.NOT_SELECTABLE]
 
 
 def sends(count: int, *, parts: bool) -> list[str]:
@@ -183,14 +183,18 @@ def test_sends_of_one_buffer_to_all_are_its_direct_all_gather(put: Log) -> None:
     """64 bytes to each of eight are 512 in all; parts of a buffer are an alltoall, which is none."""
     found = ask(put(excerpt(CALLED[0], *sends(16, parts=False))))
     (gathered,) = of(found, Collective.ALL_GATHER)
-    assert (gathered.kind, gathered.min_nbytes, gathered.max_nbytes) == (Kind.BYPASSED, 512, 512)
+    assert (gathered.kind, gathered.min_nbytes, gathered.max_nbytes) == (
+        AnswerKind.BYPASSED,
+        512,
+        512,
+    )
     assert gathered.text == "by direct AllGather, which asks no tuner"
     assert "RCCL_DIRECT_ALLGATHER_THRESHOLD=-1" in (gathered.remedy or "")
     assert not of(found, Collective.SENDRECV)
 
     found = ask(put(excerpt(CALLED[0], *sends(16, parts=True))))
     assert not of(found, Collective.ALL_GATHER)
-    assert [a.kind for a in of(found, Collective.SENDRECV)] == [Kind.NOT_TUNABLE]
+    assert [a.kind for a in of(found, Collective.SENDRECV)] == [AnswerKind.NOT_TUNABLE]
 
 
 @pytest.mark.parametrize("cut", [slice(2, None), slice(1, None, 2)])
@@ -206,22 +210,22 @@ def test_the_whole_log_of_a_job_with_the_plugin(real: Log, rules: Path) -> None:
     found = ask(real("why"), rules=rules)
     spans = [(a.min_nbytes, a.max_nbytes, a.kind) for a in of(found, Collective.ALL_REDUCE)]
     assert spans == [
-        (512, 512, Kind.HIT),
-        (4 * KIB, MIB, Kind.HIT),
-        (16 * MIB, 16 * MIB, Kind.HOLE),
+        (512, 512, AnswerKind.HIT),
+        (4 * KIB, MIB, AnswerKind.HIT),
+        (16 * MIB, 16 * MIB, AnswerKind.HOLE),
     ]
     spans = [(a.min_nbytes, a.max_nbytes, a.kind) for a in of(found, Collective.ALL_GATHER)]
-    assert spans == [(512, MIB, Kind.BYPASSED), (16 * MIB, 16 * MIB, Kind.HOLE)]
+    assert spans == [(512, MIB, AnswerKind.BYPASSED), (16 * MIB, 16 * MIB, AnswerKind.HOLE)]
     assert not of(found, Collective.SENDRECV)
     assert {a.where for a in found.answers} == {NODE}
-    assert Kind.NOT_LOADED not in kinds(ask(real("why")))
+    assert AnswerKind.NOT_LOADED not in kinds(ask(real("why")))
 
 
 def test_the_whole_log_of_a_job_with_another_plugin(real: Log) -> None:
     """A tuner that only writes down what it is asked, named probe."""
     found = ask(real("probe-spx"))
     assert {(a.kind, a.text) for a in found.answers} == {
-        (Kind.NOT_LOADED, "another tuner plugin is loaded: probe")
+        (AnswerKind.NOT_LOADED, "another tuner plugin is loaded: probe")
     }
 
 
@@ -255,7 +259,7 @@ def test_a_prefix_is_advised_only_where_it_means_what_it_says(
     lines = [f"h:7:7 [0] NCCL INFO {version}", f"h:7:7 [0] x.cc:1 NCCL WARN {STUCK}"]
     (answer,) = ask(put("\n".join(lines[not version :]) + "\n")).answers
     remedy = answer.remedy or ""
-    assert answer.kind is Kind.STUCK
+    assert answer.kind is AnswerKind.STUCK
     assert lacks(remedy, "NCCL_ALGO") == []
     assert ("allreduce:" in remedy) == by_name
     assert ("NCCL_TUNER_CONFIG_FILE=" in remedy) == (not by_name)
@@ -275,7 +279,7 @@ def test_a_plugin_that_newest_nccl_refuses(put: Log, release: str, newest: int) 
         f"tuner plugin {named} is unsupported\n"
     )
     (answer,) = ask(put(text)).answers
-    assert answer.kind is Kind.NOT_LOADED
+    assert answer.kind is AnswerKind.NOT_LOADED
     assert (
         lacks(
             answer.text,
@@ -290,5 +294,5 @@ def test_a_plugin_that_newest_nccl_refuses(put: Log, release: str, newest: int) 
     assert "versions 2 to 7" in (answer.remedy or "")
     # At ATTN and without INFO there is no other line.
     (alone,) = ask(put(text.split("\n\n")[1])).answers
-    assert alone.kind is Kind.NOT_LOADED
+    assert alone.kind is AnswerKind.NOT_LOADED
     assert lacks(alone.text, f"{named}", "no symbol") == []

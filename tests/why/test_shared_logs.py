@@ -9,15 +9,15 @@ from jobs import ask, kinds
 from wording import lacks
 
 from rccltune.model.errors import TooLittleDataError
-from rccltune.why.records import Kind, Where
+from rccltune.why.records import AnswerKind, CommunicatorScale
 
 
 def test_nccl_of_four_gpus_with_info_inside_rows(shared_data: Path) -> None:
     """NCCL 2.29.2 found no libnccl-tuner.so; NVLS ran at six sizes and more."""
     found = ask(shared_data / "logs/nv34_4gpu_allreduce_rows_split_by_info.log")
-    assert kinds(found) == [Kind.NOT_LOADED]
+    assert kinds(found) == [AnswerKind.NOT_LOADED]
     answer = found.answers[0]
-    assert answer.where == Where(1, 4)
+    assert answer.where == CommunicatorScale(1, 4)
     assert (answer.min_nbytes, answer.max_nbytes) == (256 * 1024**2, 8 * 1024**3)
     assert answer.n_sizes == 6
     assert lacks(answer.text, "NCCL_TUNER_PLUGIN", "NCCL", "2.29.2+cuda13.1") == []
@@ -27,7 +27,9 @@ def test_nccl_of_four_gpus_with_info_inside_rows(shared_data: Path) -> None:
 def test_two_jobs_of_eight_ranks_in_one_log(shared_data: Path) -> None:
     """The file's name says 16 ranks; two hosts ran by themselves (INDEX.md's trap)."""
     found = ask(shared_data / "logs/amd10_mi35x_2n16r_allreduce_info_interleaved.log")
-    assert {(a.where, a.kind) for a in found.answers} == {(Where(1, 8), Kind.NOT_LOADED)}
+    assert {(a.where, a.kind) for a in found.answers} == {
+        (CommunicatorScale(1, 8), AnswerKind.NOT_LOADED)
+    }
 
 
 def test_a_log_without_any_line_of_tuners(shared_data: Path) -> None:
@@ -45,5 +47,5 @@ def test_no_other_log_is_claimed_to_tell_much(shared_data: Path) -> None:
             found = ask(path)
         except TooLittleDataError:
             continue
-        fair = {Kind.UNKNOWN, Kind.NOT_TUNABLE, Kind.NOT_LOADED}
+        fair = {AnswerKind.UNKNOWN, AnswerKind.NOT_TUNABLE, AnswerKind.NOT_LOADED}
         assert set(kinds(found)) <= fair, path.name

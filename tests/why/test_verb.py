@@ -10,7 +10,7 @@ from jobs import Jobs, halves
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.why.records import Kind
+from rccltune.why.records import AnswerKind
 
 
 def test_the_page_has_ranges_and_remedies(
@@ -58,7 +58,7 @@ def test_json_has_every_answer(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -
 def test_every_answer_stands_in_the_document(repository: Path) -> None:
     """docs/troubleshooting.md has each, in the words that are printed."""
     page = (repository / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-    assert [kind.value for kind in Kind if f"* **{kind.value}**" not in page] == []
+    assert [kind.value for kind in AnswerKind if f"* **{kind.value}**" not in page] == []
 
 
 @pytest.mark.parametrize(

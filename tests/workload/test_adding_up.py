@@ -13,13 +13,13 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.workload.records import (
-    Count,
-    Recorder,
-    Source,
-    State,
+    CallCount,
+    CallSource,
+    CommunicatorCalls,
+    RecordingEnd,
     Workload,
-    added_up,
-    gathered,
+    merged_counts,
+    sum_of_workloads,
 )
 
 EIGHT = Scale(n_nodes=1, n_ranks=8)
@@ -28,14 +28,14 @@ _serial = numbers()
 
 
 @st.composite
-def counts(draw: st.DrawFn) -> Count:
+def counts(draw: st.DrawFn) -> CallCount:
     """A row: exact, or of a power of two."""
     power = draw(st.integers(0, 40))
     calls = draw(st.integers(1, 10**9))
     least = 1 << power
     is_exact = draw(st.booleans())
     each = draw(st.integers(least, 2 * least - 1))
-    return Count(
+    return CallCount(
         collective=draw(st.sampled_from(TUNABLE)),
         scale=draw(st.sampled_from(SCALES)),
         min_nbytes=each if is_exact else least,
@@ -48,7 +48,7 @@ def counts(draw: st.DrawFn) -> Count:
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     """What one rank recorded; no two drawn are of the same rank."""
-    rows = gathered(draw(st.lists(counts(), max_size=6)))
+    rows = merged_counts(draw(st.lists(counts(), max_size=6)))
     return Workload(
         counts=rows,
         recorders=(recorder(next(_serial), sum(row.calls for row in rows)),),
@@ -56,10 +56,10 @@ def workloads(draw: st.DrawFn) -> Workload:
     )
 
 
-def recorder(pid: int, calls: int, **changes: object) -> Recorder:
+def recorder(pid: int, calls: int, **changes: object) -> CommunicatorCalls:
     """Of a rank of its own."""
-    made = Recorder(
-        source=Source.RECORD,
+    made = CommunicatorCalls(
+        source=CallSource.RECORD,
         host="n1",
         pid=pid,
         comm="00ab",
@@ -74,11 +74,11 @@ def recorder(pid: int, calls: int, **changes: object) -> Recorder:
 @given(st.lists(workloads(), max_size=5), st.randoms(use_true_random=False))
 def test_totals_are_kept_in_any_order(parts: list[Workload], random: object) -> None:
     """Calls, bytes and ranks; shuffled parts give the same workload."""
-    whole = added_up(parts)
+    whole = sum_of_workloads(parts)
     other = list(parts)
     random.shuffle(other)  # type: ignore[attr-defined] # random.Random
 
-    assert added_up(other) == whole
+    assert sum_of_workloads(other) == whole
     assert whole.calls == sum(part.calls for part in parts)
     assert whole.total_nbytes == sum(part.total_nbytes for part in parts)
     assert len(whole.recorders) == len(parts)
@@ -90,12 +90,12 @@ def test_the_same_recording_twice_is_refused() -> None:
     one = Workload(counts=(), recorders=(recorder(1, 0),))
 
     with pytest.raises(CommandLineError, match="00ab"):
-        added_up([one, one])
+        sum_of_workloads([one, one])
 
 
 def test_a_snapshot_gives_way_to_the_whole() -> None:
     """A job that died between appending and tidying up leaves both; calls count once."""
-    row = Count(
+    row = CallCount(
         collective=Collective.ALL_REDUCE,
         scale=EIGHT,
         min_nbytes=64,
@@ -106,11 +106,11 @@ def test_a_snapshot_gives_way_to_the_whole() -> None:
     whole = Workload(counts=(row,), recorders=(recorder(1, 5),))
     part = Workload(
         counts=(replace(row, calls=3, total_nbytes=192),),
-        recorders=(recorder(1, 3, state=State.UNFINISHED),),
+        recorders=(recorder(1, 3, state=RecordingEnd.UNFINISHED),),
     )
 
-    assert added_up([whole, part]) == added_up([part, whole]) == whole
-    assert added_up([part]) == part  # what is all that is left
+    assert sum_of_workloads([whole, part]) == sum_of_workloads([part, whole]) == whole
+    assert sum_of_workloads([part]) == part  # what is all that is left
 
 
 def test_ranks_that_share_a_process_are_told_apart() -> None:

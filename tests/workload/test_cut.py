@@ -12,8 +12,8 @@ from wording import lacks
 
 from rccltune.cli import run
 from rccltune.model.errors import OutputError
-from rccltune.workload.reader import read
-from rccltune.workload.records import State
+from rccltune.workload.reader import read_workload
+from rccltune.workload.records import RecordingEnd
 
 Put = Callable[[str, "str | bytes"], Path]
 REAL = "examples/h200x2-training-loop/record-rank0.csv"
@@ -45,7 +45,7 @@ def test_every_cut_of_a_real_record_is_read_up_to_it(real: str, put: Put) -> Non
     for size in range(1, len(real) + 1):
         path = put("record.csv", real[:size])
 
-        found = read(path)
+        found = read_workload(path)
 
         told: Counter[tuple[str, ...]] = Counter()
         for one in found.counts:
@@ -71,14 +71,14 @@ def test_what_is_left_out_is_counted(put: Put) -> None:
     whole = comm.format(1, 3) + "allreduce,64,8,1,3,64,192\n"
     path = put("w.csv", f"{header}{whole}{comm.format(2, 9)}allreduce,64,8,1,4,64,256\nallred")
 
-    found = read(path)
+    found = read_workload(path)
 
     assert found.cuts == (
         f"{path}:7: the file was cut here; left out: 5 of 9 calls of its last recording",
     )
     assert [(one.calls, one.state) for one in found.recorders] == [
-        (3, State.WHOLE),
-        (4, State.UNFINISHED),
+        (3, RecordingEnd.WHOLE),
+        (4, RecordingEnd.UNFINISHED),
     ]
     assert found.calls == 7
 
@@ -86,7 +86,7 @@ def test_what_is_left_out_is_counted(put: Put) -> None:
 def test_rows_that_nobody_counted_are_whole(put: Put) -> None:
     """The five columns of the contract, without lines about recorders."""
     text = "#@ format 1\ncollective,nBytes,nRanks,nNodes,calls\nallreduce,64,8,1,4\n"
-    assert read(put("w.csv", text)).cuts == ()
+    assert read_workload(put("w.csv", text)).cuts == ()
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_a_mistake_in_the_midst_is_an_error(
     """Of a recording that others follow: that is no cut."""
     path = put("record.csv", real.replace(old, new, 1))
     with pytest.raises(OutputError, match=said):
-        read(path)
+        read_workload(path)
 
 
 def test_more_calls_than_were_told_are_an_error(real: str, put: Put) -> None:
     """At the end too."""
     path = put("record.csv", real + "allgather,16,2,1,1,16,16\n")
     with pytest.raises(OutputError, match="changed"):
-        read(path)
+        read_workload(path)
 
 
 def test_the_command_goes_on_and_says_it(

@@ -16,11 +16,11 @@ from wording import lacks
 
 from rccltune.logs import reader
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Stated
+from rccltune.model.measured import StatedFacts
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read
-from rccltune.workload.records import Source, added_up
+from rccltune.workload.reader import read_workload
+from rccltune.workload.records import CallSource, sum_of_workloads
 
 Put = Callable[[str, str], Path]
 _DUMPS = Path(__file__).parent / "inspector"
@@ -68,7 +68,7 @@ def dump(*lines: str) -> str:
 def test_calls_are_counted_as_a_tuner_sees_them(put: Put) -> None:
     """A rank's own part of all_gather and reduce_scatter times the ranks, else the size."""
     names = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
-    found = read(put("a.log", dump(*(line(name) for name in names))))
+    found = read_workload(put("a.log", dump(*(line(name) for name in names))))
     assert {one.collective: one.nbytes for one in found.counts} == {
         Collective.ALL_REDUCE: 1 << 20,
         Collective.ALL_GATHER: 8 << 20,
@@ -86,7 +86,9 @@ _CALLED = {64 << k << 10: 1 + (8 if k % 2 == 0 else 0) for k in range(7)}
 
 def test_dumps_of_two_gpus() -> None:
     """Every call of both ranks at the size of nccl-tests' table, none missing."""
-    found = added_up([read(_DUMPS / f"all_gather-rank{rank}.jsonl") for rank in range(2)])
+    found = sum_of_workloads(
+        [read_workload(_DUMPS / f"all_gather-rank{rank}.jsonl") for rank in range(2)]
+    )
     assert {one.nbytes: one.calls for one in found.counts} == {n: 2 * c for n, c in _CALLED.items()}
     assert {one.collective for one in found.counts} == {Collective.ALL_GATHER}
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=2)) == 2
@@ -96,7 +98,7 @@ def test_dumps_of_two_gpus() -> None:
 
 def test_a_dump_of_one_rank_of_two() -> None:
     """Rank 1 wrote no file: what is there is counted, and whose is missing shows."""
-    found = read(_DUMPS / "all_reduce-rank0.jsonl")
+    found = read_workload(_DUMPS / "all_reduce-rank0.jsonl")
     assert {one.nbytes: one.calls for one in found.counts} == _CALLED
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=2)) == 1
 
@@ -105,7 +107,7 @@ def test_no_session_is_made_of_one(put: Put) -> None:
     """import says what a dump cannot give, and which verb takes it."""
     path = put("a.log", dump(line()))
     with pytest.raises(OutputError) as told:
-        reader.read(path, Stated(), "launch")
+        reader.read(path, StatedFacts(), "launch")
     assert lacks(told.value.message, "no algorithm") == []
     assert lacks(told.value.message, "waited") == []
     assert f"rccltune workload {path}" in str(told.value.hint)
@@ -114,26 +116,28 @@ def test_no_session_is_made_of_one(put: Put) -> None:
 def test_two_ranks_of_a_communicator(put: Put) -> None:
     """Twice the calls, by two ranks."""
     parts = [
-        read(put(f"{rank}.log", dump(*(line(number=n, taken=40 + n, rank=rank) for n in range(3)))))
+        read_workload(
+            put(f"{rank}.log", dump(*(line(number=n, taken=40 + n, rank=rank) for n in range(3))))
+        )
         for rank in range(2)
     ]
-    found = added_up(parts)
+    found = sum_of_workloads(parts)
     assert found.calls == 6
     assert found.ranks_at(Scale(n_nodes=2, n_ranks=8)) == 2
-    assert {one.source for one in found.recorders} == {Source.INSPECTOR}
+    assert {one.source for one in found.recorders} == {CallSource.INSPECTOR}
 
 
 def test_the_same_dump_twice(put: Put) -> None:
     """Is said, and not counted twice."""
-    found = read(put("a.log", dump(line())))
+    found = read_workload(put("a.log", dump(line())))
     with pytest.raises(CommandLineError, match="files"):
-        added_up([found, found])
+        sum_of_workloads([found, found])
 
 
 def test_what_is_missing_shows_by_its_numbers(put: Put) -> None:
     """Numbers 2, 3 and 9 of one function: five are not there; another function counts apart."""
     text = dump(*(line(number=n) for n in (2, 9, 3)), line("Broadcast", number=7))
-    [recorder] = read(put("a.log", text)).recorders
+    [recorder] = read_workload(put("a.log", text)).recorders
     assert recorder.missing == 5
     assert recorder.calls == 4
 
@@ -143,7 +147,7 @@ def test_sends_and_others_are_aside(put: Put) -> None:
     sent = json.loads(line())
     del sent["coll_perf"]
     sent["p2p_perf"] = {"p2p": "Send", "p2p_sn": 1}
-    found = read(put("a.log", dump(json.dumps(sent), line("AllGatherV"), line())))
+    found = read_workload(put("a.log", dump(json.dumps(sent), line("AllGatherV"), line())))
     assert found.aside == {"send": 1}
     assert found.calls == 1
     assert sum(one.unknown for one in found.recorders) == 1
@@ -151,7 +155,7 @@ def test_sends_and_others_are_aside(put: Put) -> None:
 
 def test_a_dump_that_is_still_written(put: Put) -> None:
     """The last line without its end is left out, and said."""
-    found = read(put("a.log", dump(line(), line(number=1)) + line(number=2)[:60]))
+    found = read_workload(put("a.log", dump(line(), line(number=1)) + line(number=2)[:60]))
     assert found.calls == 2
     assert "a line without its end" in found.cuts[0]
 
@@ -170,5 +174,5 @@ def test_a_dump_that_is_still_written(put: Put) -> None:
 def test_lines_that_are_none(put: Put, text: str, told: str) -> None:
     """Each with its line."""
     with pytest.raises(OutputError, match=told) as caught:
-        read(put("a.log", text + "\n"))
+        read_workload(put("a.log", text + "\n"))
     assert f"a.log:{1 + text.count(chr(10))}" in str(caught.value.where)

@@ -8,16 +8,22 @@ from hypothesis import strategies as st
 
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.records import Count, Recorder, Source, Workload
-from rccltune.workload.shares import Part, Timed, heaviest, saving_of, shares_of
+from rccltune.workload.records import CallCount, CallSource, CommunicatorCalls, Workload
+from rccltune.workload.shares import (
+    CallTime,
+    UnmeasuredCalls,
+    saving_of,
+    shares_of,
+    sizes_to_measure,
+)
 
 NODE = Scale(n_nodes=1, n_ranks=64)
 OAM = Scale(n_nodes=1, n_ranks=8)
 
 
-def count(nbytes: int, calls: int, scale: Scale = NODE) -> Count:
+def count(nbytes: int, calls: int, scale: Scale = NODE) -> CallCount:
     """An exact row."""
-    return Count(
+    return CallCount(
         collective=Collective.ALL_REDUCE,
         scale=scale,
         min_nbytes=nbytes,
@@ -27,11 +33,11 @@ def count(nbytes: int, calls: int, scale: Scale = NODE) -> Count:
     )
 
 
-def ranks(n: int) -> tuple[Recorder, ...]:
+def ranks(n: int) -> tuple[CommunicatorCalls, ...]:
     """So many processes, with a call each."""
     return tuple(
-        Recorder(
-            source=Source.RECORD,
+        CommunicatorCalls(
+            source=CallSource.RECORD,
             host="n",
             pid=pid,
             comm="1",
@@ -59,7 +65,7 @@ def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
     """No size that is left out weighs more than one that is kept; what is left out is told."""
     work = Workload(counts=tuple(count(n, c) for n, c in calls.items()))
 
-    (found,) = heaviest(work, NODE, 5)
+    (found,) = sizes_to_measure(work, NODE, 5)
 
     def weight(n: int) -> int:
         return calls[n] * (n + 100_000)
@@ -71,7 +77,7 @@ def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
     assert found.beyond.calls == sum(calls[n] for n in left)
     assert found.beyond.nbytes == sum(n * calls[n] for n in left)
     assert found.moved == found.uncallable.sizes == ()
-    assert heaviest(work, OAM, 5) == ()
+    assert sizes_to_measure(work, OAM, 5) == ()
 
 
 def test_sizes_that_are_measured_as_one_weigh_together() -> None:
@@ -80,13 +86,15 @@ def test_sizes_that_are_measured_as_one_weigh_together() -> None:
         counts=(count(65535, 30), count(65537, 30), count(131072, 40), count(8, 9), count(0, 2))
     )
 
-    (found,) = heaviest(work, NODE, 1, lambda _, n: None if n < 32 else round(n / 1024) * 1024)
+    (found,) = sizes_to_measure(
+        work, NODE, 1, lambda _, n: None if n < 32 else round(n / 1024) * 1024
+    )
 
     assert found.sizes == (65536,)
     assert found.moved == (65535, 65537)
-    assert found.beyond == Part(sizes=(131072,), calls=40, nbytes=40 * 131072)
+    assert found.beyond == UnmeasuredCalls(sizes=(131072,), calls=40, nbytes=40 * 131072)
     # Of no bytes at all nothing is communicated, and nothing can be measured.
-    assert found.uncallable == Part(sizes=(0, 8), calls=11, nbytes=72)
+    assert found.uncallable == UnmeasuredCalls(sizes=(0, 8), calls=11, nbytes=72)
 
 
 def test_a_saving_is_of_one_rank() -> None:
@@ -95,7 +103,7 @@ def test_a_saving_is_of_one_rank() -> None:
 
     found = saving_of(
         work,
-        lambda _, __, nbytes: Timed(before_us=30, after_us=20) if nbytes == 1024 else None,
+        lambda _, __, nbytes: CallTime(before_us=30, after_us=20) if nbytes == 1024 else None,
     )
 
     assert found.before_s == pytest.approx(300e-6)

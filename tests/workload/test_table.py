@@ -13,8 +13,8 @@ from rccltune.cli import run
 from rccltune.model.errors import OutputError, RccltuneError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read, read_all
-from rccltune.workload.records import State
+from rccltune.workload.reader import read_workload, read_workloads
+from rccltune.workload.records import RecordingEnd
 
 HEADER = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n"
 SHORT = (
@@ -38,7 +38,7 @@ def test_the_contracts_columns_are_enough(tmp_path: Path) -> None:
     path = tmp_path / "w.csv"
     path.write_text(SHORT)
 
-    found = read(path)
+    found = read_workload(path)
 
     node, oam = Scale(n_nodes=1, n_ranks=64), Scale(n_nodes=1, n_ranks=8)
     assert [(c.collective, c.scale, c.nbytes, c.calls) for c in found.counts] == [
@@ -56,11 +56,11 @@ def test_blocks_of_many_ranks_in_one_file_are_added_up(tmp_path: Path) -> None:
     path = tmp_path / "w.csv"
     path.write_text("#@ format 1\n" + HEADER + block(1, 3) + HEADER + block(2, 4, state="exit"))
 
-    found = read(path)
+    found = read_workload(path)
 
     (count,) = found.counts
     assert (count.calls, count.total_nbytes) == (7, 7 * 64)
-    assert [one.state for one in found.recorders] == [State.WHOLE, State.EXIT]
+    assert [one.state for one in found.recorders] == [RecordingEnd.WHOLE, RecordingEnd.EXIT]
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=8)) == 2
 
 
@@ -69,7 +69,7 @@ def test_rows_of_a_power_of_two_stand_at_their_mean(tmp_path: Path) -> None:
     path = tmp_path / "w.csv"
     path.write_text(HEADER + "allreduce,512,8,1,2,1023,1500\n")
 
-    (count,) = read(path).counts
+    (count,) = read_workload(path).counts
 
     assert (count.is_exact, count.nbytes, count.total_nbytes) == (False, 750, 1500)
 
@@ -105,7 +105,7 @@ def test_what_is_no_workload_is_named(tmp_path: Path, text: str | bytes, said: s
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
     with pytest.raises(OutputError, match=said) as caught:
-        read(path)
+        read_workload(path)
     assert str(path) in str(caught.value.where)
 
 
@@ -117,7 +117,7 @@ def test_anything_is_read_or_refused(noise: str | bytes) -> None:
         path = Path(folder) / "w.csv"
         path.write_bytes(content)
         try:
-            found = read(path)
+            found = read_workload(path)
         except RccltuneError as error:
             assert "w.csv" in str(error.where)  # noqa: PT017 - a good reading is right too
         else:
@@ -128,7 +128,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """Also a folder."""
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(OutputError, match="read"):
-            read(path)
+            read_workload(path)
 
 
 def test_files_in_one_are_the_files_added_up(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_files_in_one_are_the_files_added_up(tmp_path: Path) -> None:
         (tmp_path / f"{pid}.csv").write_text(text)
     (tmp_path / "all.csv").write_text("".join(texts))
 
-    whole = read(tmp_path / "all.csv")
-    assert whole == read_all([tmp_path / "0.csv", tmp_path / "1.csv"])
+    whole = read_workload(tmp_path / "all.csv")
+    assert whole == read_workloads([tmp_path / "0.csv", tmp_path / "1.csv"])
     assert (whole.calls, whole.aside) == (6, {"send": 9})
 
 
@@ -149,7 +149,7 @@ def test_what_0_1_0_merged_of_records_is_read(tmp_path: Path) -> None:
     path = tmp_path / "merged.csv"
     more = block(1, 3).replace("id=", "source=record capturedTimes=1 id=", 1)
     path.write_text(f"#@ format 1\n{more.replace('allreduce', HEADER + 'allreduce', 1)}")
-    assert read(path).calls == 3
+    assert read_workload(path).calls == 3
 
 
 def test_a_workload_is_an_option_of_choosing(

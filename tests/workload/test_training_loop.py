@@ -12,7 +12,7 @@ import pytest
 from rccltune.cli import run
 from rccltune.model.vocabulary import Collective
 from rccltune.rules import reader
-from rccltune.workload.reader import read
+from rccltune.workload.reader import read_workload
 
 STEPS, LAYERS, RANKS = 200, 8, 2
 # A layer of 1024 x 1024 weights and 1024 biases in bfloat16.
@@ -41,7 +41,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_the_plugin_counted_what_the_loop_calls(folder: Path) -> None:
     """PyTorch's DDP puts all gradients of the first step into one bucket, then a layer each."""
-    calls = {(c.collective, c.nbytes): c.calls for c in read(merged(folder)).counts}
+    calls = {(c.collective, c.nbytes): c.calls for c in read_workload(merged(folder)).counts}
     assert calls[Collective.ALL_REDUCE, BUCKET] == RANKS * (STEPS - 1) * LAYERS
     assert calls[Collective.ALL_REDUCE, LAYERS * BUCKET] == RANKS
     assert calls[Collective.ALL_GATHER, 4 * RANKS] == RANKS * STEPS

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from rccltune.machine.checks import gpu, host, software
-from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.checks.host_state import HostState
+from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.records import Finding, Severity
-from rccltune.machine.situation import situations
 
-CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
+CHECKS: Final[tuple[Callable[[HostState], Iterator[Finding]], ...]] = (
     *gpu.CHECKS,
     *host.CHECKS,
     *software.CHECKS,
@@ -22,9 +22,9 @@ CHECKS: Final[tuple[Callable[[Circumstances], Iterator[Finding]], ...]] = (
 _ORDER: Final = tuple(Severity)
 
 
-def doctor(facts: Circumstances) -> tuple[Finding, ...]:
+def doctor(facts: HostState) -> tuple[Finding, ...]:
     """All findings in order of harm: what stops a sweep, then what makes figures unrepeatable."""
-    found = [*situations(facts.system, facts.variables)]
+    findings = [*gpu_findings(facts.system, facts.variables)]
     for check in CHECKS:
-        found.extend(check(facts))
-    return tuple(sorted(found, key=lambda one: (_ORDER.index(one.severity), not one.spoils)))
+        findings.extend(check(facts))
+    return tuple(sorted(findings, key=lambda one: (_ORDER.index(one.severity), not one.spoils)))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.checks.host_state import HostState
 from rccltune.machine.pci import DEVICES
 from rccltune.machine.records import Finding, stops, warns
 from rccltune.releases import release_in, version_of
@@ -22,7 +22,7 @@ _HOT: Final = 90_000
 _GROUPS: Final = "sudo usermod -aG render,video $USER, then log in again"
 
 
-def device_nodes(facts: Circumstances) -> Iterator[Finding]:
+def device_nodes(facts: HostState) -> Iterator[Finding]:
     """HIP opens /dev/kfd and every render node; one that is refused ends its start."""
     if not facts.has_amd or not facts.root.at("dev").is_dir():
         return
@@ -50,12 +50,12 @@ def device_nodes(facts: Circumstances) -> Iterator[Finding]:
             return
 
 
-def driver(facts: Circumstances) -> Iterator[Finding]:
+def driver(facts: HostState) -> Iterator[Finding]:
     """Releases from which partitions work."""
     mode = facts.system.mode
     partitioned = mode is not None and mode.compute not in (None, "SPX")
-    found = version_of(facts.root.text(_DRIVER))
-    if facts.has_amd and partitioned and found and found < _MIN_DRIVER:
+    version = version_of(facts.root.text(_DRIVER))
+    if facts.has_amd and partitioned and version and version < _MIN_DRIVER:
         yield warns(
             "driver",
             f"amdgpu {facts.system.driver} is older than the partition modes",
@@ -75,7 +75,7 @@ def driver(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def firmware(facts: Circumstances) -> Iterator[Finding]:
+def firmware(facts: HostState) -> Iterator[Finding]:
     """RCCL's own gate: it refuses to start, as "unhandled system error"."""
     if facts.variables.get(_RECLAIM) == "1":
         return
@@ -106,7 +106,7 @@ def _is_old(version: int | None) -> bool:
     return version is not None and 0 < version < _MIN_MEC
 
 
-def clocks(facts: Circumstances) -> Iterator[Finding]:
+def clocks(facts: HostState) -> Iterator[Finding]:
     """A level that somebody forced and forgot."""
     for oam in facts.system.oams:
         place = f"{DEVICES}/{oam.address}.0/power_dpm_force_performance_level"
@@ -123,7 +123,7 @@ def clocks(facts: Circumstances) -> Iterator[Finding]:
             )
 
 
-def power(facts: Circumstances) -> Iterator[Finding]:
+def power(facts: HostState) -> Iterator[Finding]:
     """The slowest GPU sets the pace of all, so caps should be the same and the default."""
     caps = {}
     for oam in facts.system.oams:
@@ -145,7 +145,7 @@ def power(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def heat(facts: Circumstances) -> Iterator[Finding]:
+def heat(facts: HostState) -> Iterator[Finding]:
     """A GPU that is hot before the start will be throttled."""
     for oam in facts.system.oams:
         folder = _sensors(facts, oam.address)
@@ -167,13 +167,13 @@ def _is_reading(name: str) -> bool:
     return name.startswith("temp") and name.endswith("_input")
 
 
-def _sensors(facts: Circumstances, address: str) -> str | None:
+def _sensors(facts: HostState, address: str) -> str | None:
     folder = f"{DEVICES}/{address}.0/hwmon"
-    found = facts.root.entries(folder)
-    return f"{folder}/{found[0]}" if found else None
+    entries = facts.root.entries(folder)
+    return f"{folder}/{entries[0]}" if entries else None
 
 
-def other_users(facts: Circumstances) -> Iterator[Finding]:
+def other_users(facts: HostState) -> Iterator[Finding]:
     """Other jobs in the same memory and on the same links."""
     processes = facts.root.entries(_PROCESSES) or ()
     if processes:

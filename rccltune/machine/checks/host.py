@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from rccltune.machine.checks.facts import Circumstances
+from rccltune.machine.checks.host_state import HostState
 from rccltune.machine.pci import DEVICES
 from rccltune.machine.records import Finding, notes, warns
 
@@ -36,7 +36,7 @@ _LOG: Final = (
 )
 
 
-def governor(facts: Circumstances) -> Iterator[Finding]:
+def governor(facts: HostState) -> Iterator[Finding]:
     """Core clocks that follow the load."""
     names = [n for n in facts.root.entries(_CPUS) or () if n[3:].isdecimal() and n[:3] == "cpu"]
     found = Counter(
@@ -57,7 +57,7 @@ def governor(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def idle_states(facts: Circumstances) -> Iterator[Finding]:
+def idle_states(facts: HostState) -> Iterator[Finding]:
     """Cores that take long to wake add to small messages."""
     place = f"{_CPUS}/cpu0/cpuidle/state2/disable"
     if facts.root.number(place) == 0:
@@ -70,7 +70,7 @@ def idle_states(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def cores(facts: Circumstances) -> Iterator[Finding]:
+def cores(facts: HostState) -> Iterator[Finding]:
     """One rank per device needs one core each."""
     n_ranks = len(facts.system.gpus)
     if facts.n_cpus is not None and n_ranks > facts.n_cpus:
@@ -85,7 +85,7 @@ def cores(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def numa_nodes(facts: Circumstances) -> Iterator[Finding]:
+def numa_nodes(facts: HostState) -> Iterator[Finding]:
     """Binding by NUMA node needs to know the node."""
     placeless = [
         oam.address
@@ -104,7 +104,7 @@ def numa_nodes(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def open_files(facts: Circumstances) -> Iterator[Finding]:
+def open_files(facts: HostState) -> Iterator[Finding]:
     """64 ranks open thousands of files; below 512 Open MPI hangs."""
     limit = facts.limits.get("nofile")
     if limit is not None and limit < _MIN_FILES:
@@ -117,7 +117,7 @@ def open_files(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def locked_memory(facts: Circumstances) -> Iterator[Finding]:
+def locked_memory(facts: HostState) -> Iterator[Finding]:
     """Registration with a network card."""
     cards = facts.root.entries("sys/class/infiniband")
     limit = facts.limits.get("memlock")
@@ -132,7 +132,7 @@ def locked_memory(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def shared_memory(facts: Circumstances) -> Iterator[Finding]:
+def shared_memory(facts: HostState) -> Iterator[Finding]:
     """Ranks of one node meet in /dev/shm."""
     free = facts.shm_free
     if free is not None and free < _MIN_SHM:
@@ -155,7 +155,7 @@ def shared_memory(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def numa_balancing(facts: Circumstances) -> Iterator[Finding]:
+def numa_balancing(facts: HostState) -> Iterator[Finding]:
     """Pages that move during a run."""
     value = facts.root.number(_BALANCING)
     if value:
@@ -169,7 +169,7 @@ def numa_balancing(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def numad(facts: Circumstances) -> Iterator[Finding]:
+def numad(facts: HostState) -> Iterator[Finding]:
     """The daemon that does the same from outside."""
     for process in facts.root.entries("proc") or ():
         if process.isdecimal() and facts.root.text(f"proc/{process}/comm") == "numad":
@@ -183,7 +183,7 @@ def numad(facts: Circumstances) -> Iterator[Finding]:
             )
 
 
-def iommu(facts: Circumstances) -> Iterator[Finding]:
+def iommu(facts: HostState) -> Iterator[Finding]:
     """Pass-through, as RCCL itself asks for on bare metal."""
     line = facts.root.text(_CMDLINE, 8192)
     if not facts.has_amd or line is None or facts.is_guest:
@@ -209,7 +209,7 @@ def iommu(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def acs(facts: Circumstances) -> Iterator[Finding]:
+def acs(facts: HostState) -> Iterator[Finding]:
     """Access control that sends peer traffic over the root complex."""
     on = [
         name
@@ -242,7 +242,7 @@ def _validates_sources(config: bytes) -> bool:
     return False
 
 
-def huge_pages(facts: Circumstances) -> Iterator[Finding]:
+def huge_pages(facts: HostState) -> Iterator[Finding]:
     """Size of the kernel's pages, to be kept the same; both values are in use."""
     value = facts.root.text(_PAGES)
     chosen = re.search(r"\[(\w+)\]", value or "")
@@ -256,7 +256,7 @@ def huge_pages(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def kernel_log(facts: Circumstances) -> Iterator[Finding]:
+def kernel_log(facts: HostState) -> Iterator[Finding]:
     """What the driver complained of since the machine was started."""
     for pattern, meaning in _LOG:
         lines = re.findall(f".*{pattern}.*", facts.kernel_log or "")
@@ -271,7 +271,7 @@ def kernel_log(facts: Circumstances) -> Iterator[Finding]:
             )
 
 
-def guest(facts: Circumstances) -> Iterator[Finding]:
+def guest(facts: HostState) -> Iterator[Finding]:
     """A hypervisor underneath: neighbours and hidden settings."""
     if facts.has_amd and facts.is_guest:
         yield notes(

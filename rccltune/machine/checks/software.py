@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.launch.variables import CHANNELS, chooses
-from rccltune.machine.checks.facts import Circumstances
-from rccltune.machine.conf_files import hidden_files as files_of
+from rccltune.machine.checks.host_state import HostState
+from rccltune.machine.conf_files import library_conf_files as files_of
 from rccltune.machine.records import Benchmark, Finding, notes, warns
-from rccltune.machine.visible import VISIBLE
+from rccltune.machine.visible_devices import VISIBLE
 from rccltune.releases import release_in
 
 _OURS: Final = re.compile(r"(NCCL|RCCL)_\w+")
@@ -19,7 +19,7 @@ _FAMILY: Final = {"openmpi": "openmpi", "mpich": "mpich", "intel": "mpich"}
 _ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0"
 
 
-def library_variables(facts: Circumstances) -> Iterator[Finding]:
+def library_variables(facts: HostState) -> Iterator[Finding]:
     """Variables of the library: some are cleared by a sweep, the others reach every rank."""
     names = sorted(name for name in facts.variables if _OURS.fullmatch(name))
     cleared = [name for name in names if chooses(name, keep=CHANNELS)]
@@ -55,7 +55,7 @@ def library_variables(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def runtime_variables(facts: Circumstances) -> Iterator[Finding]:
+def runtime_variables(facts: HostState) -> Iterator[Finding]:
     """What ROCr and HIP read."""
     if facts.variables.get("HIP_FORCE_DEV_KERNARG") == "0":
         yield warns(
@@ -78,7 +78,7 @@ def runtime_variables(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def bypass(facts: Circumstances) -> Iterator[Finding]:
+def bypass(facts: HostState) -> Iterator[Finding]:
     """MSCCL++ answers without asking a tuner."""
     names = [n for n in facts.variables if n.startswith(("RCCL_MSCCLPP_", "MSCCLPP_"))]
     if facts.variables.get("RCCL_MSCCLPP_ENABLE", "1") != "0" and names:
@@ -94,7 +94,7 @@ def bypass(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def hidden_files(facts: Circumstances) -> Iterator[Finding]:
+def hidden_files(facts: HostState) -> Iterator[Finding]:
     """Files that set variables nobody sees; they fill only what the environment leaves open."""
     for hidden in files_of(facts.root, facts.variables, facts.home, amd=facts.has_amd):
         won, path = hidden.fills(facts.variables), hidden.path
@@ -109,7 +109,7 @@ def hidden_files(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def rocm(facts: Circumstances) -> Iterator[Finding]:
+def rocm(facts: HostState) -> Iterator[Finding]:
     """The release from which RCCL knows partitions."""
     release = release_in(facts.system.rocm)
     mode = facts.system.mode
@@ -124,20 +124,20 @@ def rocm(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def libraries(facts: Circumstances) -> Iterator[Finding]:
+def libraries(facts: HostState) -> Iterator[Finding]:
     """Which librccl a job loads decides what can be chosen."""
-    found = facts.system.libraries
-    if facts.system.vendor is not None and not found and _was_searched(facts):
+    files = facts.system.libraries
+    if facts.system.vendor is not None and not files and _was_searched(facts):
         yield warns(
             "no-library",
             "no librccl was found under ROCm, LD_LIBRARY_PATH or the Python in use",
             "see docs/machine.md for the places",
             remedy="name it with --librccl FILE.",
         )
-    by_hash = {library.sha256: library for library in found}
+    by_hash = {library.sha256: library for library in files}
     if len(by_hash) > 1:
         named = "; ".join(
-            f"{lib.owner}: {lib.version or 'no version'} ({lib.path})" for lib in found
+            f"{lib.owner}: {lib.version or 'no version'} ({lib.path})" for lib in files
         )
         yield warns(
             "several-libraries",
@@ -150,17 +150,17 @@ def libraries(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def _was_searched(facts: Circumstances) -> bool:
+def _was_searched(facts: HostState) -> bool:
     """A captured tree holds /sys and /proc; that it has no programs means nothing."""
     return facts.system.starters is not None
 
 
-def benchmarks(facts: Circumstances) -> Iterator[Finding]:
+def benchmarks(facts: HostState) -> Iterator[Finding]:
     """Real ones, which check and confirm what rccltune-perf measures."""
-    found = facts.system.benchmarks
-    if not found and not _was_searched(facts):
+    programs = facts.system.benchmarks
+    if not programs and not _was_searched(facts):
         return
-    if not found:
+    if not programs:
         yield notes(
             "no-benchmark",
             "rccl-tests were not found on PATH, under ROCm or /opt/rccl-tests: no second program "
@@ -169,8 +169,8 @@ def benchmarks(facts: Circumstances) -> Iterator[Finding]:
             remedy="none is needed; to have them confirm, build them with MPI=1 and name the "
             "folder with --rccl-tests DIR.",
         )
-    elif any(benchmark.simulated for benchmark in found):
-        played = [benchmark for benchmark in found if benchmark.simulated]
+    elif any(benchmark.simulated for benchmark in programs):
+        played = [benchmark for benchmark in programs if benchmark.simulated]
         yield notes(
             "simulated-benchmark",
             f"{_names(played)} are rccltune's own stand-ins, which confirm nothing",
@@ -179,7 +179,7 @@ def benchmarks(facts: Circumstances) -> Iterator[Finding]:
         )
 
 
-def launcher(facts: Circumstances) -> Iterator[Finding]:
+def launcher(facts: HostState) -> Iterator[Finding]:
     """Launchers, which start ranks on several nodes and those of rccl-tests."""
     if facts.system.starters is None:
         return
@@ -198,7 +198,7 @@ def launcher(facts: Circumstances) -> Iterator[Finding]:
     yield from _family(facts, known[0].flavour or "")
 
 
-def _family(facts: Circumstances, flavour: str) -> Iterator[Finding]:
+def _family(facts: HostState, flavour: str) -> Iterator[Finding]:
     real = [b for b in facts.system.benchmarks if not b.simulated]
     without = [b for b in real if b.mpi == "none"]
     if without:

@@ -1,0 +1,272 @@
+"""What to run at every size of every target, with what was left out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from rccltune.analyse import points
+from rccltune.analyse.candidates import Candidates, Named
+from rccltune.analyse.choice_notices import choice_notices
+from rccltune.analyse.costs import with_costs
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.points import BASELINE, TimeGrid
+from rccltune.model.chosen import UnselectableSetting, Zone
+from rccltune.model.errors import TooLittleDataError
+from rccltune.model.measured import Notice
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    KNOWN_VARIANTS,
+    Setting,
+    Variant,
+    base_variant,
+)
+from rccltune.model.vocabulary import Doubt
+from rccltune.perf.samples import IDLE
+
+_WRONG: Final = Doubt.WRONG.value
+# First passes pay for connections; every launch throws them away.
+_CONNECTING: Final = Doubt.CONNECTING.value
+_NAMED: Final = ["collective", "setting", "variant"]
+_PLACE: Final = ["collective", "n_nodes", "n_ranks"]
+# Collective, nodes and ranks.
+Place: TypeAlias = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        zones: by target, then by size; those of one target cover 0 to 2^63-1.
+        left_out: settings that were measured and are in no rule because no rule can choose them.
+        compared: what was measured of each target.
+    """
+
+    zones: tuple[Zone, ...]
+    notices: tuple[Notice, ...]
+    left_out: tuple[UnselectableSetting, ...]
+    compared: tuple[Candidates, ...] = ()
+
+
+def choose(
+    samples: pd.DataFrame, variants: Mapping[str, Variant], options: ChoiceOptions | None = None
+) -> Choice:
+    """Choose a setting for every size of every target.
+
+    Args:
+        samples: as ``samples.csv`` has them; all views of a target serve one list of zones.
+        variants: of the session, by name.
+        options: the defaults unless given.
+
+    Raises:
+        TooLittleDataError: no setting was measured, or not the baseline that was named.
+    """
+    options = options or ChoiceOptions()
+    found = candidates_of_targets(samples, variants, options)
+    _refuse_nothing(found, options)
+    chosen = _chosen(found, options)
+    return replace(chosen, zones=with_costs(chosen.zones, samples))
+
+
+def candidates_of_targets(
+    samples: pd.DataFrame, variants: Mapping[str, Variant], options: ChoiceOptions | None = None
+) -> list[Candidates]:
+    """What was measured of each target, sorted into what a rule may name and what none can.
+
+    Args:
+        samples: as of :func:`choose`.
+        variants: of the session, by name.
+        options: the defaults unless given.
+    """
+    options = options or ChoiceOptions()
+    known = {**KNOWN_VARIANTS, **variants}
+    counted = points.usable(points.in_environments(samples, known))
+    table = points.by_communicator(with_baseline(counted, options.baseline))
+    return candidates_in(points.grids(table), samples, known, options)
+
+
+def candidates_in(
+    found: Iterable[TimeGrid],
+    samples: pd.DataFrame,
+    known: Mapping[str, Variant],
+    options: ChoiceOptions,
+) -> list[Candidates]:
+    """What was measured of each target, from grids of times.
+
+    Args:
+        found: of the targets.
+        samples: all of them, those that are not used too.
+        known: all variants that are known, by name.
+        options: how to choose.
+    """
+    wrong, lost = wrong_settings(samples), baseline_left_out(samples)
+    return [
+        replace(
+            Candidates.of(grid, known, wrong, options), baseline_left_out=lost.get(_place(grid))
+        )
+        for grid in found
+    ]
+
+
+def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
+    """Why timings of the library's own choice were not used, by collective, nodes and ranks."""
+    is_library = samples["setting"].isin((BASELINE, IDLE))
+    rows = samples[is_library & ~samples["unusable"].isin(("", _CONNECTING))]
+    found = {}
+    for place, part in rows.groupby(_PLACE, observed=True):
+        counted = part["unusable"].astype(str).value_counts()
+        words = (f"{n} x {Doubt(reason).meaning}" for reason, n in counted.items())
+        found[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
+    return found
+
+
+def _place(grid: TimeGrid) -> Place:
+    return tuple(grid.target[name] for name in _PLACE)
+
+
+def choose_together(
+    parts: Mapping[str, pd.DataFrame],
+    variants: Mapping[str, Variant],
+    options: ChoiceOptions | None = None,
+) -> Choice:
+    """Choose settings that are right wherever the ranks are.
+
+    Each placement of ranks is one more view that a rule serves. Sizes and targets count that every
+    placement has, each with a baseline of its own.
+
+    Args:
+        parts: samples by placement of ranks, all of one scale.
+        variants: of their sessions, by name.
+        options: as for one of them.
+    """
+    options = options or ChoiceOptions()
+    named = [
+        samples.assign(
+            beside=name,
+            rank_placement=" and ".join(parts),
+            process=f"{name} " + samples["process"].astype(str),
+        )
+        for name, samples in parts.items()
+    ]
+    samples = pd.concat(named, ignore_index=True)
+    known = {**KNOWN_VARIANTS, **variants}
+    counted = points.usable(points.in_environments(samples, known))
+    counted = with_baseline(counted, options.baseline)
+    where = [*points.TARGET, "nbytes"]
+    n_parts = counted.groupby(where, observed=True)["beside"].transform("nunique")
+    quiet = counted[counted["setting"].isin((BASELINE, IDLE))]
+    n_based = quiet.groupby(points.TARGET, observed=True)["beside"].nunique()
+    based = counted.join(n_based.rename("n_based"), on=points.TARGET)["n_based"]
+    kept = counted[(n_parts == len(parts)) & (based == len(parts))]
+    table = points.by_communicator(kept)
+    found = [
+        Candidates.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
+    ]
+    return _chosen(found, options)
+
+
+def wrong_settings(samples: pd.DataFrame) -> set[Named]:
+    """(collective, setting, variant) of what computed wrong results anywhere."""
+    rows = samples.loc[samples["unusable"] == _WRONG, _NAMED].drop_duplicates()
+    return {(str(a), str(b), str(c)) for a, b, c in rows.itertuples(index=False, name=None)}
+
+
+def with_baseline(samples: pd.DataFrame, named: Setting | str | None) -> pd.DataFrame:
+    """The samples with another baseline: a setting's times, or those of another variant's.
+
+    Args:
+        samples: with their environments.
+        named: a setting, the name of a variant, or None for the samples as they are.
+    """
+    if named is None:
+        return samples
+    is_library = samples["setting"].isin((BASELINE, IDLE))
+    if isinstance(named, Setting):
+        taken = samples[samples["setting"] == str(named)]
+        copies = [taken.assign(setting=BASELINE, variant=taken["environment"])]
+    else:
+        taken = samples[(samples["setting"] == BASELINE) & (samples["variant"] == named)]
+        homes = samples["environment"].unique()
+        copies = [taken.assign(variant=home, environment=home) for home in homes]
+    plain = samples[~is_library].astype(dict.fromkeys(("setting", "variant", "environment"), str))
+    made: pd.DataFrame = pd.concat([plain, *copies], ignore_index=True)
+    return made
+
+
+def _chosen(found: Sequence[Candidates], options: ChoiceOptions) -> Choice:
+    chosen = [
+        one for one in found if not one.target.variant.patched and one.target.collective.is_tunable
+    ]
+    return Choice(
+        zones=tuple(zone for one in chosen for zone in one.zones(options)),
+        notices=tuple(notice for one in found for notice in choice_notices(one)),
+        left_out=tuple(item for one in found for item in _left_out(one, found)),
+        compared=tuple(found),
+    )
+
+
+def _left_out(
+    candidates: Candidates, all_candidates: Sequence[Candidates]
+) -> Iterable[UnselectableSetting]:
+    """Settings that no rule can name, with how often each would have won."""
+    host = _host(candidates, all_candidates) if candidates.target.variant.patched else candidates
+    for barred in candidates.barred:
+        yield UnselectableSetting(
+            target=host.target,
+            setting=barred.setting,
+            variant=barred.variant,
+            reason=barred.reason,
+            n_fastest=_n_fastest(candidates.grid, barred.row, host),
+        )
+
+
+def _host(patched: Candidates, all_candidates: Sequence[Candidates]) -> Candidates:
+    """The target beside which a patched library was measured."""
+    place = replace(patched.target, variant=DEFAULT_VARIANT)
+    beside = [o for o in all_candidates if replace(o.target, variant=DEFAULT_VARIANT) == place]
+    plain = [o for o in beside if base_variant(o.target.variant) == DEFAULT_VARIANT]
+    return next(iter([*plain, *beside]), patched)
+
+
+def _n_fastest(grid: TimeGrid, row: int, host: Candidates) -> int:
+    """Sizes at which a setting beats all that may be chosen, in every view that both have."""
+    if not host.standing.rows:
+        return 0
+    theirs = host.grid.median[:, host.standing.rows]
+    best = np.fmin.reduce(theirs, axis=1)
+    count = 0
+    for size, nbytes in enumerate(grid.nbytes):
+        at = np.flatnonzero(host.grid.nbytes == nbytes)
+        pairs = [
+            (grid.median[index, row, size], best[host.grid.views.index(view), at[0]])
+            for index, view in enumerate(grid.views)
+            if len(at) and view in host.grid.views
+        ]
+        known = [(mine, other) for mine, other in pairs if np.isfinite([mine, other]).all()]
+        count += bool(known) and all(mine < other for mine, other in known)
+    return count
+
+
+def _refuse_nothing(found: Sequence[Candidates], options: ChoiceOptions) -> None:
+    if found and not any(one.standing.rows or one.barred for one in found):
+        raise TooLittleDataError(
+            "only the library's own choice was measured: there is nothing to compare it with",
+            hint="sweep without --setting baseline, or import forced settings beside it.",
+        )
+    if not found:
+        raise TooLittleDataError(
+            "no good sample of any setting was measured: there is nothing to choose from",
+            hint="sweep or import settings beside the baseline; samples.csv says why samples "
+            "were left out.",
+        )
+    if options.baseline is not None and all(one.standing.library is None for one in found):
+        settings = sorted({name for one in found for name in one.standing.names})
+        raise TooLittleDataError(
+            f"no sample of the baseline '{options.baseline}' was measured",
+            hint=f"measured settings are {', '.join(settings)}; a variant's name counts too.",
+        )

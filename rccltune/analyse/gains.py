@@ -1,0 +1,177 @@
+"""How each setting stands against the library and against the best, at each size.
+
+A rule serves every view alike, so the view in which a setting stands worst counts everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from rccltune.analyse import noise
+from rccltune.analyse.noise import Array, LogRatio, Times, Truths, quiet
+from rccltune.analyse.points import BASELINE, TimeGrid
+from rccltune.model.curves import GAP
+from rccltune.model.settings import Setting
+from rccltune.perf.samples import IDLE
+
+
+@dataclass(frozen=True)
+class SettingGains:
+    """Settings of one target by [setting, size].
+
+    Attributes:
+        grid: all that was measured.
+        rows: candidates of the grid that a rule may name, in a fixed order.
+        needs: name of the variant that a rule with each of them needs.
+        tolerance: time over the best, minus 1, that a setting may have in a rule.
+        own: setting that the library takes by itself, by size in bytes; others are not known.
+    """
+
+    grid: TimeGrid
+    rows: list[int]
+    needs: list[str]
+    tolerance: float
+    own: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The setting of each row."""
+        return [self.grid.candidates[row][0] for row in self.rows]
+
+    @property
+    def settings(self) -> list[Setting]:
+        """Algorithm, protocol and channels of each row."""
+        return [Setting.parse(name) for name in self.names]
+
+    @cached_property
+    def library(self) -> Times | None:
+        """The library as it is; None where it was not measured.
+
+        Idle was timed in the communicators of the settings, which makes it the fairer one to
+        compare with. It is not the library where a vendor's own tuner, which any plugin replaces,
+        makes the baseline faster than it.
+        """
+        baseline, idle = (_row(self.grid, name) for name in (BASELINE, IDLE))
+        if baseline is None or idle is None:
+            only = idle if baseline is None else baseline
+            return None if only is None else self.grid.of(only)
+        as_is, quietly = self.grid.of(baseline), self.grid.of(idle)
+        ratio = noise.compare(quietly, as_is, self.grid.sizes)
+        is_slower: Truths = np.asarray(ratio.p_above() <= noise.PROVEN)
+        is_unknown = ~np.isfinite(quietly.mean)
+        take: Truths = np.asarray((is_slower | is_unknown) & np.isfinite(as_is.mean))
+        return Times(
+            np.where(take[..., None], as_is.log_us, quietly.log_us),
+            np.where(take[..., None], as_is.pass_var, quietly.pass_var),
+        )
+
+    @cached_property
+    def ratio(self) -> LogRatio:
+        """The library's time over each setting's; only where the library was measured."""
+        if self.library is None:
+            raise ValueError("the library itself was not measured")
+        alike = [re.sub(r"/\d+$", "", name) for name in self.names]
+        return noise.compare(self.library, self.grid.of(self.rows), self.grid.sizes, alike)
+
+    @cached_property
+    def _measured(self) -> Array:
+        """Log of the median time by [view, setting, size], the library last where it is known."""
+        sides = [self.grid.of(self.rows).log_us]
+        if self.library is not None:
+            sides.append(self.library.log_us)
+        return noise.median(np.concatenate(sides, axis=1))
+
+    @cached_property
+    def times(self) -> Array:
+        """Measured times, straight between sizes in log-log where a setting was not measured."""
+        return _between(self._measured, self.grid.nbytes)
+
+    @cached_property
+    def _regrets(self) -> Array:
+        return np.maximum(self.times - quiet(np.nanmin, self._measured, 1)[:, None], 0.0)
+
+    @cached_property
+    def regret(self) -> Array:
+        """log(time / best) in the worst view, the library last; NaN where a view is missing."""
+        is_some: Truths = np.asarray(np.isfinite(self.times).any(1))
+        is_missing = np.isnan(self.times) & is_some[:, None]
+        found: Array = np.where(is_missing.any(0), np.nan, quiet(np.nanmax, self._regrets, 0))
+        return found
+
+    @cached_property
+    def is_close(self) -> Truths:
+        """Whether noise alone may make it slower than the best by more than the tolerance.
+
+        The least of many noisy times lies below all true ones: without this nothing stays within
+        two percent of it for long, and one zone falls into many.
+        """
+        sides = self.grid.of(self.rows)
+        best = np.where(np.isnan(self.times), np.inf, self.times)[:, : len(self.rows)].argmin(1)
+        at = best[:, None, :, None]
+        fastest = Times(
+            np.take_along_axis(sides.log_us, at, 1), np.take_along_axis(sides.pass_var, at, 1)
+        )
+        slack = noise.compare(fastest, sides, self.grid.sizes).slack()
+        allowed = np.log1p(self.tolerance) + np.nan_to_num(slack)
+        is_close: Truths = ~(self._regrets[:, : len(self.rows)] > allowed).any(0)
+        return is_close
+
+    @cached_property
+    def is_own(self) -> Truths:
+        """Whether the library takes the setting by itself, so that a rule wins nothing."""
+        found = np.zeros((len(self.rows), len(self.grid.nbytes)), dtype=bool)
+        for at, nbytes in enumerate(self.grid.nbytes):
+            taken = self.own.get(int(nbytes))
+            if taken is not None:
+                found[:, at] = [_is_same(name, taken) for name in self.names]
+        return found
+
+    @cached_property
+    def gain(self) -> Array:
+        """log(the library's time / the setting's) in the worst view; NaN where one is missing."""
+        n = len(self.rows)
+        by_view = np.where(
+            np.isnan(self.ratio.log), self.times[:, n:] - self.times[:, :n], self.ratio.log
+        )
+        gain = np.where(self.is_own, 0.0, quiet(np.nanmin, by_view, 0))
+        found: Array = np.where(np.isnan(self.regret[:n]), np.nan, gain)
+        return found
+
+    @cached_property
+    def luck(self) -> Array:
+        """Chance that a gain is luck, among all that was measured of this target."""
+        return noise.luck(self.ratio)
+
+
+def _between(log_us: Array, nbytes: npt.NDArray[np.int64]) -> Array:
+    """Times with those between measured sizes that are no further apart than GAP."""
+    filled: Array = log_us.copy()
+    log_nbytes = np.log(nbytes)
+    for row in filled.reshape(-1, filled.shape[-1]):
+        known = np.flatnonzero(np.isfinite(row))
+        for low, high in pairwise(known):
+            if high > low + 1 and nbytes[high] <= GAP * nbytes[low]:
+                inner = np.arange(low + 1, high)
+                row[inner] = np.interp(log_nbytes[inner], log_nbytes[[low, high]], row[[low, high]])
+    return filled
+
+
+def _row(grid: TimeGrid, setting: str) -> int | None:
+    """The candidate of a setting in the target's own environment."""
+    wanted = (setting, grid.target["environment"])
+    return grid.candidates.index(wanted) if wanted in grid.candidates else None
+
+
+def _is_same(name: str, taken: str) -> bool:
+    """Whether a setting asks for no more than what the library takes."""
+    asked, library = Setting.parse(name), Setting.parse(taken)
+    return asked.channels is None and (asked.algorithm, asked.protocol) == (
+        library.algorithm,
+        library.protocol,
+    )

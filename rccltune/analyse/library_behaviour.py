@@ -1,0 +1,238 @@
+"""What the library does by itself: what it takes, where it asks nobody, what a plugin changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from rccltune.analyse import noise
+from rccltune.analyse.candidates import target_of
+from rccltune.analyse.noise import Truths
+from rccltune.analyse.points import BASELINE, TARGET, TimeGrid
+from rccltune.model.measured import Caution, Notice
+from rccltune.model.schema import Number, Whole, Word
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    Scale,
+    Setting,
+    Target,
+    Variant,
+)
+from rccltune.model.vocabulary import Collective, Doubt, format_size
+from rccltune.perf.samples import IDLE
+
+# What idle and baseline may differ by and still be called equal.
+EQUAL: Final = 0.02
+# Chance to call them so where they differ by as much.
+_EQUAL_LEVEL: Final = 0.05
+_PLACE: Final = ["collective", "n_nodes", "n_ranks", "rank_placement", "variant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibrarySetting:
+    """The setting that the library was seen to run by itself, channels left to it."""
+
+    target: Target
+    nbytes: Whole
+    setting: Setting
+
+
+def library_settings(
+    samples: pd.DataFrame, variants: Mapping[str, Variant]
+) -> tuple[LibrarySetting, ...]:
+    """What the library was seen to run by itself, where all that was seen agrees.
+
+    Args:
+        samples: all of a session.
+        variants: by name, all that are known.
+    """
+    is_library = samples["setting"].isin((BASELINE, IDLE)) & (samples["unusable"] == "")
+    rows = samples[is_library & (samples["ran"] != "")]
+    seen = rows[[*_PLACE, "nbytes", "ran"]].drop_duplicates()
+    found: dict[tuple[Target, int], set[Setting]] = {}
+    for *named, nbytes, word in seen.itertuples(index=False, name=None):
+        ran = Setting.parse(word)
+        if ran.is_complete:
+            at = target_of(named, variants), int(nbytes)
+            found.setdefault(at, set()).add(replace(ran, channels=None))
+    return tuple(
+        LibrarySetting(target=target, nbytes=nbytes, setting=next(iter(settings)))
+        for (target, nbytes), settings in found.items()
+        if len(settings) == 1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bypass:
+    """Sizes at which the library was seen to take a path that never asks a tuner.
+
+    Attributes:
+        variant: name of that in which it was seen.
+    """
+
+    collective: Collective
+    scale: Scale
+    min_nbytes: Whole
+    max_nbytes: Whole
+    variant: Word = DEFAULT_VARIANT.name
+
+
+def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
+    """One range for each collective and scale, from the smallest to the largest size seen.
+
+    Args:
+        samples: all of a session, with their environments.
+    """
+    rows = samples[samples["unusable"] == Doubt.BYPASSED.value]
+    by = ["collective", "n_nodes", "n_ranks", "environment"]
+    seen = rows.groupby(by, observed=True)["nbytes"].agg(["min", "max"])
+    return tuple(
+        Bypass(
+            collective=Collective(collective),
+            scale=Scale(n_nodes=int(n_nodes), n_ranks=int(n_ranks)),
+            min_nbytes=int(low),
+            max_nbytes=int(high),
+            variant=str(environment),
+        )
+        for (collective, n_nodes, n_ranks, environment), low, high in seen.itertuples(name=None)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleDifference:
+    """Neighbouring sizes at which the plugin changes times by being loaded.
+
+    Attributes:
+        ratio: time with it, idle, over time without, median over sizes.
+    """
+
+    min_nbytes: Whole
+    max_nbytes: Whole
+    ratio: Number
+
+    def __str__(self) -> str:
+        """``13 % slower from 1 MiB to 4 MiB``."""
+        low, high = format_size(self.min_nbytes), format_size(self.max_nbytes)
+        where = f"at {low}" if low == high else f"from {low} to {high}"
+        way = "slower" if self.ratio > 1 else "faster"
+        return f"{100 * abs(self.ratio - 1):.0f} % {way} {where}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleComparison:
+    """Times with our plugin, answering nothing, beside those without it, size by size.
+
+    Attributes:
+        n_sizes: measured both ways.
+        unknown: those of them at which nothing is shown, neither that the two are equal within 2 %
+            in every view nor that they differ by more.
+        changes: where they differ by more.
+    """
+
+    target: Target
+    n_sizes: Whole
+    unknown: tuple[Whole, ...]
+    changes: tuple[IdleDifference, ...]
+
+
+def compare_idle(
+    grids: Iterable[TimeGrid], variants: Mapping[str, Variant]
+) -> tuple[IdleComparison, ...]:
+    """Hold idle against the baseline, wherever both were measured.
+
+    Equal is what two one-sided tests show in every view (5 %); different what lies beyond 2 % the
+    same way in every view, at a chance of :data:`rccltune.analyse.noise.PROVEN` for all sizes of a
+    target together (Bonferroni).
+
+    Args:
+        grids: of the targets.
+        variants: by name, all that are known.
+    """
+    made = (_compared(grid, variants) for grid in grids)
+    return tuple(one for one in made if one is not None)
+
+
+def _compared(grid: TimeGrid, variants: Mapping[str, Variant]) -> IdleComparison | None:
+    home = str(grid.target["environment"])
+    pair = [(name, home) for name in (BASELINE, IDLE)]
+    if not all(one in grid.candidates for one in pair):
+        return None
+    baseline, idle = (grid.of(grid.candidates.index(one)) for one in pair)
+    ratio = noise.compare(idle, baseline, grid.sizes)
+    is_known: Truths = np.asarray(np.isfinite(ratio.log).any((0, 1)))
+    if not is_known.any():
+        return None
+    margin = float(np.log1p(EQUAL))
+    apart = noise.quiet(np.nanmax, ratio.p_equal(margin), 0)[0]
+    is_equal: Truths = is_known & (apart <= _EQUAL_LEVEL)
+    other_way = noise.compare(baseline, idle, grid.sizes)
+    chances = (noise.quiet(np.nanmax, one.p_above(margin), 0)[0] for one in (ratio, other_way))
+    # One alarm in so many sessions, whichever way and at whichever size.
+    is_changed: Truths = is_known & (np.fmin(*chances) <= noise.PROVEN / (2 * is_known.sum()))
+    logs = noise.quiet(np.nanmedian, ratio.log, 0)[0]
+    nbytes = [int(n) for n in grid.nbytes]
+    return IdleComparison(
+        target=target_of([grid.target[name] for name in TARGET], variants),
+        n_sizes=int(is_known.sum()),
+        unknown=tuple(
+            n
+            for n, known, told in zip(nbytes, is_known, is_equal | is_changed, strict=True)
+            if known and not told
+        ),
+        changes=tuple(
+            IdleDifference(
+                min_nbytes=nbytes[at[0]],
+                max_nbytes=nbytes[at[-1]],
+                ratio=float(np.exp(np.median(logs[at]))),
+            )
+            for at in _runs(np.where(is_changed, np.sign(logs), 0.0)[is_known], is_known)
+        ),
+    )
+
+
+def _runs(ways: noise.Array, is_known: Truths) -> Iterable[list[int]]:
+    """Indices of neighbouring sizes that differ the same way round."""
+    sizes = np.flatnonzero(is_known)
+    for way, run in groupby(range(len(ways)), key=ways.__getitem__):
+        if way:
+            yield [int(sizes[i]) for i in run]
+
+
+def idle_notices(comparisons: Sequence[IdleComparison]) -> tuple[Notice, ...]:
+    """One notice for each target at which the idle plugin is not the baseline."""
+    return tuple(
+        Notice(
+            caution=Caution.SILENCE_DIFFERS,
+            message="loading the plugin changes times though it answers nothing: "
+            + ", ".join(map(str, one.changes)),
+            remedy="nothing to do: gains are over the faster of the two. Most likely the library "
+            "has a tuner table of its own there, which any plugin replaces, also at sizes that no "
+            "rule covers.",
+            where=f"{one.target.collective.value}, {one.target.scale}",
+        )
+        for one in comparisons
+        if one.changes
+    )
+
+
+def idle_text(comparisons: Sequence[IdleComparison]) -> str:
+    """One sentence where it is not known whether loading the plugin changes times; else empty."""
+    parts = []
+    for one in (one for one in comparisons if one.unknown):
+        low, high = format_size(one.unknown[0]), format_size(one.unknown[-1])
+        span = low if low == high else f"{low} to {high}"
+        parts.append(
+            f"{one.target.collective.value} on {one.target.scale} at {len(one.unknown)} of "
+            f"{one.n_sizes} sizes ({span})"
+        )
+    if not parts:
+        return ""
+    return (
+        f"Whether loading the plugin alone changes times is not known within {100 * EQUAL:.0f} % "
+        f"for {'; '.join(parts)}."
+    )

@@ -1,0 +1,78 @@
+"""Where the fastest setting changes as calls grow, and the fewest changes that lose little."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rccltune.analyse.noise import Array, Counts, Truths
+
+# No setting: what the library does by itself.
+NONE: Final = -1
+# More than any sum of losses (log ratios), so that the number of zones always comes first.
+_ZONE: Final = 1e4
+
+
+def fewest_zones(loss: Array, carries: Truths, none: Array) -> Counts:
+    """One setting a size: the fewest zones of one setting, then the least loss.
+
+    Optimal partitioning (Jackson et al., 2005) of the Potts model of step detection (Friedrich et
+    al., 2008), with several curves to choose from.
+
+    Args:
+        loss: by [setting, size], infinite where the setting may not be used.
+        carries: a zone must hold a size where its setting does.
+        none: loss of having no setting, by size, infinite where there must be one; not a zone.
+
+    Returns:
+        A setting or :data:`NONE` for each size; no setting anywhere where there is no such
+        sequence.
+    """
+    n_sizes = loss.shape[1]
+    loss = np.vstack([loss, none])
+    carries = np.vstack([carries, np.ones(n_sizes, dtype=bool)])
+    is_barred = ~np.isfinite(loss)
+    price = np.append(np.full(len(loss) - 1, _ZONE), 0.0)[:, None]
+    # Sums before each size, so that those of a range are one difference.
+    total, held, barred = (
+        np.pad(np.cumsum(each, axis=1), ((0, 0), (1, 0)))
+        for each in (np.where(is_barred, 0.0, loss), carries, is_barred)
+    )
+    best = np.zeros(n_sizes + 1)
+    previous: list[tuple[int, int]] = []
+    for end in range(1, n_sizes + 1):
+        lost, n_held, n_barred = (x[:, end, None] - x[:, :end] for x in (total, held, barred))
+        cost = np.where((n_held > 0) & (n_barred == 0), best[:end] + price + lost, np.inf)
+        at = np.unravel_index(cost.argmin(), cost.shape)
+        best[end] = cost[at]
+        previous.append((int(at[0]), int(at[1])))
+    states = np.full(n_sizes, NONE)
+    end = n_sizes if np.isfinite(best[-1]) else 0
+    while end:
+        setting, start = previous[end - 1]
+        states[start:end] = setting if setting < len(loss) - 1 else NONE
+        end = start
+    return states
+
+
+def size_where_equal(nbytes: npt.ArrayLike, log_ratio: npt.ArrayLike) -> int:
+    """Size in bytes at which a log ratio is 0, straight in log size.
+
+    Args:
+        nbytes: two sizes, rising.
+        log_ratio: at each of them.
+
+    Returns:
+        The last byte below it, the first size at least and less than the second; the geometric
+        middle where the ratio has one sign at both, or is not known.
+    """
+    low, high = np.log(np.asarray(nbytes, dtype=float))
+    first, last = np.asarray(log_ratio, dtype=float)
+    crosses = np.isfinite(first) and np.isfinite(last) and first * last < 0
+    share = first / (first - last) if crosses else 0.5
+    ends = np.asarray(nbytes)
+    # A logarithm and back is a little less than a whole byte.
+    at = int(np.exp(low + share * (high - low)) + 1e-6)
+    return min(max(at, int(ends[0])), int(ends[1]) - 1)

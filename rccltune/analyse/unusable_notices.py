@@ -1,0 +1,160 @@
+"""What of the samples no curve and no rule uses, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from rccltune.analyse import noise
+from rccltune.analyse.candidates import target_of
+from rccltune.analyse.points import KEYS
+from rccltune.model.chosen import WrongShare
+from rccltune.model.measured import Caution, Notice
+from rccltune.model.settings import Target, Variant
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt, format_size
+from rccltune.perf.samples import IDLE
+
+_NAMED: Final = ["collective", "setting", "variant"]
+# Every launch throws its first pass away, and wrong results are told by themselves.
+_EXPECTED: Final = (Doubt.WRONG, Doubt.CONNECTING)
+_ELEMENT: Final = 4
+
+
+def wrong_counts(samples: pd.DataFrame) -> dict[tuple[str, str, str], int]:
+    """Samples with wrong results by collective, setting and variant."""
+    rows = samples[samples["unusable"] == Doubt.WRONG.value]
+    counted = rows.groupby(_NAMED, observed=True).size()
+    return {(str(a), str(b), str(c)): int(n) for (a, b, c), n in counted.items()}
+
+
+def notices(samples: pd.DataFrame, table: pd.DataFrame) -> tuple[Notice, ...]:
+    """What was left out and why: stalls, wrong results, all other flags in one line.
+
+    Args:
+        samples: all of a session.
+        table: of :func:`rccltune.analyse.points.by_communicator`.
+    """
+    return (*_stalls(table), *_wrong(samples), *_flagged(samples))
+
+
+def _stalls(table: pd.DataFrame) -> Iterator[Notice]:
+    """One notice for each communicator and setting that stood still, whatever the number of sizes.
+
+    Where nothing repeats a time, its size counts as not measured.
+    """
+    if not table["is_stalled"].any():
+        return
+    by_point = table.groupby([*KEYS, "nbytes"], observed=True, sort=False)
+    kept = table["log_us"].where(~table["is_stalled"])
+    normal = kept.groupby(by_point.ngroup()).transform("median")
+    with_factors = table.assign(factor=np.exp(table["log_us"] - normal), alone=normal.isna())
+    by = ["collective", "setting", "run", "alone"]
+    for name, rows in with_factors[with_factors["is_stalled"]].groupby(by, observed=True):
+        collective, setting, run, alone = (str(one) for one in name)
+        yield _stalled(collective, setting, run, rows, is_alone=alone == "True")
+
+
+def _stalled(
+    collective: str, setting: str, run: str, rows: pd.DataFrame, *, is_alone: bool
+) -> Notice:
+    sizes = sorted({int(n) for n in rows["nbytes"]})
+    where = format_size(sizes[0])
+    if len(sizes) > 1:
+        where += f" to {format_size(sizes[-1])}"
+    if is_alone:
+        factor, normal = f"over {noise.STALL_ALONE:g}", "the neighbouring sizes allow"
+    else:
+        factor, normal = f"up to {rows['factor'].max():.3g}", "in another communicator"
+    plural = len(rows) > 1
+    return Notice(
+        caution=Caution.BURST,
+        message=f"{collective} {'with the plugin idle' if setting == IDLE else setting} took "
+        f"{factor} times as long as {normal} at {len(sizes)} size{'s' if len(sizes) > 1 else ''} "
+        f"({where}); {len(rows)} time{'s were' if plural else ' was'} left out",
+        remedy="measure it again: no other communicator shows what is normal there, so these sizes "
+        "count as not measured."
+        if is_alone
+        else "nothing to do where it stalled once; if it stalls in every sweep, look for other "
+        "jobs on the node.",
+        where=run,
+        count=len(rows),
+    )
+
+
+def _wrong(samples: pd.DataFrame) -> Iterator[Notice]:
+    for (collective, setting, variant), count in wrong_counts(samples).items():
+        yield Notice(
+            caution=Caution.WRONG_RESULTS,
+            message=f"{collective} {setting} gave WRONG RESULTS in {count} samples; it is "
+            "disqualified for this collective",
+            remedy="keep the logs and report it to the library's maintainers; no speed is worth "
+            "it.",
+            where=f"variant {variant}",
+        )
+
+
+def _flagged(samples: pd.DataFrame) -> Iterator[Notice]:
+    counted = samples["unusable"].value_counts()
+    by_reason = {Doubt(str(word)): int(n) for word, n in counted.items() if word and n}
+    if n := by_reason.pop(Doubt.INELIGIBLE, 0):
+        yield Notice(
+            caution=Caution.NOT_OFFERED,
+            message=f"{n} samples were not used: {Doubt.INELIGIBLE.meaning}",
+            remedy="nothing to do: that is asked to see it, as LL128 on AMD without its variable.",
+            count=n,
+        )
+    others = {doubt: n for doubt, n in by_reason.items() if doubt not in _EXPECTED}
+    if others:
+        listed = "; ".join(f"{n} x {doubt.meaning}" for doubt, n in others.items())
+        yield Notice(
+            caution=Caution.DOUBTED_SAMPLES,
+            message=f"{sum(others.values())} samples were not used: {listed}",
+            remedy="samples.csv names each of them.",
+            count=sum(others.values()),
+        )
+
+
+def wrong_shares(samples: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[WrongShare, ...]:
+    """Elements of lossy variants that the benchmark does not accept, as shares of all ranks'.
+
+    The benchmark counts them over all ranks; how far they are off it does not say.
+
+    Args:
+        samples: all of a session.
+        variants: by name, all that are known.
+    """
+    lossy = [name for name, one in variants.items() if one.lossy]
+    rows = samples[samples["variant"].isin(lossy) & (samples["unusable"] == "")]
+    rows = rows[rows["wrong"].notna()]
+    if rows.empty:
+        return ()
+    shares = rows.assign(share=np.minimum(1.0, rows["wrong"] / _elements(rows)))
+    where = ["collective", "n_nodes", "n_ranks", "rank_placement", "variant"]
+    return tuple(
+        _share(target_of(name, variants), part.groupby("nbytes")["share"].max())
+        for name, part in shares.groupby(where, observed=True)
+    )
+
+
+def _elements(rows: pd.DataFrame) -> pd.Series[Any]:
+    """Elements that all ranks get from one call; of all_gather each rank gets the whole."""
+    width = rows["dtype"].astype(str).map(DTYPE_BYTES).fillna(_ELEMENT)
+    each = np.maximum(1, rows["nbytes"] // width)
+    is_divided = rows["collective"] == Collective.REDUCE_SCATTER.value
+    found: pd.Series[Any] = each * rows["n_ranks"].where(~is_divided, 1)
+    return found
+
+
+def _share(target: Target, by_size: pd.Series[Any]) -> WrongShare:
+    pairs = zip(by_size.index.tolist(), by_size.tolist(), strict=True)
+    sizes = {int(nbytes): float(share) for nbytes, share in pairs}
+    worst = max(sizes, key=lambda nbytes: (sizes[nbytes], nbytes))
+    return WrongShare(
+        target=target,
+        share=sizes[worst],
+        at_nbytes=worst,
+        from_nbytes=min((n for n, share in sizes.items() if share), default=None),
+    )

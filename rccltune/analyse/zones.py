@@ -1,0 +1,286 @@
+"""The fewest zones of sizes whose settings are as good as the best, each with its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from rccltune.analyse import noise
+from rccltune.analyse.gains import SettingGains
+from rccltune.analyse.noise import Array, Counts, Truths, quiet
+from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
+from rccltune.model import defaults
+from rccltune.model.chosen import (
+    BASELINE_UNKNOWN,
+    NOT_FASTER,
+    NOT_MEASURED,
+    GainInterval,
+    GainProof,
+    not_proven,
+)
+from rccltune.model.curves import GAP
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import MAX_NBYTES
+from rccltune.perf.samples import GRAPH_UP_TO
+
+# Sizes a quarter of an octave apart: between them nothing is guessed.
+_CLOSE: Final = 1.25
+# Losses that differ by less than this share of the tolerance are a tie: then fewer channels.
+_TIE: Final = 0.1
+_PER_CHANNEL: Final = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneCriteria:
+    """What a rule must have.
+
+    Attributes:
+        tolerance: time over the best, minus 1, that may save a zone; a tenth of it is a tie.
+        min_gain: the library's time over the setting's, minus 1.
+        is_proven: only gains that repeats prove make a rule.
+        weight: of a loss by size in bytes, where a workload calls some sizes more often.
+    """
+
+    tolerance: float = defaults.TOLERANCE
+    min_gain: float = defaults.MIN_GAIN
+    is_proven: bool = False
+    weight: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def luck(self) -> float:
+        """Chance that may remain that a gain is luck."""
+        return noise.PROVEN if self.is_proven else noise.LIKELY
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneByRow:
+    """Sizes with one state; see :class:`rccltune.model.chosen.Zone`, whose fields these are.
+
+    Attributes:
+        row: of the standing; NONE where the sizes are left to the library.
+        fallback: row of what to choose where ``row`` cannot be selected, or NONE.
+        by_clock: of a zone across 4 MiB its part up to there and its part above.
+    """
+
+    min_nbytes: int
+    max_nbytes: int
+    row: int = NONE
+    reason: str | None = None
+    sizes: tuple[int, ...] = ()
+    n_communicators: int = 0
+    proof: GainProof | None = None
+    gain: GainInterval | None = None
+    worst_regret: float | None = None
+    mean_regret: float | None = None
+    fallback: int = NONE
+    fallback_gain: GainInterval | None = None
+    by_clock: tuple[ZoneByRow, ...] = ()
+
+
+def choose_zones(standing: SettingGains, wanted: ZoneCriteria) -> list[ZoneByRow]:
+    """Zones and what lies between them, from 0 bytes to the largest size that there is.
+
+    Between sizes more than a factor of four apart nothing is known: a zone is cut there, and each
+    of its parts needs evidence of its own.
+    """
+    nbytes = standing.grid.nbytes
+    loss, carries, none = _loss_of_settings(standing, wanted)
+    states = fewest_zones(loss, carries, none)
+    zones: list[ZoneByRow] = []
+    for sizes in np.split(
+        np.arange(len(nbytes)), np.flatnonzero(nbytes[1:] > GAP * nbytes[:-1]) + 1
+    ):
+        inside = states[sizes]
+        parts = _ranges(inside)
+        for part in parts:
+            row = inside[part[0]]
+            if row != NONE and not carries[row, sizes[part]].any():
+                inside[part] = NONE
+        zones += _zones_of_close_sizes(standing, wanted, sizes, inside)
+    return _with_gaps(zones)
+
+
+def _ranges(states: Counts) -> list[Counts]:
+    """Indices of neighbours that are equal."""
+    return np.split(np.arange(len(states)), np.flatnonzero(np.diff(states)) + 1)
+
+
+def _zones_of_close_sizes(
+    standing: SettingGains, wanted: ZoneCriteria, sizes: Counts, states: Counts
+) -> list[ZoneByRow]:
+    """Zones of sizes that lie close together."""
+    nbytes, parts = standing.grid.nbytes, _ranges(states)
+    ends = [
+        _border(
+            standing, wanted, int(sizes[one[0]]) - 1, int(states[one[0] - 1]), int(states[one[0]])
+        )
+        for one in parts[1:]
+    ]
+    lows = [int(nbytes[sizes[0]]), *(low for _, low in ends)]
+    highs = [*(high for high, _ in ends), int(nbytes[sizes[-1]])]
+    return [
+        _zone(standing, wanted, int(states[one[0]]), sizes[one], (low, high))
+        for one, low, high in zip(parts, lows, highs, strict=True)
+    ]
+
+
+def _loss_of_settings(standing: SettingGains, wanted: ZoneCriteria) -> tuple[Array, Truths, Array]:
+    """What a setting loses at a size, whether it may make a zone there, what no setting loses.
+
+    A size at which a setting gains too little joins only where that saves a zone.
+    """
+    n = len(standing.rows)
+    weight = np.array([wanted.weight.get(int(one), 1.0) for one in standing.grid.nbytes])
+    regret, tolerance, least = (
+        standing.regret[:n],
+        np.log1p(wanted.tolerance),
+        np.log1p(wanted.min_gain),
+    )
+    if standing.library is None:
+        limit = np.fmax(tolerance, quiet(np.nanmin, regret, 0))
+        is_good = (regret <= limit + 1e-12) | (standing.is_close & np.isfinite(regret))
+        # Nothing is proven to beat what nobody measured.
+        is_good &= not wanted.is_proven
+        loss, carries = regret, is_good
+        none = np.where(is_good.any(0), np.inf, 0.0)
+    else:
+        carries = (standing.gain >= least) & (standing.luck <= wanted.luck) & ~standing.is_own
+        limit = np.fmax(tolerance, quiet(np.nanmin, np.where(carries, regret, np.nan), 0))
+        is_good = (standing.gain >= 0) & ((regret <= limit + 1e-12) | standing.is_close)
+        library = standing.regret[n]
+        loss = np.where(standing.gain >= least, regret, library + least)
+        carries = carries & is_good
+        none = np.where(carries.any(0), np.inf, weight * np.nan_to_num(library))
+    channels = np.array([Setting.parse(name).channels or 0 for name in standing.names])
+    tie = max(tolerance * _TIE, 1e-9)
+    priced = weight * np.round(loss / tie) * tie + _PER_CHANNEL * channels[:, None]
+    return np.where(is_good, priced, np.inf), carries, none
+
+
+def _border(
+    standing: SettingGains, wanted: ZoneCriteria, last: int, before: int, after: int
+) -> tuple[int, int]:
+    """Last byte of the first of two neighbouring zones, and first byte of the second.
+
+    Where their times meet, in the mean of all views; beside the library, where the other one still
+    gains what is wanted, and on a measured size where those lie close together. A setting reaches
+    no further than it was measured.
+    """
+    low, high = (int(one) for one in standing.grid.nbytes[last : last + 2])
+    if NONE in (before, after) and high <= _CLOSE * low:
+        return (high - 1, high) if before == NONE else (low, low + 1)
+    times = quiet(np.nanmean, standing.times, 0)
+    # NONE is -1, and the library is the last row.
+    apart = (times[before] - times[after])[last : last + 2]
+    if np.isfinite(apart).all():
+        least = np.log1p(wanted.min_gain) * (int(after == NONE) - int(before == NONE))
+        edge = size_where_equal([low, high], apart + least)
+        return edge, edge + 1
+    if before == NONE or np.isfinite(times[before][last + 1]):
+        return high - 1, high
+    if after == NONE or np.isfinite(times[after][last]):
+        return low, low + 1
+    return low, high
+
+
+def _zone(
+    standing: SettingGains, wanted: ZoneCriteria, row: int, sizes: Counts, ends: tuple[int, int]
+) -> ZoneByRow:
+    measured = tuple(int(one) for one in standing.grid.nbytes[sizes])
+    if not measured:
+        return ZoneByRow(min_nbytes=ends[0], max_nbytes=ends[1], row=row)
+    if row == NONE:
+        reason = _why_none(standing, wanted, sizes)
+        return ZoneByRow(min_nbytes=ends[0], max_nbytes=ends[1], reason=reason, sizes=measured)
+    regret = np.expm1(standing.regret[row, sizes])
+    n = standing.grid.times.n[:, standing.rows[row], sizes]
+    proof = GainProof.NO_BASELINE
+    if standing.library is not None:
+        is_proven = standing.luck[row, sizes].min() <= noise.PROVEN
+        proof = GainProof.REPEATED if is_proven else GainProof.UNPROVEN
+    behind = _fallback(standing, wanted, row, sizes)
+    by_clock: tuple[ZoneByRow, ...] = ()
+    if ends[0] <= GRAPH_UP_TO < ends[1]:
+        is_above = standing.grid.nbytes[sizes] > GRAPH_UP_TO
+        halves = ((~is_above, (ends[0], GRAPH_UP_TO)), (is_above, (GRAPH_UP_TO + 1, ends[1])))
+        by_clock = tuple(_zone(standing, wanted, row, sizes[own], span) for own, span in halves)
+    return ZoneByRow(
+        min_nbytes=ends[0],
+        max_nbytes=ends[1],
+        row=row,
+        sizes=measured,
+        n_communicators=int(np.median(n[n > 0])),
+        proof=proof,
+        gain=_gain(standing, row, sizes),
+        worst_regret=float(regret.max()),
+        mean_regret=float(regret.mean()),
+        fallback=behind,
+        fallback_gain=None if behind == NONE else _gain(standing, behind, sizes),
+        by_clock=by_clock,
+    )
+
+
+def _gain(standing: SettingGains, row: int, sizes: Counts) -> GainInterval | None:
+    """Mean over the sizes of a zone with its 95 % interval, of the least favourable view."""
+    if standing.library is None:
+        return None
+    at = np.s_[:, row, sizes]
+    if not np.isfinite(standing.ratio.log[at]).any():
+        return None
+    low, mean, high = noise.mean_interval(standing.ratio, at)
+    return GainInterval(
+        low=float(np.expm1(low)), mean=float(np.expm1(mean)), high=float(np.expm1(high))
+    )
+
+
+def _fallback(standing: SettingGains, wanted: ZoneCriteria, row: int, sizes: Counts) -> int:
+    """The best setting that needs no environment of its own, where that is still worth a rule."""
+    home = standing.grid.target["environment"]
+    if standing.needs[row] == home:
+        return NONE
+    worst = standing.regret[: len(standing.rows), sizes].max(1)
+    able = np.isfinite(worst) & np.array([one == home for one in standing.needs])
+    if standing.library is not None:
+        gain = standing.gain[:, sizes]
+        is_sure = (standing.luck[:, sizes] <= wanted.luck).any(1)
+        able &= (gain >= 0).all(1) & (gain >= np.log1p(wanted.min_gain)).any(1) & is_sure
+    return int(np.where(able, worst, np.inf).argmin()) if able.any() else NONE
+
+
+def _why_none(standing: SettingGains, wanted: ZoneCriteria, sizes: Counts) -> str:
+    if standing.library is None or not np.isfinite(standing.ratio.log[:, :, sizes]).any():
+        is_measured = (
+            standing.library is not None and np.isfinite(standing.library.mean[:, :, sizes]).any()
+        )
+        return NOT_MEASURED if is_measured else BASELINE_UNKNOWN
+    gain = np.nan_to_num(standing.gain[:, sizes], nan=-np.inf)
+    best = float(np.expm1(gain.max()))
+    if best < wanted.min_gain:
+        return NOT_FASTER
+    row, at = np.unravel_index(gain.argmax(), gain.shape)
+    if standing.luck[row, sizes[at]] <= wanted.luck:
+        return not_proven(best, "at too few sizes for a rule")
+    once = quiet(np.nanmin, standing.ratio.n[:, row, sizes[at]].astype(float), 0) < 2
+    low, _ = standing.ratio.interval()
+    reach = (standing.ratio.log - low)[:, row, sizes[at]]
+    if not np.isfinite(reach).any():
+        return not_proven(best, "between measured sizes")
+    seen = "seen once" if once else "seen again"
+    return not_proven(best, f"{seen}, where times are known to {np.expm1(np.nanmax(reach)):.0%}")
+
+
+def _with_gaps(zones: list[ZoneByRow]) -> list[ZoneByRow]:
+    """Zones in their order, and the ranges before, between and after them that have no rule."""
+    with_gaps: list[ZoneByRow] = []
+    end = -1
+    for zone in zones:
+        if zone.min_nbytes > end + 1:
+            with_gaps.append(
+                ZoneByRow(min_nbytes=end + 1, max_nbytes=zone.min_nbytes - 1, reason=NOT_MEASURED)
+            )
+        with_gaps.append(zone)
+        end = zone.max_nbytes
+    last = ZoneByRow(min_nbytes=end + 1, max_nbytes=MAX_NBYTES, reason=NOT_MEASURED)
+    return [*with_gaps, last]

@@ -1,0 +1,266 @@
+"""What runs in turns say: whether the rules pay, by how much, and whether they were in force.
+
+A pair is a run of the job as it is and one of another kind, made one after the other, so that what
+the machine does over minutes is in both. The logarithm of the ratio of the two counts, and
+:func:`rccltune.analyse.noise.t_interval` of all pairs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune.analyse import noise
+from rccltune.job.runs import JobRun, RunKind
+from rccltune.model.brief import brief
+from rccltune.model.errors import RccltuneError
+
+# A loss below it is said and is no reason for another exit code: counting calls may cost as much.
+NEGLIGIBLE: Final = 0.005
+# First losses of the same step differ by the order in which ranks add.
+_SAME_LOSS: Final = 1e-3
+_TUNER: Final = ("NCCL_TUNER_", "RCCLTUNE_CONFIG_DIR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobGain:
+    """How many times faster than the job as it is, by pairs.
+
+    Attributes:
+        low: lower end of the 95 % interval; None from one pair, which has no interval.
+        high: its upper end.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    pairs: int
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the whole interval lies above 1."""
+        return self.low is not None and self.low > 1
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the whole interval lies below 1."""
+        return self.high is not None and self.high < 1
+
+    @property
+    def is_harm(self) -> bool:
+        """Whether it is slower by more than is negligible."""
+        return self.high is not None and self.high < 1 - NEGLIGIBLE
+
+    @property
+    def words(self) -> str:
+        """One line: faster, slower or no difference shown, with interval and pairs."""
+        pairs = f"{self.pairs} pair{'s' * (self.pairs != 1)}"
+        if self.low is None or self.high is None:
+            return f"{ratio_text(self.ratio)}, {pairs}: no interval, so nothing is shown"
+        if self.is_slower:
+            slower = [ratio_text(1 / one) for one in (self.ratio, self.high, self.low)]
+            return f"{slower[0]}× slower ({slower[1]} to {slower[2]}), {pairs}"
+        interval = f"({ratio_text(self.low)} to {ratio_text(self.high)}), {pairs}"
+        if self.is_faster:
+            return f"{ratio_text(self.ratio)}× faster {interval}"
+        return f"no difference shown: {ratio_text(self.ratio)} {interval}"
+
+    def as_plain(self) -> dict[str, Any]:
+        """Form for --json."""
+        return {"ratio": self.ratio, "low": self.low, "high": self.high, "pairs": self.pairs}
+
+
+@brief
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """All that is known of a job.
+
+    Attributes:
+        folder: that holds the runs.
+        runs: in the order in which they were made, the first not counted.
+        planned: pairs.
+        is_rate: more of the number is better.
+        simulated: rules or runs are of a stand-in and not of hardware.
+        site: ``NAME=VALUE`` of what chooses in the job as it is.
+        failure: why runs ended before the plan did; None where nothing failed.
+        is_interrupted: the user ended them.
+    """
+
+    folder: Path
+    runs: tuple[JobRun, ...]
+    planned: int
+    is_rate: bool = False
+    simulated: bool = False
+    site: tuple[str, ...] = ()
+    failure: RccltuneError | None = None
+    is_interrupted: bool = False
+
+    @property
+    def gain(self) -> JobGain | None:
+        """What pairs say of the rules."""
+        return self.gain_of(RunKind.RULES)
+
+    def gain_of(self, arm: RunKind) -> JobGain | None:
+        """What pairs say of a kind; None without a pair."""
+        of_kind, as_is = ({r.pair: r for r in self.good(one)} for one in (arm, RunKind.AS_IS))
+        logs = [
+            log(_value(as_is[pair]) / _value(of_kind[pair])) * (-1 if self.is_rate else 1)
+            for pair in of_kind
+            if pair in as_is
+        ]
+        if len(logs) < 2:
+            return JobGain(ratio=exp(logs[0]), low=None, high=None, pairs=1) if logs else None
+        _, mean, high = noise.t_interval(logs)
+        half = max(high - mean, noise.LEAST)
+        return JobGain(
+            ratio=exp(mean), low=exp(mean - half), high=exp(mean + half), pairs=len(logs)
+        )
+
+    def good(self, arm: RunKind) -> list[JobRun]:
+        """Counted runs of a kind that ended well."""
+        return [r for r in self.runs if r.pair and r.arm is arm and r.measured is not None]
+
+    def hits(self, arm: RunKind) -> tuple[int, int]:
+        """Calls that rules answered in all runs of a kind, and calls in all."""
+        answers = [run.answers for run in self.good(arm) if run.answers is not None]
+        return sum(one.hits for one in answers), sum(one.calls for one in answers)
+
+    @property
+    def what(self) -> str:
+        """Name of the number that runs are compared by."""
+        return next((run.measured.what for run in self.runs if run.measured), "nothing")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The answer, a sentence a line."""
+        gain = self.gain
+        return tuple(
+            line
+            for line in (
+                "SIMULATED, no hardware" if self.simulated else None,
+                f"With the rules: {gain.words if gain else 'not known, no pair is complete'}",
+                self._bad_line(),
+                *self._force_lines(),
+                self._ended_early(),
+                f"Compared: {self.what}"
+                + (" (more is better)" if self.is_rate else "")
+                + "; the first run warms up and is not counted",
+                *(f"Note: {text}" for text in self.notes),
+            )
+            if line
+        )
+
+    def _ended_early(self) -> str | None:
+        if len(self.good(RunKind.RULES)) >= self.planned:
+            return None
+        who = "Interrupted" if self.is_interrupted else "The budget was over"
+        return f"{'Ended' if self.failure else who} before all {self.planned} pairs were made"
+
+    def _bad_line(self) -> str | None:
+        runs = [run for run in self.runs if run.arm is RunKind.BAD_RULES]
+        if not runs:
+            return None
+        failed = next((run.ended.failure for run in runs if run.ended.failure), None)
+        if failed is not None:
+            return f"With bad rules: the job {failed}"
+        gain = self.gain_of(RunKind.BAD_RULES)
+        if not self.hits(RunKind.BAD_RULES)[0] or gain is None:
+            return "With bad rules: not known, since they answered no call"
+        if gain.is_slower:
+            return f"With bad rules: {gain.words}: what settings do to this job can be seen here"
+        return (
+            f"With bad rules: {gain.words}: either settings hardly matter to this job, or its runs "
+            "differ too much to see it"
+        )
+
+    def _force_lines(self) -> Iterable[str]:
+        hits, calls = self.hits(RunKind.RULES)
+        if calls:
+            by_rule: Counter[tuple[int, str]] = Counter()
+            for run in self.good(RunKind.RULES):
+                for line, setting, n in run.answers.by_rule if run.answers else ():
+                    by_rule[line, setting] += n
+            each = ", ".join(f"line {line} {setting} {n}" for (line, setting), n in by_rule.items())
+            yield f"In force: rules answered {hits} of {calls} calls: {each}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What weakens the numbers: kinds that did other things, variables that choose."""
+        notes = []
+        ours = self._losses(RunKind.AS_IS)
+        for arm in (RunKind.RULES, RunKind.BAD_RULES):
+            theirs = self._losses(arm)
+            if ours and theirs and _is_apart(ours, theirs):
+                notes.append(
+                    f"first losses differ: {ours[0]:.6g} as it is, {theirs[0]:.6g} {arm.words}: "
+                    "check the results"
+                )
+        forced = {word for run in self.runs if run.measured for word in run.measured.choosing}
+        return (*notes, *site_notes(sorted(forced.union(self.site))))
+
+    def _losses(self, arm: RunKind) -> list[float]:
+        told = [run.measured.first_loss for run in self.good(arm) if run.measured is not None]
+        return [loss for loss in told if loss is not None]
+
+    def as_plain(self) -> dict[str, Any]:
+        """Form for --json and answer.json."""
+        bad = self.gain_of(RunKind.BAD_RULES)
+        return {
+            "simulated": self.simulated,
+            "folder": str(self.folder),
+            "measure": self.what,
+            "more_is_better": self.is_rate,
+            "planned": self.planned,
+            "rules": self.gain.as_plain() if self.gain else None,
+            "bad_rules": bad.as_plain() if bad else None,
+            "says": list(self.lines),
+            "failure": self.failure.message if self.failure else None,
+            "runs": [_run_plain(run) for run in self.runs],
+        }
+
+
+def site_notes(site: Sequence[str]) -> Iterable[str]:
+    """What the job as it is says by itself, from ``NAME=VALUE`` of what chooses in it."""
+    tuner = [one for one in site if one.startswith(_TUNER)]
+    if tuner:
+        yield f"the job as it is has a tuner already: {', '.join(tuner)}"
+    forced = [one for one in site if one not in tuner]
+    if forced:
+        yield f"set in every run: {', '.join(forced)}; rules choose only what that leaves"
+
+
+def ratio_text(value: float) -> str:
+    """A ratio as it is printed."""
+    return f"{value:.3f}" if value < 10 else f"{value:.4g}"
+
+
+def _value(run: JobRun) -> float:
+    if run.measured is None:
+        raise ValueError("a run that failed has no number")
+    return run.measured.value
+
+
+def _is_apart(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Whether two kinds began with other losses; each varies by its seed as it may."""
+    gap = max(min(ours) - max(theirs), min(theirs) - max(ours))
+    return gap > _SAME_LOSS * max(abs(one) for one in (*ours, *theirs))
+
+
+def _run_plain(run: JobRun) -> dict[str, Any]:
+    measured, answers = run.measured, run.answers
+    return {
+        "pair": run.pair,
+        "arm": run.arm.value,
+        "folder": run.folder.name,
+        "seconds": run.ended.seconds,
+        "failure": run.ended.failure,
+        "value": measured.value if measured else None,
+        "first_loss": measured.first_loss if measured else None,
+        "calls": answers.calls if answers else None,
+        "hits": answers.hits if answers else None,
+        "by_rule": [list(one) for one in answers.by_rule] if answers else [],
+    }

@@ -1,0 +1,125 @@
+"""What a file is, by how it begins; and which verb reads what import does not."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from rccltune.logs.columns import is_bandwidths, roles_of
+from rccltune.model.vocabulary import Collective
+
+_OBJECT: Final = re.compile(r"\s*\{\s*(?:\"|\}|$)")
+_ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|\]|$)")
+_RESULTS: Final = re.compile(r"\s*\{\s*\"(?:version|start_time|args|config|results)\"")
+# A rule, the names of its columns, or a line that only our rule files have. All files of ours
+# begin with a line of their format.
+_RULE: Final = re.compile(
+    r"\s*[A-Za-z_]+\s*,\s*\d+\s*,\s*\d+\s*,\s*[\w-]+\s*,\s*[\w-]+\s*(?:,\s*-?\w+\s*){3,}"
+    r"|coll(?:ective)?_?type\s*,\s*min_?bytes|#@ (?!format)",
+    re.IGNORECASE,
+)
+# Column names of the plugin's record, and of samples.csv.
+_RECORD: Final = "collective,nbytes,nranks,nnodes,calls"
+_SAMPLES: Final = "collective,n_nodes,n_ranks,rank_placement,"
+_SEPARATORS: Final = ",;\t|"
+
+
+# The field that every line of Inspector's has (inspector_json.cc).
+INSPECTOR_FORMAT: Final = "inspector_output_format_version"
+
+
+class FileKind(Enum):
+    """Kinds of files; the value is what people call them."""
+
+    TEXT = "benchmark log"
+    RESULTS = "nccl-tests -J file"
+    RECORDS = "rccl-tests JSON records"
+    DELIMITED = "table of comma-separated values"
+    RULES = "tuner rule file"
+    RECORD = "record of the calls that a job asked its tuner about"
+    INSPECTOR = "dump of NCCL's Inspector plugin"
+    SAMPLES = "table of a session's samples"
+
+
+def kind_of(head: str) -> FileKind:
+    """Kind of a file that begins so."""
+    if head.lstrip().startswith("{") and f'"{INSPECTOR_FORMAT}"' in head[:4096]:
+        return FileKind.INSPECTOR
+    if _RESULTS.match(head):
+        return FileKind.RESULTS
+    if _OBJECT.match(head) or _ARRAY.match(head):
+        return FileKind.RECORDS
+    return next(filter(None, map(_kind_of_line, head.splitlines())), FileKind.TEXT)
+
+
+def _kind_of_line(line: str) -> FileKind | None:
+    """What a file's line makes of it; None for a comment or a blank line."""
+    text = line.strip().strip("|").strip()
+    if text.startswith(("#@ comm", "#@ aside")) or text.lower().startswith(_RECORD):
+        return FileKind.RECORD
+    if text.startswith(_SAMPLES):
+        return FileKind.SAMPLES
+    if _RULE.match(text):
+        return FileKind.RULES
+    if is_bandwidths(text):
+        return FileKind.DELIMITED
+    if not text or text.startswith("#"):
+        return None
+    separator = separator_of(text)
+    roles = roles_of(text.split(separator)) if separator else {}
+    return FileKind.DELIMITED if "nbytes" in roles and len(roles) > 1 else FileKind.TEXT
+
+
+def separator_of(header: str) -> str:
+    """What stands between the columns; empty where there is one column."""
+    best = max(_SEPARATORS, key=header.count)
+    return best if best in header else ""
+
+
+def verb_for(form: FileKind, path: Path) -> str:
+    """The verb that reads a file of this kind, with the file's name as a shell takes it."""
+    name = shlex.quote(str(path))
+    match form:
+        case FileKind.RULES:
+            return f"rccltune explain {name}"
+        case FileKind.RECORD | FileKind.INSPECTOR:
+            return f"rccltune workload {name}"
+        case FileKind.SAMPLES:
+            return f"rccltune fit {shlex.quote(str(path.parent))}"
+        case _:
+            return f"rccltune import {name}"
+
+
+def kind_without_rules(text: str) -> FileKind | None:
+    """What a file is that holds no rules at all, good or bad; None where it may hold some.
+
+    A rule file with mistakes is one: a line of it begins with a collective, or has as many commas.
+    """
+    form = kind_of(text)
+    if form is FileKind.RULES:
+        return None
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    if form is FileKind.TEXT and any(map(_may_be_rule, lines)):
+        return None
+    return form if text.strip(" \t\r\n\ufeff") and not _is_comment(text) else None
+
+
+def _may_be_rule(line: str) -> bool:
+    cells = line.split(",")
+    if len(cells) >= _FEWEST_CELLS:
+        return True
+    try:
+        Collective.parse(cells[0].strip())
+    except ValueError:
+        return False
+    return len(cells) > 1
+
+
+def _is_comment(text: str) -> bool:
+    return all(line.startswith("#") or not line.strip() for line in text.splitlines())
+
+
+_FEWEST_CELLS: Final = 6

@@ -1,0 +1,348 @@
+"""One look at the machine: KFD and PCI to OAMs and devices, then amdsmi, then software.
+
+files below a root ─► kfd, pci ─► OAMs, devices, links ─► what all OAMs agree on ─► System
+amdsmi fills gaps ─┘      libraries, launchers ─┘
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rccltune.machine import pci, smi, software
+from rccltune.machine.files import SystemRoot, hexadecimal
+from rccltune.machine.kfd import KfdNode, Topology, hops_of, read_links, read_topology
+from rccltune.machine.nvidia import nvidia_gpus
+from rccltune.machine.products import dies_of, io_dies_of, product_of
+from rccltune.machine.records import Gpu, Oam, Smi, System, XgmiLink
+from rccltune.model.measured import Fingerprint
+from rccltune.model.settings import Mode
+
+# gfx940 to gfx950: the parts whose compute dies can be partitioned.
+_PARTITIONED: Final = range(90400, 90600)
+_TABLE: Final = "PCI device id"
+_NONE: Final = Mode(compute=None, memory=None)
+_LIVE: Final = Path("/")
+T = TypeVar("T")
+
+
+def detect_system(
+    root: Path = _LIVE,
+    variables: Mapping[str, str] | None = None,
+    *,
+    deep: bool = True,
+    site_packages: Sequence[Path] = (),
+    programs: Sequence[Path] = (),
+    ask_smi: Callable[[], Smi] | None = None,
+) -> System:
+    """Everything that can be known without changing it; no state of a machine raises.
+
+    Args:
+        root: directory under which /sys, /proc and /dev are read; programs of the machine are
+            asked only where it is ``/``.
+        variables: the environment, which is not read here.
+        deep: whether to hash files and start programs; without, only sysfs is read.
+        site_packages: folders whose wheels may bring amdsmi and librccl.
+        programs: folders searched for launchers before PATH.
+        ask_smi: stands in for amdsmi; None asks the real one.
+    """
+    below, environment = SystemRoot(root), variables or {}
+    system = _from_sysfs(below, with_links=deep)
+    rocm = software.rocm_folder(below, environment)
+    system = _with_releases(below, system, rocm)
+    if not deep:
+        return system
+    ask = ask_smi or (lambda: _asked(below, system, environment, rocm, site_packages))
+    system = with_nvidia(smi.with_smi(system, ask()), environment)
+    folders = software.benchmark_folders(below, rocm, environment.get("PATH"))
+    return replace(
+        system,
+        libraries=software.libraries(
+            below, rocm, site_packages, environment.get("LD_LIBRARY_PATH")
+        ),
+        benchmarks=software.benchmarks(folders),
+        starters=software.launcher_programs(programs, environment) if below.is_live else None,
+    )
+
+
+def with_nvidia(system: System, variables: Mapping[str, str]) -> System:
+    """Add NVIDIA's GPUs, where none of AMD's was found.
+
+    Their own program is asked for their names, which takes too long for every launch.
+    """
+    if system.gpus or system.oams:
+        return system
+    root = SystemRoot(system.root)
+    program = shutil.which("nvidia-smi", path=variables.get("PATH")) if root.is_live else None
+    gpus = nvidia_gpus(root, Path(program) if program else None)
+    if not gpus:
+        return system
+    return replace(
+        system,
+        status="none",
+        reason=None,
+        vendor="nvidia",
+        gpus=gpus,
+        product=_common(gpu.product for gpu in gpus),
+        mode=_NONE,
+        driver=root.text("sys/module/nvidia/version"),
+    )
+
+
+def fingerprint(system: System) -> Fingerprint:
+    """What must agree inside a session, as far as the machine says it."""
+    return Fingerprint(
+        product=system.product,
+        arch=system.arch,
+        cu_count=system.cu_count,
+        mode=system.mode,
+        hosts=(system.host,) if system.host else (),
+        devices=tuple(f"{g.address} {g.identity or ''}".rstrip() for g in system.gpus),
+    )
+
+
+def changes(before: System, after: System) -> tuple[str, ...]:
+    """What became another between two looks; results of both must not be pooled."""
+    sentences = [
+        f"{what} was {old or 'unknown'}, is {new or 'unknown'}"
+        for what, old, new in (
+            ("the start of the machine", before.boot_id, after.boot_id),
+            ("KFD's generation", before.generation, after.generation),
+            ("the driver", before.driver, after.driver),
+            ("the mode", before.mode_text, after.mode_text),
+        )
+        if old != new
+    ]
+    old_oams = {oam.address: oam for oam in before.oams}
+    new_oams = {oam.address: oam for oam in after.oams}
+    for address in sorted(old_oams.keys() | new_oams.keys()):
+        old, new = (_state(oams.get(address)) for oams in (old_oams, new_oams))
+        if old != new:
+            sentences.append(f"{address} was {old}, is {new}")
+    return tuple(sentences)
+
+
+def _state(oam: Oam | None) -> str:
+    return f"{oam.mode_text} with {oam.n_gpus} devices ({oam.identity})" if oam else "not there"
+
+
+def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
+    """What sysfs says, before anybody else is asked."""
+    topology = read_topology(root)
+    nodes_of: dict[str, list[KfdNode]] = {}
+    for node in topology.nodes:
+        nodes_of.setdefault(node.oam, []).append(node)
+    for address in pci.driven(root):
+        nodes_of.setdefault(address, [])
+    oams = {address: _oam(root, address, nodes) for address, nodes in nodes_of.items()}
+    system = System(
+        root=root.path,
+        status="unknown",
+        vendor="amd" if oams else None,
+        oams=tuple(oams.values()),
+        gpus=tuple(
+            _gpu(root, index, node, oams[node.oam]) for index, node in enumerate(topology.nodes)
+        ),
+        links=_links(root, topology) if with_links else (),
+        n_hidden=topology.n_hidden,
+    )
+    return _with_common_mode(root, system)
+
+
+def _with_common_mode(root: SystemRoot, system: System) -> System:
+    """The common answer for the machine, as the plugin gives it where no HIP names a GPU."""
+    nothing_seen = not system.gpus and not system.n_hidden
+    live = [oam for oam in system.oams if oam.n_gpus or nothing_seen]
+    if not live and system.n_hidden:
+        return replace(system, reason="all GPUs are hidden from this process")
+    if not live and pci.can_be_listed(root):
+        return replace(system, status="none", mode=_NONE)
+    if not live:
+        return replace(system, reason="/sys/bus/pci cannot be read")
+    system = replace(
+        system,
+        product=_common(oam.product for oam in live),
+        arch=_common(oam.arch for oam in live),
+        device_id=_common(oam.device_id for oam in live),
+        cu_count=_common(oam.cu_count for oam in live),
+        mode=_common(oam.mode for oam in live),
+    )
+    if len({(oam.arch, oam.device_id, oam.mode) for oam in live}) > 1:
+        first = live[0]
+        mixed = any(oam.mode != first.mode for oam in live if oam.arch == first.arch)
+        return replace(system, reason="the GPUs are not alike", is_mixed=mixed)
+    wrong = next((oam.contradiction for oam in live if oam.contradiction), None)
+    if wrong is not None:
+        return replace(system, reason=wrong, mode=None)
+    return replace(system, status="known")
+
+
+def _common(values: Iterable[T]) -> T | None:
+    """What all values are, None where they differ."""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def arch_text(gfx: int) -> str | None:
+    """``gfx90a`` of 90010: the step is one hexadecimal digit."""
+    return f"gfx{gfx // 10000}{gfx // 100 % 100}{gfx % 100:x}" if gfx else None
+
+
+def _gfx_of_device(device_id: int | None) -> int:
+    """Stands in for the arch where KFD cannot be read; ranges as in the plugin."""
+    family = (device_id or 0) & ~0x1F
+    return {0x74A0: 90402, 0x75A0: 90500}.get(family, 0)
+
+
+def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
+    first = nodes[0] if nodes else None
+    values = first.values if first else {}
+    text, device_place = pci.attribute(root, address, "device")
+    device_id = values.get("device_id") or None
+    if device_id is None:
+        read = hexadecimal(text)
+        device_id = read if read is not None and 0 < read <= 0xFFFFFFFF else None
+    elif first is not None:
+        device_place = f"/{first.folder}/properties"
+    gfx = values.get("gfx_target_version", 0) or _gfx_of_device(device_id)
+    n_xccs = values.get("num_xcc", 0)
+    mode, mode_place, memory_place = gpu_mode(root, address, gfx, n_xccs)
+    product = product_of(device_id)
+    unique = values.get("unique_id")
+    numa, numa_place = _numa(root, address)
+    known = first is not None and values.get("gfx_target_version", 0) != 0
+    return Oam(
+        address=address,
+        product=product.name if product else None,
+        arch=arch_text(gfx),
+        device_id=device_id,
+        cu_count=(first.n_cus or None) if first else None,
+        mode=mode,
+        n_gpus=len(nodes),
+        n_expected=product.n_xcds // n_xccs if product and product.n_xcds and n_xccs else None,
+        numa_node=numa,
+        identity=f"{unique:016x}" if unique else None,
+        contradiction=_contradiction(mode, len(nodes), n_xccs),
+        sources={
+            "device_id": device_place,
+            "product": _TABLE,
+            "arch": f"/{first.folder}/properties" if first and known else _TABLE,
+            "compute": mode_place,
+            "memory": memory_place,
+            "numa_node": numa_place,
+        },
+    )
+
+
+def gpu_mode(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mode | None, str, str]:
+    text, place = pci.attribute(root, address, "current_compute_partition")
+    memory_text, memory_place = pci.attribute(root, address, "current_memory_partition")
+    compute = pci.compute_mode(text)
+    memory = pci.memory_mode(memory_text)
+    if compute is None and gfx in _PARTITIONED and n_xccs == 1:
+        # An old driver has no such file. One die per node can only be CPX; anything else depends
+        # on how many dies the product has, and is left unknown.
+        return Mode(compute="CPX", memory=memory), "one XCC per KFD node", memory_place
+    if compute is None and (gfx in _PARTITIONED or gfx == 0):
+        return None, place, memory_place
+    if compute is None or compute == "NONE":
+        reason = "the arch has no partitions" if compute is None else place
+        return Mode(compute=None, memory=None), reason, reason
+    return Mode(compute=compute, memory=memory), place, memory_place
+
+
+def _contradiction(mode: Mode | None, n_nodes: int, n_xccs: int) -> str | None:
+    compute = mode.compute if mode else None
+    if compute == "SPX" and n_nodes > 1:
+        return f"the driver says SPX, KFD lists {n_nodes} devices on it"
+    if compute == "CPX" and n_xccs > 1:
+        return f"the driver says CPX, KFD lists a device of {n_xccs} XCCs"
+    return None
+
+
+def _numa(root: SystemRoot, address: str) -> tuple[int | None, str]:
+    path = f"{pci.DEVICES}/{address}.0/numa_node"
+    node = root.number(path)
+    return (node if node is not None and node >= 0 else None), f"/{path}"
+
+
+def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
+    place = f"/{node.folder}/properties"
+    n_xccs = node.values.get("num_xcc")
+    device_id = node.values.get("device_id") or oam.device_id
+    product = product_of(device_id)
+    xcds = dies_of(device_id, node.partition, n_xccs)
+    minor = node.values.get("drm_render_minor") or None
+    unique = node.values.get("unique_id")
+    return Gpu(
+        index=index,
+        oam=node.oam,
+        partition=node.partition,
+        product=product.name if product else None,
+        arch=arch_text(node.values.get("gfx_target_version", 0)) or oam.arch,
+        cu_count=node.n_cus or None,
+        xcds=xcds,
+        iods=io_dies_of(device_id, xcds),
+        identity=f"{unique:016x}" if unique else None,
+        render_minor=minor,
+        can_open=_can_open(root, minor),
+        mec_firmware=node.values.get("fw_version"),
+        sources={
+            **dict.fromkeys(("cu_count", "partition", "render_minor"), place),
+            **dict.fromkeys(("xcds", "iods"), "partition id and num_xcc, XCDs in order"),
+        },
+    )
+
+
+def _can_open(root: SystemRoot, minor: int | None) -> bool | None:
+    if minor is None or not root.at("dev").is_dir():
+        return None
+    return root.at(f"dev/dri/renderD{minor}").exists()
+
+
+def _links(root: SystemRoot, topology: Topology) -> tuple[XgmiLink, ...]:
+    index_of = {node.number: index for index, node in enumerate(topology.nodes)}
+    return tuple(
+        XgmiLink(origin=index, target=index_of[target], hops=hops_of(weight))
+        for index, node in enumerate(topology.nodes)
+        for target, weight in read_links(root, node)
+        if target in index_of
+    )
+
+
+def _with_releases(root: SystemRoot, system: System, rocm: Path | None) -> System:
+    driver = root.text("sys/module/amdgpu/version") or root.text("sys/module/amdgpu/srcversion")
+    version = None
+    if rocm is not None:
+        text = SystemRoot(rocm).text(".info/version")
+        version = text.split("-")[0] if text else None
+    return replace(
+        system,
+        host=root.text("proc/sys/kernel/hostname"),
+        boot_id=root.text("proc/sys/kernel/random/boot_id"),
+        generation=root.text("sys/class/kfd/kfd/topology/generation_id"),
+        driver=driver,
+        kernel=root.text("proc/sys/kernel/osrelease"),
+        rocm=version,
+    )
+
+
+def _asked(
+    root: SystemRoot,
+    system: System,
+    variables: Mapping[str, str],
+    rocm: Path | None,
+    site_packages: Sequence[Path],
+) -> Smi:
+    """Ask amdsmi, which speaks of the running machine: a captured tree is never held against it."""
+    if not root.is_live:
+        return Smi(detail="it speaks of the running machine alone")
+    folder = smi.bindings(rocm, site_packages)
+    if folder is None:
+        return Smi(status="not installed")
+    if not system.oams and not root.at("dev/kfd").exists():
+        return Smi(source=str(folder), detail="there is no AMD GPU")
+    return smi.query(smi.runner(folder, variables), folder)

@@ -1,0 +1,272 @@
+"""The named situations that a node's GPUs can be in, each with its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rccltune.machine.kfd import NODES
+from rccltune.machine.products import product_of
+from rccltune.machine.records import Finding, Oam, System, notes, stops, warns
+from rccltune.machine.visible_devices import VISIBLE, in_force, visible_devices
+from rccltune.model.errors import MachineError
+
+_KFD: Final = f"/{NODES}"
+_CONTAINER: Final = "start the container with --device=/dev/kfd --device=/dev/dri"
+# gfx942 parts that a rule file for an MI300X must not be taken on: arch and mode look the same.
+_OTHERS: Final = {
+    "MI300A": "six XCDs per APU, four APUs a node",
+    "MI308X": "four XCDs per OAM: 32 devices in CPX, not 64",
+    "MI325X": "eight XCDs as an MI300X, with other memory and clocks",
+}
+
+
+def gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Everything about the GPUs themselves that changes what can be measured."""
+    return (
+        *_presence(system),
+        *_hidden(system),
+        *_partitions(system),
+        *_modes(system),
+        *_products(system),
+        *_amdsmi(system),
+        *_visible(system, variables),
+    )
+
+
+def _presence(system: System) -> Iterator[Finding]:
+    if system.vendor == "nvidia":
+        yield notes(
+            "nvidia-gpus",
+            f"the GPUs are NVIDIA's ({len(system.gpus)}), so the mode is none",
+            system.gpus[0].sources.get("product", "/sys/bus/pci/devices"),
+            remedy="none is needed; what is said of partitions, HIP and ROCm does not apply.",
+        )
+    elif system.has_no_gpu:
+        yield stops(
+            "no-gpu",
+            "this machine has no GPU that amdgpu drives",
+            "/sys/bus/pci/drivers/amdgpu",
+            expected="amdgpu loaded: lsmod | grep amdgpu",
+            remedy="without a GPU, use --simulate mi300x --mode cpx-nps4, or work on logs with "
+            "rccltune import.",
+        )
+    elif not system.oams and not system.n_hidden:
+        yield stops(
+            "no-sysfs",
+            "there is no /sys to look at, so nothing is known of the GPUs",
+            "/sys/bus/pci/devices",
+            remedy="mount sysfs into the sandbox or container (docker run mounts it by default).",
+        )
+
+
+def _hidden(system: System) -> Iterator[Finding]:
+    unseen = [oam.address for oam in system.oams if oam.n_gpus == 0]
+    if system.n_hidden:
+        n_visible = len(system.gpus)
+        yield (warns if n_visible else stops)(
+            "hidden-gpus",
+            f"{system.n_hidden} devices are denied to this process, {n_visible or 'none'} are left",
+            _KFD,
+            expected="all devices of the node",
+            remedy=f"{_CONTAINER} and the groups video and render; or ask the scheduler for the "
+            "whole node.",
+            spoils=True,
+        )
+    elif unseen and system.gpus:
+        yield warns(
+            "hidden-gpus",
+            f"amdgpu drives {', '.join(unseen)}, and KFD lists no device there",
+            _KFD,
+            remedy="dmesg | grep -i kfd says why; reload the driver: modprobe -r amdgpu; "
+            "modprobe amdgpu (root).",
+            spoils=True,
+        )
+    elif unseen:
+        yield warns(
+            "no-kfd",
+            "KFD's topology cannot be seen, so the number of devices is not known",
+            _KFD,
+            remedy=f"{_CONTAINER}.",
+        )
+    shut = [gpu for gpu in system.gpus if gpu.can_open is False]
+    if shut:
+        yield (stops if len(shut) == len(system.gpus) else warns)(
+            "hidden-gpus",
+            f"{len(shut)} of {len(system.gpus)} devices have no render node here, such as "
+            f"renderD{shut[0].render_minor} of {shut[0].address}; HIP will not see them",
+            "/dev/dri",
+            expected="one renderD node per device",
+            remedy="start the container with --device=/dev/dri, all of it.",
+            spoils=True,
+        )
+
+
+def _partitions(system: System) -> Iterator[Finding]:
+    short = [oam for oam in system.oams if oam.n_expected and 0 < oam.n_gpus < oam.n_expected]
+    if not short or system.n_hidden:
+        return
+    expected = sum(oam.n_expected or oam.n_gpus for oam in system.oams if oam.n_gpus)
+    named = "; ".join(f"{oam.address} lacks {_missing(system, oam)}" for oam in short)
+    yield warns(
+        "missing-partitions",
+        f"{len(system.gpus)} devices of {expected}: {named}",
+        _KFD,
+        expected=f"{expected} devices",
+        remedy="older kernels have 64 DRM minors and a display card (ast, mgag200) takes one: "
+        "modprobe -r ast; modprobe -r amdgpu; modprobe amdgpu (root), or blacklist ast; else "
+        f"sweep with --np {len(system.gpus)}, knowing that rules for {expected} ranks need all.",
+        spoils=True,
+    )
+
+
+def _missing(system: System, oam: Oam) -> str:
+    there = {gpu.partition for gpu in system.gpus if gpu.oam == oam.address}
+    gone = [str(n) for n in range(oam.n_expected or 0) if n not in there]
+    return f"partition {', '.join(gone)}"
+
+
+def _modes(system: System) -> Iterator[Finding]:
+    live = [oam for oam in system.oams if oam.n_gpus or not system.gpus]
+    if any(oam.contradiction for oam in live):
+        yield stops(
+            "mode-changing",
+            system.reason or "driver and KFD disagree on the mode",
+            "current_compute_partition and KFD",
+            remedy="wait for the change to end, then look again; or set it anew (root): "
+            "amd-smi set --gpu all --compute-partition SPX",
+            spoils=True,
+        )
+        return
+    if system.is_mixed:
+        by_mode: dict[str, list[str]] = {}
+        for oam in live:
+            by_mode.setdefault(oam.mode_text, []).append(oam.address)
+        named = "; ".join(f"{mode} on {', '.join(where)}" for mode, where in by_mode.items())
+        yield stops(
+            "mixed-modes",
+            f"the GPUs are in different modes: {named}",
+            "current_compute_partition, current_memory_partition",
+            expected="one mode on all",
+            remedy="amd-smi set --gpu all --compute-partition CPX, then --memory-partition NPS4 "
+            "(root, idle GPUs); or hide the others with ROCR_VISIBLE_DEVICES.",
+            spoils=True,
+        )
+    elif len({(oam.arch, oam.device_id) for oam in live}) > 1:
+        kinds = ", ".join(sorted({oam.product or oam.arch or "an unknown GPU" for oam in live}))
+        yield warns(
+            "mixed-gpus",
+            f"the GPUs are not alike: {kinds}",
+            _KFD,
+            remedy="hide the ones that are not measured with ROCR_VISIBLE_DEVICES.",
+            spoils=True,
+        )
+    yield from _unknown_modes(live)
+
+
+def _unknown_modes(live: Sequence[Oam]) -> Iterator[Finding]:
+    if any(oam.mode is None and oam.n_gpus for oam in live):
+        yield warns(
+            "mode-unknown",
+            "the driver does not say the compute mode",
+            live[0].sources["compute"],
+            remedy="say it with --mode, and RCCLTUNE_MODE for the plugin; "
+            "a driver of 6.12.12 or newer has the file.",
+        )
+    elif any(oam.mode and oam.mode.compute and oam.mode.memory is None for oam in live):
+        yield warns(
+            "memory-mode-unknown",
+            "the memory mode is not known; it does not follow from the memory's size",
+            live[0].sources["memory"],
+            remedy="amd-smi static --partition shows it (root); say it with --mode, and "
+            "RCCLTUNE_MODE for the plugin.",
+        )
+
+
+def _products(system: System) -> Iterator[Finding]:
+    parts = [part for oam in system.oams if (part := product_of(oam.device_id)) is not None]
+    place = f"PCI device id 0x{system.device_id:x}" if system.device_id else "PCI device id"
+    if any(part.is_virtual for part in parts):
+        yield warns(
+            "sriov-guest",
+            f"the GPUs are virtual functions ({system.product or 'several kinds'}): the mode "
+            "shown here is the guest's, not the host's",
+            place,
+            remedy="ask the host's administrator for the mode, and measure again after the guest "
+            "has moved; rules of bare metal do not hold here.",
+            spoils=True,
+        )
+    for name in dict.fromkeys(part.name for part in parts if part.name in _OTHERS):
+        yield notes(
+            name.lower(),
+            f"{name}: {_OTHERS[name]}. It is gfx942 as the MI300X is",
+            place,
+            remedy="measure here; rules of an MI300X are not rules of this machine.",
+        )
+
+
+def _amdsmi(system: System) -> Iterator[Finding]:
+    answer = system.smi
+    if answer.status in ("failed", "crashed", "timed out"):
+        yield notes(
+            "amdsmi-failed",
+            f"amdsmi {answer.status}: {answer.detail}",
+            answer.source or "amdsmi",
+            remedy="what is shown comes from sysfs; use the bindings of the installed ROCm, under "
+            "<rocm>/share/amd_smi.",
+        )
+    if system.disagreements:
+        first, *others = system.disagreements
+        yield warns(
+            "sources-disagree",
+            first + (f"; {len(others)} more (rccltune detect --json)" if others else ""),
+            answer.source or "amdsmi",
+            remedy="look again when no mode change is under way; the driver's own is used.",
+            spoils=True,
+        )
+
+
+def _visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
+    """What a site's own choice of devices leaves; the runtimes end a list without a word."""
+    given = {name: variables[name] for name in VISIBLE if name in variables}
+    if not given:
+        return
+    set_by_site = ", ".join(f"{name}={value}" for name, value in given.items())
+    where, unset = f"environment, {', '.join(given)}", f"unset {' '.join(given)}"
+    try:
+        visible = visible_devices(system.gpus, system.vendor, variables)
+    except MachineError as error:
+        yield warns("bad-visible-devices", error.message, where, remedy=unset, spoils=True)
+        return
+    lists = in_force(system.vendor, variables)
+    n_named = min((len(one.split(",")) for one in lists.values()), default=0)
+    if system.gpus and lists and not visible:
+        yield stops("no-visible-devices", f"{set_by_site} hides every GPU", where, remedy=unset)
+    elif system.gpus and lists and len(visible) < n_named:
+        yield warns(
+            "bad-visible-devices",
+            f"{set_by_site}: {len(visible)} devices are left, since the runtime ends a list at a device that "
+            "is not there, or is there twice",
+            where,
+            expected="each device once, by number",
+            remedy=unset,
+            spoils=True,
+        )
+    else:
+        yield notes(
+            "visible-devices",
+            f"{set_by_site} chooses and orders the devices of every job here",
+            where,
+            remedy=f"{unset}, unless it belongs to what is measured.",
+            spoils=True,
+        )
+    n_oams = len({gpu.oam for gpu in visible})
+    if visible and system.vendor == "amd" and n_oams < len(system.oams):
+        yield notes(
+            "all-gpus",
+            f"{n_oams} of {len(system.oams)} OAMs are used, and each pair has a link of its own: "
+            "bandwidth is a fraction of the node's",
+            where,
+            remedy="use all of them; where the job cannot, measure a variant with more channels: "
+            "NCCL_MIN_NCHANNELS=32 (RCCL's tips) and 112 (AMD's article).",
+        )

@@ -1,0 +1,247 @@
+"""The mode that is asked for against the one that is there, and ``--apply-mode``.
+
+A memory mode holds only together with some compute modes (the library answers 55 to SPX under
+NPS4), so more pieces of memory come after the compute mode and fewer come before it. Setting the
+memory mode reloads the driver, which may reset the compute mode; so that is looked at again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rccltune.launch import signals
+from rccltune.machine.files import SystemRoot
+from rccltune.machine.records import System, mode_text
+from rccltune.machine.smi import Runner
+from rccltune.model.errors import MachineError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Mode
+from rccltune.model.vocabulary import lay
+
+
+def check_mode(wanted: Mode | None, system: System) -> None:
+    """Stop where a sweep would measure another mode than the one asked for.
+
+    Args:
+        wanted: None takes the machine as it is.
+        system: what was detected.
+
+    Raises:
+        MachineError: the modes differ, or the machine's own is not one that is known; the
+            message has both, the hint the commands.
+    """
+    # Where the driver names no mode, the user's word is the only one there is.
+    unsaid = system.status == "known" and system.mode is None
+    if wanted is None or unsaid or fits(wanted, system):
+        return
+    found = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
+    raise MachineError(
+        f"--mode {mode_text(wanted)} was asked for, and the mode of this machine is {found}",
+        where="/sys/bus/pci/drivers/amdgpu/*/current_{compute,memory}_partition",
+        hint=_hint(wanted, system),
+    )
+
+
+def fits(wanted: Mode, system: System) -> bool:
+    """Whether the machine is in a mode; a memory mode that nobody knows or names fits any."""
+    mode = system.mode
+    if system.status == "unknown" or mode is None:
+        return False
+    return mode.compute == wanted.compute and (
+        wanted.memory is None or mode.memory is None or mode.memory == wanted.memory
+    )
+
+
+def commands(wanted: Mode) -> tuple[str, ...]:
+    """What an administrator types to get a mode; compute first, as AMD's manual does."""
+    lines = []
+    if wanted.compute is not None:
+        lines.append(f"amd-smi set --gpu all --compute-partition {wanted.compute}")
+    if wanted.memory is not None:
+        lines.append(f"amd-smi set --gpu all --memory-partition {wanted.memory}")
+    return tuple(lines)
+
+
+def _hint(wanted: Mode, system: System) -> str:
+    if system.vendor != "amd":
+        return "say --mode none: these GPUs have no partitions."
+    if wanted.compute is None:
+        return "say --mode auto, or the mode that the machine is in."
+    return lay(
+        [
+            "set it (idle GPUs; a memory mode reloads the driver):",
+            *(f"        sudo {command}" for command in commands(wanted)),
+            f"      or let --apply-mode do it and put it back; or say --mode {system.mode_text}.",
+        ]
+    )
+
+
+COMPUTE_TIMEOUT_S: Final = 120.0
+MEMORY_TIMEOUT_S: Final = 400.0
+_CODES: Final = {
+    "code 2": "not supported: a virtual machine, or a driver without partitions",
+    "code 10": "not permitted: it needs root",
+    "code 30": "the GPU is busy: end every process that uses it",
+    "code 55": "this compute mode does not go with the memory mode that is set",
+}
+Modes = Mapping[str, Mode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChange:
+    """One call: what to set, and the value for each OAM."""
+
+    what: str
+    wanted: tuple[tuple[str, str], ...]
+
+
+def mode_change_cost(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
+    """What setting a mode takes on this machine, for people, before anything is changed."""
+    costs = ["root" if not is_root else "root (which you are)", "idle GPUs: no process on any"]
+    if wanted.memory is not None and any(
+        oam.mode is None or oam.mode.memory != wanted.memory for oam in system.oams
+    ):
+        costs.append("a reload of the amdgpu driver for the memory mode, on every GPU of the node")
+    costs.append("nothing that keeps it: a restart returns to the default mode")
+    return tuple(costs)
+
+
+def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
+    """Why a mode cannot be set, or could not be put back; empty where it can."""
+    reasons = [] if is_root else ["you are not root"]
+    users = SystemRoot(system.root).entries("sys/class/kfd/kfd/proc") or ()
+    if users:
+        reasons.append(f"the GPUs are in use by process {', '.join(users)}")
+    if system.vendor != "amd":
+        return (*reasons, "there is no AMD GPU")
+    for oam in system.oams:
+        mode = oam.mode
+        if mode is None or mode.compute is None or oam.contradiction:
+            reasons.append(f"the mode of {oam.address} is not known, so it could not be put back")
+        elif wanted.memory is not None and mode.memory is None:
+            reasons.append(
+                f"the memory mode of {oam.address} is not known and could not be put back"
+            )
+    return tuple(reasons)
+
+
+def mode_changes(now: Modes, wanted: Modes) -> tuple[ModeChange, ...]:
+    """The calls that lead from one set of modes to another, in an order that the driver takes."""
+    compute = {a: m.compute for a, m in wanted.items() if m.compute and now[a].compute != m.compute}
+    memory = {a: m.memory for a, m in wanted.items() if m.memory and now[a].memory != m.memory}
+    first = [ModeChange(what="compute", wanted=tuple(sorted(compute.items())))] if compute else []
+    second = [ModeChange(what="memory", wanted=tuple(sorted(memory.items())))] if memory else []
+    fewer = any(_pieces(wanted[a].memory) < _pieces(now[a].memory) for a in memory)
+    return tuple(second + first if fewer else first + second)
+
+
+def _pieces(memory: str | None) -> int:
+    return int(memory.removeprefix("NPS")) if memory else 1
+
+
+@contextlib.contextmanager
+def apply_mode(
+    wanted: Mode,
+    system: System,
+    *,
+    run: Runner,
+    look: Callable[[], System],
+    reporter: Reporter,
+    is_root: bool | None = None,
+) -> Iterator[System]:
+    """The machine in another mode for the time of a ``with`` block; gives it as detected then.
+
+    The old mode is put back however the block ends: done, failed, interrupted or terminated. Only
+    SIGKILL and a crash of the machine leave the new one; the command to go back is said first.
+
+    Args:
+        wanted: mode for every OAM.
+        system: the machine as it is.
+        run: puts a request to amdsmi, see ``smi.runner``.
+        look: detects the machine again.
+        reporter: says what is being done.
+        is_root: whether this process is root, None to find out.
+
+    Raises:
+        MachineError: it cannot be set, or not put back; the message says which.
+    """
+    if fits(wanted, system):
+        yield system
+        return
+    _stop_where_hindered(wanted, system, os.geteuid() == 0 if is_root is None else is_root)
+    before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
+    target = {a: _merged(wanted, mode) for a, mode in before.items()}
+    back = "; ".join(commands(next(iter(before.values()))))
+    reporter.say(f"Setting {mode_text(wanted)}. Should this be killed, go back by hand: {back}")
+    with signals.interruptible():
+        try:
+            yield _change(target, look, run, reporter)
+        finally:
+            with signals.held():
+                _put_back(before, look, run, reporter)
+
+
+def _stop_where_hindered(wanted: Mode, system: System, is_root: bool) -> None:
+    hindered = obstacles(system, wanted, is_root=is_root)
+    if hindered:
+        raise MachineError(
+            f"the mode cannot be set to {mode_text(wanted)}: {'; '.join(hindered)}",
+            hint="see what --apply-mode needs, or set it by hand: " + "; ".join(commands(wanted)),
+        )
+
+
+def _put_back(before: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> None:
+    reporter.say("Putting the mode back.")
+    try:
+        _change(before, look, run, reporter)
+    except MachineError as error:
+        named = "; ".join(f"{a} had {mode_text(m)}" for a, m in sorted(before.items()))
+        raise MachineError(
+            f"the mode was not put back: {error.message}",
+            where=named,
+            hint="; ".join(commands(next(iter(before.values())))),
+        ) from error
+
+
+def _merged(wanted: Mode, now: Mode) -> Mode:
+    """A half that is not asked for stays as it is."""
+    return Mode(compute=wanted.compute or now.compute, memory=wanted.memory or now.memory)
+
+
+def _change(wanted: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
+    """Call until the machine says that it is there; a reset compute mode takes a second round."""
+    system = look()
+    for _ in range(2):
+        now = {oam.address: oam.mode or Mode(compute=None, memory=None) for oam in system.oams}
+        lost = wanted.keys() - now.keys()
+        if lost:
+            raise MachineError(f"{', '.join(sorted(lost))} went away during the change of mode")
+        for step in mode_changes(now, wanted):
+            reporter.say(
+                f"Setting the {step.what} mode: {', '.join(sorted({v for _, v in step.wanted}))}"
+            )
+            _call(step, run)
+        system = look()
+        if all((oam := system.oam_at(a)) is not None and oam.mode == m for a, m in wanted.items()):
+            return system
+    raise MachineError(
+        f"the machine is in {system.mode_text} after the change, which is not what was set",
+        hint="; ".join(commands(next(iter(wanted.values())))) + "; dmesg says why it did not hold.",
+    )
+
+
+def _call(step: ModeChange, run: Runner) -> None:
+    limit = MEMORY_TIMEOUT_S if step.what == "memory" else COMPUTE_TIMEOUT_S
+    request = {"action": "set", "what": step.what, "wanted": dict(step.wanted)}
+    status, answer = run(request, limit)
+    done = answer.get("done")
+    if status != "answered" or not isinstance(done, dict):
+        raise MachineError(f"amdsmi {status} while setting a mode: {answer.get('failed')}")
+    bad = {str(a): str(said) for a, said in done.items() if said not in ("ok", "by the setter")}
+    if bad:
+        named = "; ".join(f"{a}: {_CODES.get(said, said)}" for a, said in sorted(bad.items()))
+        raise MachineError(f"amdsmi did not set the {step.what} mode: {named}")

@@ -1,0 +1,394 @@
+"""All that a session says to its page and its figures, read once; nothing is decided here."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rccltune.analyse.fit import FitResult, fit_session
+from rccltune.model import grammar
+from rccltune.model.chosen import Rule, Zone, waiting
+from rccltune.model.measured import Launch, Outcome, Status
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale, Target
+from rccltune.perf import runs
+from rccltune.perf.samples import GRAPH_UP_TO
+from rccltune.rules.exports import say_moved
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
+from rccltune.session import store
+from rccltune.session.place import stored_place
+from rccltune.verify.verdict import Ratio, RuleVerdict
+from rccltune.verify.verdict_store import (
+    FOLDER,
+    Refused,
+    refusals,
+    rule_paths,
+    used_rule_paths,
+)
+from rccltune.verify.verified import Verification, name_of, same, verifications
+
+if TYPE_CHECKING:
+    from rccltune.ceiling.session import CeilingComparison
+
+Ended = tuple[Launch, Outcome]
+_MENDED: Final = (
+    "rccltune emit-config --force writes it anew; then rccltune verify, on the machine."
+)
+_MOST_HEAD: Final = 65536
+# A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
+_DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredRule:
+    """A rule as a job gets it.
+
+    Attributes:
+        gain: time of the library / time with the rule, in the mean over its sizes; None where
+            nobody measured the library.
+        verdict: of the verification of the file as it is; None without one.
+        zone: of the stored choice that the rule came from; None where the choice has none.
+        fallback: reached only where the rule before it is not selectable.
+    """
+
+    rule: Rule
+    gain: Ratio | None
+    verdict: RuleVerdict | None
+    zone: Zone | None
+    fallback: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFileOfSession:
+    """A rule file of the session, or the rules of a choice that no file has yet.
+
+    Attributes:
+        name: in the session; ``channels-32/rccl_tuner.csv`` of one for an environment; empty where
+            there is no file.
+        is_used: the site's exports name it.
+        verification: of the file as it is; None without one.
+    """
+
+    name: str
+    path: Path | None
+    file: RuleFile
+    rules: tuple[DeliveredRule, ...]
+    is_used: bool
+    verification: Verification | None
+
+    @property
+    def placement(self) -> str | None:
+        """Where its ranks must be; None for any placement."""
+        return dict(self.file.requires).get("placement")
+
+    @property
+    def needs(self) -> str:
+        """``NAME=VALUE`` of all that it needs of the environment; empty where it is nothing."""
+        return " ".join(f"{name}={value}" for name, value in self.file.needs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionContents:
+    """What a session has.
+
+    Attributes:
+        choice: as emit-config stored it, None where nothing was chosen yet.
+        launches: of the sweep, or the imported files.
+        files: the rule files, those that jobs use first.
+        old: verifications of rules that no file has any more.
+        refused: verifications that ended with an error, of rule files as they are now.
+        trials: starts of verifications, ended or not.
+        is_interrupted: the sweep did not come to its end.
+        placement: where the ranks were: ``node``, ``one-oam``; None where nothing says it.
+        devices: ``2 × NVIDIA H200`` as a benchmark's own heading has them, None without one.
+    """
+
+    done: FitResult
+    choice: StoredChoice | None
+    limits: CeilingComparison | None
+    launches: tuple[Ended, ...]
+    files: tuple[RuleFileOfSession, ...]
+    old: tuple[Verification, ...]
+    refused: tuple[Refused, ...]
+    trials: int
+    is_interrupted: bool
+    placement: str | None
+    devices: str | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nothing of it was measured on hardware."""
+        return self.done.session.simulated
+
+    @property
+    def used(self) -> tuple[RuleFileOfSession, ...]:
+        """The files that the site's exports name, and that so are delivered."""
+        return tuple(one for one in self.files if one.is_used)
+
+    @property
+    def zones(self) -> tuple[Zone, ...]:
+        """What was chosen, in the environment that was chosen."""
+        return self.choice.zones_of("") if self.choice else ()
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether somebody else measured at least a part of it."""
+        return any(outcome.status is Status.IMPORTED for _, outcome in self.launches)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Whose measurements were imported, as their files say."""
+        return tuple(sorted({o.origin for _, o in self.launches if o.origin}))
+
+    @property
+    def machine(self) -> str:
+        """Product and mode; the benchmark's word for the devices where nothing else names them."""
+        fingerprint = self.done.session.fingerprint
+        mode = fingerprint.mode
+        named = fingerprint.product or self.devices
+        words = [named, str(mode) if mode and mode.compute else None, fingerprint.runner]
+        return ", ".join(word for word in words if word) or "a machine that nothing names"
+
+    @property
+    def libraries(self) -> str:
+        """Versions of the library as the logs name them."""
+        found = sorted({o.library_version for _, o in self.launches if o.library_version})
+        return ", ".join(found) or "not recorded"
+
+
+def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
+    """Read a session; curves are made where they are not there.
+
+    Raises:
+        SessionError: no session, or one that cannot be read.
+        InputFileError: a rule file in it that cannot be read, or that the plugin refuses.
+        TooLittleDataError: no good sample.
+    """
+    done = fit_session(folder, reporter=reporter)
+    choice = read_choice(folder)
+    if choice is not None and choice.samples_sha256 != done.samples_sha256:
+        reporter.say(f"rules are shown {OLD_CHOICE}")
+    launches = store.read_made(done.session)
+    read = {name_of(path, folder): path for path in rule_paths(folder)}
+    files = {name: read_accepted(content_of(path), path, _MENDED) for name, path in read.items()}
+    verified = tuple(verifications(folder, files))
+    zones = choice.zones_of("") if choice else ()
+    place = stored_place(folder)
+    used = {name_of(path, folder) for path in used_rule_paths(folder)}
+    say_moved((path.with_suffix(".env") for path in read.values()), folder, reporter)
+    made = [
+        _rules_of(name, read[name], file, choice, verified, is_used=name in used)
+        for name, file in files.items()
+    ]
+    if not made and any(zone.setting is not None for zone in zones):
+        made = [_unwritten(zones)]
+    return SessionContents(
+        done=done,
+        choice=choice,
+        limits=_limits(done),
+        launches=launches,
+        files=tuple(sorted(made, key=lambda one: not one.is_used)),
+        old=tuple(one for one in verified if not one.is_current),
+        refused=refusals(folder),
+        trials=sum(1 for _ in folder.glob(f"{FOLDER}/*/runs/*/run.json")),
+        is_interrupted=_is_interrupted(folder),
+        placement=place.name if place else None,
+        devices=_devices(folder, launches),
+    )
+
+
+def _limits(done: FitResult) -> CeilingComparison | None:
+    """What rates of links say, where the session has any."""
+    if not (done.session.path / store.CEILING_FILE).exists():
+        return None
+    # It knows placements and node files, which take a sixth of a second to load.
+    from rccltune.ceiling.session import compare_with_ceiling
+
+    return compare_with_ceiling(done)
+
+
+def target_words(target: Target) -> str:
+    """``all_reduce, 64 ranks on 1 node, one-oam``: what a panel is called."""
+    placed = "" if target.rank_placement in (None, "node") else f", {target.rank_placement}"
+    return f"{target.collective.value}, {target.scale}{placed}"
+
+
+def _rules_of(
+    name: str,
+    path: Path,
+    file: RuleFile,
+    choice: StoredChoice | None,
+    verified: Iterable[Verification],
+    *,
+    is_used: bool,
+) -> RuleFileOfSession:
+    current = next((one for one in verified if one.is_current and one.name == name), None)
+    seen = choice.zones_of(name.rpartition("/")[0]) if choice else ()
+    stood = {same(one): one for one in (current.stood if current else ())}
+    rules = []
+    for rule, waits in zip(file.rules, waiting(file.rules), strict=True):
+        verdict = None if waits else stood.get(same(rule))
+        zone = (
+            _behind(rule, seen)
+            if waits
+            else next((part_of(rule, z) for z in seen if is_of(rule, z)), None)
+        )
+        rules.append(
+            DeliveredRule(
+                rule=rule,
+                gain=verdict.gain if verdict else _gain(zone),
+                verdict=verdict,
+                zone=zone,
+                fallback=waits,
+            )
+        )
+    return RuleFileOfSession(
+        name=name,
+        path=path,
+        file=file,
+        rules=tuple(rules),
+        is_used=is_used,
+        verification=current,
+    )
+
+
+def _unwritten(zones: Iterable[Zone]) -> RuleFileOfSession:
+    """The rules of a choice that no file has: its verification failed, or it went to stdout."""
+    rules = tuple(
+        DeliveredRule(rule=rule, gain=_gain(zone), verdict=None, zone=zone, fallback=False)
+        for zone in zones
+        if (rule := _as_rule(zone)) is not None
+    )
+    nothing = RuleFile(rules=(), findings=())
+    return RuleFileOfSession(
+        name="", path=None, file=nothing, rules=rules, is_used=True, verification=None
+    )
+
+
+def _as_rule(zone: Zone) -> Rule | None:
+    if zone.setting is None:
+        return None
+    return Rule(
+        collective=zone.target.collective,
+        min_nbytes=zone.min_nbytes,
+        max_nbytes=zone.max_nbytes,
+        setting=zone.setting,
+        n_nodes=zone.target.scale.n_nodes,
+        n_ranks=zone.target.scale.n_ranks,
+        variant=zone.variant,
+    )
+
+
+def _gain(zone: Zone | None) -> Ratio | None:
+    """A zone's gain as a ratio of times."""
+    if zone is None or zone.gain is None:
+        return None
+    gain = zone.gain
+    # Rounded where it is printed, and only there.
+    return Ratio(ratio=1 + gain.mean, low=1 + gain.low, high=1 + gain.high, n=zone.n_communicators)
+
+
+def is_of(rule: Rule, zone: Zone) -> bool:
+    """Whether a rule, perhaps narrowed since, came from a zone."""
+    target = zone.target
+    return (
+        (rule.collective, rule.n_nodes, rule.n_ranks, rule.setting)
+        == (target.collective, target.scale.n_nodes, target.scale.n_ranks, zone.setting)
+        and zone.min_nbytes <= rule.min_nbytes
+        and rule.max_nbytes <= zone.max_nbytes
+    )
+
+
+def part_of(rule: Rule, zone: Zone) -> Zone:
+    """A zone, or the part of it on one side of 4 MiB where the rule is just that."""
+    ends = ((zone.min_nbytes, GRAPH_UP_TO), (GRAPH_UP_TO + 1, zone.max_nbytes))
+    for (low, high), seen in zip(ends, zone.by_clock, strict=False):
+        if (rule.min_nbytes, rule.max_nbytes) == (low, high):
+            return replace(
+                zone,
+                min_nbytes=low,
+                max_nbytes=high,
+                n_sizes=seen.n_sizes,
+                worst_regret=seen.worst_regret,
+                gain=seen.gain,
+                proof=seen.proof,
+                n_communicators=seen.n_communicators,
+                by_clock=(),
+            )
+    return zone
+
+
+def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
+    """What is known of a fallback; of several that it stands behind an unproven one."""
+    found = [
+        behind
+        for zone in zones
+        if (behind := zone.behind) is not None
+        and (rule.collective, rule.setting) == (zone.target.collective, behind.setting)
+        and (rule.n_nodes, rule.n_ranks) == (zone.target.scale.n_nodes, zone.target.scale.n_ranks)
+        and zone.min_nbytes <= rule.max_nbytes
+        and rule.min_nbytes <= zone.max_nbytes
+    ]
+    return min(found, key=lambda zone: zone.is_proven, default=None)
+
+
+def is_for(rule: Rule, target: Target, placement: str | None) -> bool:
+    """Whether calls of a target fall under a rule of a file for a placement of ranks."""
+    scale = target.scale
+    return (
+        rule.collective is target.collective
+        and rule.n_nodes in (None, scale.n_nodes)
+        and rule.n_ranks in (None, scale.n_ranks)
+        and placement in (None, target.rank_placement)
+    )
+
+
+def _is_interrupted(folder: Path) -> bool:
+    """Whether the last run of the sweep has no end, or none measured with care."""
+    numbers = runs.numbers(folder)
+    if numbers:
+        last = folder / runs.FOLDER / str(max(numbers))
+        careful = any(f'"{runs.FINE}"' in text for text in _run_files(folder, numbers))
+        return not (last / runs.END_FILE).exists() or not careful
+    begun = folder.glob("launches/*/launch.json")
+    return any(not (one.parent / "outcome.json").exists() for one in begun)
+
+
+def _run_files(folder: Path, numbers: Iterable[int]) -> Iterator[str]:
+    for number in sorted(numbers, reverse=True):
+        path = folder / runs.FOLDER / str(number) / runs.RUN_FILE
+        yield path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
+    """What a benchmark calls the devices of its ranks, by the first log that has them."""
+    for launch, outcome in launches:
+        if outcome.status is not Status.OK:
+            continue
+        try:
+            with store.raw_log(folder, launch.id).open("rb") as log:
+                head = log.read(_MOST_HEAD).decode("utf-8", "replace")
+        except OSError:
+            continue
+        names = Counter(_DEVICE.findall(head))
+        if names:
+            return ", ".join(f"{n} × {name}" for name, n in sorted(names.items()))
+    return None
+
+
+def text_of(path: Path) -> str:
+    """A rule file's text, whatever its bytes."""
+    return grammar.text_of(content_of(path))
+
+
+def scale_words(rule: Rule) -> str:
+    """The ranks that a rule is for."""
+    if rule.n_ranks is None or rule.n_nodes is None:
+        return "any"
+    return str(Scale(n_nodes=rule.n_nodes, n_ranks=rule.n_ranks))

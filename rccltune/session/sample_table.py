@@ -1,0 +1,276 @@
+"""The table of samples: its columns, and records of samples as rows of it.
+
+It stands in ``samples.csv``, a row a timing, and all analysis works on it as a DataFrame. What is
+not known is empty in the file and in columns of text, missing (``NaN``, ``<NA>``) elsewhere.
+
+================  =================================================================
+collective        ``all_reduce`` …
+n_nodes, n_ranks  of the communicator
+rank_placement    where its ranks were: ``node``, ``one-oam`` …
+dtype, op         the benchmark's words; op is ``none`` where nothing is reduced
+placement         ``out`` of place or ``in`` place
+beside            what else ran on the devices, ``gemm bf16 4096`` say; empty where nothing
+                  did
+setting           what was asked for: ``ring/ll128``, ``tree/ll/16``, or its role
+role              ``forced``; ``baseline`` (the site as it is), ``idle`` (our plugin
+                  loaded, answering nothing), ``rules`` (answering by a rule file),
+                  ``unstated`` (nothing says what ran)
+variant           environment and library, ``default`` for the site's own
+clock             ``graph`` (a captured graph replayed) or ``loop`` (calls launched one
+                  by one)
+nbytes            size in bytes, as a tuner sees it
+calls             timed calls
+time_us           µs a call, mean over ranks; beside products µs of all calls and products
+                  of a round together, for each call
+slowest_us        µs a call of the slowest rank
+alone_us          µs a call without the products; this and the three that follow are known
+                  beside products alone
+call_us           µs a call while products run
+product_us        µs of a product alone
+computing_us      µs of a product while calls run
+wrong             elements that a check of this setting and size found wrong; missing
+                  where nothing was checked
+ran               the setting that the library said it ran
+library           the setting that the library would have taken by itself
+registered        whether buffers were registered with the library
+unusable          why the time must not be used; empty where it may
+purpose           ``sweep`` or ``verify``: what verified never chooses
+rough             a first look of a sweep, which counts where nothing better is there
+run               where the raw rows are: ``run-3``, a launch, a run in a file
+process           one start of all ranks
+communicator      number of the communicator in it, the unit of repetition; what a log
+                  or a table has of one setting is one
+pass              number of the pass over the sizes in it
+line              of plan.txt in a run, of the log or table elsewhere, from 1
+================  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.model.measured import Sample
+from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
+from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.perf import plan
+from rccltune.perf import samples as run_samples
+from rccltune.perf.samples import role_of, word_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What two times share that are compared as those of one setting.
+KEY: Final = (
+    *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement", "beside"),
+    *("setting", "role", "variant", "clock"),
+)
+# Of calls and products, each alone and while the other runs.
+COSTS: Final = ("alone_us", "call_us", "product_us", "computing_us")
+COLUMNS: Final = (
+    *KEY,
+    *("nbytes", "calls", "time_us", "slowest_us", *COSTS, "wrong"),
+    *("ran", "library", "registered", "unusable", "purpose", "rough"),
+    *("run", "process", "communicator", "pass", "line"),
+)
+# Kinds of all columns that are no text; text is kept as categories.
+KINDS: Final = {
+    "n_nodes": "int64",
+    "n_ranks": "int64",
+    "nbytes": "int64",
+    "calls": "Int64",
+    "time_us": "float64",
+    "slowest_us": "float64",
+    **dict.fromkeys(COSTS, "float64"),
+    "wrong": "Int64",
+    "registered": "boolean",
+    "rough": "bool",
+    "communicator": "int64",
+    "pass": "int64",
+    "line": "Int64",
+}
+TEXTS: Final = tuple(name for name in COLUMNS if name not in KINDS)
+_CLOCKS: Final = {None: "", False: plan.LOOP, True: plan.GRAPH}
+_GRAPH: Final = {clock: graph for graph, clock in _CLOCKS.items()}
+
+
+def arranged(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its columns in their order and of their kinds."""
+    kinds = {name: KINDS.get(name, "category") for name in COLUMNS}
+    ordered: pd.DataFrame = table[list(COLUMNS)].astype(kinds)
+    return ordered
+
+
+def joined(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Several tables as one."""
+    import pandas as pd
+    from pandas.api.types import union_categoricals
+
+    filled_parts = [part for part in parts if len(part)]
+    if len(filled_parts) < 2:
+        return filled_parts[0].reset_index(drop=True) if filled_parts else frame(())
+    table: pd.DataFrame = pd.concat([part[list(KINDS)] for part in filled_parts], ignore_index=True)
+    for name in TEXTS:
+        table[name] = union_categoricals([part[name] for part in filled_parts])
+    return arranged(table)
+
+
+def as_table(samples: pd.DataFrame | Iterable[Sample]) -> pd.DataFrame:
+    """A table as it is, records as a table."""
+    import pandas as pd
+
+    return samples if isinstance(samples, pd.DataFrame) else frame(samples)
+
+
+def frame(samples: Iterable[Sample]) -> pd.DataFrame:
+    """Records of samples as a table; see this module for its columns."""
+    import pandas as pd
+
+    listed = list(samples)
+    keys = list(dict.fromkeys(id(one.key) for one in listed))
+    number = {key: at for at, key in enumerate(keys)}
+    known = {id(one.key): one.key for one in listed}
+    columns = {
+        "key": [number[id(one.key)] for one in listed],
+        "clock": [one.clock or "" for one in listed],
+        "nbytes": [one.nbytes for one in listed],
+        "time_us": [one.time_us for one in listed],
+        "wrong": [one.n_wrong for one in listed],
+        "ran": [str(one.executed or "") for one in listed],
+        "unusable": ["" if one.doubt is None else one.doubt.value for one in listed],
+        "pass": [one.cycle for one in listed],
+        "line": pd.array([one.line for one in listed], dtype="Int64"),
+        "launch": [one.launch for one in listed],
+    }
+    return framed(pd.DataFrame(columns), [known[key] for key in keys])
+
+
+def framed(rows: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
+    """A table of what was read (:func:`rccltune.logs.samples.table_of`) as the table of samples.
+
+    Args:
+        rows: its column ``key`` numbers the curve of each row.
+        keys: of the curves.
+    """
+    import numpy as np
+    import pandas as pd
+
+    described = pd.DataFrame([_described(key) for key in keys], columns=list(KEY))
+    described = described.astype({name: "category" for name in KEY if name in TEXTS})
+    table: pd.DataFrame = described.take(rows["key"].to_numpy(dtype=int)).reset_index(drop=True)
+    clocks = pd.Series([_CLOCKS[key.graph] for key in keys], dtype="str")[rows["key"]]
+    row_clocks = rows["clock"].to_numpy() if "clock" in rows else ""
+    table["clock"] = (
+        np.where(np.asarray(row_clocks) == "", clocks.to_numpy(), row_clocks) if len(rows) else ""
+    )
+    for name in ("nbytes", "time_us", "wrong", "line", "pass"):
+        table[name] = rows[name].to_numpy()
+    for name in ("ran", "unusable"):
+        table[name] = rows[name].astype("category").array
+    table["calls"], table["registered"] = pd.NA, pd.NA
+    table[["slowest_us", *COSTS]] = np.nan
+    table["library"], table["purpose"], table["rough"] = "", "sweep", False
+    _name_communicators(table, rows["launch"])
+    return arranged(table)
+
+
+def _described(key: CurveKey) -> tuple[Any, ...]:
+    return (
+        key.collective.value,
+        key.scale.n_nodes,
+        key.scale.n_ranks,
+        key.rank_placement or "",
+        key.dtype or "",
+        key.redop or "",
+        key.placement.value,
+        "",
+        word_of(key.setting),
+        role_of(key.setting),
+        key.variant.name,
+        "",
+    )
+
+
+def _name_communicators(table: pd.DataFrame, launches: pd.Series[str]) -> None:
+    """Add run, process and communicator.
+
+    Settings share a communicator in a run of ours; what one log or one table holds of several
+    settings was measured in processes of their own.
+    """
+    import pandas as pd
+
+    codes, names = pd.factorize(launches)
+    named = [run_samples.run_in(name) for name in names]
+    table["run"] = pd.Categorical([run for run, _ in named]).take(codes)
+    table["process"] = table["run"]
+    by_setting = table.groupby(["run", "setting", "variant"], observed=True, sort=False).ngroup()
+    first = by_setting.groupby(table["run"], observed=True).transform("min")
+    numbers = pd.Series([number for _, number in named], dtype="Int64").take(codes)
+    table["communicator"] = numbers.reset_index(drop=True).fillna(by_setting - first)
+
+
+def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sample, ...]:
+    """The rows that count, as records: of a run those of the clock and the care that count.
+
+    Args:
+        table: of a session.
+        variants: of the session by name, those that every session knows left out.
+    """
+    known = {**KNOWN_VARIANTS, **variants}
+    of_run = table["run"].map(run_samples.is_run).astype(bool)
+    counted = run_samples.careful(run_samples.by_clock(table[of_run]))
+    clocks = set(counted["clock"].unique())
+    graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
+    taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table
+    by_key = taken.groupby([*KEY, taken["run"].map(run_samples.is_run)], observed=True, sort=False)
+    number = by_key.ngroup()
+    first = taken[~number.duplicated()]
+    keys = [
+        _key(row[:-1], known, graph=graph if run_samples.is_run(row[-1]) else _GRAPH[row[-2]])
+        for row in first[[*KEY, "run"]].astype(object).itertuples(index=False, name=None)
+    ]
+    settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
+    doubts: dict[str, Doubt | None] = {"": None, **{one.value: one for one in Doubt}}
+    runs = {run for run in taken["run"].unique() if run_samples.is_run(run)}
+    names = (
+        *("nbytes", "time_us", "wrong", "ran", "unusable"),
+        *("run", "communicator", "pass", "line", "clock"),
+    )
+    return tuple(
+        Sample(
+            key=keys[at],
+            launch=f"{run}:{communicator}" if run in runs else run,
+            cycle=cycle,
+            line=_or_none(line),
+            nbytes=nbytes,
+            time_us=time_us if time_us == time_us else None,  # noqa: PLR0124 - NaN is not itself
+            n_wrong=_or_none(wrong),
+            doubt=doubts[unusable],
+            executed=settings[ran],
+            clock=clock if run in runs else None,
+        )
+        for at, nbytes, time_us, wrong, ran, unusable, run, communicator, cycle, line, clock in zip(
+            number.tolist(), *(taken[name].tolist() for name in names), strict=True
+        )
+    )
+
+
+def _or_none(value: Any) -> int | None:  # noqa: ANN401 - a number or pandas' NA
+    return value if isinstance(value, int) else None
+
+
+def _key(
+    named: tuple[Any, ...], variants: Mapping[str, Variant], *, graph: bool | None
+) -> CurveKey:
+    fields = dict(zip(KEY, named, strict=True))
+    return CurveKey(
+        collective=Collective(fields["collective"]),
+        setting=Setting.parse(fields["setting"]),
+        placement=Placement(fields["placement"]),
+        dtype=fields["dtype"] or None,
+        redop=fields["op"] or None,
+        graph=graph,
+        scale=Scale(n_nodes=fields["n_nodes"], n_ranks=fields["n_ranks"]),
+        rank_placement=fields["rank_placement"] or None,
+        variant=run_samples.variant_of(fields["variant"], variants),
+    )

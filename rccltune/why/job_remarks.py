@@ -1,0 +1,174 @@
+"""What holds for the whole job, whatever the size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from rccltune.model.settings import Setting
+from rccltune.why import remedies
+from rccltune.why.causes import DEFAULTS
+from rccltune.why.knowledge import JobKnowledge
+from rccltune.why.records import (
+    AnswerKind,
+    JobLogs,
+    JobRemark,
+    SizeAnswer,
+    TunerLoading,
+    is_ours,
+)
+from rccltune.why.remedies import admits
+
+
+def job_remarks(
+    job: JobLogs, known: JobKnowledge, answers: Sequence[SizeAnswer]
+) -> Iterator[JobRemark]:
+    """The library, the files, the variables, and what the files do not say."""
+    yield from _about_variables(job, known)
+    yield from _about_totals(job)
+    yield from _about_library(job, known)
+    yield from _about_files(job, known)
+    yield from _not_told(job, answers)
+
+
+def _about_library(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
+    versions = sorted(job.versions)
+    if len(versions) > 1:
+        yield JobRemark(
+            text=f"the files name {len(versions)} libraries: {', '.join(versions)}; ranks load "
+            "different ones, or these are the logs of several jobs",
+            remedy=remedies.CHECK_LIBRARY,
+        )
+    elif versions:
+        measured = ", ".join(known.file_libraries)
+        than = f"; the rules were measured with {measured}" if measured else ""
+        simulated = _STAND_IN in job.variables.get("NCCL_TOPO_FILE", ())
+        real = ", real; times simulated" if simulated else ""
+        yield JobRemark(text=f"library: {versions[0]}{real}{than}")
+    bundled = sorted(path for path in job.paths if "/torch/lib/" in path)
+    if bundled:
+        yield JobRemark(
+            text=f"PyTorch loads the library that it brings with it: {bundled[0]}",
+            remedy=remedies.CHECK_LIBRARY,
+        )
+    ours = [name for what, name in job.loading if what is TunerLoading.USING]
+    lacking = [name for what, name in job.loading if what in _LACKING and name not in DEFAULTS]
+    if lacking and any(is_ours(name) for name in ours):
+        yield JobRemark(
+            text=f"some processes loaded the plugin, and others did not: {lacking[0]}",
+            remedy=remedies.USE_PLUGIN,
+        )
+
+
+def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
+    read = {
+        (one.path, one.sha256)
+        for counted in job.started.values()
+        for one in counted
+        if one.how == "rules"
+    }
+    for path, sha256 in sorted(read):
+        other = known.file_sha256 not in ("", sha256)
+        text = f"the job read {path} (sha256 {sha256[:12]}…)"
+        if other:
+            yield JobRemark(
+                text=f"{text}, which is another file than {known.file_name}: what is said of rules "
+                "is said of the latter",
+                remedy=remedies.SAME_FILE,
+            )
+        else:
+            yield JobRemark(text=text)
+    for what in sorted(job.unwritten):
+        yield JobRemark(
+            text=f"the plugin says: {what}",
+            remedy="name a file that every rank can make, no link and no pipe: export "
+            "RCCLTUNE_RECORD=/path/record.%h",
+        )
+    for name in sorted(job.gone):
+        yield JobRemark(
+            text=f"{name} is set, and the plugin knows it no more",
+            remedy=remedies.unset(name),
+        )
+    if job.dropped:
+        yield JobRemark(text=f"{job.dropped} records of further sizes did not fit and are left out")
+
+
+_MOST_TOTALS: Final = 8
+_WORD: Final[dict[str, Callable[[Setting], Enum | None]]] = {
+    "NCCL_ALGO": lambda setting: setting.algorithm,
+    "NCCL_PROTO": lambda setting: setting.protocol,
+}
+_LACKING = (TunerLoading.NOT_FOUND, TunerLoading.UNSUPPORTED)
+# The real library over the stand-in HIP runtime reads it (native_plugin/hip/hip.h).
+_STAND_IN: Final = "/simulated/topology.xml"
+_CHOOSERS = (
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "RCCL_OVERRIDE_ALGO",
+    "RCCL_OVERRIDE_PROTO",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MAX_CTAS",
+)
+
+
+def _limited(name: str, value: str, known: JobKnowledge) -> str:
+    """What a variable does to rules, counted where there is a file."""
+    rules = known.file_rules or ()
+    words = [_WORD[name](rule.setting) for rule in rules] if name in _WORD else []
+    if not words:
+        return "limits what rules can choose"
+    out = sorted({word.value for word in words if word and not admits(value, word.value)})
+    n = sum(word is not None and word.value in out for word in words)
+    if not out:
+        return f"limits what the library can choose, though none of the {len(rules)} rules"
+    return f"shuts out {n} of the {len(rules)} rules, those for {', '.join(out)}"
+
+
+def _about_totals(job: JobLogs) -> Iterator[JobRemark]:
+    """What the plugin counted."""
+    for where, sums in sorted(job.totals.items(), key=str)[:_MOST_TOTALS]:
+        yield JobRemark(
+            text=f"the plugin was asked {sums.calls:,} times for {where}, all ranks together: "
+            f"{sums.hits:,} rule hits, {sums.misses:,} without a rule, {sums.not_selectable:,} "
+            "not selectable"
+        )
+
+
+def _about_variables(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
+    for name in _CHOOSERS:
+        for value in sorted(job.variables.get(name, ())):
+            yield JobRemark(
+                text=f"{name}={value} is set in the job and {_limited(name, value, known)}",
+                remedy=None if name in job.added else remedies.unset(name),
+            )
+    needs = sorted({one.needs for counted in job.started.values() for one in counted if one.needs})
+    for need in needs:
+        yield JobRemark(
+            text=f"the rule file wants {need}, which the job lacks", remedy=remedies.export(need)
+        )
+
+
+def _not_told(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark]:
+    """What the files do not say, and how to be told."""
+    unknown = any(answer.kind is AnswerKind.UNKNOWN for answer in answers)
+    answered = any(answer.kind is AnswerKind.HIT for answer in answers)
+    for text in sorted(job.unread):
+        yield JobRemark(
+            text=f"a benchmark's table is left out: {text}",
+            remedy="say what it measured with --collective all_reduce",
+        )
+    if not job.tuning and (answered or unknown):
+        yield JobRemark(
+            text="these files have no line of what the library chose (subsystem TUNING)",
+            remedy=remedies.TELL_LIBRARY,
+        )
+    # Where no plugin is loaded, a path around it is not what anybody wants to know.
+    loaded = any(answer.kind is not AnswerKind.NOT_LOADED for answer in answers)
+    silent = not job.has_calls and not job.tables and not job.recorded
+    if loaded and silent and (job.tuning or unknown):
+        yield JobRemark(
+            text="calls that ask no tuner leave no line here (subsystem COLL): what is bypassed "
+            "cannot be seen",
+            remedy=remedies.TELL_LIBRARY,
+        )
