@@ -240,7 +240,7 @@ _ABSOLUTE = re.compile(r"(?:^|[\s=:,;(])/|\w@\w|//")
 
 
 class GatherError(Exception):
-    """Nothing can be gathered, with the reason."""
+    """Raised where nothing can be gathered, with the reason."""
 
 
 class NameHasher:
@@ -278,7 +278,7 @@ class NameHasher:
 
 @dataclass
 class ArchiveContent:
-    """What will be in the archive, byte by byte, and what will not.
+    """Content of the archive, byte by byte, and what is left out of it.
 
     Attributes:
         files: by name below the archive's folder.
@@ -294,7 +294,7 @@ class ArchiveContent:
     hosts: list[tuple[str, str]] = field(default_factory=list)
 
     def contents(self) -> list[str]:
-        """What is in it: a line for each kind of file."""
+        """Lines that list the content, one for each kind of file."""
         rows: dict[str, tuple[int, int]] = {}
         for name, data in self.files.items():
             kind = re.sub(r"(?<=/)\d+(?=/)|(?<=rank-)\d+", "*", name)
@@ -307,7 +307,7 @@ class ArchiveContent:
         ] + [f"fields, lines and cells left out of these: {self.n_lines}"]
 
     def listing(self) -> list[str]:
-        """What is in it, and for the owner what is not."""
+        """Listing of the content, and for the owner of what is left out."""
         lines = [f"{self.what}, to be sent:", *(f"  {line}" for line in self.contents())]
         lines += [f"  {alias} stands for {name}" for name, alias in self.hosts]
         lines += [f"  left out: {name} ({why})" for name, why in self.left_out]
@@ -370,7 +370,7 @@ _Cleaner = Callable[[str, NameHasher], "tuple[str, int]"]
 
 
 def _cleaner(name: str) -> _Cleaner | None:
-    """What is to become of a file, by its name below the session; None where it stays."""
+    """Choose what cleans a file, by its name below the session; None where it stays."""
     for pattern, cleaner in _OF_A_SESSION:
         if pattern.fullmatch(name):
             return cleaner
@@ -378,7 +378,7 @@ def _cleaner(name: str) -> _Cleaner | None:
 
 
 def _shortened(files: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of each folder's files that are left out the number."""
+    """Join the files of a folder that are left out for one reason into a count."""
     by: dict[tuple[str, str], list[str]] = {}
     for name, why in files:
         by.setdefault((name.split("/", maxsplit=1)[0], why), []).append(name)
@@ -418,7 +418,7 @@ def _value(value: str) -> str:
 
 
 def _plugin_in(argv: object) -> list[str]:
-    """Of a command line which plugin was named: rows say which one was loaded."""
+    """Option with the plugin that a command line names: it says which one was loaded."""
     words = [str(word) for word in argv] if isinstance(argv, list) else []
     after = words[words.index("--plugin") + 1 :] if "--plugin" in words else []
     return ["--plugin", _known_file(after[0])] if after else []
@@ -432,7 +432,7 @@ class _JsonFields:
         self.n_left_out = 0
 
     def taken(self, plain: Any, key: str = "") -> Any:  # noqa: ANN401 - whatever stands there
-        """What may be sent of a value that is called ``key``."""
+        """Return what may be sent of a value that is called ``key``."""
         if key == "words":
             return ""
         if key == "argv":
@@ -458,7 +458,7 @@ class _JsonFields:
         return LEFT_OUT
 
     def variables(self, plain: Any) -> Any:  # noqa: ANN401 - whatever stands there
-        """Those that are listed: of names, of pairs, or by name."""
+        """Keep the variables that are listed: of names, of pairs, or by name."""
         if isinstance(plain, dict):
             made: Any = {n: _value(str(v)) for n, v in plain.items() if n in VARIABLES}
         elif isinstance(plain, list):
@@ -514,7 +514,7 @@ def _rank(text: str, names: NameHasher) -> tuple[str, int]:
 
 
 def _remark(text: str, names: NameHasher) -> str | None:
-    """What may be sent of a remark; None for nothing."""
+    """Return what may be sent of a remark; None for nothing."""
     word, _, rest = text.partition(" ")
     if word not in REMARKS:
         return None
@@ -601,7 +601,7 @@ class ArchiveBlock:
     text: str = ""
 
     def written(self) -> str:
-        """As it stands in the file; a last line without an end is marked."""
+        """Text of a file as it stands; a last line without an end is marked."""
         if not self.text:
             return f"{self.kind} {self.name}\n"
         ended = self.text.endswith("\n")
@@ -611,7 +611,7 @@ class ArchiveBlock:
 
 
 def machine(key: bytes, root: Path = Path("/")) -> ArchiveContent:
-    """What detection reads of the machine below ``root``, as one text."""
+    """Collect what detection reads of the machine below ``root``, as one text."""
     names = NameHasher(key)
     found: dict[tuple[str, str], ArchiveBlock] = {}
     for block in _MachineFiles(root.resolve(), names).blocks():
@@ -675,7 +675,7 @@ class _MachineFiles:
         yield ArchiveBlock("file", name, self.cleaned(name, data.decode("latin-1")))
 
     def cleaned(self, name: str, text: str) -> str:
-        """What is listed of a file."""
+        """Keep the lines of a file that are listed."""
         if name.endswith("/properties"):
             is_link = "/io_links/" in name
             kept = _lines(
@@ -721,7 +721,7 @@ class _MachineFiles:
         return "".join(f"{n}={_value(v)}\n" for n, v in named if n in VARIABLES)
 
     def gpus(self) -> Iterator[ArchiveBlock]:
-        """What amdgpu drives, and what the PCI bus says of every GPU."""
+        """Collect the GPUs that amdgpu drives, and what the PCI bus says of every GPU."""
         driven = [name for name in self.found(f"{DRIVER}/*:*:*") if "." in name]
         addresses = [name.rsplit("/", 1)[-1] for name in driven]
         for address in addresses:
@@ -761,7 +761,7 @@ class _MachineFiles:
         return [Path(part) for part in value.split(":") if part.startswith("/")]
 
     def excerpts(self, folders: list[Path], names: tuple[str, ...]) -> Iterator[ArchiveBlock]:
-        """What stands in files that are too large to send, each file once."""
+        """Collect excerpts of files that are too large to send, each file once."""
         known: set[Path] = set()
         for path in (folder / name for folder in folders for name in names):
             real = path.resolve()
@@ -776,7 +776,7 @@ class _MachineFiles:
             known |= {path, real}
 
     def place(self, path: Path) -> str:
-        """Where a file is, without the folders of a person or a project."""
+        """Path of a file without the folders of a person or a project."""
         name = str(path.relative_to(self.root))
         if name.startswith(_PLACES) and re.fullmatch(r"[\w./+-]+", name):
             return name
@@ -786,7 +786,7 @@ class _MachineFiles:
         return f"elsewhere/{number}/{last}"
 
     def circumstances(self) -> Iterator[ArchiveBlock]:
-        """What programs say, limits of a process, and variables that matter."""
+        """Collect what programs say, limits of a process, and variables that matter."""
         for name in (".rccl.conf", ".nccl.conf"):
             try:
                 text = (Path.home() / name).read_text(encoding="utf-8", errors="replace")
@@ -823,7 +823,7 @@ def _excerpt(path: Path) -> str:
 
 
 def _asked(argv: tuple[str, ...]) -> str | None:
-    """What a program prints; None where there is none. One that hangs is left behind."""
+    """Run a program and return what it prints; None where there is none or it hangs."""
     if shutil.which(argv[0]) is None:
         return None
     try:

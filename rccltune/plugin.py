@@ -1,4 +1,4 @@
-"""Where the installed plugin and the stand-in benchmarks are.
+"""Paths of the installed plugin and of the stand-in benchmarks.
 
 ``buildinfo.json`` stands beside them because the redirecting editable installs of
 scikit-build-core only know files whose names are Python identifiers; through it their folder is
@@ -50,6 +50,6 @@ def library() -> Path:
 
 
 def build_info() -> dict[str, Any]:
-    """What buildinfo.json says: version, compiler, ABI versions."""
+    """Content of buildinfo.json: version, compiler, ABI versions."""
     loaded = json.loads((native_folder() / "buildinfo.json").read_text(encoding="utf-8"))
     return loaded if isinstance(loaded, dict) else {}

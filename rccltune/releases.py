@@ -1,4 +1,4 @@
-"""What each release of RCCL, RCCLX and NCCL does: one table, which all others ask.
+"""Releases of RCCL, RCCLX and NCCL and what each does: one table, which all others ask.
 
 Whose library it is and which number it has is read here too, and nowhere else is one number
 compared with another. Which variants a release has is data of its own (``data/variants.yaml``).
@@ -22,7 +22,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)*")
 
 
 class LibraryVendor(Enum):
-    """Who made the library; RCCLX is Meta's variant of RCCL and prints RCCL's number."""
+    """Vendor of the library; RCCLX is Meta's variant of RCCL and prints RCCL's number."""
 
     RCCL = "RCCL"
     RCCLX = "RCCLX"
@@ -59,7 +59,7 @@ def library_named(version: str | None, arch: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """What a library does from one number on, up to the next line's.
+    """Behaviour of a library from one number on, up to the next line's.
 
     Attributes:
         family: RCCL or NCCL; RCCLX has no line of its own.

@@ -116,7 +116,7 @@ class _DeviceClock:
         self._free: list[Any] = []
 
     def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
-        """None while a graph is captured, and where the GPU refuses: the job goes on."""
+        """Record an event; None while a graph is captured, and where the GPU refuses."""
         try:
             if self._cuda.is_current_stream_capturing():
                 return None
@@ -127,7 +127,7 @@ class _DeviceClock:
         return event
 
     def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
-        """None where the GPU has not come there yet; steps may begin and end on two streams."""
+        """Milliseconds between two events; None where the GPU has not come there yet."""
         if not (end.query() and start.query()):
             return None
         taken = float(start.elapsed_time(end))
@@ -162,7 +162,7 @@ class Steps:
             self._start = self._begin()
 
     def __exit__(self, *_: object) -> None:
-        """It ends."""
+        """End the step."""
         if self._start is not None and self._clock is not None:
             end = self._clock.now()
             # Nothing is asked for while a graph is captured.
@@ -352,7 +352,7 @@ def _needs(rules: Path) -> dict[str, str]:
 
 
 def _clock() -> _HostClock | _DeviceClock:
-    """By what the job has imported: one without torch has nothing on a GPU to time."""
+    """Choose the clock by what the job has imported: one without torch has no GPU to time."""
     torch = sys.modules.get("torch")
     return _DeviceClock(torch) if torch is not None and torch.cuda.is_available() else _HostClock()
 

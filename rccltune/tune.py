@@ -1,4 +1,4 @@
-"""From a plan to a verified rule file, its figures and its page, in one go.
+"""Order of one tune: from a plan to a verified rule file, its figures and its page.
 
 What the steps after the sweep need takes a second to import, and is imported while ranks measure.
 """
@@ -43,7 +43,7 @@ _AFTER_THE_SWEEP: Final = (
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneResult:
-    """What came of it.
+    """Result of a tune.
 
     Attributes:
         verified: of each rule file that was written; empty where there is no rule to verify.
@@ -66,11 +66,11 @@ class TuneResult:
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What weakens the choice."""
+        """Notices of what weakens the choice."""
         return self.emitted.notices
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         return {
             "session": str(self.folder),
             "simulated": self.simulated,
@@ -189,7 +189,7 @@ def _verified(
     reporter: Reporter,
     confirms: SiteRequest | None,
 ) -> tuple[tuple[Verified, ...], tuple[Path, ...]]:
-    """Every file that has rules, verified; only then does one lie where jobs look for it.
+    """Verify every file that has rules; only then does one lie where jobs look for it.
 
     The files for the site as it is come first. What one for another environment does to sizes
     without a rule is no matter of theirs: it is left out, and said.
@@ -251,7 +251,7 @@ def _verified(
 
 
 def _export(one: EmittedRules, lost: Mapping[str, str], path: Path | None = None) -> None:
-    """What makes a job use a file, without exports that are lost, beside it or at a path."""
+    """Write the exports that make a job use a file, without those that are lost."""
     from rccltune.verify.rewriting import exports_without
 
     where = path or one.environment_path

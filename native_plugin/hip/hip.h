@@ -27,7 +27,7 @@ struct hip_node {
     bool has_nics; /* one an OAM, as several nodes need */
 };
 
-/* What a device was told to run. */
+/* Work that a device was told to run. */
 struct hip_ran {
     int n_collectives, n_point_to_point, n_launches; /* since rccltune_hip_forget */
     /* Of one of its collectives. */

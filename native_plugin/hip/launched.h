@@ -1,5 +1,5 @@
 /*
- * What a real library's kernels do.  Its profiler interface tells of each launch behind it, or,
+ * Kernels of a real library.  Its profiler interface tells of each launch behind it, or,
  * where the library has the host do something in between, before it and again at each replay of a
  * graph.
  */

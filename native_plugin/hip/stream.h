@@ -1,4 +1,4 @@
-/* What streams and graphs share. */
+/* Work that streams and graphs share. */
 #ifndef RCCLTUNE_HIP_STREAM_H
 #define RCCLTUNE_HIP_STREAM_H
 
@@ -33,7 +33,7 @@ struct hip_deferred {
     unsigned references;
 };
 
-/* What can be put on a stream, and kept in a graph. */
+/* Work that can be put on a stream, and kept in a graph. */
 struct hip_work {
     enum hip_work_kind kind;
     bool aside; /* captured on a stream that joined, whose time runs beside the graph's own */

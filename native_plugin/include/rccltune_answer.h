@@ -25,7 +25,7 @@ struct rccltune_answer {
     int32_t channels;            /* >= 1, or 0 for the host's default */
 };
 
-/* What was asked since rccltune_asked_v1() last forgot it.  Numbers are of the last question. */
+/* Questions since rccltune_asked_v1() last forgot them.  Numbers are of the last question. */
 struct rccltune_asked {
     uint64_t n_calls;    /* questions, of every communicator that belongs to the program */
     uint64_t n_answered; /* those that got an answer */

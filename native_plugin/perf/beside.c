@@ -5,7 +5,7 @@
 #include "gemm.h"
 #include "library.h"
 #include "measure.h"
-#include "meet.h"
+#include "rendezvous.h"
 
 enum { WARM_CALLS = 3 };
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "library.h"
-#include "meet.h"
 #include "rccltune_answer.h"
+#include "rendezvous.h"
 #include "rows.h"
 
 struct communicator communicator = {.number = -1};
@@ -93,7 +93,7 @@ static void warm_up(void)
     static const double enough_us = 100000;
     double began = now_us();
     bool has_clocks = runtime.clock == NULL; /* a simulated machine is as it is */
-    for (bool goes_on = has_clocks; goes_on; meet_share(&goes_on, sizeof goes_on)) {
+    for (bool goes_on = has_clocks; goes_on; rendezvous_broadcast(&goes_on, sizeof goes_on)) {
         for (int i = 0; i < CALLS; i++)
             check_nccl(nccl.all_reduce(communicator.send, communicator.receive, count, FLOAT, SUM,
                                        communicator.comm, communicator.stream),
@@ -120,7 +120,7 @@ static bool stays(void)
         communicator.number >= MOST_KEPT)
         return false;
     check_runtime(runtime.memory(&free_bytes, &all), "MemGetInfo");
-    return meet_agree(free_bytes > all / 2);
+    return rendezvous_agree(free_bytes > all / 2);
 }
 
 static void communicator_end(void)
@@ -148,7 +148,7 @@ double communicator_make(size_t room)
     communicator.has_graph = false;
     if (communicator.rank == 0)
         check_nccl(nccl.get_unique_id(&id), "ncclGetUniqueId");
-    meet_share(&id, sizeof id);
+    rendezvous_broadcast(&id, sizeof id);
     apply(&nothing); /* whatever was answered before */
     double began = now_us();
     check_nccl(nccl.init_rank(&communicator.comm, communicator.n_ranks, id, communicator.rank),

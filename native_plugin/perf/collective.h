@@ -6,7 +6,7 @@
 
 #include "plan.h"
 
-/* What one process has one of at a time. */
+/* The communicator of this process; there is one at a time. */
 extern struct communicator {
     int rank, n_ranks;
     int number; /* from 0; -1 before the first */
@@ -25,15 +25,16 @@ struct call {
     int mulsum;                    /* the operation made for it, -1 where there is none */
 };
 
-/* How many bytes a buffer needs for the largest step of a plan. */
+/* Bytes that a buffer needs for the largest step of a plan. */
 size_t room_for(const struct plan *plan);
 
 /* Makes sure that this device holds two buffers of so many bytes, or ends the program saying what
  * fits. */
 void memory_check(size_t room);
 
-/* Leaves the communicator that is there, makes the next one and its buffers; microseconds that its
- * making took. */
+/* Destroys the communicator that is there, makes the next one and its buffers; returns the
+ * microseconds that making it took.  Rank 0 asks the library for the id and sends it to the others
+ * (rendezvous_broadcast). */
 double communicator_make(size_t room);
 
 struct call call_begin(const struct step *step);
@@ -56,10 +57,10 @@ int call_issue(const struct call *call, long number);
 /* Waits for all ranks: a collective of one element that nobody counts, and the stream. */
 void barrier(void);
 
-/* The same, which the host does not wait for: it stays on the stream. */
+/* Puts a barrier on the stream, which the host does not wait for. */
 void barrier_put(void);
 
-/* What the plugin answers from here on; barriers are left to the library. */
+/* Sets what the plugin answers from here on; barriers are left to the library. */
 void answer_set(const struct step *step);
 void answer_apply(void);
 

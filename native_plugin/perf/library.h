@@ -112,7 +112,7 @@ void plugin_open(const char *file);
 /* Makes a device this thread's, and looks at what depends on it (has_fnuz). */
 void device_use(int device);
 
-/* What a call that failed says of itself, in the library's own words. */
+/* Words of the library about a call of it that failed. */
 const char *nccl_words(int result, const char *what);
 
 /* Ends the program in the library's or the runtime's own words where a call failed. */

@@ -10,12 +10,12 @@
 #include "gemm.h"
 #include "library.h"
 #include "measure.h"
-#include "meet.h"
-#include "place.h"
 #include "plan.h"
+#include "rank_device.h"
+#include "rendezvous.h"
 #include "rows.h"
-#include "said.h"
 #include "start.h"
+#include "tuning_log.h"
 #include "values.h"
 
 extern char **environ;
@@ -145,7 +145,7 @@ static void set_variables(const struct options *o)
     if (o->plugin != NULL)
         setenv("NCCL_TUNER_PLUGIN", o->plugin, 1);
     if (o->says)
-        said_start(o->folder, o->ranks.rank);
+        tuning_log_start(o->folder, o->ranks.rank);
 }
 
 /* As the library sees them: a file of its own may have set what the environment lacked. */
@@ -175,7 +175,7 @@ static void call_once(const struct step *step)
 {
     struct call call = call_begin(step);
     struct row row = row_of(communicator.number, step->kind == STEP_CHECK ? "check" : "call");
-    said_skip();
+    tuning_log_skip();
     struct checked checked =
         check_call(&call, (unsigned)step->line, step->kind == STEP_CHECK && kernels_run());
     row.n_bytes = call.n_bytes;
@@ -183,7 +183,7 @@ static void call_once(const struct step *step)
     row.checked = checked.compared;
     row.wrong = checked.wrong;
     asked_into(&row);
-    said_read(row.ran, sizeof row.ran);
+    tuning_log_read(row.ran, sizeof row.ran);
     call_end(&call);
     rows_write(&row);
 }
@@ -192,7 +192,7 @@ static void call_once(const struct step *step)
 static void end_log(void)
 {
     static bool is_told;
-    if (!said_stop(nccl.reset_log) && !is_told)
+    if (!tuning_log_stop(nccl.reset_log) && !is_told)
         rows_remark("log stays on: this library has no ncclResetDebugInit");
     is_told = true;
 }
@@ -249,9 +249,9 @@ int main(int argc, char **argv)
     plugin_open(options.plugin);
     if (plan.computes)
         gemm_open(options.blas);
-    meet_start(options.folder, options.ranks.rank, options.ranks.n_ranks,
-               getenv("RCCLTUNE_PERF_TOKEN"));
-    place_take(&options.ranks, options.devices, options.binds);
+    rendezvous_start(options.folder, options.ranks.rank, options.ranks.n_ranks,
+                     getenv("RCCLTUNE_PERF_TOKEN"));
+    take_device(&options.ranks, options.devices, options.binds);
     if (plan.computes)
         gemm_start();
     memory_check(room_for(&plan));
@@ -260,7 +260,7 @@ int main(int argc, char **argv)
     communicator.n_ranks = options.ranks.n_ranks;
     answer_apply(); /* communicators belong to us from the first one on */
     walk(&plan);
-    meet_end();
+    rendezvous_end();
     rows_remark("done");
     /* The last communicator ends with the process, which is quicker than to destroy it. */
     fflush(NULL);

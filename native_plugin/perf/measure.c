@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "library.h"
-#include "meet.h"
 #include "rccltune_answer.h"
+#include "rendezvous.h"
 
 /* Three calls make connections and tell nothing (of tree/ll on four GPUs the first three were 1.3
  * ms slower); two more say how long one takes, eight where that is hardly more than the wait. */
@@ -89,7 +89,7 @@ static double estimate(const struct call *call, struct row *row)
     wait();
     double each = time_calls(call, FIRST_CALLS, row);
     bool is_short = each < short_us;
-    meet_share(&is_short, sizeof is_short);
+    rendezvous_broadcast(&is_short, sizeof is_short);
     return is_short ? time_calls(call, MORE_CALLS, row) : each;
 }
 
@@ -109,7 +109,7 @@ static long calls_for(const struct step *step, double each_us)
     if (step->most_us > 0 && calls * each > step->most_us)
         calls = floor(step->most_us / each);
     long agreed = calls < (double)fewest(step) ? fewest(step) : (long)calls;
-    meet_share(&agreed, sizeof agreed);
+    rendezvous_broadcast(&agreed, sizeof agreed);
     return agreed;
 }
 
@@ -146,7 +146,7 @@ const char *graph_capture(struct graph *graph,
             snprintf(words, sizeof words, "instantiate: %s", runtime.error_string(result));
     }
     (void)runtime.last_error(); /* a failed capture leaves one behind */
-    if (meet_agree(*words == '\0'))
+    if (rendezvous_agree(*words == '\0'))
         return NULL;
     return *words != '\0' ? words : "another rank could not capture";
 }
@@ -200,7 +200,7 @@ void measure_graph(const struct call *call, struct row *row)
     double each = estimate(call, row);
     long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
     n = n < fewest(call->step) ? fewest(call->step) : n > MOST_CAPTURED ? MOST_CAPTURED : n;
-    meet_share(&n, sizeof n);
+    rendezvous_broadcast(&n, sizeof n);
     communicator.has_graph = true;
     const char *failed = graph_capture(&graph, put_calls, &(struct calls){call, row, n});
     asked_into(row);

@@ -1,8 +1,9 @@
 /*
- * Two clocks.  Loop: the host's clock over N calls and one wait behind a barrier, as rccl-tests
- * has it: what a job sees that launches its calls one by one.  Graph: the calls captured once and
- * the graph launched back to back: what the GPUs need, and what a job sees that uses graphs.  Small
- * calls in a loop tell how fast the host launches, so the two differ there, not from 4 MiB on.
+ * Timing of collectives by two clocks.  Loop: the host's clock over N calls and one wait behind a
+ * barrier, as rccl-tests has it: what a job sees that launches its calls one by one.  Graph: the
+ * calls captured once and the graph launched back to back: what the GPUs need, and what a job sees
+ * that uses graphs.  Small calls in a loop tell how fast the host launches, so the two differ
+ * there, not from 4 MiB on.
  */
 #ifndef RCCLTUNE_PERF_MEASURE_H
 #define RCCLTUNE_PERF_MEASURE_H
@@ -30,7 +31,7 @@ void graph_forget(struct graph *graph);
 enum { PARTS = 3 };
 double middle(double a, double b, double c);
 
-/* What the plugin was asked since the last look, into a row; the last question's words. */
+/* Writes into a row what the plugin was asked since the last call of this. */
 void asked_into(struct row *row);
 
 #endif

@@ -2,9 +2,10 @@
  * rccltune-perf: measures collectives as a plan says, one process a GPU (docs/measuring.md).
  *
  * main.c reads options and walks through the plan; library.c opens RCCL or NCCL with its runtime;
- * meet.c is how ranks talk; collective.c issues calls; measure.c times them; beside.c
- * times them beside matrix products, which gemm.c makes; values.c fills buffers and checks results;
- * said.c reads what the library logs; rows.c writes what was found.
+ * rendezvous.c connects ranks; rank_device.c selects their devices; collective.c makes
+ * communicators and issues calls; measure.c times them; beside.c times them beside matrix products,
+ * which gemm.c makes; values.c fills buffers and checks results; tuning_log.c reads what the
+ * library logs; rows.c writes the rows.
  */
 #ifndef RCCLTUNE_PERF_H
 #define RCCLTUNE_PERF_H
@@ -28,7 +29,7 @@ enum exit_code {
 _Noreturn void fail(enum exit_code code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* What fail() says of itself: the rank, and the line of the plan that is under way. */
+/* Context that fail() names: the rank, and the line of the plan that is under way. */
 extern struct context {
     int rank, line;
 } context;
@@ -60,7 +61,7 @@ enum type {
     FP8_E5M2,
     N_TYPES
 };
-/* Of matrix products. */
+/* Types of matrix products. */
 enum product_type { PRODUCT_BF16, PRODUCT_HALF, PRODUCT_FLOAT, N_PRODUCT_TYPES };
 
 enum op { SUM, PROD, MAX, MIN, AVG, MULSUM, N_OPS };

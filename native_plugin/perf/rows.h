@@ -1,4 +1,4 @@
-/* rank-<r>.csv: what this rank found, a line a step, written at once. */
+/* rank-<r>.csv: the rows of this rank, a line a step, written at once. */
 #ifndef RCCLTUNE_PERF_ROWS_H
 #define RCCLTUNE_PERF_ROWS_H
 

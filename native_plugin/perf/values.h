@@ -1,5 +1,5 @@
 /*
- * What is sent, and what must come of it.
+ * Values that are sent, and the results that must come of them.
  *
  * Each rank's element i is element i % PERIOD of a table of its own, PERIOD being prime, so that a
  * shift by any power of two shows.  Values are small whole numbers of which every partial result,

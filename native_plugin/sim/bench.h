@@ -24,7 +24,7 @@ struct options {
 void options_read(struct options *options, int family, const char *program, int argc, char **argv);
 
 /*
- * What the benchmark prints: stdout's table in each family's format.  Every form says SIMULATED.
+ * Output of the benchmark: stdout's table in each family's format.  Every form says SIMULATED.
  * Source: rccl-tests src/common.cu, nccl-tests 2.19.6 src/.
  */
 struct half { /* one half of a row */

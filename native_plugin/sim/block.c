@@ -86,9 +86,9 @@ static double comm_time(struct bench *bench, int index, const struct block *bloc
 static void compare(const struct bench *bench, int comm)
 {
     const int *members = bench->members[comm];
-    uint64_t digest = meet_slot(members[0])->digest;
+    uint64_t digest = launch_slot(members[0])->digest;
     for (int i = 1; i < bench->comms[comm].n_ranks; i++) {
-        if (meet_slot(members[i])->digest != digest)
+        if (launch_slot(members[i])->digest != digest)
             hang(bench);
     }
 }
@@ -97,7 +97,7 @@ static double mean_over_ranks(const struct bench *bench)
 {
     double sum = 0;
     for (int r = 0; r < bench->n_ranks; r++)
-        sum += meet_slot(r)->time_us;
+        sum += launch_slot(r)->time_us;
     return sum / bench->n_ranks;
 }
 
@@ -139,7 +139,7 @@ double run_block(struct bench *bench, const struct block *block, struct decision
         else
             issue_really(bench, comm, block);
         for (int i = 0; i < comm->n_local; i++) {
-            struct slot *slot = meet_slot(comm->world_ranks[i]);
+            struct slot *slot = launch_slot(comm->world_ranks[i]);
             /* Nothing is enqueued for nothing, and one rank alone only copies: no tuner is asked.
              */
             int n_runs = 0;
@@ -171,6 +171,6 @@ double run_block(struct bench *bench, const struct block *block, struct decision
     int launches = block->graph_launches > 1 ? block->graph_launches : 1;
     bench->pass_began |= block->call.n_bytes > 0;
     bench->clock += 1e-6 * mean * block->n_calls * launches;
-    meet_turn();
+    launch_barrier();
     return mean;
 }

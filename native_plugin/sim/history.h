@@ -1,4 +1,4 @@
-/* What a communicator ran before, as far as the time of its next call depends on it. */
+/* History of a communicator's calls, as far as the time of its next call depends on it. */
 #ifndef RCCLTUNE_SIM_HISTORY_H
 #define RCCLTUNE_SIM_HISTORY_H
 

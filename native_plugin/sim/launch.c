@@ -79,13 +79,13 @@ static const char *folder(void)
     return chosen != NULL ? chosen : access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
-void meet_start(const struct launch *launch)
+void launch_join(const struct launch *launch)
 {
     meeting_open(&here, folder(), launch->key, launch->launched ? (uint32_t)launch->n_procs : 1,
                  sizeof(struct slot), MAX_RANKS);
 }
 
-struct slot *meet_slot(int world_rank)
+struct slot *launch_slot(int world_rank)
 {
     return meeting_slot(&here, world_rank);
 }
@@ -95,7 +95,7 @@ bool meet(double timeout_s)
     return meeting_wait(&here, timeout_s);
 }
 
-void meet_turn(void)
+void launch_barrier(void)
 {
     meeting_turn(&here);
 }

@@ -23,11 +23,11 @@ struct slot {
     uint64_t digest; /* of the decisions of one block */
     double time_us;
 };
-void meet_start(const struct launch *launch);
+void launch_join(const struct launch *launch);
 
-/* As meeting_slot(), meeting_wait() and meeting_turn(), of all processes of the launch. */
-struct slot *meet_slot(int world_rank);
+/* Do as meeting_slot(), meeting_wait() and meeting_turn(), for all processes of the launch. */
+struct slot *launch_slot(int world_rank);
 bool meet(double timeout_s);
-void meet_turn(void);
+void launch_barrier(void);
 
 #endif

@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     static struct bench bench; /* large, and zero to begin with */
     double began = clock_now();
     bench_setup(&bench, argc, argv);
-    meet_start(&bench.launch);
+    launch_join(&bench.launch);
     bool first = bench.first_rank == 0;
     bench.clock = clock_start();
     bench_print_start(&bench);

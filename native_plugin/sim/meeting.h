@@ -1,5 +1,5 @@
 /*
- * Where processes meet: memory that they share, a barrier in it, and a slot for each rank.
+ * Meeting of processes: memory that they share, a barrier in it, and a slot for each rank.
  *
  * Nothing is left behind however the processes end.  Without a folder the place has no name in the
  * file system at all: who binds a name among the sockets of this host made it, and the others open

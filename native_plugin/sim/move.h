@@ -9,7 +9,7 @@
 int move_later(const struct request *requests, int n, const struct fabric_call *kernel);
 void move_end(struct ncclComm *comm);
 
-/* What a scalar of a type is, wherever it lies. */
+/* Value of a scalar of a type, wherever it lies. */
 struct factor factor_of(const struct ncclComm *comm, int dtype, const void *scalar);
 
 #endif

@@ -17,7 +17,7 @@ struct unique_id {
     char bytes[128];
 };
 
-/* What a PreMulSum multiplies by, as a type of either kind has it. */
+/* Factor of a PreMulSum, as a type of either kind has it. */
 struct factor {
     double real;
     int64_t whole;
@@ -38,7 +38,7 @@ struct ncclComm {
     int n_premuls;
 };
 
-/* What a program hands over. */
+/* Call as a program hands it over. */
 struct request {
     struct ncclComm *comm;
     int collective, dtype, op, root;

@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-/* Which calls a curve, an effect or a fault speaks of.  -1 is any, except where noted. */
+/* Selection of calls by a curve, an effect or a fault.  -1 is any, except where noted. */
 struct selector {
     int collective;
     int path, algorithm, protocol; /* path -1: any setting */
@@ -184,7 +184,7 @@ static inline const char *decision_name(const struct node *node, const struct de
 void node_load(const char *path, struct node *node);
 
 /*
- * What is true on the simulated node (curves, effects) and what a benchmark sees of it (noise,
+ * Truth of the simulated node (curves, effects) and what a benchmark sees of it (noise,
  * bursts, drift).  rccltune/simulate/true_times.py computes the same truth independently; tests
  * compare the two.
  */
@@ -210,7 +210,7 @@ const struct fault *next_fault(const struct node *node, const struct fault *behi
 /* Noise-free microseconds of one call; negative where the node file says nothing about it. */
 double true_time(const struct node *node, const struct situation *s);
 
-/* What the benchmark was asked for, as far as variants know it. */
+/* Request to the benchmark, as far as variants know it. */
 struct manner {
     int graph; /* launches of a captured graph; 0 without one */
     bool registered;

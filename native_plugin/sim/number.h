@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which fp8 the device has; first of all. */
+/* Selects the fp8 of the device; first of all. */
 void number_start(const char *arch);
 bool dtype_is_real(int dtype);
 

@@ -19,7 +19,7 @@ struct model {
     float ring_backup[N_TUNABLE][N_PROTOCOLS];             /* before anything was switched off */
 };
 
-/* What a communicator's channels can carry, and how many it has. */
+/* Capacity of a communicator's channels, and how many it has. */
 struct graphs {
     struct graph ring, tree;
     int channels;

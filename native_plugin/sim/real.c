@@ -90,12 +90,12 @@ static void exchange_ids(struct bench *bench, struct unique_id ids[MAX_GROUPS])
     for (int word = 0; word < 16; word++) {
         for (int c = 0; c < bench->n_comms; c++) {
             if (is_maker[c])
-                meet_slot(bench->members[c][0])->digest = ids[c].words[word];
+                launch_slot(bench->members[c][0])->digest = ids[c].words[word];
         }
         meet(0);
         for (int c = 0; c < bench->n_comms; c++)
-            ids[c].words[word] = meet_slot(bench->members[c][0])->digest;
-        meet_turn();
+            ids[c].words[word] = launch_slot(bench->members[c][0])->digest;
+        launch_barrier();
     }
 }
 

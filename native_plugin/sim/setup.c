@@ -176,12 +176,12 @@ static void limit_memory(struct bench *bench)
 void bench_print_start(struct bench *bench)
 {
     for (int r = 0; r < bench->n_local; r++)
-        meet_slot(bench->first_rank + r)->digest = (uint64_t)getpid();
+        launch_slot(bench->first_rank + r)->digest = (uint64_t)getpid();
     meet(0);
     out_start(bench);
     for (int r = 0; r < bench->n_ranks; r++)
-        out_device(r, (int)meet_slot(r)->digest);
-    meet_turn();
+        out_device(r, (int)launch_slot(r)->digest);
+    launch_barrier();
     limit_memory(bench);
 }
 
@@ -234,7 +234,7 @@ void bench_init_library(struct bench *bench)
         init_tuners(bench);
     if (!meet(bench->options.timeout))
         timed_out(bench);
-    meet_turn();
+    launch_barrier();
     if (!is_real && !tuner_first)
         init_tuners(bench);
     for (int c = 0; c < bench->n_comms && !is_real; c++)

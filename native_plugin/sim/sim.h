@@ -43,7 +43,7 @@ enum {
 };
 enum { PROTO_LL, PROTO_LL128, PROTO_SIMPLE, N_PROTOCOLS };
 
-/* Where a call goes.  PATH_TUNED means algorithm and protocol; every other path is taken before a
+/* Path of a call.  PATH_TUNED means algorithm and protocol; every other path is taken before a
  * tuner is asked or has no tuner at all (point to point). */
 enum {
     PATH_TUNED,
@@ -56,7 +56,7 @@ enum {
     MAX_PATHS = 20
 };
 
-/* What one rank decided for one call; equal on all ranks or the ranks wait for each other for ever.
+/* Decision of one rank for one call; equal on all ranks or the ranks wait for each other for ever.
  */
 struct decision {
     uint8_t path, algorithm, protocol;
@@ -102,7 +102,7 @@ enum {
     NCCL_INVALID_USAGE,
     NCCL_REMOTE_ERROR
 };
-/* What ncclGetErrorString says of one. */
+/* Text of ncclGetErrorString for one. */
 const char *result_text(int result);
 enum { TEST_SUCCESS, TEST_WRONG_RESULTS, TEST_CUDA_ERROR, TEST_NCCL_ERROR, TEST_TIMEOUT };
 
@@ -115,7 +115,7 @@ enum { EXIT_SIM_SETUP = 64 };
 _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * What differs between releases of RCCL and of the benchmarks, as far as a tuner can notice.
+ * Differences between releases of RCCL and of the benchmarks, as far as a tuner can notice.
  *
  * A release is named by its version (2.28.3); the behaviour is that of the newest family not newer
  * than it.  Source: RCCL src/plugin/tuner.cc (lookup order), nccl_common.h (log levels), enqueue.cc

@@ -1,5 +1,6 @@
 /*
- * What a rank program says that the plugin answers, and what it was asked (rccltune_answer.h).
+ * The answer that a rank program gives to the plugin, and what the plugin was asked
+ * (rccltune_answer.h).
  *
  * One for the process.  Not locked: the program calls from the thread that issues collectives, and
  * a host asks from there.

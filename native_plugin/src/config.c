@@ -1,7 +1,7 @@
 #include "config.h"
 
 #include "load.h"
-#include "quiet.h"
+#include "nosignal.h"
 #include "requirements.h"
 
 #include <errno.h>
@@ -126,7 +126,7 @@ static enum config_outcome read_all(struct load *load, const char *path, int fd,
 static enum config_outcome read_regular(struct load *load, const char *path, int fd, char **content,
                                         size_t *length)
 {
-    if (!quiet_is_regular(fd)) {
+    if (!is_regular_file(fd)) {
         /* A pipe may be read by one rank alone, and a device has no end. */
         return load_end(load, CONFIG_WRONG,
                         "%s: no regular file (a folder, a device or a pipe, as <(...) makes one)",

@@ -1,5 +1,5 @@
 /*
- * Which rules hold for a communicator: choose the file, read it, check it against the machine,
+ * Rules that hold for a communicator: choose the file, read it, check it against the machine,
  * build the table.
  */
 #ifndef RCCLTUNE_CONFIG_H

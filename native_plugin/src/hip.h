@@ -16,7 +16,7 @@ struct hip_device {
     uint32_t n_cus;  /* 0 where it could not be read */
 };
 
-/* How the question ended. */
+/* Outcome of the question. */
 enum hip_status {
     HIP_OK,
     HIP_NOT_LOADED, /* no HIP runtime in this process */

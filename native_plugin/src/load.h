@@ -15,7 +15,7 @@ struct load {
     const char *placement; /* the file at hand is the directory's for this one; NULL: for any */
 };
 
-/* What a reason ends with where the mode is not known. */
+/* End of a reason where the mode is not known. */
 extern const char load_mode_cure[];
 
 /* Notes the reason and returns the outcome. */

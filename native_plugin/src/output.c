@@ -1,6 +1,6 @@
 #include "output.h"
 
-#include "quiet.h"
+#include "nosignal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,7 +153,7 @@ static int open_draft(const char *path, char draft[DRAFT_SIZE])
 /* Writes a draft and closes it; false, with errno, where it is not whole. */
 static bool fill(int fd, struct text content)
 {
-    bool written = quiet_write(fd, content);
+    bool written = nosignal_write(fd, content);
     int error = errno;
     bool closed = close(fd) == 0;
     errno = written ? errno : error;
@@ -185,7 +185,7 @@ static const char *objection(int fd, const char *header, bool *is_empty)
 {
     const char *mark = header[0] != '\0' ? header : "rccltune: ";
     char begin[MARK_SIZE];
-    if (!quiet_is_regular(fd)) {
+    if (!is_regular_file(fd)) {
         return no_regular_file;
     }
     size_t wanted = strlen(mark) < sizeof begin ? strlen(mark) : sizeof begin;
@@ -208,7 +208,7 @@ static const char *append_to(const char *path, const char *header, struct text c
         return words_for(errno);
     }
     const char *trouble = objection(fd, header, &is_empty);
-    if (trouble == NULL && is_empty && !quiet_write(fd, text_of(header))) {
+    if (trouble == NULL && is_empty && !nosignal_write(fd, text_of(header))) {
         trouble = words_for(errno);
     }
     if (trouble != NULL) {
@@ -254,7 +254,7 @@ void output_tell(struct text content)
             unsigned char c = (unsigned char)content.at[i];
             piece[i] = (c < ' ' && c != '\n') || c == 0x7f ? '?' : content.at[i];
         }
-        told = quiet_tell((struct text){piece, size});
+        told = nosignal_stderr((struct text){piece, size});
         content.at += size;
         content.left -= size;
     }

@@ -2,7 +2,7 @@
  * Text that leaves the plugin: growing buffers, file names with %h %p %c %n, whole appends.
  *
  * Whatever is written can fail, and a name may lead to a trap: no link is followed, nothing waits,
- * nobody else's file is touched, and the job goes on (quiet.h).
+ * nobody else's file is touched, and the job goes on (nosignal.h).
  */
 #ifndef RCCLTUNE_OUTPUT_H
 #define RCCLTUNE_OUTPUT_H
@@ -39,7 +39,7 @@ struct output_comm {
     unsigned context; /* this process's contexts are counted from 0: ranks of one process differ */
 };
 
-/* How the beginning of something that is written ended. */
+/* Outcome of the beginning of something that is written. */
 enum output_start {
     OUTPUT_STARTED,
     OUTPUT_CANNOT,    /* its file cannot be written */
@@ -60,7 +60,7 @@ const char *output_replace(const char *path, struct text content);
  * what a terminal takes for orders. */
 void output_tell(struct text content);
 
-/* The same for one message, for which no memory is needed. */
+/* Tells one message, for which no memory is needed. */
 __attribute__((format(printf, 1, 2))) void output_say(const char *format, ...);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * What the machine is: the arch, product, CU count and partition mode of the GPU at hand.
+ * Detection of the arch, product, CU count and partition mode of the GPU at hand.
  *
  * Read from KFD's topology (which GPUs this process may use) and from the amdgpu driver's PCI
  * directories (their partition modes).  A device is always looked up by its own PCI address; there
@@ -18,7 +18,7 @@ enum machine_status {
     MACHINE_UNKNOWN,    /* `reason` says why */
 };
 
-/* What was found.  Values that could not be read are 0 or "". */
+/* The machine as detected.  Values that could not be read are 0 or "". */
 struct machine {
     enum machine_status status;
     char reason[160];

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-/* As getpid(), which asks the kernel each time: a third of what a watched call costs. */
+/* Does as getpid(), which asks the kernel each time: a third of what a watched call costs. */
 pid_t process_id(void);
 
 #endif

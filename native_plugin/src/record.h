@@ -1,5 +1,6 @@
 /*
- * What the host asked, counted: calls by (collective, nBytes), for RCCLTUNE_RECORD on a real job.
+ * Counts of the calls that the host asked about: by (collective, nBytes), for RCCLTUNE_RECORD on a
+ * real job.
  *
  * A call is counted in a tally (tally.h).  Every 256th call with a key looks at the clock, and now
  * and then writes what was counted so far beside the file, so that little is lost where a rank is

@@ -55,7 +55,7 @@ struct finding {
     char message[224];
 };
 
-/* What `#@ requires` asks of the machine.  Zero or "" where a key is not given. */
+/* Requirements of `#@ requires`.  Zero or "" where a key is not given. */
 struct requirement {
     uint32_t line; /* of the last `#@ requires`; 0 when there is none */
     char arch[16];

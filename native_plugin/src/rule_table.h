@@ -19,14 +19,14 @@ enum {
     TABLE_MAX_CANDIDATES = 1 << 23, /* entries in all lists together: 32 MiB */
 };
 
-/* What a communicator is, as far as rules filter by it. */
+/* Scale of a communicator, as far as rules filter by it. */
 struct scale {
     uint64_t n_nodes;
     uint64_t n_ranks;
     struct mode mode; /* may be unknown when no rule asks for it */
 };
 
-/* What a rule answers, and what it still asks of a call. */
+/* Answer of a rule, and what it still asks of a call. */
 struct candidate {
     int32_t n_pipe_ops; /* -1: any */
     int32_t reg_buff;   /* -1: any */

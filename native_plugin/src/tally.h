@@ -94,7 +94,7 @@ static inline struct tally_slot *tally_known(struct tally *tally, int collective
  * that is kept and every 256th after it. */
 bool tally_count(struct tally *tally, int collective, uint64_t n_bytes);
 
-/* How many keys are exact. */
+/* Number of exact keys. */
 uint32_t tally_keys(const struct tally *tally);
 
 typedef void tally_taker(const struct tally_row *row, void *context);

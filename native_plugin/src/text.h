@@ -18,7 +18,7 @@ struct text {
     size_t left;
 };
 
-/* How the reading of a number ended. */
+/* Outcome of reading a number. */
 enum text_number {
     TEXT_NUMBER_OK,
     TEXT_NUMBER_NONE,    /* not a number: empty, a sign alone, or other characters in it */

@@ -1,1 +1,1 @@
-"""From the table of samples to a choice: points, noise, curves, crossovers, zones."""
+"""Analysis of the table of samples: points, noise, curves, crossovers, zones and the choice."""

@@ -1,4 +1,4 @@
-"""What was measured of one target, sorted into what a rule may name and what no rule can."""
+"""Candidates of one target: measured settings that a rule may name, and those that none can."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class NotSelectable:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What may be chosen for one target, what cannot, and how each of it stands.
+    """Candidates for the rules of one target, with their gains, and what cannot be chosen.
 
     Attributes:
         target: collective, scale, placement of ranks, environment.
         grid: all that was measured of it.
-        standing: of the settings that a rule may name.
+        gains: gains and regrets of the settings that a rule may name.
         variants: by name, those that rules with them need.
-        barred: settings that no rule may name.
+        not_selectable: measured settings that no rule may name.
         baseline_left_out: why timings of the library itself were not used; None where all were.
     """
 
     target: Target
     grid: TimeGrid
-    standing: SettingGains
+    gains: SettingGains
     variants: dict[str, Variant]
-    barred: list[NotSelectable]
+    not_selectable: list[NotSelectable]
     baseline_left_out: str | None = None
 
     @classmethod
@@ -69,7 +69,7 @@ class Candidates:
         wrong: set[Named],
         options: ChoiceOptions,
     ) -> Candidates:
-        """Sort what was measured into what a rule may name and what no rule can.
+        """Sort the measured settings into those that a rule may name and those that none can.
 
         Args:
             grid: of the target.
@@ -79,7 +79,7 @@ class Candidates:
         """
         target = target_of([grid.target[name] for name in TARGET], variants)
         home = target.variant
-        barred: list[NotSelectable] = []
+        not_selectable: list[NotSelectable] = []
         taken: dict[Setting, tuple[int, Variant]] = {}
         # The target's own environment first: where both measured a setting, its times count.
         order = sorted(
@@ -101,28 +101,28 @@ class Candidates:
             if reason is None:
                 taken[setting] = (row, needed)
             else:
-                barred.append(NotSelectable(row, setting, variant, reason))
+                not_selectable.append(NotSelectable(row, setting, variant, reason))
         own = options.own.get(target, {})
         settings = sorted(taken, key=_setting_order)
-        standing = SettingGains(
+        gains = SettingGains(
             grid=grid,
             rows=[taken[one][0] for one in settings],
             needs=[taken[one][1].name for one in settings],
             tolerance=options.tolerance,
-            own={nbytes: str(setting) for nbytes, setting in own.items()},
+            library_settings={nbytes: str(setting) for nbytes, setting in own.items()},
         )
-        return cls(target, grid, standing, {v.name: v for _, v in taken.values()}, barred)
+        return cls(target, grid, gains, {v.name: v for _, v in taken.values()}, not_selectable)
 
     @property
     def where(self) -> str:
-        """For notices: ``all_reduce, 64 ranks on 1 node``."""
+        """Target in a few words, for notices: ``all_reduce, 64 ranks on 1 node``."""
         name = self.target.variant.name
         more = "" if name == DEFAULT_VARIANT.name else f", variant {name}"
         return f"{self.target.collective.value}, {self.target.scale}{more}"
 
     def zones(self, options: ChoiceOptions) -> list[Zone]:
-        """From 0 to 2^63-1."""
-        if not self.standing.rows:
+        """Zones and gaps of the target, from 0 to 2^63-1 bytes."""
+        if not self.gains.rows:
             return [
                 Zone(
                     target=self.target,
@@ -146,7 +146,7 @@ class Candidates:
             is_proven=options.proven,
             weight=weight,
         )
-        return [self._zone(one) for one in choose_zones(self.standing, wanted)]
+        return [self._zone(one) for one in choose_zones(self.gains, wanted)]
 
     def _at_measured(self, calls: Mapping[int, float]) -> dict[int, float]:
         """Calls by the measured size that is nearest to theirs, in log size."""
@@ -173,9 +173,7 @@ class Candidates:
             gain=by_row.gain,
             fallback=self._setting(by_row.fallback),
             fallback_gain=by_row.fallback_gain,
-            variant=self.variants[self.standing.needs[by_row.row]]
-            if is_rule
-            else self.target.variant,
+            variant=self.variants[self.gains.needs[by_row.row]] if is_rule else self.target.variant,
             proof=by_row.proof,
             n_communicators=by_row.n_communicators,
             by_clock=tuple(
@@ -191,11 +189,11 @@ class Candidates:
         )
 
     def _setting(self, row: int) -> Setting | None:
-        return None if row == NONE else Setting.parse(self.standing.names[row])
+        return None if row == NONE else Setting.parse(self.gains.names[row])
 
 
 def target_of(named: Sequence[Any], variants: Mapping[str, Variant]) -> Target:
-    """What a rule is for, from the words of a table.
+    """Target of a rule, from the words of a table.
 
     Args:
         named: collective, nodes, ranks, placement of ranks, name of the variant.

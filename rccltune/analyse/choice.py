@@ -1,4 +1,4 @@
-"""What to run at every size of every target, with what was left out and why."""
+"""Choice of a setting for every size of every target, with what was left out and why."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ Place: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What was chosen.
+    """Zones chosen for all targets of a session.
 
     Attributes:
         zones: by target, then by size; those of one target cover 0 to 2^63-1.
         left_out: settings that were measured and are in no rule because no rule can choose them.
-        compared: what was measured of each target.
+        candidates: candidates of each target.
     """
 
     zones: tuple[Zone, ...]
     notices: tuple[Notice, ...]
     left_out: tuple[UnselectableSetting, ...]
-    compared: tuple[Candidates, ...] = ()
+    candidates: tuple[Candidates, ...] = ()
 
 
 def choose(
@@ -67,16 +67,16 @@ def choose(
         TooLittleDataError: no setting was measured, or not the baseline that was named.
     """
     options = options or ChoiceOptions()
-    found = candidates_of_targets(samples, variants, options)
-    _refuse_nothing(found, options)
-    chosen = _chosen(found, options)
+    candidates = candidates_of_targets(samples, variants, options)
+    _refuse_nothing(candidates, options)
+    chosen = _choice_of(candidates, options)
     return replace(chosen, zones=with_costs(chosen.zones, samples))
 
 
 def candidates_of_targets(
     samples: pd.DataFrame, variants: Mapping[str, Variant], options: ChoiceOptions | None = None
 ) -> list[Candidates]:
-    """What was measured of each target, sorted into what a rule may name and what none can.
+    """Candidates of each target, from a session's samples.
 
     Args:
         samples: as of :func:`choose`.
@@ -91,15 +91,15 @@ def candidates_of_targets(
 
 
 def candidates_in(
-    found: Iterable[TimeGrid],
+    grids: Iterable[TimeGrid],
     samples: pd.DataFrame,
     known: Mapping[str, Variant],
     options: ChoiceOptions,
 ) -> list[Candidates]:
-    """What was measured of each target, from grids of times.
+    """Candidates of each target, from grids of times.
 
     Args:
-        found: of the targets.
+        grids: times of the targets.
         samples: all of them, those that are not used too.
         known: all variants that are known, by name.
         options: how to choose.
@@ -109,20 +109,20 @@ def candidates_in(
         replace(
             Candidates.of(grid, known, wrong, options), baseline_left_out=lost.get(_place(grid))
         )
-        for grid in found
+        for grid in grids
     ]
 
 
 def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
-    """Why timings of the library's own choice were not used, by collective, nodes and ranks."""
+    """Reasons why timings of the library itself were unusable, by collective, nodes and ranks."""
     is_library = samples["setting"].isin((BASELINE, IDLE))
     rows = samples[is_library & ~samples["unusable"].isin(("", _CONNECTING))]
-    found = {}
+    reasons = {}
     for place, part in rows.groupby(_PLACE, observed=True):
         counted = part["unusable"].astype(str).value_counts()
         words = (f"{n} x {Doubt(reason).meaning}" for reason, n in counted.items())
-        found[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
-    return found
+        reasons[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
+    return reasons
 
 
 def _place(grid: TimeGrid) -> Place:
@@ -164,20 +164,20 @@ def choose_together(
     based = counted.join(n_based.rename("n_based"), on=points.TARGET)["n_based"]
     kept = counted[(n_parts == len(parts)) & (based == len(parts))]
     table = points.by_communicator(kept)
-    found = [
+    candidates = [
         Candidates.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
     ]
-    return _chosen(found, options)
+    return _choice_of(candidates, options)
 
 
 def wrong_settings(samples: pd.DataFrame) -> set[Named]:
-    """(collective, setting, variant) of what computed wrong results anywhere."""
+    """Return (collective, setting, variant) of everything that computed wrong results anywhere."""
     rows = samples.loc[samples["unusable"] == _WRONG, _NAMED].drop_duplicates()
     return {(str(a), str(b), str(c)) for a, b, c in rows.itertuples(index=False, name=None)}
 
 
 def with_baseline(samples: pd.DataFrame, named: Setting | str | None) -> pd.DataFrame:
-    """The samples with another baseline: a setting's times, or those of another variant's.
+    """Samples with another baseline: a setting's times, or those of another variant's.
 
     Args:
         samples: with their environments.
@@ -194,19 +194,21 @@ def with_baseline(samples: pd.DataFrame, named: Setting | str | None) -> pd.Data
         homes = samples["environment"].unique()
         copies = [taken.assign(variant=home, environment=home) for home in homes]
     plain = samples[~is_library].astype(dict.fromkeys(("setting", "variant", "environment"), str))
-    made: pd.DataFrame = pd.concat([plain, *copies], ignore_index=True)
-    return made
+    with_copies: pd.DataFrame = pd.concat([plain, *copies], ignore_index=True)
+    return with_copies
 
 
-def _chosen(found: Sequence[Candidates], options: ChoiceOptions) -> Choice:
-    chosen = [
-        one for one in found if not one.target.variant.patched and one.target.collective.is_tunable
+def _choice_of(candidates: Sequence[Candidates], options: ChoiceOptions) -> Choice:
+    tunable = [
+        one
+        for one in candidates
+        if not one.target.variant.patched and one.target.collective.is_tunable
     ]
     return Choice(
-        zones=tuple(zone for one in chosen for zone in one.zones(options)),
-        notices=tuple(notice for one in found for notice in choice_notices(one)),
-        left_out=tuple(item for one in found for item in _left_out(one, found)),
-        compared=tuple(found),
+        zones=tuple(zone for one in tunable for zone in one.zones(options)),
+        notices=tuple(notice for one in candidates for notice in choice_notices(one)),
+        left_out=tuple(item for one in candidates for item in _left_out(one, candidates)),
+        candidates=tuple(candidates),
     )
 
 
@@ -215,13 +217,13 @@ def _left_out(
 ) -> Iterable[UnselectableSetting]:
     """Settings that no rule can name, with how often each would have won."""
     host = _host(candidates, all_candidates) if candidates.target.variant.patched else candidates
-    for barred in candidates.barred:
+    for not_selectable in candidates.not_selectable:
         yield UnselectableSetting(
             target=host.target,
-            setting=barred.setting,
-            variant=barred.variant,
-            reason=barred.reason,
-            n_fastest=_n_fastest(candidates.grid, barred.row, host),
+            setting=not_selectable.setting,
+            variant=not_selectable.variant,
+            reason=not_selectable.reason,
+            n_fastest=_n_fastest(candidates.grid, not_selectable.row, host),
         )
 
 
@@ -235,9 +237,9 @@ def _host(patched: Candidates, all_candidates: Sequence[Candidates]) -> Candidat
 
 def _n_fastest(grid: TimeGrid, row: int, host: Candidates) -> int:
     """Sizes at which a setting beats all that may be chosen, in every view that both have."""
-    if not host.standing.rows:
+    if not host.gains.rows:
         return 0
-    theirs = host.grid.median[:, host.standing.rows]
+    theirs = host.grid.median[:, host.gains.rows]
     best = np.fmin.reduce(theirs, axis=1)
     count = 0
     for size, nbytes in enumerate(grid.nbytes):
@@ -252,20 +254,20 @@ def _n_fastest(grid: TimeGrid, row: int, host: Candidates) -> int:
     return count
 
 
-def _refuse_nothing(found: Sequence[Candidates], options: ChoiceOptions) -> None:
-    if found and not any(one.standing.rows or one.barred for one in found):
+def _refuse_nothing(candidates: Sequence[Candidates], options: ChoiceOptions) -> None:
+    if candidates and not any(one.gains.rows or one.not_selectable for one in candidates):
         raise TooLittleDataError(
             "only the library's own choice was measured: there is nothing to compare it with",
             hint="sweep without --setting baseline, or import forced settings beside it.",
         )
-    if not found:
+    if not candidates:
         raise TooLittleDataError(
             "no good sample of any setting was measured: there is nothing to choose from",
             hint="sweep or import settings beside the baseline; samples.csv says why samples "
             "were left out.",
         )
-    if options.baseline is not None and all(one.standing.library is None for one in found):
-        settings = sorted({name for one in found for name in one.standing.names})
+    if options.baseline is not None and all(one.gains.library is None for one in candidates):
+        settings = sorted({name for one in candidates for name in one.gains.names})
         raise TooLittleDataError(
             f"no sample of the baseline '{options.baseline}' was measured",
             hint=f"measured settings are {', '.join(settings)}; a variant's name counts too.",

@@ -1,4 +1,4 @@
-"""What weakens a choice, with its remedy."""
+"""Notices of what weakens a choice, each with its remedy."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from rccltune.model.settings import GEMM, Role
 
 
 def choice_notices(candidates: Candidates) -> Iterable[Notice]:
-    """What weakens the choice of a target."""
-    barred = [b for b in candidates.barred if b.setting.role is not Role.UNSTATED]
-    if barred:
-        listed = "; ".join(f"{b.setting}: {b.reason}" for b in barred)
+    """Notices of what weakens the choice of a target."""
+    not_selectable = [b for b in candidates.not_selectable if b.setting.role is not Role.UNSTATED]
+    if not_selectable:
+        listed = "; ".join(f"{b.setting}: {b.reason}" for b in not_selectable)
         yield Notice(
             caution=Caution.NOT_SELECTABLE,
             message=f"measured, but in no rule: {listed}",
             remedy="they stay in fit and plots for comparison.",
             where=candidates.where,
-            count=len(barred),
+            count=len(not_selectable),
         )
-    if len(barred) < len(candidates.barred):
+    if len(not_selectable) < len(candidates.not_selectable):
         yield Notice(
             caution=Caution.UNSTATED_SETTING,
             message="some samples do not say which setting ran and are used for nothing",
             remedy="import them again with --algorithm and --protocol, or with --baseline.",
             where=candidates.where,
         )
-    if candidates.standing.rows:
+    if candidates.gains.rows:
         yield from _weak(candidates)
 
 
 def _weak(candidates: Candidates) -> Iterable[Notice]:
-    if candidates.standing.library is None:
+    if candidates.gains.library is None:
         left_out = candidates.baseline_left_out
         was = f"measured and left out ({left_out})" if left_out else "not measured"
         yield Notice(
@@ -46,7 +46,7 @@ def _weak(candidates: Candidates) -> Iterable[Notice]:
             where=candidates.where,
         )
     if candidates.grid.times.n.max(initial=0) < 2:
-        gain = "no gain is proven, and " if candidates.standing.library is not None else ""
+        gain = "no gain is proven, and " if candidates.gains.library is not None else ""
         yield Notice(
             caution=Caution.ONE_RUN,
             message=f"every setting was measured once: {gain}differences of a few percent are "
@@ -55,8 +55,8 @@ def _weak(candidates: Candidates) -> Iterable[Notice]:
             "several can be imported.",
             where=candidates.where,
         )
-    missing = np.isnan(candidates.standing.regret[: len(candidates.standing.rows)]).sum(1)
-    named = [f"{n} at {k}" for n, k in zip(candidates.standing.names, missing, strict=True) if k]
+    missing = np.isnan(candidates.gains.regret[: len(candidates.gains.rows)]).sum(1)
+    named = [f"{n} at {k}" for n, k in zip(candidates.gains.names, missing, strict=True) if k]
     # Beside products a first look at many channel counts is at fewer sizes.
     is_looked_at = any(str(view[-1]).startswith(f"{GEMM} ") for view in candidates.grid.views)
     if named and not is_looked_at:

@@ -1,4 +1,4 @@
-"""Where the fastest setting changes as calls grow, read from the times that zones are chosen by.
+"""Crossovers: sizes where the fastest setting changes, from the times that zones are chosen by.
 
 The library as it is stands among the settings: where nothing beats it by more than the tolerance
 it is the fastest. A rule ends beside the library where it still gains what is wanted, which is
@@ -23,42 +23,44 @@ from rccltune.model.vocabulary import Placement
 
 
 def crossovers(
-    compared: Candidates, tolerance: float = defaults.TOLERANCE
+    candidates: Candidates, tolerance: float = defaults.TOLERANCE
 ) -> tuple[Crossover, ...]:
-    """Changes of the fastest setting of a target, by view, then by size.
+    """Crossovers of a target, by view, then by size.
 
     The interval of a change reaches from the sizes beside it as far as the two settings cannot be
     told apart (95 %).
 
     Args:
-        compared: what was measured of the target.
+        candidates: candidates of the target, with their times.
         tolerance: time over the best, minus 1, that makes no change.
     """
-    home = compared.target.variant.name
-    wider = dict.fromkeys(one for one in compared.standing.needs if one != home)
+    home = candidates.target.variant.name
+    wider = dict.fromkeys(one for one in candidates.gains.needs if one != home)
     return tuple(
-        one for name in (home, *wider) for one in _crossovers_in(compared, name, tolerance)
+        one for name in (home, *wider) for one in _crossovers_in(candidates, name, tolerance)
     )
 
 
-def _crossovers_in(compared: Candidates, environment: str, tolerance: float) -> Iterable[Crossover]:
+def _crossovers_in(
+    candidates: Candidates, environment: str, tolerance: float
+) -> Iterable[Crossover]:
     """Those of what can be chosen in the target's own environment, or in one that widens it."""
-    standing, home = compared.standing, compared.target.variant
-    able = [one in (home.name, environment) for one in standing.needs]
-    variant = home if environment == home.name else compared.variants[environment]
-    names = [*standing.settings, *([BASELINE] if standing.library is not None else [])]
-    sides = [compared.grid.of(row) for row in standing.rows]
-    if standing.library is not None:
-        sides.append(standing.library)
-    for view, described in enumerate(compared.grid.views):
-        for last, before, after in _changes(compared, view, tolerance, able):
-            low, high = _apart(compared, view, last, sides[before], sides[after])
-            nbytes = compared.grid.nbytes
-            times = standing.times[view]
+    gains, home = candidates.gains, candidates.target.variant
+    able = [one in (home.name, environment) for one in gains.needs]
+    variant = home if environment == home.name else candidates.variants[environment]
+    names = [*gains.settings, *([BASELINE] if gains.library is not None else [])]
+    sides = [candidates.grid.of(row) for row in gains.rows]
+    if gains.library is not None:
+        sides.append(gains.library)
+    for view, described in enumerate(candidates.grid.views):
+        for last, before, after in _changes(candidates, view, tolerance, able):
+            low, high = _apart(candidates, view, last, sides[before], sides[after])
+            nbytes = candidates.grid.nbytes
+            times = gains.times[view]
             apart = (times[before] - times[after])[last : last + 2]
             repeated = min(side.n[view, 0, last] for side in (sides[before], sides[after])) > 1
             yield Crossover(
-                target=replace(compared.target, variant=variant),
+                target=replace(candidates.target, variant=variant),
                 view=_view(described),
                 below=names[before],
                 above=names[after],
@@ -70,16 +72,16 @@ def _crossovers_in(compared: Candidates, environment: str, tolerance: float) -> 
 
 
 def _changes(
-    compared: Candidates, view: int, tolerance: float, able: Sequence[bool]
+    candidates: Candidates, view: int, tolerance: float, able: Sequence[bool]
 ) -> Iterable[tuple[int, int, int]]:
     """Index of the last size before each change, and the settings before and after it."""
-    times, nbytes = compared.standing.times[view].copy(), compared.grid.nbytes
+    times, nbytes = candidates.gains.times[view].copy(), candidates.grid.nbytes
     times[: len(able)][~np.array(able, dtype=bool)] = np.nan
     if len(times) < 2:
         return
     loss = times - noise.quiet(np.nanmin, times, 0)
     loss = np.where(np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + 1e-12, loss, np.inf)
-    if compared.standing.library is not None:
+    if candidates.gains.library is not None:
         # What does not beat it by more than the tolerance is not said to be faster.
         loss[-1] = np.where(np.isfinite(loss[-1]), 0.0, np.inf)
     is_measured = np.isfinite(loss).any(0)
@@ -91,9 +93,11 @@ def _changes(
             yield int(last), before, after
 
 
-def _apart(compared: Candidates, view: int, last: int, one: Times, other: Times) -> tuple[int, int]:
+def _apart(
+    candidates: Candidates, view: int, last: int, one: Times, other: Times
+) -> tuple[int, int]:
     """Indices of the sizes between which the two cannot be told apart, the change inside."""
-    low, high = noise.compare(one, other, compared.grid.sizes).interval()
+    low, high = noise.compare(one, other, candidates.grid.sizes).interval()
     is_open = ~((low[view, 0] > 0) | (high[view, 0] < 0))
     first, end = last, last + 1
     while first > 0 and is_open[first]:

@@ -38,7 +38,7 @@ _VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFile:
-    """What fit.json says; each field as :class:`FitResult` has it.
+    """Content of fit.json; each field as :class:`FitResult` has it.
 
     Attributes:
         version: of this record: with another one it is made again.
@@ -63,13 +63,13 @@ class FitFile:
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """What fit found.
+    """Curves of a session, and all that was found beside them.
 
     Attributes:
         samples_sha256: of the samples.csv that it was made from.
         quarantined: settings that are not measured because their launches fail.
         idle: the plugin, answering nothing, beside the baseline.
-        own: what the library was seen to run by itself.
+        own: settings that the library was seen to run by itself.
         wrong: what lossy variants got wrong.
         trades: what settings and products cost each other, of a sweep beside products.
     """
@@ -89,11 +89,11 @@ class FitResult:
 
     @property
     def own_choices(self) -> Mapping[Target, Mapping[int, Setting]]:
-        """What the library was seen to run by itself, by target and size in bytes."""
-        found: dict[Target, dict[int, Setting]] = {}
+        """Settings that the library was seen to run by itself, by target and size in bytes."""
+        settings: dict[Target, dict[int, Setting]] = {}
         for one in self.own:
-            found.setdefault(one.target, {})[one.nbytes] = one.setting
-        return found
+            settings.setdefault(one.target, {})[one.nbytes] = one.setting
+        return settings
 
     @property
     def is_varied(self) -> bool:
@@ -103,13 +103,13 @@ class FitResult:
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """What weakens the fit, and what is missing from it."""
+        """Notices of what weakens the fit, and of what is missing from it."""
         missing = session_notices(self.quarantined)
         return (*self.notices, *library_behaviour.idle_notices(self.idle), *missing)
 
     @property
     def file(self) -> FitFile:
-        """For fit.json and --json."""
+        """Record for fit.json and --json."""
         return FitFile(
             version=_VERSION,
             samples_sha256=self.samples_sha256,

@@ -1,6 +1,6 @@
-"""How each setting stands against the library and against the best, at each size.
+"""Gain of each setting over the library, and its regret against the best, at each size.
 
-A rule serves every view alike, so the view in which a setting stands worst counts everywhere.
+A rule serves every view alike, so the least favourable view counts everywhere.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from rccltune.perf.samples import IDLE
 
 @dataclass(frozen=True)
 class SettingGains:
-    """Settings of one target by [setting, size].
+    """Gains and regrets of the settings of one target, by [setting, size].
 
     Attributes:
         grid: all that was measured.
         rows: candidates of the grid that a rule may name, in a fixed order.
         needs: name of the variant that a rule with each of them needs.
         tolerance: time over the best, minus 1, that a setting may have in a rule.
-        own: setting that the library takes by itself, by size in bytes; others are not known.
+        library_settings: setting that the library takes by itself, by size in bytes.
     """
 
     grid: TimeGrid
     rows: list[int]
     needs: list[str]
     tolerance: float
-    own: dict[int, str] = field(default_factory=dict)
+    library_settings: dict[int, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -51,7 +51,7 @@ class SettingGains:
 
     @cached_property
     def library(self) -> Times | None:
-        """The library as it is; None where it was not measured.
+        """Times of the library as it is; None where it was not measured.
 
         Idle was timed in the communicators of the settings, which makes it the fairer one to
         compare with. It is not the library where a vendor's own tuner, which any plugin replaces,
@@ -73,7 +73,11 @@ class SettingGains:
 
     @cached_property
     def ratio(self) -> LogRatio:
-        """The library's time over each setting's; only where the library was measured."""
+        """Log ratio of the library's time to each setting's, with its interval.
+
+        Raises:
+            ValueError: the library was not measured.
+        """
         if self.library is None:
             raise ValueError("the library itself was not measured")
         alike = [re.sub(r"/\d+$", "", name) for name in self.names]
@@ -106,7 +110,7 @@ class SettingGains:
 
     @cached_property
     def is_close(self) -> Truths:
-        """Whether noise alone may make it slower than the best by more than the tolerance.
+        """Whether a setting is within the tolerance of the best, or behind it by noise alone.
 
         The least of many noisy times lies below all true ones: without this nothing stays within
         two percent of it for long, and one zone falls into many.
@@ -123,14 +127,14 @@ class SettingGains:
         return is_close
 
     @cached_property
-    def is_own(self) -> Truths:
+    def is_library_setting(self) -> Truths:
         """Whether the library takes the setting by itself, so that a rule wins nothing."""
-        found = np.zeros((len(self.rows), len(self.grid.nbytes)), dtype=bool)
+        is_same = np.zeros((len(self.rows), len(self.grid.nbytes)), dtype=bool)
         for at, nbytes in enumerate(self.grid.nbytes):
-            taken = self.own.get(int(nbytes))
+            taken = self.library_settings.get(int(nbytes))
             if taken is not None:
-                found[:, at] = [_is_same(name, taken) for name in self.names]
-        return found
+                is_same[:, at] = [_is_same(name, taken) for name in self.names]
+        return is_same
 
     @cached_property
     def gain(self) -> Array:
@@ -139,18 +143,18 @@ class SettingGains:
         by_view = np.where(
             np.isnan(self.ratio.log), self.times[:, n:] - self.times[:, :n], self.ratio.log
         )
-        gain = np.where(self.is_own, 0.0, quiet(np.nanmin, by_view, 0))
+        gain = np.where(self.is_library_setting, 0.0, quiet(np.nanmin, by_view, 0))
         found: Array = np.where(np.isnan(self.regret[:n]), np.nan, gain)
         return found
 
     @cached_property
-    def luck(self) -> Array:
-        """Chance that a gain is luck, among all that was measured of this target."""
+    def adjusted_p(self) -> Array:
+        """Adjusted p-value of each gain: its false discovery rate among all of this target."""
         return noise.luck(self.ratio)
 
 
 def _between(log_us: Array, nbytes: npt.NDArray[np.int64]) -> Array:
-    """Times with those between measured sizes that are no further apart than GAP."""
+    """Interpolate times between measured sizes that are no further apart than GAP."""
     filled: Array = log_us.copy()
     log_nbytes = np.log(nbytes)
     for row in filled.reshape(-1, filled.shape[-1]):

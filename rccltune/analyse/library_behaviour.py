@@ -1,4 +1,4 @@
-"""What the library does by itself: what it takes, where it asks nobody, what a plugin changes."""
+"""Behaviour of the library by itself: settings, bypassed sizes, the effect of an idle plugin."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LibrarySetting:
 def library_settings(
     samples: pd.DataFrame, variants: Mapping[str, Variant]
 ) -> tuple[LibrarySetting, ...]:
-    """What the library was seen to run by itself, where all that was seen agrees.
+    """Settings that the library was seen to run by itself, where all communicators agree.
 
     Args:
         samples: all of a session.
@@ -54,15 +54,15 @@ def library_settings(
     is_library = samples["setting"].isin((BASELINE, IDLE)) & (samples["unusable"] == "")
     rows = samples[is_library & (samples["ran"] != "")]
     seen = rows[[*_PLACE, "nbytes", "ran"]].drop_duplicates()
-    found: dict[tuple[Target, int], set[Setting]] = {}
+    ran_at: dict[tuple[Target, int], set[Setting]] = {}
     for *named, nbytes, word in seen.itertuples(index=False, name=None):
         ran = Setting.parse(word)
         if ran.is_complete:
             at = target_of(named, variants), int(nbytes)
-            found.setdefault(at, set()).add(replace(ran, channels=None))
+            ran_at.setdefault(at, set()).add(replace(ran, channels=None))
     return tuple(
         LibrarySetting(target=target, nbytes=nbytes, setting=next(iter(settings)))
-        for (target, nbytes), settings in found.items()
+        for (target, nbytes), settings in ran_at.items()
         if len(settings) == 1
     )
 
@@ -72,7 +72,7 @@ class Bypass:
     """Sizes at which the library was seen to take a path that never asks a tuner.
 
     Attributes:
-        variant: name of that in which it was seen.
+        variant: name of the variant in which it was seen.
     """
 
     collective: Collective
@@ -83,7 +83,7 @@ class Bypass:
 
 
 def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
-    """One range for each collective and scale, from the smallest to the largest size seen.
+    """Bypassed sizes of each collective and scale, from the smallest to the largest seen.
 
     Args:
         samples: all of a session, with their environments.

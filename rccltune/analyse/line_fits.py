@@ -127,7 +127,7 @@ class LineSums:
         np.cumsum(self.values, axis=-1, out=self._before[..., 1:])
 
     def over(self, first: Index, last: Index) -> Array:
-        """The five sums over sizes first…last, the same intervals for every curve.
+        """Return the five sums over sizes first…last, the same intervals for every curve.
 
         Args:
             first: index of the first size, shape (intervals).

@@ -70,7 +70,7 @@ def segmented_errors(
 
 
 def _inner_errors(sums: LineSums, pieces: PieceBounds, sizes: Array, times: Array) -> Array:
-    """Where the size left out falls between two pieces, the nearer in log-size serves it."""
+    """Errors at inner sizes; between two pieces the nearer in log-size serves."""
     held = np.arange(1, sizes.shape[1] - 1)[None]
     left, mid, right = sizes[:, :-2], sizes[:, 1:-1], sizes[:, 2:]
     donor = np.where(mid * mid <= left * right, held - 1, held + 1)
@@ -136,7 +136,7 @@ def _fit_chunk(curves: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> list[
 
 
 def _choose(linear: Fit, segmented: Fit | None, loglog: Fit) -> CurveFits:
-    """The least held-out error, the simpler model where that is nearly equal."""
+    """Return the model of least held-out error, the simpler one where that is nearly equal."""
     fits = tuple(fit for fit in (linear, segmented, loglog) if fit is not None)
     if loglog.held_out_error is None:
         return CurveFits(fits, Model.LOGLOG)
@@ -201,7 +201,7 @@ def _loglog_fits(sizes: Array, times: Array) -> list[Fit]:
 def _segmented_fits(
     sizes: Array, times: Array, integers: list[tuple[int, ...]], linear: list[Fit]
 ) -> list[Fit | None]:
-    """As few pieces as the held-out error justifies; None where a single line is enough."""
+    """Fit as few pieces as the held-out error justifies; None where a single line is enough."""
     n_sizes = sizes.shape[1]
     most = min(MAX_PIECES, (n_sizes - 1) // MIN_POINTS)
     result: list[Fit | None] = [None] * len(sizes)

@@ -1,4 +1,4 @@
-"""How to choose."""
+"""Options of choosing settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rccltune.model.vocabulary import Collective
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceOptions:
-    """How to choose.
+    """Options of choosing settings.
 
     Attributes:
         tolerance: time over the best measured, minus 1, that may save a zone; 0.02 is 2 %.

@@ -1,4 +1,4 @@
-"""What replicates tell of a ratio: paired in one communicator, or of two groups of them.
+"""Ratios from replicates with their intervals: paired in one communicator, or of two groups.
 
 Verification, environments and jobs ask this module, choosing asks :mod:`rccltune.analyse.noise`.
 A replicate is a communicator, a launch of a benchmark or a run of a job.
@@ -18,7 +18,7 @@ from rccltune.model import defaults
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean of log ratios with its standard error, as replicates tell it.
+    """Mean of log ratios with its standard error over replicates.
 
     Attributes:
         log: above 0 where the second of the two is faster.
@@ -41,7 +41,7 @@ class Estimate:
         return self.log + float(t_quantile((1 + level) / 2, self.df)) * self.se
 
     def __add__(self, other: Estimate) -> Estimate:
-        """Sum of two that know nothing of each other."""
+        """Sum of two independent estimates."""
         return Estimate(
             log=self.log + other.log,
             se=float(np.hypot(self.se, other.se)),
@@ -57,7 +57,7 @@ _NEAR_OCTAVES: Final = 0.5
 
 
 class PairedRatios:
-    """Log ratios that replicates tell, by [replicate, view, size], NaN where one lacks a size.
+    """Log ratios of replicates by [replicate, view, size], NaN where a replicate lacks a size.
 
     What replicates differ by is noise; what sizes differ by is not. Views share their variance, and
     so do sizes within half an octave, each about its own mean.
@@ -83,7 +83,7 @@ class PairedRatios:
         self._spare = spare
 
     def at(self, size: int, view: int) -> Estimate | None:
-        """The mean of one size; None where nothing was repeated there."""
+        """Mean at one size; None where nothing was repeated there."""
         n, variance = int(self.n[size]), float(self.variance[size])
         if n < 2 or not np.isfinite(self.mean[view, size]) or not np.isfinite(variance):
             return None
@@ -91,7 +91,7 @@ class PairedRatios:
         return Estimate(float(self.mean[view, size]), float(np.sqrt(variance / n)), df, n)
 
     def over(self, chosen: Truths) -> list[Estimate]:
-        """The mean over some sizes in each view; nothing where fewer than two replicates have it.
+        """Mean over some sizes in each view; nothing where fewer than two replicates have it.
 
         Replicates that lack a size stand at its mean: they say nothing of it.
         """
@@ -107,7 +107,7 @@ class PairedRatios:
         return [Estimate(float(mean), se, df, n) for mean in means if np.isfinite(mean)]
 
     def pooled(self) -> Estimate | None:
-        """The mean over all sizes and views, its spread that of replicates within sizes.
+        """Mean over all sizes and views, its spread from replicates within sizes.
 
         Of two launches alone no mean over sizes has a spread of its own; sizes together have.
         """

@@ -1,4 +1,4 @@
-"""Where the fastest setting changes as calls grow, and the fewest changes that lose little."""
+"""Segmentation of the sizes: the fewest zones of one setting each, with the least loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ZONE: Final = 1e4
 
 
 def fewest_zones(loss: Array, carries: Truths, none: Array) -> Counts:
-    """One setting a size: the fewest zones of one setting, then the least loss.
+    """Assign a setting to each size: with the fewest zones of one setting, then the least loss.
 
     Optimal partitioning (Jackson et al., 2005) of the Potts model of step detection (Friedrich et
     al., 2008), with several curves to choose from.

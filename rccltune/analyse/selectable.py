@@ -1,4 +1,4 @@
-"""What a rule may name: the limits of RCCL and NCCL, which no rule can lift.
+"""Settings that a rule may name: the limits of RCCL and NCCL, which no rule can lift.
 
 A rule names a cell of the cost table; cells that the library marks as ignored stay ignored
 whatever a rule says (a plugin that writes them all the same runs kernels behind gates that exist
@@ -25,7 +25,7 @@ _NARROW: Final = ("gfx94", "gfx95")
 def why_not_selectable(
     setting: Setting, collective: Collective, scale: Scale, arch: str | None = None
 ) -> str | None:
-    """Why no rule can choose the setting there; None where one can.
+    """Return the reason why no rule can choose a setting for a collective; None where one can.
 
     Args:
         setting: as measured.
@@ -49,7 +49,7 @@ def _is_amd(arch: str | None) -> bool:
 
 
 def _is_narrow(arch: str | None) -> bool:
-    """Of gfx94x or gfx95x, or of AMD without an arch."""
+    """Whether a GPU is gfx94x or gfx95x, or of AMD without a known arch."""
     is_other = arch is not None and arch.startswith("gfx") and not arch.startswith(_NARROW)
     return _is_amd(arch) and not is_other
 

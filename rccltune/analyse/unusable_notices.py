@@ -1,4 +1,4 @@
-"""What of the samples no curve and no rule uses, and what is said of it."""
+"""Notices of samples that no curve and no rule uses: stalls, wrong results, unusable rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wrong_counts(samples: pd.DataFrame) -> dict[tuple[str, str, str], int]:
 
 
 def notices(samples: pd.DataFrame, table: pd.DataFrame) -> tuple[Notice, ...]:
-    """What was left out and why: stalls, wrong results, all other flags in one line.
+    """Notices of left-out samples: stalls, wrong results, all other reasons in one line.
 
     Args:
         samples: all of a session.

@@ -1,4 +1,4 @@
-"""What each variant gains and loses against the site's file, and how far a path is worth taking.
+"""Gains and losses of each variant against the site's file; up to which size a path pays.
 
 The site's file is the zones of the site as it is, and the library where it has none. A variant is
 held against it with zones of its own, at every size that both measured. Its processes are others
@@ -27,7 +27,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, Target, Variant
 
 @dataclass(frozen=True)
 class SizeTimes:
-    """What calls of one collective, scale and placement take with some rules in some variant.
+    """Times by size of one collective, scale and placement, with some rules in some variant.
 
     Attributes:
         views: placements and types; see :class:`rccltune.analyse.points.TimeGrid`.
@@ -41,7 +41,7 @@ class SizeTimes:
 
     @classmethod
     def of(cls, measured: Candidates, zones: Iterable[Zone]) -> SizeTimes | None:
-        """The library's times of a target, those of a zone's setting where there is one.
+        """Times of the library at a target's sizes, of a zone's setting where there is one.
 
         Args:
             measured: of the target.
@@ -53,10 +53,10 @@ class SizeTimes:
             return None
         row = np.full(len(grid.nbytes), grid.candidates.index(library))
         for zone in zones:
-            if zone.setting is not None and str(zone.setting) in measured.standing.names:
-                at = measured.standing.names.index(str(zone.setting))
+            if zone.setting is not None and str(zone.setting) in measured.gains.names:
+                at = measured.gains.names.index(str(zone.setting))
                 inside = (grid.nbytes >= zone.min_nbytes) & (grid.nbytes <= zone.max_nbytes)
-                row[inside] = measured.standing.rows[at]
+                row[inside] = measured.gains.rows[at]
         index = np.arange(len(row))
         log_us = grid.times.log_us[:, row, index][:, None]
         pass_var = grid.times.pass_var[:, row, index][:, None]
@@ -68,7 +68,7 @@ class SizeTimes:
         return Times(self.times.log_us[rows][:, :, kept], self.times.pass_var[rows][:, :, kept])
 
     def up_to(self, last: int, rest: SizeTimes) -> SizeTimes:
-        """These times up to a size in bytes, and others behind it, at sizes that both have."""
+        """Take these times up to a size in bytes and others above it, at sizes that both have."""
         views, sizes, mine, theirs = _common(self, rest)
         is_mine = (sizes.nbytes <= last)[None, None, :, None]
         both = [
@@ -81,7 +81,7 @@ class SizeTimes:
 def _common(
     first: SizeTimes, second: SizeTimes
 ) -> tuple[list[tuple[Any, ...]], Sizes, Times, Times]:
-    """Views and sizes that both have, with the times of each."""
+    """Return views and sizes that both have, with the times of each."""
     views = [view for view in first.views if view in second.views]
     nbytes = np.intersect1d(first.sizes.nbytes, second.sizes.nbytes)
     kept, theirs = (np.isin(run.sizes.nbytes, nbytes) for run in (first, second))
@@ -90,14 +90,14 @@ def _common(
 
 
 def _side_by_side(one: Array, other: Array) -> tuple[Array, Array]:
-    """Two tables whose communicators are different ones, with a column for each of all."""
+    """Return both tables with a column for every communicator of either."""
     blank, blank_too = (np.full_like(values, np.nan) for values in (one, other))
     return np.concatenate([one, blank_too], -1), np.concatenate([blank, other], -1)
 
 
 @dataclass(frozen=True)
 class TimesComparison:
-    """One run against another, at sizes that both have.
+    """Comparison of two ways to run the same calls, at sizes that both have.
 
     Attributes:
         sizes: those.
@@ -111,7 +111,7 @@ class TimesComparison:
 
     @classmethod
     def between(cls, ours: SizeTimes, theirs: SizeTimes, least: float) -> TimesComparison:
-        """Ours against theirs."""
+        """Compare our times with theirs."""
         _, sizes, mine, other = _common(ours, theirs)
         log = _side_by_side(mine.log_us, other.log_us)
         var = _side_by_side(mine.pass_var, other.pass_var)
@@ -179,7 +179,7 @@ class _TargetTimes:
 
 @dataclass(frozen=True)
 class _VariantTimes:
-    """A variant as a job would get it.
+    """A variant as a job would export it, with its times.
 
     Attributes:
         variant: with its threshold, where it has one.
@@ -198,7 +198,7 @@ class _VariantTimes:
     runs: list[SizeTimes]
 
     def at(self, target: Target) -> SizeTimes | None:
-        """What a job gets for the same collective, scale and placement."""
+        """Times of a job for the same collective, scale and placement."""
         pairs = zip(self.places, self.runs, strict=True)
         return next((run for place, run in pairs if _key(place.target) == _key(target)), None)
 
@@ -214,7 +214,7 @@ def compare_with_site(
     *,
     wrong: Sequence[WrongShare] = (),
 ) -> tuple[ExportedVariant, ...]:
-    """Every variant that was measured beside the default one, in the order of their targets.
+    """Compare every measured variant with the site's default, in the order of their targets.
 
     Args:
         candidates: what was measured of each target.
@@ -232,7 +232,7 @@ def compare_with_site(
 
 
 class _VariantsAndSite:
-    """What is known of all variants; each outcome is worked out once."""
+    """All measured variants and the site; each export is worked out once."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class _VariantsAndSite:
         return self.outcome(name, follows=True)
 
     def _places(self, variant: Variant, rest: _VariantTimes | None) -> Iterable[_TargetTimes]:
-        """Where both the variant and the site were measured, of what it concerns."""
+        """Yield the targets at which both the variant and the site were measured."""
         for target in self.targets:
             if target.variant.name != variant.name:
                 continue
@@ -307,7 +307,7 @@ class _VariantsAndSite:
 
 
 def _set(variant: Variant, last: int | None, rest: _VariantTimes | None) -> Variant:
-    """A variant with its threshold, and with that of the path that follows it."""
+    """Set a variant's threshold, and the one of the path that follows it."""
     if variant.threshold is None or last is None:
         return variant
     pairs = dict(variant.environment)
@@ -388,7 +388,7 @@ def _won(race: TimesComparison, last: int) -> float:
 
 
 def _meeting(races: Sequence[TimesComparison], last: int) -> int:
-    """Where times meet between the last size that a path takes and the next, in the mean."""
+    """Size where times meet, between the last size that a path takes and the next, in the mean."""
     after = min((int(n) for race in races for n in race.sizes.nbytes if n > last), default=None)
     if after is None:
         return last

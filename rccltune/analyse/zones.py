@@ -34,7 +34,7 @@ _PER_CHANNEL: Final = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class ZoneCriteria:
-    """What a rule must have.
+    """Criteria that a setting must meet to get a rule.
 
     Attributes:
         tolerance: time over the best, minus 1, that may save a zone; a tenth of it is a tie.
@@ -49,17 +49,19 @@ class ZoneCriteria:
     weight: dict[int, float] = field(default_factory=dict)
 
     @property
-    def luck(self) -> float:
-        """Chance that may remain that a gain is luck."""
+    def max_p(self) -> float:
+        """Largest adjusted p-value with which a gain makes a rule."""
         return noise.PROVEN if self.is_proven else noise.LIKELY
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZoneByRow:
-    """Sizes with one state; see :class:`rccltune.model.chosen.Zone`, whose fields these are.
+    """A zone whose setting is a row of :class:`rccltune.analyse.gains.SettingGains`.
+
+    Its fields are those of :class:`rccltune.model.chosen.Zone`.
 
     Attributes:
-        row: of the standing; NONE where the sizes are left to the library.
+        row: row of the setting; NONE where the sizes are left to the library.
         fallback: row of what to choose where ``row`` cannot be selected, or NONE.
         by_clock: of a zone across 4 MiB its part up to there and its part above.
     """
@@ -79,14 +81,15 @@ class ZoneByRow:
     by_clock: tuple[ZoneByRow, ...] = ()
 
 
-def choose_zones(standing: SettingGains, wanted: ZoneCriteria) -> list[ZoneByRow]:
-    """Zones and what lies between them, from 0 bytes to the largest size that there is.
+def choose_zones(gains: SettingGains, criteria: ZoneCriteria) -> list[ZoneByRow]:
+    """Decide which setting wins at which sizes: zones and gaps from 0 bytes to the largest size.
 
-    Between sizes more than a factor of four apart nothing is known: a zone is cut there, and each
-    of its parts needs evidence of its own.
+    Settings win by :func:`wins`; zones are as few as the tolerance permits. Between sizes more than
+    a factor of four apart nothing is known: a zone is cut there, and each of its parts needs
+    evidence of its own.
     """
-    nbytes = standing.grid.nbytes
-    loss, carries, none = _loss_of_settings(standing, wanted)
+    nbytes = gains.grid.nbytes
+    loss, carries, none = _loss_of_settings(gains, criteria)
     states = fewest_zones(loss, carries, none)
     zones: list[ZoneByRow] = []
     for sizes in np.split(
@@ -98,8 +101,18 @@ def choose_zones(standing: SettingGains, wanted: ZoneCriteria) -> list[ZoneByRow
             row = inside[part[0]]
             if row != NONE and not carries[row, sizes[part]].any():
                 inside[part] = NONE
-        zones += _zones_of_close_sizes(standing, wanted, sizes, inside)
+        zones += _zones_of_close_sizes(gains, criteria, sizes, inside)
     return _with_gaps(zones)
+
+
+def wins(gains: SettingGains, criteria: ZoneCriteria) -> Truths:
+    """Whether each setting wins at each size: it gains enough over the library, and not by chance.
+
+    A setting that the library takes by itself wins nothing.
+    """
+    is_gain = gains.gain >= np.log1p(criteria.min_gain)
+    is_win: Truths = is_gain & (gains.adjusted_p <= criteria.max_p) & ~gains.is_library_setting
+    return is_win
 
 
 def _ranges(states: Counts) -> list[Counts]:
@@ -108,74 +121,74 @@ def _ranges(states: Counts) -> list[Counts]:
 
 
 def _zones_of_close_sizes(
-    standing: SettingGains, wanted: ZoneCriteria, sizes: Counts, states: Counts
+    gains: SettingGains, criteria: ZoneCriteria, sizes: Counts, states: Counts
 ) -> list[ZoneByRow]:
     """Zones of sizes that lie close together."""
-    nbytes, parts = standing.grid.nbytes, _ranges(states)
+    nbytes, parts = gains.grid.nbytes, _ranges(states)
     ends = [
         _border(
-            standing, wanted, int(sizes[one[0]]) - 1, int(states[one[0] - 1]), int(states[one[0]])
+            gains, criteria, int(sizes[one[0]]) - 1, int(states[one[0] - 1]), int(states[one[0]])
         )
         for one in parts[1:]
     ]
     lows = [int(nbytes[sizes[0]]), *(low for _, low in ends)]
     highs = [*(high for high, _ in ends), int(nbytes[sizes[-1]])]
     return [
-        _zone(standing, wanted, int(states[one[0]]), sizes[one], (low, high))
+        _zone(gains, criteria, int(states[one[0]]), sizes[one], (low, high))
         for one, low, high in zip(parts, lows, highs, strict=True)
     ]
 
 
-def _loss_of_settings(standing: SettingGains, wanted: ZoneCriteria) -> tuple[Array, Truths, Array]:
-    """What a setting loses at a size, whether it may make a zone there, what no setting loses.
+def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Array, Truths, Array]:
+    """Loss of each setting at each size, whether it may make a zone there, loss of the library.
 
     A size at which a setting gains too little joins only where that saves a zone.
     """
-    n = len(standing.rows)
-    weight = np.array([wanted.weight.get(int(one), 1.0) for one in standing.grid.nbytes])
+    n = len(gains.rows)
+    weight = np.array([criteria.weight.get(int(one), 1.0) for one in gains.grid.nbytes])
     regret, tolerance, least = (
-        standing.regret[:n],
-        np.log1p(wanted.tolerance),
-        np.log1p(wanted.min_gain),
+        gains.regret[:n],
+        np.log1p(criteria.tolerance),
+        np.log1p(criteria.min_gain),
     )
-    if standing.library is None:
+    if gains.library is None:
         limit = np.fmax(tolerance, quiet(np.nanmin, regret, 0))
-        is_good = (regret <= limit + 1e-12) | (standing.is_close & np.isfinite(regret))
+        is_good = (regret <= limit + 1e-12) | (gains.is_close & np.isfinite(regret))
         # Nothing is proven to beat what nobody measured.
-        is_good &= not wanted.is_proven
+        is_good &= not criteria.is_proven
         loss, carries = regret, is_good
         none = np.where(is_good.any(0), np.inf, 0.0)
     else:
-        carries = (standing.gain >= least) & (standing.luck <= wanted.luck) & ~standing.is_own
+        carries = wins(gains, criteria)
         limit = np.fmax(tolerance, quiet(np.nanmin, np.where(carries, regret, np.nan), 0))
-        is_good = (standing.gain >= 0) & ((regret <= limit + 1e-12) | standing.is_close)
-        library = standing.regret[n]
-        loss = np.where(standing.gain >= least, regret, library + least)
+        is_good = (gains.gain >= 0) & ((regret <= limit + 1e-12) | gains.is_close)
+        library = gains.regret[n]
+        loss = np.where(gains.gain >= least, regret, library + least)
         carries = carries & is_good
         none = np.where(carries.any(0), np.inf, weight * np.nan_to_num(library))
-    channels = np.array([Setting.parse(name).channels or 0 for name in standing.names])
+    channels = np.array([Setting.parse(name).channels or 0 for name in gains.names])
     tie = max(tolerance * _TIE, 1e-9)
     priced = weight * np.round(loss / tie) * tie + _PER_CHANNEL * channels[:, None]
     return np.where(is_good, priced, np.inf), carries, none
 
 
 def _border(
-    standing: SettingGains, wanted: ZoneCriteria, last: int, before: int, after: int
+    gains: SettingGains, criteria: ZoneCriteria, last: int, before: int, after: int
 ) -> tuple[int, int]:
     """Last byte of the first of two neighbouring zones, and first byte of the second.
 
-    Where their times meet, in the mean of all views; beside the library, where the other one still
-    gains what is wanted, and on a measured size where those lie close together. A setting reaches
-    no further than it was measured.
+    The border is where their times meet, in the mean of all views; beside the library, where the
+    other one still gains what is wanted, and on a measured size where those lie close together. A
+    setting reaches no further than it was measured.
     """
-    low, high = (int(one) for one in standing.grid.nbytes[last : last + 2])
+    low, high = (int(one) for one in gains.grid.nbytes[last : last + 2])
     if NONE in (before, after) and high <= _CLOSE * low:
         return (high - 1, high) if before == NONE else (low, low + 1)
-    times = quiet(np.nanmean, standing.times, 0)
+    times = quiet(np.nanmean, gains.times, 0)
     # NONE is -1, and the library is the last row.
     apart = (times[before] - times[after])[last : last + 2]
     if np.isfinite(apart).all():
-        least = np.log1p(wanted.min_gain) * (int(after == NONE) - int(before == NONE))
+        least = np.log1p(criteria.min_gain) * (int(after == NONE) - int(before == NONE))
         edge = size_where_equal([low, high], apart + least)
         return edge, edge + 1
     if before == NONE or np.isfinite(times[before][last + 1]):
@@ -186,26 +199,26 @@ def _border(
 
 
 def _zone(
-    standing: SettingGains, wanted: ZoneCriteria, row: int, sizes: Counts, ends: tuple[int, int]
+    gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Counts, ends: tuple[int, int]
 ) -> ZoneByRow:
-    measured = tuple(int(one) for one in standing.grid.nbytes[sizes])
+    measured = tuple(int(one) for one in gains.grid.nbytes[sizes])
     if not measured:
         return ZoneByRow(min_nbytes=ends[0], max_nbytes=ends[1], row=row)
     if row == NONE:
-        reason = _why_none(standing, wanted, sizes)
+        reason = _why_none(gains, criteria, sizes)
         return ZoneByRow(min_nbytes=ends[0], max_nbytes=ends[1], reason=reason, sizes=measured)
-    regret = np.expm1(standing.regret[row, sizes])
-    n = standing.grid.times.n[:, standing.rows[row], sizes]
+    regret = np.expm1(gains.regret[row, sizes])
+    n = gains.grid.times.n[:, gains.rows[row], sizes]
     proof = GainProof.NO_BASELINE
-    if standing.library is not None:
-        is_proven = standing.luck[row, sizes].min() <= noise.PROVEN
+    if gains.library is not None:
+        is_proven = gains.adjusted_p[row, sizes].min() <= noise.PROVEN
         proof = GainProof.REPEATED if is_proven else GainProof.UNPROVEN
-    behind = _fallback(standing, wanted, row, sizes)
+    behind = _fallback(gains, criteria, row, sizes)
     by_clock: tuple[ZoneByRow, ...] = ()
     if ends[0] <= GRAPH_UP_TO < ends[1]:
-        is_above = standing.grid.nbytes[sizes] > GRAPH_UP_TO
+        is_above = gains.grid.nbytes[sizes] > GRAPH_UP_TO
         halves = ((~is_above, (ends[0], GRAPH_UP_TO)), (is_above, (GRAPH_UP_TO + 1, ends[1])))
-        by_clock = tuple(_zone(standing, wanted, row, sizes[own], span) for own, span in halves)
+        by_clock = tuple(_zone(gains, criteria, row, sizes[own], span) for own, span in halves)
     return ZoneByRow(
         min_nbytes=ends[0],
         max_nbytes=ends[1],
@@ -213,62 +226,65 @@ def _zone(
         sizes=measured,
         n_communicators=int(np.median(n[n > 0])),
         proof=proof,
-        gain=_gain(standing, row, sizes),
+        gain=_gain(gains, row, sizes),
         worst_regret=float(regret.max()),
         mean_regret=float(regret.mean()),
         fallback=behind,
-        fallback_gain=None if behind == NONE else _gain(standing, behind, sizes),
+        fallback_gain=None if behind == NONE else _gain(gains, behind, sizes),
         by_clock=by_clock,
     )
 
 
-def _gain(standing: SettingGains, row: int, sizes: Counts) -> GainInterval | None:
-    """Mean over the sizes of a zone with its 95 % interval, of the least favourable view."""
-    if standing.library is None:
+def _gain(gains: SettingGains, row: int, sizes: Counts) -> GainInterval | None:
+    """Mean gain over the sizes of a zone with its 95 % interval, in the least favourable view."""
+    if gains.library is None:
         return None
     at = np.s_[:, row, sizes]
-    if not np.isfinite(standing.ratio.log[at]).any():
+    if not np.isfinite(gains.ratio.log[at]).any():
         return None
-    low, mean, high = noise.mean_interval(standing.ratio, at)
+    low, mean, high = noise.mean_interval(gains.ratio, at)
     return GainInterval(
         low=float(np.expm1(low)), mean=float(np.expm1(mean)), high=float(np.expm1(high))
     )
 
 
-def _fallback(standing: SettingGains, wanted: ZoneCriteria, row: int, sizes: Counts) -> int:
-    """The best setting that needs no environment of its own, where that is still worth a rule."""
-    home = standing.grid.target["environment"]
-    if standing.needs[row] == home:
+def _fallback(gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Counts) -> int:
+    """Row of the best setting that needs no environment of its own, where it is worth a rule."""
+    home = gains.grid.target["environment"]
+    if gains.needs[row] == home:
         return NONE
-    worst = standing.regret[: len(standing.rows), sizes].max(1)
-    able = np.isfinite(worst) & np.array([one == home for one in standing.needs])
-    if standing.library is not None:
-        gain = standing.gain[:, sizes]
-        is_sure = (standing.luck[:, sizes] <= wanted.luck).any(1)
-        able &= (gain >= 0).all(1) & (gain >= np.log1p(wanted.min_gain)).any(1) & is_sure
+    worst = gains.regret[: len(gains.rows), sizes].max(1)
+    able = np.isfinite(worst) & np.array([one == home for one in gains.needs])
+    if gains.library is not None:
+        gain = gains.gain[:, sizes]
+        is_sure = (gains.adjusted_p[:, sizes] <= criteria.max_p).any(1)
+        able &= (gain >= 0).all(1) & (gain >= np.log1p(criteria.min_gain)).any(1) & is_sure
     return int(np.where(able, worst, np.inf).argmin()) if able.any() else NONE
 
 
-def _why_none(standing: SettingGains, wanted: ZoneCriteria, sizes: Counts) -> str:
-    if standing.library is None or not np.isfinite(standing.ratio.log[:, :, sizes]).any():
+def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str:
+    """Reason why the sizes of a gap are left to the library."""
+    if gains.library is None or not np.isfinite(gains.ratio.log[:, :, sizes]).any():
         is_measured = (
-            standing.library is not None and np.isfinite(standing.library.mean[:, :, sizes]).any()
+            gains.library is not None and np.isfinite(gains.library.mean[:, :, sizes]).any()
         )
         return NOT_MEASURED if is_measured else BASELINE_UNKNOWN
-    gain = np.nan_to_num(standing.gain[:, sizes], nan=-np.inf)
+    gain = np.nan_to_num(gains.gain[:, sizes], nan=-np.inf)
     best = float(np.expm1(gain.max()))
-    if best < wanted.min_gain:
+    if best < criteria.min_gain:
         return NOT_FASTER
     row, at = np.unravel_index(gain.argmax(), gain.shape)
-    if standing.luck[row, sizes[at]] <= wanted.luck:
+    if gains.adjusted_p[row, sizes[at]] <= criteria.max_p:
         return not_proven(best, "at too few sizes for a rule")
-    once = quiet(np.nanmin, standing.ratio.n[:, row, sizes[at]].astype(float), 0) < 2
-    low, _ = standing.ratio.interval()
-    reach = (standing.ratio.log - low)[:, row, sizes[at]]
-    if not np.isfinite(reach).any():
+    once = quiet(np.nanmin, gains.ratio.n[:, row, sizes[at]].astype(float), 0) < 2
+    low, _ = gains.ratio.interval()
+    half_width = (gains.ratio.log - low)[:, row, sizes[at]]
+    if not np.isfinite(half_width).any():
         return not_proven(best, "between measured sizes")
     seen = "seen once" if once else "seen again"
-    return not_proven(best, f"{seen}, where times are known to {np.expm1(np.nanmax(reach)):.0%}")
+    return not_proven(
+        best, f"{seen}, where times are known to {np.expm1(np.nanmax(half_width)):.0%}"
+    )
 
 
 def _with_gaps(zones: list[ZoneByRow]) -> list[ZoneByRow]:

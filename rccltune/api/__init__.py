@@ -1,4 +1,4 @@
-"""For programs and notebooks: a session as tables, and the verbs of the command line as functions.
+"""Interface for programs and notebooks: a session as tables, and the verbs as functions.
 
     import rccltune
 

@@ -1,4 +1,4 @@
-"""What callers may write, as the packages below take it, and who is told how it goes."""
+"""Arguments of the interface as the packages below take them, and reporters of progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def choosing(
     max_channels: int | None = None,
     variant: str | None = None,
 ) -> Callable[[FitResult], ChoiceOptions]:
-    """How to choose; a baseline is looked up among what was measured."""
+    """Make the options of choosing; a baseline is looked up among what was measured."""
 
     def options(done: FitResult) -> ChoiceOptions:
         return ChoiceOptions(
@@ -40,7 +40,7 @@ def choosing(
 
 
 def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked as those of a sweep file are, with all mistakes at once."""
+    """Check options as those of a sweep file are, with all mistakes at once."""
     if not given:
         return {}
     import yaml
@@ -50,7 +50,7 @@ def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """As a YAML file has it; records of ours by their words."""
+    """Convert a value to what a YAML file holds; records of ours to their words."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -61,12 +61,12 @@ def _plain(value: object) -> object:
 
 
 def path_of(place: Place | None) -> Path | None:
-    """None stays None."""
+    """Convert to a path; None stays None."""
     return None if place is None else Path(place)
 
 
 def paths_of(places: Place | Sequence[Place]) -> tuple[Path, ...]:
-    """One or several."""
+    """Convert one or several to paths."""
     if isinstance(places, (str, os.PathLike)):
         return (Path(places),)
     return tuple(Path(place) for place in places)

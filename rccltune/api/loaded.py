@@ -1,4 +1,4 @@
-"""What a session holds, for notebooks: tables of it and of its rules."""
+"""A session for notebooks: tables of its samples, curves, zones, rules and verdicts."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ class Loaded:
     """
 
     def __init__(self, opened: store.Session) -> None:
-        """Nothing is read yet."""
+        """Keep the folder; nothing is read yet."""
         self._opened = opened
         self._reporter = LogReporter()
         self.path: Path = opened.path
         self.simulated: bool = opened.simulated
 
     def __repr__(self) -> str:
-        """Where it is, and whether it is simulated."""
+        """Name the folder, and say whether it is simulated."""
         return f"<rccltune session {self.path}{', simulated' if self.simulated else ''}>"
 
     @cached_property

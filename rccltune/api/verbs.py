@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def detect(root: Place | None = None) -> System:
-    """What this machine is: GPUs, mode, libraries, benchmarks, launchers.
+    """Detect what this machine is: GPUs, mode, libraries, benchmarks, launchers.
 
     Args:
         root: of a captured machine, instead of this one.
@@ -52,7 +52,7 @@ def detect(root: Place | None = None) -> System:
 
 
 def doctor(root: Place | None = None) -> tuple[Finding, ...]:
-    """What would spoil or falsify a measurement here, the worst first; changes nothing.
+    """Find what would spoil or falsify a measurement here, the worst first; changes nothing.
 
     A sweep cannot run where the ``severity`` of one is ``Severity.STOPS``.
 
@@ -203,7 +203,7 @@ def explain(
     n_ranks: int | None = None,
     mode: str | None = None,
 ) -> Explanation:
-    """What a rule file will do, asked of the real plugin.
+    """Explain what a rule file will do, asked of the real plugin.
 
     Args:
         rule_file: anybody's.
@@ -240,7 +240,7 @@ def why(files: Iterable[Place]) -> JobReport:
 
 
 def workload(files: Iterable[Place]) -> WorkloadSummary:
-    """Which collectives and sizes a job asks for.
+    """Summarise which collectives and sizes a job asks for.
 
     Args:
         files: records of the plugin, Inspector's dumps.

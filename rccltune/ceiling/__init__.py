@@ -1,1 +1,1 @@
-"""What the links let a collective reach, from TransferBench."""
+"""Ceilings of collectives: bandwidths that the links allow, from TransferBench."""

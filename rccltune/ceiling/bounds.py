@@ -44,7 +44,7 @@ def why_no_ceiling(
 
 
 def _against_call(collective: Collective, scale: Scale, mode: Mode | None) -> str | None:
-    """What no rates of links could bound."""
+    """Return the reason why no rates of links bound such a call; None where they do."""
     if collective not in _BOUND:
         return f"{collective.value} does not spread a call over all links of a device"
     if scale.n_nodes > 1:
@@ -60,7 +60,7 @@ def _against_call(collective: Collective, scale: Scale, mode: Mode | None) -> st
 
 
 def _against_devices(rates: LinkRates, scale: Scale, devices: Sequence[int]) -> str | None:
-    """Where the rates are not of the links that these ranks use."""
+    """Return the reason where the rates are not of the links that these ranks use."""
     if devices and max(devices) >= rates.n_devices:
         return (
             f"a rank is on device {max(devices)}, and TransferBench copied between "
@@ -122,7 +122,7 @@ def _missing(rates: LinkRates, used: Sequence[int]) -> Iterator[tuple[int, int]]
 
 
 def _sums(links: Sequence[LinkRate]) -> list[float]:
-    """What each device sends over all links together, and what it receives."""
+    """Sums of what each device sends over all links together, and of what it receives."""
     sent: dict[int, float] = {}
     received: dict[int, float] = {}
     for link in links:

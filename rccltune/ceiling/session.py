@@ -77,7 +77,7 @@ class AttainedBandwidth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CeilingComparison:
-    """What a session's rates say of what was measured.
+    """Best bandwidths of a session's targets beside their ceilings.
 
     Attributes:
         reached: for each target that has a ceiling, in the order of the curves.
@@ -93,7 +93,7 @@ class CeilingComparison:
     middle: float
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json; GB/s is 1e9 B/s."""
+        """Plain form for --json; GB/s is 1e9 B/s."""
         return {
             "source": self.rates.source,
             "sha256": self.rates.sha256,
@@ -188,7 +188,7 @@ def stored_rates(folder: Path) -> LinkRates | None:
 
 
 def compare_with_ceiling(done: FitResult) -> CeilingComparison | None:
-    """What the session's rates say of what was measured, None where it has no rates.
+    """Compare the best bandwidths with the ceilings; None where the session has no rates.
 
     Raises:
         SessionError: the record cannot be read.
@@ -234,7 +234,7 @@ def _bound(
 
 
 def _devices(place: RankLocation | None, target: _Target) -> tuple[int, ...]:
-    """Of the ranks of one communicator; groups side by side have no devices of their own here."""
+    """Devices of the ranks of one communicator; groups side by side have none of their own here."""
     _, scale, name = target
     if place is None or (place.scale, place.name) != (scale, name):
         return ()
@@ -293,7 +293,7 @@ def _word(simulated: bool) -> str:
 
 
 def _is_program(file: Path) -> bool:
-    """By its first bytes: an output may be marked executable on a disk that marks everything.
+    """Whether a file is a program, by its first bytes: some disks mark everything executable.
 
     Raises:
         CommandLineError: a program that is not marked so.

@@ -194,7 +194,7 @@ def _check_sum(
 
 
 def _engine(text: str) -> tuple[str | None, int | None]:
-    """What copied, and with how many compute units each."""
+    """Read which engine copied, and with how many compute units each."""
     match = _ENGINE.search(text)
     if match is not None:
         return match[1], int(match[2])

@@ -135,7 +135,7 @@ def main() -> None:
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """What a library warns of is talk, too, and may quote what it was given."""
+    """Print a library's warning as talk; it may quote what it was given."""
     talk(f"{category.__name__}: {message}")
 
 
@@ -174,7 +174,7 @@ def _explain(error: Exception) -> int:
 
 
 def _went(error: click.NoSuchOption) -> str | None:
-    """What to use instead of an option that went, or the verbs that have it."""
+    """Hint for an option that was removed: what to use instead, or the verbs that have it."""
     verb = (error.ctx.info_name if error.ctx is not None else None) or ""
     if (went := removed_options.sentence(verb, error.option_name)) is not None:
         return went
@@ -191,7 +191,7 @@ def _options(verb: str) -> set[str]:
 
 
 def _usage(error: click.ClickException) -> list[str]:
-    """How the verb is called, where that is what went wrong; click's own words."""
+    """Usage of the verb, where that is what went wrong; click's own words."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
         return []

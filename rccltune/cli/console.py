@@ -1,4 +1,4 @@
-"""What a user sees: results on stdout, talk on stderr, colour only where it is wanted.
+"""Output to the user: results on stdout, talk on stderr, colour only where it is wanted.
 
 All that rccltune prints goes through :func:`talk` and :func:`put`, so that nothing that came from
 data reaches a terminal as more than letters (:mod:`rccltune.model.vocabulary`).
@@ -141,7 +141,7 @@ _WIDEST: Final = 100
 
 
 def columns(*, error: bool = False) -> int:
-    """How wide stdout is, or stderr: COLUMNS, or its terminal, or what is read well in a log."""
+    """Width of stdout or stderr: COLUMNS, or its terminal, or what is read well in a log."""
     told = os.environ.get("COLUMNS", "")
     if told.isdecimal() and int(told):
         return int(told)
@@ -186,7 +186,7 @@ def styled(text: str, color: str | None) -> Laid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console(Reporter):
-    """How this command line wants to be spoken to.
+    """Settings of the command line's output: verbosity, colour, width, JSON.
 
     Attributes:
         verbosity: -1 quiet, 0 normal, 1 and more verbose.
@@ -264,7 +264,7 @@ class Console(Reporter):
 
 
 def _remark(caution: Caution, places: Mapping[str | None, int]) -> str:
-    """What a kind of warning says in passing, of so many timings, settings or warnings."""
+    """Remark in passing of a kind of warning, of so many timings, settings or warnings."""
     # What is about no single launch counts over all of them.
     n = max(sum(n for place, n in places.items() if place is not None), places.get(None, 0))
     if caution.can_wait:

@@ -169,7 +169,7 @@ def _links(system: System) -> str:
 
 
 def _tuner(version: str | None) -> str:
-    """What a library makes of a tuner: the newest interface that it looks up, or its own reader."""
+    """Tuner of a library: the newest interface that it looks up, or its own reader."""
     from rccltune.releases import release_of
 
     release = release_of(version)

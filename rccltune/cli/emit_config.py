@@ -98,7 +98,7 @@ def emit_config(
 def _saving(
     console: Console, workload: Path, folders: tuple[Path, ...], done: EmittedRules
 ) -> Saving:
-    """What the rules save of a recorded job."""
+    """Estimate what the rules save of a recorded job."""
     from rccltune.rules.savings import by_zones, saving_in
 
     zones = [zone for one in (done, *done.beside) for zone in one.zones]
@@ -107,7 +107,7 @@ def _saving(
 
 
 def _file(text: str) -> Laid:
-    """What else would be a file."""
+    """Show the text that ``-o`` would write to a file."""
     return lay(text.rstrip("\n").split("\n"))
 
 

@@ -291,7 +291,7 @@ def _with_without(setting: Setting | None, without: Setting | None) -> str:
 
 
 def _conditions(one: Explanation, other: Explanation) -> list[str]:
-    """What only one of the files asks of machine or environment."""
+    """Conditions on machine or environment that only one of the files has."""
     lines = []
     for mine, others in ((one, other), (other, one)):
         needs = sorted(set(mine.file.needs) - set(others.file.needs))

@@ -74,7 +74,7 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
 
 
 def _separations(fits: Sequence[FitResult]) -> tuple[Separation, ...] | None:
-    """How latency goes with the scale; None where only one was measured."""
+    """Lines on how latency goes with the scale; None where only one was measured."""
     from rccltune.analyse.steps import separate
 
     curves = [curve for done in fits for curve in done.curves]
@@ -99,14 +99,14 @@ def _plain(
 
 
 def _text(done: FitResult, console: Console) -> Laid:
-    """Where the fastest setting changes, and a line for each setting; the rest with -v."""
+    """Crossovers, and a line for each setting; the rest with -v."""
     if console.verbosity > 0:
         return _everything(done)
     return lay([*_changes(done.crossovers), "", *_settings(done.curves), *_idle(done)])
 
 
 def _idle(done: FitResult) -> list[str]:
-    """Where it is not known whether loading the plugin changes times; a change is a warning."""
+    """Line where it is not known whether loading the plugin changes times."""
     from rccltune.analyse.library_behaviour import idle_text
 
     said = idle_text(done.idle)
@@ -183,7 +183,7 @@ def _everything(done: FitResult) -> Laid:
 
 
 def _own(done: FitResult) -> list[str]:
-    """What the library was seen to run by itself, a line for each target."""
+    """Settings that the library was seen to run by itself, a line for each target."""
     lines = ["What the library runs by itself:"]
     for target, by_size in done.own_choices.items():
         runs = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def environment_lines(environments: Iterable[ExportedVariant]) -> list[str]:
-    """What each variant gains and loses, and which one the rules are for."""
+    """Gains and losses of each variant, and the one that the rules are for."""
     from rccltune.rules.writer import finding_lines
 
     lines: list[str] = []
@@ -65,7 +65,7 @@ _SHOWN = 8
 
 
 def transferbench_option(command: F) -> F:
-    """Where rates of links come from."""
+    """Option for TransferBench's rates of links."""
     return grouped(
         "--transferbench",
         type=FOLDER,

@@ -96,7 +96,7 @@ def named(words: str, *sessions: Path) -> str:
 
 
 def then_choose(session: Path) -> str:
-    """What comes after measuring."""
+    """Line that names the commands to run after measuring."""
     verbs = ", ".join(named(verb, session) for verb in ("fit", "emit-config", "plot"))
     return f"Next: {verbs}"
 
@@ -114,7 +114,7 @@ class ChoiceArguments:
     proven: bool = False
 
     def options(self, done: FitResult) -> ChoiceOptions:
-        """What choosing zones needs; the baseline is looked up among what was measured."""
+        """Options for choosing zones; the baseline is looked up among what was measured."""
         from rccltune.analyse.options import ChoiceOptions
         from rccltune.rules.choices import baseline_named
         from rccltune.workload.reader import read_workload
@@ -203,10 +203,10 @@ def _gather_tuning(given: dict[str, Any]) -> None:
 
 
 def choosing(command: F) -> F:
-    """What emit-config, plot and report take into account when they choose."""
+    """Options of emit-config, plot and report that say how to choose."""
     return with_options(command, _CHOOSING, _gather_choosing)
 
 
 def choosing_of_tune(command: F) -> F:
-    """What tune does, which measures what it chooses from."""
+    """Options of tune, which measures what it chooses from."""
     return with_options(command, _TUNING, _gather_tuning)

@@ -55,7 +55,7 @@ def plugin(*, console: Console, action: str | None) -> None:
 
 
 def _checked() -> list[str]:
-    """What the plugin answered, and what each library of this machine needs."""
+    """Answers of the plugin, and what each library of this machine needs."""
     from rccltune.machine.software import reads_rules
     from rccltune.machine.this_machine import local_system
     from rccltune.plugin import build_info, library

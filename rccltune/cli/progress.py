@@ -1,4 +1,4 @@
-"""How launches are shown: a bar on a terminal, a line now and then in a log, or events."""
+"""Progress of launches: a bar on a terminal, a line now and then in a log, or events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ConsoleReporter(Reporter):
-    """What is said goes to the command line; how far something is, each kind shows its own way.
+    """Reporter that talks on the command line; each kind shows its own progress.
 
     Args:
         console: says it.
@@ -24,16 +24,16 @@ class ConsoleReporter(Reporter):
         self._console = console
 
     def say(self, text: str) -> None:
-        """As the command line wants it."""
+        """Say a sentence as the command line wants it."""
         self._console.say(text)
 
     def detail(self, text: str) -> None:
-        """With -v."""
+        """Say a sentence where -v is given."""
         self._console.detail(text)
 
 
 def terminal_of(console: Console) -> RichConsole:
-    """Where a line is drawn over the one before."""
+    """Make the terminal on which a line is drawn over the one before."""
     from rich.console import Console as RichConsole
 
     return RichConsole(

@@ -227,7 +227,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def sentence(verb: str, word: str | None = None) -> str | None:
-    """What to use instead of a verb, or of an option or word of one; None where nothing went.
+    """Sentence that names what replaces a removed verb, option or word; None where none was.
 
     Args:
         verb: as it is typed.

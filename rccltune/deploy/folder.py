@@ -74,7 +74,7 @@ class DeployedRuleFile:
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What was put where.
+    """Folder that was made for jobs: plugin, rule files, exports.
 
     Attributes:
         directory: absolute.
@@ -90,12 +90,12 @@ class Deployment:
 
     @property
     def placements(self) -> tuple[str, ...]:
-        """Which placement must be declared before any rule holds; empty where none must."""
+        """Placements of which one must be declared before any rule holds; empty where none must."""
         named = [one.placement for one in self.rules]
         return tuple(name for name in named if name is not None) if all(named) else ()
 
     def variables(self, folder: Path) -> dict[str, str]:
-        """What env.sh sets, with the files in ``folder``."""
+        """Variables that env.sh sets, with the files in ``folder``."""
         by_name = len(self.rules) > 1
         rules = {"RCCLTUNE_CONFIG_DIR": str(folder)} if by_name else {
             "NCCL_TUNER_CONFIG_FILE": str(folder / self.rules[0].name)
@@ -104,7 +104,7 @@ class Deployment:
         return {**plain, **rules, **dict(self.environment)}
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         return {
             "directory": str(self.directory),
             "replaced": self.replaced,
@@ -189,7 +189,7 @@ def write_folder(done: Deployment, made: Session) -> None:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """For every user of the cluster, whatever the umask."""
+    """Write a file that every user of the cluster can read, whatever the umask."""
     with path.open("xb") as stream:
         stream.write(content)
         stream.flush()
@@ -302,14 +302,14 @@ def env_sh(done: Deployment, folder: Path) -> str:
 
 
 def _head(done: Deployment) -> list[str]:
-    """What it is, and what speaks against it."""
+    """Heading comments: what the folder is, and what speaks against it."""
     lines = [_MARK]
     lines += [SIMULATED] if done.simulated else []
     return lines + [f"{one.name}: {one.count}, {one.remark}" for one in done.rules]
 
 
 def _readme(done: Deployment, session: Session, library: bytes) -> str:
-    """What is in the folder, where it comes from and how to use it."""
+    """Text of README: what is in the folder, where it comes from and how to use it."""
     fingerprint = session.fingerprint
     parts = (
         fingerprint.product,
@@ -407,7 +407,7 @@ def _check_rules(
 
 
 def _by_scale(rules: Sequence[Rule]) -> dict[Scale, list[Rule]]:
-    """By scale the first rule of each collective, at one node with eight ranks for any number."""
+    """First rule of each collective by scale, at one node with eight ranks for any number."""
     first: dict[tuple[Collective, Scale], Rule] = {}
     for rule in rules:
         n_nodes = rule.n_nodes or 1

@@ -92,7 +92,7 @@ def deploy_session(
 
 
 def _absolute(directory: Path) -> Path:
-    """As the user names it: links in it are those that nodes see, too."""
+    """Make a folder's path absolute and keep its links: those are what nodes see, too."""
     # Path.absolute() leaves '..' in, and its parent may be a link.
     path = Path(os.path.abspath(directory))  # noqa: PTH100 - see above
     if not str(path).isprintable():
@@ -145,7 +145,7 @@ def _changed(folder: Path, rules: Sequence[DeployedRuleFile]) -> tuple[str, ...]
 
 
 def _check_names(folder: Path, rules: Sequence[DeployedRuleFile]) -> None:
-    """Of several files the plugin finds the right one by its name."""
+    """Check that the plugin can find the right one of several files by its name."""
     for_any = [one.name for one in rules if one.placement is None]
     if len(for_any) > 1:
         raise CommandLineError(
@@ -189,7 +189,7 @@ def _rules(path: Path) -> DeployedRuleFile:
 
 
 def _environment(rules: Sequence[DeployedRuleFile]) -> tuple[tuple[str, str], ...]:
-    """What all files need, together; one job has one environment."""
+    """Join the environments of all files: one job has one environment."""
     values: dict[str, str] = {}
     for rule_file in rules:
         for name, value in rule_file.file.needs:

@@ -1,4 +1,4 @@
-"""What runs in turns say: whether the rules pay, by how much, and whether they were in force.
+"""Result of runs in turns: whether the rules pay, by how much, and whether they were in force.
 
 A pair is a run of the job as it is and one of another kind, made one after the other, so that what
 the machine does over minutes is in both. The logarithm of the ratio of the two counts, and
@@ -28,7 +28,7 @@ _TUNER: Final = ("NCCL_TUNER_", "RCCLTUNE_CONFIG_DIR")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGain:
-    """How many times faster than the job as it is, by pairs.
+    """Ratio of speed over the job as it is, from pairs of runs.
 
     Attributes:
         low: lower end of the 95 % interval; None from one pair, which has no interval.
@@ -77,7 +77,7 @@ class JobGain:
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """All that is known of a job.
+    """Result of a job's runs: its pairs, gains and notes.
 
     Attributes:
         folder: that holds the runs.
@@ -101,11 +101,11 @@ class JobResult:
 
     @property
     def gain(self) -> JobGain | None:
-        """What pairs say of the rules."""
+        """Gain of the rules; None without a pair."""
         return self.gain_of(RunKind.RULES)
 
     def gain_of(self, arm: RunKind) -> JobGain | None:
-        """What pairs say of a kind; None without a pair."""
+        """Gain of a kind of run; None without a pair."""
         of_kind, as_is = ({r.pair: r for r in self.good(one)} for one in (arm, RunKind.AS_IS))
         logs = [
             log(_value(as_is[pair]) / _value(of_kind[pair])) * (-1 if self.is_rate else 1)
@@ -189,7 +189,7 @@ class JobResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What weakens the numbers: kinds that did other things, variables that choose."""
+        """Notes that weaken the numbers: kinds that did other things, variables that choose."""
         notes = []
         ours = self._losses(RunKind.AS_IS)
         for arm in (RunKind.RULES, RunKind.BAD_RULES):
@@ -224,7 +224,7 @@ class JobResult:
 
 
 def site_notes(site: Sequence[str]) -> Iterable[str]:
-    """What the job as it is says by itself, from ``NAME=VALUE`` of what chooses in it."""
+    """Notes on the job as it is, from ``NAME=VALUE`` of the variables that choose in it."""
     tuner = [one for one in site if one.startswith(_TUNER)]
     if tuner:
         yield f"the job as it is has a tuner already: {', '.join(tuner)}"

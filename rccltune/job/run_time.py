@@ -30,7 +30,7 @@ _LONGEST_LINE: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
-    """What a run says of itself.
+    """Number by which a run is compared, and what was read beside it.
 
     Attributes:
         value: number that runs are compared by.
@@ -135,7 +135,7 @@ def _step_ms(line: dict[str, Any]) -> float:
 
 
 def _marks(folder: Path) -> list[dict[str, Any]]:
-    """What ranks wrote into their files, or printed where they could not write."""
+    """Step marks that ranks wrote into their files, or printed where they could not write."""
     marks: dict[tuple[str, int], dict[str, Any]] = {}
     files = [path for path in sorted(folder.glob("steps-*.json")) if path.is_file()]
     for path in (*files, folder / "stdout.log"):

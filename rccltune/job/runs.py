@@ -61,7 +61,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginAnswers:
-    """What the plugin says of a run's calls, over all its processes.
+    """Counts of a run's calls that the plugin answered, over all its processes.
 
     Attributes:
         calls: that the plugin was asked about.

@@ -55,7 +55,7 @@ _NOT: Final = "the rules were not in force:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What is to be tried.
+    """Request for a trial of a job with and without rules.
 
     Attributes:
         command: the user's words; ``{run}`` in them is a run's own folder.
@@ -190,7 +190,7 @@ class _Trial:
         return gain is not None and gain.low is not None
 
     def answer(self) -> JobResult:
-        """What is known now."""
+        """Result of the runs made so far."""
         return JobResult(
             folder=self._folder,
             runs=tuple(self._runs),

@@ -27,7 +27,7 @@ _LIMIT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """How ranks can be bound.
+    """Binding of ranks to processors.
 
     Attributes:
         bind: ``numa``, ``none``; None where nothing starts the ranks.

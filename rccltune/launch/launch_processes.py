@@ -3,8 +3,8 @@
 Never by name: another user's mpirun has the same one. A process that dies inside a driver loses
 its environment before it is gone, so who was found once is remembered by its number and start.
 
-The file is also a program, the guardian: ``python family.py SECONDS RUN_ID`` waits until its
-standard input ends without a word, which means that rccltune was killed, gives mpirun that many
+The file is also a program, the guardian: ``python launch_processes.py SECONDS RUN_ID`` waits until
+its standard input ends without a word, which means that rccltune was killed, gives mpirun that many
 seconds, and ends what it leaves behind. It imports nothing of rccltune, so that it starts in
 milliseconds from the file alone; each launch has one, and modules that would take it longer than
 all else (signal, contextlib, typing) are not imported here.
@@ -44,7 +44,7 @@ class LaunchProcesses:
         self._known: dict[int, str] = {}
 
     def alive(self, but: int | None = None) -> dict[int, str]:
-        """Those that are still there: number and state as in ps (``S``, ``D`` …).
+        """Processes that are still there: number and state as in ps (``S``, ``D`` …).
 
         Zombies are gone: nothing of them runs. Other users' processes cannot be recognised.
 

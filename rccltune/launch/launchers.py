@@ -50,11 +50,11 @@ class Launcher:
 
     @classmethod
     def starts(cls, program: Path) -> Path:
-        """What is started instead of the program that was found."""
+        """Program that is started instead of the one that was found."""
         return program
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
-        """What stands between the launcher and the benchmark."""
+        """Options between the launcher and the benchmark."""
         del n_ranks, bind, hostfile
         return ()
 
@@ -118,7 +118,7 @@ class OpenMpi(Launcher):
 
     @property
     def environment(self) -> Pairs:
-        """It refuses root without both; one alone fails."""
+        """Variables for root: Open MPI refuses root without both."""
         if os.geteuid() != 0:
             return ()
         return (("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"))
@@ -126,7 +126,7 @@ class OpenMpi(Launcher):
     def carry(
         self, names: Iterable[str], variables: Mapping[str, str]
     ) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """Each name once: of a name given twice version 5 takes the first, version 4 the last."""
+        """Options that carry each variable once: of two, v5 takes the first, v4 the last."""
         listed = [part.partition("=") for part in variables.get(_SITES_LIST, "").split(";") if part]
         # What the site's list gives a value counts only where nothing else does.
         values = {name: value for name, given, value in listed if given} | dict(variables)
@@ -175,7 +175,7 @@ class IntelMpi(Launcher):
 
     @property
     def environment(self) -> Pairs:
-        """It starts its proxies by name, so its folder must be on PATH."""
+        """Variables with its folder on PATH, since it starts its proxies by name."""
         folder = str(self.program.parent) if self.program else ""
         return (("PATH", os.pathsep.join(filter(None, (folder, os.environ.get("PATH"))))),)
 
@@ -195,7 +195,7 @@ class Srun(Launcher):
     shares: ClassVar[tuple[str, ...]] = ("--overlap",)
 
     def options(self, n_ranks: int, bind: str | None, hostfile: Path | None) -> tuple[str, ...]:
-        """Without kill-on-bad-exit the other ranks would wait for a dead one until the limit.
+        """Options; without kill-on-bad-exit ranks would wait for a dead one until the limit.
 
         One node unless a file names more: in an allocation of several srun would spread the ranks.
         """
@@ -235,7 +235,7 @@ _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH or Intel MPI"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LauncherIdentity:
-    """What a program says that it is; ``launcher`` is None where that is unknown."""
+    """Launcher and version of a program; ``launcher`` is None where that is unknown."""
 
     program: str
     said: str
@@ -298,7 +298,7 @@ def _inside(launcher: Launcher, *, allocated: bool) -> Launcher:
 
 
 def _nothing(flavour: str, answers: list[_LauncherIdentity], family: str | None) -> MachineError:
-    """What is there instead, and what to do."""
+    """Error that says which launchers are there instead, and what to do."""
     if not answers:
         return MachineError(
             f"there is no {'srun' if flavour == 'srun' else 'mpirun'}",

@@ -2,10 +2,10 @@
 
 Open MPI 5 puts every rank into a process group of its own, so killing mpirun's group leaves all
 ranks alive; only mpirun itself ends them, on SIGTERM. What even that leaves behind is found by a
-variable that all processes of a launch inherit (:mod:`rccltune.launch.launch_processes`). If rccltune is
-killed, the kernel sends mpirun the SIGTERM (PR_SET_PDEATHSIG), and a guardian process that waits
-for nothing else ends what mpirun leaves. If all three are killed, the launch's folder still names
-the run, and who goes on with the session ends it first (:func:`end_leftovers`).
+variable that all processes of a launch inherit (:mod:`rccltune.launch.launch_processes`). If
+rccltune is killed, the kernel sends mpirun the SIGTERM (PR_SET_PDEATHSIG), and a guardian process
+that waits for nothing else ends what mpirun leaves. If all three are killed, the launch's folder
+still names the run, and who goes on with the session ends it first (:func:`end_leftovers`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOOK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCommand:
-    """What to start.
+    """Command of a launch, with its folder, environment and limits.
 
     Attributes:
         argv: the whole command line; no shell is involved.
@@ -65,7 +65,7 @@ class LaunchCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchEnd:
-    """How it ended.
+    """End of a launch: exit code, signal or limit.
 
     Attributes:
         exit_code: None where a signal or we ended it.
@@ -83,12 +83,12 @@ class LaunchEnd:
 
     @property
     def how(self) -> str:
-        """What it ended with by itself, in words: a signal or an exit code."""
+        """Words for what it ended with by itself: a signal or an exit code."""
         return how_ended(-self.signal if self.signal else self.exit_code)
 
 
 def how_ended(code: int | None) -> str:
-    """What a program ended with, in words; a signal's number is negative, as Popen gives it."""
+    """Words for the end of a program; a signal's number is negative, as Popen gives it."""
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
@@ -176,7 +176,7 @@ def end_leftovers(folders: Iterable[Path]) -> int:
 
 
 def _guard(run_id: str) -> subprocess.Popen[bytes]:
-    """Who ends the launch if we are killed; it sleeps on a pipe that ends with us."""
+    """Start the guardian, which ends the launch if we are killed; it sleeps on a pipe."""
     # Masks are inherited: it hears none of them from its first instruction on.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_HEARD)
     try:
@@ -185,7 +185,7 @@ def _guard(run_id: str) -> subprocess.Popen[bytes]:
                 sys.executable,
                 "-I",
                 "-S",
-                str(Path(__file__).with_name("family.py")),
+                str(Path(__file__).with_name("launch_processes.py")),
                 str(GRACE_S),
                 run_id,
             ],
@@ -239,7 +239,7 @@ def spawn(job: LaunchCommand, run_id: str) -> subprocess.Popen[bytes]:
 
 
 def _write_run_id(folder: Path, run_id: str) -> None:
-    """Before the start, so that whoever goes on with the session knows what to look for."""
+    """Write the run's id before the start, for whoever goes on with the session."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / RUN_ID).write_text(run_id, encoding="ascii")
@@ -253,7 +253,7 @@ def _write_run_id(folder: Path, run_id: str) -> None:
 
 
 def _prepare(parent: int) -> None:
-    """In the child, before the program: die with rccltune, and write no core files."""
+    """Prepare the child before the program: die with rccltune, and write no core files."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         # Killed between the fork and the line above: nobody would tell us any more.

@@ -1,4 +1,4 @@
-"""Which environment variables reach a benchmark, and a Python that no folder can mislead.
+"""Environment variables that reach a benchmark, and a Python that no folder can mislead.
 
 A variable that picks an algorithm would falsify every launch, so it is removed; one that picks an
 interface, a transport or a log file belongs to the site, and removing it stops jobs or, on some
@@ -49,7 +49,7 @@ _RECORDED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchEnvironment:
-    """What a launch's processes get.
+    """Environment of a launch's processes, and what was cleared of it.
 
     Attributes:
         variables: all of it.

@@ -53,7 +53,7 @@ class LinkMapPlan:
 
     @property
     def links(self) -> Path:
-        """Where launches and record are."""
+        """Folder of the launches and of the record."""
         return self.folder / FOLDER
 
 
@@ -69,10 +69,10 @@ class PairProgress:
 
 
 class PairResult:
-    """What one pair gave so far."""
+    """Times of one pair of devices so far."""
 
     def __init__(self) -> None:
-        """Nothing was tried yet."""
+        """Begin with no launch made."""
         self.small: list[float] = []
         self.large: list[float] = []
         self.launches: list[str] = []

@@ -1,1 +1,1 @@
-"""What programs print, read: benchmarks' tables, the plugin's and the library's log."""
+"""Readers of what programs print: benchmarks' tables, the plugin's and the library's log."""

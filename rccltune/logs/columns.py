@@ -1,4 +1,4 @@
-"""What cells and columns mean, in every spelling met in the wild."""
+"""Meaning of columns and cells, in every spelling met in the wild."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ _NOTHING: Final = frozenset(("", "-", "N/A", "NONE", "-1"))
 
 
 def setting_from_cells(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, bool]:
-    """What a file says that ran; and whether that is a path that is no setting of a tuner's."""
+    """Return the setting that a row says ran; and whether that is a path no tuner can set."""
     if algorithm.upper() in _NOTHING:
         return None, False
     try:

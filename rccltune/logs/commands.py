@@ -1,4 +1,4 @@
-"""Who ran: what commands, scripts and comments say of the choice, from the line that says it on.
+"""Settings in commands, scripts and comments of a log, from the line that says them on.
 
 A script that shows what it does, or whose output was pasted with its commands, has them anywhere
 between rows and tables. An exported variable holds for every command that follows, one on a command
@@ -151,7 +151,7 @@ def other_variables(variables: Mapping[str, str]) -> str:
 
 
 def choice_facts(variables: Mapping[str, str]) -> dict[str, Any]:
-    """What variables and the library's log say of the choice, by the field that takes it."""
+    """Facts about the choice from variables and the library's log, by the field that takes them."""
     setting = forced_setting(variables)
     several = (
         "" if setting else ", ".join(f"{n}={v}" for n, v in forcing_variables(variables).items())
@@ -161,10 +161,10 @@ def choice_facts(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 class CommandContext:
-    """What is known at one line of a file."""
+    """Command, variables and marks in force at one line of a file."""
 
     def __init__(self) -> None:
-        """Nothing is."""
+        """Begin with nothing in force."""
         self.collective: Collective | None = None
         self.n_ranks: int | None = None
         self.mark: Setting | None = None

@@ -1,4 +1,4 @@
-"""What our plugin logs while it answers nothing: at which sizes a library asked, and what it takes.
+"""Log of our plugin while it answers nothing: sizes that a library asks about, what it takes.
 
 With ``RCCLTUNE_LOG=decisions:FILE`` the plugin writes a line for each collective and size at its
 first call, and names the cell that the library would take by its own costs (docs/plugin.md). A

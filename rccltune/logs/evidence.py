@@ -1,4 +1,4 @@
-"""What a run's bandwidths and operations tell of its collective and its ranks.
+"""Evidence from a run's bandwidths and operations for its collective and its ranks.
 
 busbw over algbw is a number that each collective has at each number of ranks
 (:func:`rccltune.model.busbw_factor`). Both are printed with few decimals, so it is known between
@@ -26,7 +26,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvidence:
-    """What one run tells.
+    """Evidence of one run for its collective and its number of ranks.
 
     Attributes:
         low: least busbw / algbw that the printed digits allow; 0 where there are none.
@@ -80,7 +80,7 @@ class RunEvidence:
 
     @property
     def shown(self) -> str:
-        """As a user reads it."""
+        """Text of the evidence for a user."""
         parts = [] if self.ratio is None else [f"busbw is {self.ratio:.4g} × algbw"]
         if self.redops:
             parts.append(f"the operation is '{', '.join(sorted(self.redops))}'")
@@ -97,7 +97,7 @@ UNKNOWN: Final = RunEvidence()
 
 
 def evidence_of(run: LogRun) -> RunEvidence:
-    """What the rows of one run tell."""
+    """Evidence from the rows of one run."""
     timings = run.timings
     redops = {run.who[at].redop for at in timings["who"].unique()}
     named = frozenset(each.lower() for each in redops if each)

@@ -1,4 +1,4 @@
-"""What a file tells before options are laid beside it: facts, and the runs that they are of."""
+"""Facts that a file states before options are laid beside it, and the runs that they are of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogFacts:
-    """What a file itself says about a run or a row; ``None`` is unsaid.
+    """Facts that a file itself states about a run or a row; ``None`` is unsaid.
 
     Compared by identity: one object stands for all timings that share it.
 
@@ -100,12 +100,12 @@ class LogRun:
 
     @property
     def first(self) -> LogFacts:
-        """What holds for its first row."""
+        """Facts of its first row."""
         return self.who[int(self.timings["who"].iloc[0])].or_else(self.said)
 
     @property
     def mean_busbw(self) -> float | None:
-        """What the benchmark calls the average bus bandwidth, from the rows read; zeros count."""
+        """Average bus bandwidth as the benchmark computes it, from the rows read; zeros count."""
         return mean_busbw(self.timings)
 
 

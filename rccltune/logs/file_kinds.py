@@ -1,4 +1,4 @@
-"""What a file is, by how it begins; and which verb reads what import does not."""
+"""Kinds of files by how they begin, and the verb that reads what import does not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def kind_of(head: str) -> FileKind:
 
 
 def _kind_of_line(line: str) -> FileKind | None:
-    """What a file's line makes of it; None for a comment or a blank line."""
+    """Kind of file that a line shows; None for a comment or a blank line."""
     text = line.strip().strip("|").strip()
     if text.startswith(("#@ comm", "#@ aside")) or text.lower().startswith(_RECORD):
         return FileKind.RECORD
@@ -74,7 +74,7 @@ def _kind_of_line(line: str) -> FileKind | None:
 
 
 def separator_of(header: str) -> str:
-    """What stands between the columns; empty where there is one column."""
+    """Separator of the columns; empty where there is one column."""
     best = max(_SEPARATORS, key=header.count)
     return best if best in header else ""
 
@@ -94,7 +94,7 @@ def verb_for(form: FileKind, path: Path) -> str:
 
 
 def kind_without_rules(text: str) -> FileKind | None:
-    """What a file is that holds no rules at all, good or bad; None where it may hold some.
+    """Kind of a file that holds no rules at all, good or bad; None where it may hold some.
 
     A rule file with mistakes is one: a line of it begins with a collective, or has as many commas.
     """

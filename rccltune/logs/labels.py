@@ -41,10 +41,10 @@ _NAMED: Final = re.compile(r"[A-Za-z\[(<|>]")
 
 
 class LineLabels:
-    """What is known of the labels of one log."""
+    """Labels that stand before the lines of one log."""
 
     def __init__(self) -> None:
-        """None was seen yet."""
+        """Begin with no label seen."""
         self._shapes: dict[str, None] = {}
         self._pattern: re.Pattern[str] | None = None
         self._writers: frozenset[str] = frozenset()
@@ -115,7 +115,7 @@ _INSIDE: Final = re.compile(r"\[[^\]\s]*\](?:<\w+>)?:?|\([A-Za-z][^)]*\)|(?<=\s)
 
 
 def _before(text: str) -> str:
-    """What stands before a line that is known; empty where nothing does or a row's part."""
+    """Label before a line that is known; empty where there is none or it is a row's part."""
     match = _KNOWN.search(text[:_LONGEST])
     if match is None:
         return ""

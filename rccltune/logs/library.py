@@ -77,7 +77,7 @@ def setting_named(algorithm: str, protocol: str) -> Setting | None:
 
 
 def model_rows(names: Iterable[str]) -> Mapping[str, Collective]:
-    """Which collective each row of one model is of; rows of anything else are left out.
+    """Collective of each row of one model; rows of anything else are left out.
 
     Args:
         names: those of all rows that one process printed.
@@ -147,7 +147,7 @@ Call = tuple[Collective | None, int, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedChoices:
-    """What the logs of one launch's ranks say.
+    """Choices that the logs of one launch's ranks tell of.
 
     Attributes:
         choices: settings as written; one is None where its algorithm or protocol has no name today.
@@ -218,7 +218,7 @@ def _proven(sample: Sample, logged: LoggedChoices | None, asked: Setting) -> Sam
 
 
 def _said(sample: Sample, logged: LoggedChoices) -> Sequence[Setting | None]:
-    """Every setting that the log names for calls of this size, in a steady order."""
+    """Settings that the log names for calls of this size, in a steady order."""
     collective, nbytes = sample.key.collective, sample.nbytes
     share = sample.key.scale.n_ranks if collective.is_shared else 1
     calls: tuple[Call, ...] = (
@@ -261,7 +261,7 @@ OUR_TUNER: Final = "plugin rccltune"
 
 
 def tuner_of(log: str) -> str:
-    """Which tuner a library used, from its INFO log.
+    """Name the tuner that a library used, from its INFO log.
 
     Sources: RCCL 2.28.3 and NCCL 2.30.7, 2.32.6 ``src/plugin/tuner.cc``,
     ``src/plugin/plugin_open.cc``, RCCL's ``src/plugin/tuner/csv_tuner.cc``, NCCL 2.21.5 to 2.27.7

@@ -60,7 +60,7 @@ class Preamble:
 
     @property
     def command(self) -> tuple[Collective | None, tuple[tuple[str, int], ...]]:
-        """What tells two runs of the same command from two different ones."""
+        """Facts that tell two runs of the same command from two different ones."""
         return self.collective, tuple(sorted(self.numbers.items()))
 
     def said(self) -> LogFacts:
@@ -129,7 +129,7 @@ class CommunicatorScales:
     """Scale of the communicators that the library's own log tells of."""
 
     def __init__(self) -> None:
-        """None was seen yet."""
+        """Begin with no communicator seen."""
         self._hosts: dict[bytes, dict[int, bytes]] = {}
         self._sizes: set[int] = set()
         self._scales: set[tuple[int, int]] = set()
@@ -200,7 +200,7 @@ class RowTable:
         return self.numbers.get("step:", 2)
 
     def expects(self, nbytes: int) -> int:
-        """How well a size continues this table: 2 exactly, 1 possibly, 0 not at all."""
+        """Grade how well a size continues this table: 2 exactly, 1 possibly, 0 not at all."""
         smallest = self.numbers.get("minBytes")
         if not self.rows:
             return 1 if smallest is None else 2 * (nbytes <= smallest)
@@ -223,7 +223,7 @@ class RowTable:
         fill(self.run, self.rows.table(), name)
 
     def distance(self, average: float) -> float:
-        """How far the mean of its bus bandwidths is from what a benchmark sums up."""
+        """Distance of the mean of its bus bandwidths from what a benchmark sums up."""
         mean = mean_busbw(self.rows.table())
         return inf if mean is None else abs(mean - average)
 
@@ -276,14 +276,14 @@ class LogFindings:
     first: tuple[int, str] | None = None
 
     def new_run(self) -> None:
-        """What the library's log says from here on belongs to another run."""
+        """Begin another run for what the library's log says from here on."""
         self.settle()
         self.executed = {}
         self.forced = {}
         self.communicators = CommunicatorScales()
 
     def settle(self) -> None:
-        """What the library said late was of the run whose table was open."""
+        """Give late lines of the library to the run whose table was open."""
         self.forced.update(self.late)
         self.late.clear()
 
@@ -296,7 +296,7 @@ class LogFindings:
             self.forced[name] = value
 
     def changed(self) -> None:
-        """What follows runs otherwise than what stands above: it is another run."""
+        """Begin another run: what follows runs otherwise than what stands above."""
         for jobs in self.jobs:
             jobs.part()
 
@@ -323,7 +323,7 @@ _FIRST_RANK: Final = re.compile(rb"^#\s+Rank\s+0\s+(?:Group|Pid)\b", re.MULTILIN
 
 
 def n_benchmarks_in(log: bytes) -> int:
-    """How many benchmarks wrote into one log: more than one where ranks did not meet."""
+    """Number of benchmarks that wrote into one log: more than one where ranks did not meet."""
     return len(_FIRST_RANK.findall(log))
 
 
@@ -331,7 +331,7 @@ class WriterRuns:
     """Runs of one writer."""
 
     def __init__(self, book: LogFindings) -> None:
-        """None has begun."""
+        """Begin with no run."""
         self.layout: TableLayout | None = None
         self.open: list[RowTable] = []
         self._book = book

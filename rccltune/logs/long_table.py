@@ -165,7 +165,7 @@ def _half_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 class _CellFacts:
-    """What each mix of cells says of who ran."""
+    """Facts about the setting in each mix of cells."""
 
     def __init__(self, facts: LogFacts, *, unsure: bool) -> None:
         self.said: list[LogFacts] = []
@@ -215,7 +215,7 @@ class _CellFacts:
 
 
 def _setting(whole: str, requested: str, words: Sequence[str]) -> Setting | None:
-    """What was asked for; None where the row says nothing about it."""
+    """Setting that was asked for; None where the row says nothing about it."""
     if whole:
         return BASELINE if whole in _UNFORCED else Setting.parse(whole)
     if requested in _UNFORCED or words[0] in _UNFORCED:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ParsedLog:
-    """All that was learnt from one file.
+    """Content of one file: its timings with the keys of their curves, machine and notices.
 
     Attributes:
         table: every timing, flagged ones included, in the file's order within each run; see
@@ -231,7 +231,9 @@ def read(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:
 # What import does not read, and what the verb that reads it does.
 _OTHERS: Final = {
     FileKind.RULES: "this is a rule file, not a measurement",
-    FileKind.RECORD: "this is a record of the calls that a job asked its tuner about; it has no times",
+    FileKind.RECORD: (
+        "this is a record of the calls that a job asked its tuner about; it has no times"
+    ),
     FileKind.INSPECTOR: (
         "this is a dump of NCCL's Inspector plugin, which makes no session: it names no algorithm "
         "or protocol, so there is nothing to choose among, and a call's time holds what its rank "

@@ -1,4 +1,4 @@
-"""What a file, the options and the assumptions say together; and advice where it is an error.
+"""Resolution of file, options and assumptions into keys; and advice where they contradict.
 
 A file is trusted; an option fills what it leaves unsaid and must not contradict it; an
 assumption fills what neither says. What is still missing and needed is asked for by name.
@@ -96,7 +96,7 @@ class Resolver:
         return key
 
     def of_one_group(self, facts: LogFacts) -> LogFacts:
-        """The same without a number of ranks that is of all groups together."""
+        """Facts without a number of ranks that is of all groups together."""
         stated = self.stated
         is_all = stated.n_started is not None and facts.n_ranks == stated.n_started
         return replace(facts, n_ranks=None) if is_all and stated.n_ranks is not None else facts
@@ -109,7 +109,8 @@ class Resolver:
         """
         if given is not None and in_file is not None and given != in_file:
             raise CommandLineError(
-                f"{option} {option_text(given)} contradicts the file, which says {option_text(in_file)}",
+                f"{option} {option_text(given)} contradicts the file, which says "
+                f"{option_text(in_file)}",
                 where=self.where(line),
                 hint=f"leave out {option}, or import the file that it belongs to.",
             )
@@ -213,7 +214,7 @@ class Resolver:
         )
 
     def _beside_tuner(self, facts: LogFacts, given: Setting | None) -> Setting | None:
-        """What the user says of rows that a tuner, or a list in a variable, chose among.
+        """Setting that the user states for rows that a tuner, or a list in a variable, chose among.
 
         Raises:
             CommandLineError: they are called the baseline, and somebody asked for the tuner.
@@ -365,7 +366,7 @@ _TABLE: Final = tuple((re.compile(text), meaning) for text, meaning in _MEANINGS
 
 
 def meaning_of(text: str) -> str | None:
-    """What an error usually means and what to do; None where nothing in the text is known."""
+    """Usual cause and remedy of an error; None where nothing in the text is known."""
     return next((meaning for pattern, meaning in _TABLE if pattern.search(text)), None)
 
 

@@ -80,7 +80,7 @@ class RowShape:
 
 
 class TableLayout(NamedTuple):
-    """What a header announces: rows with every block, and with the first or the last one alone."""
+    """Layout that a header announces: rows with every block, with the first or the last alone."""
 
     whole: tuple[RowShape, ...]
     first: tuple[RowShape, ...]
@@ -88,7 +88,7 @@ class TableLayout(NamedTuple):
 
     @property
     def most(self) -> int:
-        """How many words the fullest row has."""
+        """Number of words in the fullest row."""
         return max(len(shape.names) for shape in self.whole)
 
     def has(self, n_words: int) -> bool:
@@ -224,7 +224,7 @@ class TableRows:
     """Rows below one header, as they are written."""
 
     def __init__(self, announced: TableLayout) -> None:
-        """None was read yet."""
+        """Begin with no row read."""
         self.layout = announced
         self.found: dict[RowShape, list[tuple[int, bytes]]] = {}
         # The shape of the last whole row is nearly always that of the next one too.
@@ -232,7 +232,7 @@ class TableRows:
         self._keep = self.found.setdefault(announced.whole[0], []).append
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return sum(map(len, self.found.values()))
 
     @property
@@ -289,7 +289,7 @@ class TableRows:
 
 
 def _exact() -> dict[str, Any]:
-    """Before its third version pandas reads some numbers a digit off unless it is told not to."""
+    """Read numbers exactly: before version 3 pandas reads some a digit off unless told not to."""
     import pandas as pd
 
     return {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
@@ -300,7 +300,7 @@ _NANS: Final = ("nan", "-nan", "+nan", *UNCHECKED)
 
 
 def _parts(shape: RowShape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.DataFrame]:
-    """Each placement's timings."""
+    """Timings of each placement."""
     import pandas as pd
 
     kinds: dict[int, Any] = {
@@ -341,7 +341,7 @@ def _parts(shape: RowShape, rows: Sequence[tuple[int, bytes]]) -> Iterator[pd.Da
 
 
 def _columns_of(shape: RowShape, block: int) -> dict[str, int]:
-    """Where the columns of a block stand; the first of a name counts."""
+    """Positions of a block's columns; the first of a name counts."""
     positions: dict[str, int] = {}
     for at, (name, mine) in enumerate(zip(shape.names, shape.blocks, strict=True)):
         if mine == block:

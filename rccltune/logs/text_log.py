@@ -56,7 +56,7 @@ class WriterText:
     def __init__(
         self, book: LogFindings, labels: LineLabels, latest: Callable[[], WriterRuns | None]
     ) -> None:
-        """Nothing was read yet.
+        """Begin with nothing read.
 
         Args:
             book: takes the findings.
@@ -72,7 +72,7 @@ class WriterText:
 
     @property
     def jobs(self) -> WriterRuns:
-        """Where this writer's rows belong."""
+        """Runs that this writer's rows belong to."""
         if self._own.layout is not None:
             return self._own
         return self._latest() or self._own
@@ -317,7 +317,7 @@ class TextReader:
     """Takes a log line by line."""
 
     def __init__(self, name: str) -> None:
-        """Nothing was read yet.
+        """Begin with nothing read.
 
         Args:
             name: file name for messages.

@@ -120,7 +120,7 @@ def _ran(rows: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series
 
 
 def passes(rows: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]:
-    """How often each size was seen before, and the rows that are rows.
+    """Count how often each size was seen before, and keep the rows that are rows.
 
     A benchmark asked for cycles prints the whole list of sizes again. Two equal sizes in a row
     are also honest: all_gather and its kin round small sizes down to the same number.
@@ -161,7 +161,7 @@ class CellTexts:
     """Cells as text, of which all that cannot be read are looked for before the first is named."""
 
     def __init__(self, table: pd.DataFrame, name: str) -> None:
-        """Nothing was read yet.
+        """Begin with nothing read.
 
         Args:
             table: its column ``line`` names the lines.

@@ -1,1 +1,1 @@
-"""What this machine is: devices, links, mode, libraries, hosts; and what spoils a measurement."""
+"""Detection of this machine: devices, links, mode, libraries, hosts; and its findings."""

@@ -37,7 +37,7 @@ class LibraryConfFile:
     pairs: tuple[tuple[str, str], ...]
 
     def fills(self, variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """What of it takes effect in an environment."""
+        """Pairs of the file that take effect in an environment."""
         return tuple((name, value) for name, value in self.pairs if name not in variables)
 
 

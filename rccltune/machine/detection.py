@@ -1,4 +1,4 @@
-"""One look at the machine: KFD and PCI to OAMs and devices, then amdsmi, then software.
+"""Detection of the machine: KFD and PCI to OAMs and devices, then amdsmi, then software.
 
 files below a root ─► kfd, pci ─► OAMs, devices, links ─► what all OAMs agree on ─► System
 amdsmi fills gaps ─┘      libraries, launchers ─┘
@@ -93,7 +93,7 @@ def with_nvidia(system: System, variables: Mapping[str, str]) -> System:
 
 
 def fingerprint(system: System) -> Fingerprint:
-    """What must agree inside a session, as far as the machine says it."""
+    """Fingerprint that must agree inside a session, as far as the machine says it."""
     return Fingerprint(
         product=system.product,
         arch=system.arch,
@@ -105,7 +105,7 @@ def fingerprint(system: System) -> Fingerprint:
 
 
 def changes(before: System, after: System) -> tuple[str, ...]:
-    """What became another between two looks; results of both must not be pooled."""
+    """Changes of the machine between two detections; results of both must not be pooled."""
     sentences = [
         f"{what} was {old or 'unknown'}, is {new or 'unknown'}"
         for what, old, new in (
@@ -130,7 +130,7 @@ def _state(oam: Oam | None) -> str:
 
 
 def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
-    """What sysfs says, before anybody else is asked."""
+    """Read the system from sysfs, before anybody else is asked."""
     topology = read_topology(root)
     nodes_of: dict[str, list[KfdNode]] = {}
     for node in topology.nodes:
@@ -181,7 +181,7 @@ def _with_common_mode(root: SystemRoot, system: System) -> System:
 
 
 def _common(values: Iterable[T]) -> T | None:
-    """What all values are, None where they differ."""
+    """Return the value that all are, None where they differ."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
@@ -238,6 +238,12 @@ def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
 
 
 def gpu_mode(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mode | None, str, str]:
+    """Find the partition mode of a GPU from its driver's files.
+
+    Returns:
+        The mode, None where it is not known; where the compute mode was found; where the memory
+        mode was.
+    """
     text, place = pci.attribute(root, address, "current_compute_partition")
     memory_text, memory_place = pci.attribute(root, address, "current_memory_partition")
     compute = pci.compute_mode(text)

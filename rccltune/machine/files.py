@@ -126,7 +126,7 @@ MAX_OUTPUT = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How a child ended.
+    """End of a child process.
 
     Attributes:
         code: exit status, negative for a signal, None where time ran out or it did not start.

@@ -227,7 +227,7 @@ def _amdsmi(system: System) -> Iterator[Finding]:
 
 
 def _visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
-    """What a site's own choice of devices leaves; the runtimes end a list without a word."""
+    """Findings of a site's own choice of devices; the runtimes end a list without a word."""
     given = {name: variables[name] for name in VISIBLE if name in variables}
     if not given:
         return
@@ -245,8 +245,8 @@ def _visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
     elif system.gpus and lists and len(visible) < n_named:
         yield warns(
             "bad-visible-devices",
-            f"{set_by_site}: {len(visible)} devices are left, since the runtime ends a list at a device that "
-            "is not there, or is there twice",
+            f"{set_by_site}: {len(visible)} devices are left, since the runtime ends a list at a "
+            "device that is not there, or is there twice",
             where,
             expected="each device once, by number",
             remedy=unset,

@@ -1,4 +1,4 @@
-"""What several hosts say of themselves, and whether they are one machine.
+"""Reports of several hosts, and whether they are one machine.
 
 Launchers forward what ranks write in pieces, and MPICH's tears lines that were written in two. So
 an answer is cut into short lines, each written at once, that say whose they are and how many; an
@@ -62,7 +62,7 @@ def compares(name: str) -> bool:
 
 
 def value_of(name: str, values: Iterable[str | None]) -> str:
-    """What the ranks of one host have for a variable, in a form that other hosts may equal.
+    """Value of a variable over the ranks of one host, in a form that other hosts may equal.
 
     Ranks of one host may differ; then every value is said. Of devices that are named by a
     serial number only how many there are is.
@@ -180,7 +180,7 @@ def _distinct(hosts: Sequence[Host]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
-    """What one rank says.
+    """Report of one rank.
 
     Attributes:
         facts: of its host, None from ranks that leave this to another.

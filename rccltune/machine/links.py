@@ -1,4 +1,4 @@
-"""Which pairs of devices tell a machine's links apart, from where the devices lie."""
+"""Pairs of devices that tell a machine's links apart, from where the devices lie."""
 
 from __future__ import annotations
 

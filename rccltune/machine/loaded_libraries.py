@@ -31,7 +31,7 @@ def named_library(named: Path) -> Path:
 
 
 def loads(library: Path | None) -> tuple[tuple[str, str], ...]:
-    """What makes the benchmark load a library instead of the site's."""
+    """Variables that make the benchmark load a library instead of the site's."""
     if library is None:
         return ()
     folders = (str(library.parent), os.environ.get("LD_LIBRARY_PATH"))

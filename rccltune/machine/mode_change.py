@@ -57,7 +57,7 @@ def fits(wanted: Mode, system: System) -> bool:
 
 
 def commands(wanted: Mode) -> tuple[str, ...]:
-    """What an administrator types to get a mode; compute first, as AMD's manual does."""
+    """Commands of an administrator to set a mode; compute first, as AMD's manual does."""
     lines = []
     if wanted.compute is not None:
         lines.append(f"amd-smi set --gpu all --compute-partition {wanted.compute}")
@@ -100,7 +100,7 @@ class ModeChange:
 
 
 def mode_change_cost(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
-    """What setting a mode takes on this machine, for people, before anything is changed."""
+    """Say what setting a mode takes on this machine, before anything is changed."""
     costs = ["root" if not is_root else "root (which you are)", "idle GPUs: no process on any"]
     if wanted.memory is not None and any(
         oam.mode is None or oam.mode.memory != wanted.memory for oam in system.oams

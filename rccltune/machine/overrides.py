@@ -1,4 +1,4 @@
-"""What a library makes of a setting that it is given: not every release does as it is told.
+"""Overrides: what a library makes of a setting; not every release does as it is told.
 
 One that is too old to load our plugin is given a setting through its own switches. NCCL_ALGO,
 NCCL_PROTO and the channel counts switch more than the setting (docs/measuring.md), so this is the
@@ -136,7 +136,7 @@ PROVENANCE: Final = (
 
 
 def switch_notice(library: str | None) -> Notice:
-    """What whoever deploys rules of such a session must know."""
+    """Notice for whoever deploys rules of such a session."""
     return Notice(
         caution=Caution.FORCED_BY_SWITCHES,
         message=f"settings were {HOW}, since the library measured ({library or 'not recorded'}) "
@@ -163,7 +163,7 @@ def overwrites(library: str | None, n_nodes: int | None) -> bool:
 
 
 def overwrite_remark(library: str | None, scale: Scale) -> str | None:
-    """What a user should know before anything is measured; None where it does not matter.
+    """Remark for a user before anything is measured; None where it does not matter.
 
     Args:
         library: as its file says.
@@ -185,7 +185,7 @@ def _said(library: str | None) -> str:
 
 
 def overwrite_notice(libraries: Iterable[str | None], zones: Sequence[Zone]) -> Notice | None:
-    """What whoever deploys rules for several nodes must know; None where none is concerned.
+    """Notice for whoever deploys rules for several nodes; None where none is concerned.
 
     Args:
         libraries: that were measured, as :func:`library_named` has them.
@@ -218,7 +218,7 @@ def overwrite_provenance(
 
 
 def overwrite_explained(collective: Collective, scale: Scale) -> str | None:
-    """What these releases make of a collective's rules at a scale."""
+    """Explain what these releases make of a collective's rules at a scale."""
     if collective not in CONCERNED or scale.n_nodes < 2:
         return None
     return (

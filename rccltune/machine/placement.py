@@ -94,7 +94,8 @@ def devices_of_ranks(
     if not asks and n_ranks is None and len(gpus) < _FEWEST:
         # A rank by itself has nobody to communicate with.
         raise MachineError(
-            f"{len(gpus)} of {n_devices_on_node(system)} GPUs can be used here, and a collective needs two",
+            f"{len(gpus)} of {n_devices_on_node(system)} GPUs can be used here, and a collective "
+            "needs two",
             where=", ".join(in_force(system.vendor, variables)) or None,
             hint="rccltune detect shows what is there; on several hosts say --hostfile and --np.",
         )
@@ -142,7 +143,7 @@ def _check_numbers(system: System, variables: Mapping[str, str]) -> None:
 
 
 def _n_visible(system: System, variables: Mapping[str, str]) -> int | None:
-    """How many devices a job sees, though not which; None where that is not certain either."""
+    """Number of devices that a job sees, though not which; None where that is uncertain, too."""
     there = [gpu for gpu in system.gpus if gpu.can_open is not False]
     try:
         return len(visible_devices(there, system.vendor, variables)) or None
@@ -175,8 +176,8 @@ def _devices(
     if wanted is RankPlacement.NODE:
         if len(gpus) < n_devices_on_node(system):
             raise MachineError(
-                f"{len(gpus)} of the node's {n_devices_on_node(system)} devices can be used here, which is "
-                "not the placement 'node'",
+                f"{len(gpus)} of the node's {n_devices_on_node(system)} devices can be used here, "
+                "which is not the placement 'node'",
                 hint="unset *_VISIBLE_DEVICES or ask for the whole node; or leave out "
                 "--rank-placement.",
             )
@@ -223,7 +224,7 @@ def _one_iod(gpus: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _name_of(chosen: Sequence[Gpu], gpus: Sequence[Gpu], system: System) -> RankPlacement:
-    """What devices are, whoever asked for them: sessions of one placement must have one name."""
+    """Name of a set of devices, whoever asked for them: one placement has one name."""
     n_oams = len({gpu.oam for gpu in chosen})
     per_oam = _per_oam(system)
     if len(chosen) >= n_devices_on_node(system):
@@ -241,7 +242,7 @@ def _name_of(chosen: Sequence[Gpu], gpus: Sequence[Gpu], system: System) -> Rank
 
 
 def _alike(n_ranks: int, system: System) -> tuple[RankPlacement, ...]:
-    """All that so many ranks can be; four devices on two OAMs and the like have no name."""
+    """Placements that ranks can have; four devices on two OAMs and the like are nameless."""
     per_oam = _per_oam(system)
     if n_ranks >= n_devices_on_node(system):
         return (RankPlacement.NODE,)
@@ -275,7 +276,8 @@ def _side_by_side(
     group_size = per_oam if wanted is RankPlacement.EVERY_OAM else len(oams)
     if n_ranks not in (None, group_size):
         raise CommandLineError(
-            f"the groups of '{wanted.value}' have {group_size} ranks here, and --np asks for {n_ranks}",
+            f"the groups of '{wanted.value}' have {group_size} ranks here, and --np asks for "
+            f"{n_ranks}",
             hint="leave out --np.",
         )
     ordered = tuple(gpu for oam in oams for gpu in oam)
@@ -283,7 +285,7 @@ def _side_by_side(
 
 
 def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
-    """What groups ranks by OAM, or by their place in it; the mask is known to older benchmarks."""
+    """Return what groups ranks by OAM, or by place in it; older benchmarks know the mask."""
     every = wanted is RankPlacement.EVERY_OAM
     if per_oam & (per_oam - 1):
         return _SPLIT, f"{'DIV' if every else 'MOD'}{per_oam}"

@@ -116,7 +116,7 @@ def free_mib(meminfo: str) -> int | None:
 
 
 def real_start_s(n_ranks: int, *, one_process: bool) -> float:
-    """What it takes to make the communicator, in seconds (2 cores; 30 s and 13 s for 64 ranks)."""
+    """Seconds that making the communicator takes (2 cores; 30 s and 13 s for 64 ranks)."""
     return 0.3 + _START_S_A_PAIR[one_process] * float(n_ranks) ** 2
 
 

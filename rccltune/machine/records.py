@@ -1,4 +1,4 @@
-"""What is known of a machine: frozen records, each value with the place it was read from."""
+"""Records of a machine, frozen, each value with the place it was read from."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LauncherProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmiGpu:
-    """What amdsmi says of one device; None where it said nothing or an error."""
+    """Answer of amdsmi for one device; None where it said nothing or an error."""
 
     address: str
     product: str | None = None
@@ -69,7 +69,7 @@ class SmiGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smi:
-    """How asking amdsmi ended.
+    """End of asking amdsmi.
 
     Attributes:
         status: ``answered``, ``not installed``, ``not asked``, ``failed``, ``crashed`` or
@@ -89,7 +89,7 @@ NOT_ASKED: Final = Smi()
 
 
 class Severity(Enum):
-    """What a finding means for a sweep."""
+    """Severity of a finding for a sweep."""
 
     STOPS = "stops"
     WARNS = "warns"

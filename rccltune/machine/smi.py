@@ -31,7 +31,7 @@ def bindings(rocm: Path | None, site_packages: Sequence[Path]) -> Path | None:
 
 
 def runner(folder: Path, variables: Mapping[str, str]) -> Runner:
-    """How to put a request to the bindings in a folder; gives (status, answer)."""
+    """Make the runner that puts a request to the bindings in a folder; gives (status, answer)."""
 
     def run(request: Mapping[str, Any], timeout_s: float) -> tuple[str, Answer]:
         with tempfile.TemporaryFile() as answer:

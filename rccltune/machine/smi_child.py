@@ -34,7 +34,7 @@ def _said(error: BaseException) -> str:
 
 
 def _ask(smi: Bindings, handle: Bindings) -> dict[str, Any]:
-    """What one device says; in CPX the secondary partitions refuse most questions."""
+    """Ask one device; in CPX the secondary partitions refuse most questions."""
     answers: dict[str, Any] = {}
     for key, name in _QUESTIONS.items():
         with contextlib.suppress(Exception):

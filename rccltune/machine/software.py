@@ -42,7 +42,7 @@ _FLAVOURS: Final = (
 def libraries(
     root: SystemRoot, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
 ) -> tuple[Library, ...]:
-    """Every file that a job could load; the same file under several names is one.
+    """Libraries that a job could load; the same file under several names is one.
 
     Args:
         root: where the system's own folders are.

@@ -47,7 +47,7 @@ _LOG_BYTES: Final = 8 << 20
 
 
 def host_state(system: System, *, live: bool) -> HostState:
-    """What the process knows of itself; nothing of it belongs to a captured machine."""
+    """State of this process; nothing of it belongs to a captured machine."""
     if not live:
         return HostState(system=system)
     return HostState(

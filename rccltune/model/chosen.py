@@ -1,4 +1,4 @@
-"""What choosing makes of curves: zones, rules, what verification finds in them."""
+"""Records of a choice: zones, rules, verdicts of verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 
 
 class GainProof(Enum):
-    """What a zone's gain over the baseline rests on."""
+    """Proof of a zone's gain over the baseline."""
 
     REPEATED = "repeated"
     UNPROVEN = "unproven"
@@ -181,7 +181,7 @@ class Zone:
 
     @property
     def why_unproven(self) -> str:
-        """What is missing to a proof, in a few words; empty where nothing is."""
+        """Words for what is missing to a proof; empty where nothing is."""
         if self.proof is GainProof.NO_BASELINE:
             return "no baseline"
         if self.proof is not GainProof.UNPROVEN:
@@ -286,14 +286,14 @@ class RuleCount:
         return text
 
     def plus(self, now: RuleCount, then: RuleCount) -> RuleCount:
-        """With those that came to be between two counts."""
+        """Add the rules that came to be between two counts."""
         return RuleCount(
             rules=self.rules + now.rules - then.rules,
             fallbacks=self.fallbacks + now.fallbacks - then.fallbacks,
         )
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         return {"rules": self.rules, "fallbacks": self.fallbacks}
 
 
@@ -313,7 +313,7 @@ class GainRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongShare:
-    """How much of a lossy variant's results the benchmark does not accept.
+    """Share of a lossy variant's results that the benchmark does not accept.
 
     Attributes:
         share: largest share of the elements of all ranks at one size, 0 to 1.
@@ -329,7 +329,7 @@ class WrongShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantGain:
-    """What a variant with its rules does to one collective, against the site with its own.
+    """Gain of a variant with its rules for one collective, against the site with its own.
 
     Attributes:
         target: what for; its variant is the one judged.
@@ -368,7 +368,7 @@ class ExportedVariant:
 
 
 class Judgement(Enum):
-    """What verification found at one size."""
+    """Judgement of verification at one size."""
 
     BETTER = "better"
     SAME = "same"

@@ -1,4 +1,4 @@
-"""What fitting makes of samples: curves and crossovers; and time between sizes.
+"""Records of a fit: curves and crossovers; and time between sizes.
 
 Collectives cost microseconds at 4 KiB and seconds at 8 GiB, and what matters is relative error;
 in log-log a constant time, a time proportional to bytes and any power in between are all straight
@@ -21,7 +21,7 @@ from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
 
 class Model(Enum):
-    """How time depends on size."""
+    """Model of time against size."""
 
     LINEAR = "linear"
     SEGMENTED = "segmented"
@@ -118,7 +118,7 @@ class Curve:
 
 
 class CrossoverEvidence(Enum):
-    """What stands behind a crossover's interval."""
+    """Evidence behind a crossover's interval."""
 
     BOOTSTRAP = "interval"
     BRACKET = "bracket"

@@ -1,4 +1,4 @@
-"""What holds where nobody says otherwise; each number and word stands here and nowhere else.
+"""Defaults; each number and word stands here and nowhere else.
 
 What an option of a sweep alone needs stands with it in :mod:`rccltune.measure.options`. A test
 finds a default that is written a second time (``tests/packaging/test_declared_once.py``).

@@ -57,7 +57,7 @@ class RccltuneError(Exception):
 
 
 def reason_of(error: Exception) -> str:
-    """What the system says went wrong, without the path that the error's place names already."""
+    """Text of a system's error, without the path that the error's place names already."""
     said = error.strerror if isinstance(error, OSError) else None
     return said or str(error)
 

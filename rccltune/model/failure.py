@@ -1,4 +1,4 @@
-"""How launches fail, and what comes of a setting whose launches do."""
+"""Failures of launches, and the quarantine of settings whose launches fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rccltune.model.vocabulary import Collective
 
 
 class Failure(Enum):
-    """How a launch failed.
+    """Failure of a launch.
 
     KILLED is SIGKILL, which no program sends itself: somebody did, or the kernel where memory was
     short. UNREADABLE is an output that was cut off or contradicts itself, ranks that were answered
@@ -29,7 +29,7 @@ class Failure(Enum):
 
     @property
     def words(self) -> str:
-        """As a sentence about the setting goes on."""
+        """Words with which a sentence about the setting goes on."""
         return _WORDS[self]
 
 
@@ -61,7 +61,7 @@ class Quarantine:
     failures: tuple[Failure, ...]
 
     def __post_init__(self) -> None:
-        """Nothing is quarantined without a failure to show."""
+        """Refuse a quarantine without a failure to show."""
         if not self.launches or len(self.launches) != len(self.failures):
             raise ValueError("a quarantine needs its failed launches, and how each failed")
 

@@ -1,4 +1,4 @@
-"""How the plugin reads text, in Python: its lines, blanks, words and numbers, and no others.
+"""Grammar of the plugin's texts, in Python: its lines, blanks, words and numbers, and no others.
 
 What the plugin reads or writes (rule files, records) is split here as
 ``native_plugin/src/text.c`` splits it. Python's own functions take more: ``splitlines`` ends a

@@ -1,4 +1,4 @@
-"""How fast links are: pair by pair, and all of them busy; and what that lets a collective reach."""
+"""Records of links: rates pair by pair and all of them busy; ceilings of collectives."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LinkRates:
 
     @property
     def links(self) -> tuple[LinkRate, ...]:
-        """Every direction that was measured."""
+        """Rates of every direction that was measured."""
         return tuple(
             LinkRate(source=source, target=target, gb_per_s=rate)
             for source, row in enumerate(self.rates)
@@ -100,7 +100,7 @@ class Ceiling:
 
 
 class LinkClass(Enum):
-    """How two devices of one node are linked, the nearest first; the value is its JSON spelling."""
+    """Class of the link between two devices of a node, the nearest first; values are JSON's."""
 
     SAME_IOD = "same-iod"
     SAME_OAM = "same-oam"
@@ -140,7 +140,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairTimes:
-    """What sendrecv between two devices took; each sends to the other at the same time.
+    """Times of sendrecv between two devices; each sends to the other at the same time.
 
     Attributes:
         first: number of the device, as ``*_VISIBLE_DEVICES`` counts.

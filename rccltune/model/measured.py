@@ -1,4 +1,4 @@
-"""What a sweep measures, launches and keeps; and what weakens a result, with its remedy."""
+"""Records of a sweep: samples, launches, fingerprint; and notices with their remedies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """What must agree inside a session; another machine is an error.
+    """Identity of the machine that must agree inside a session; another machine is an error.
 
     Attributes:
         devices: identities of the GPUs, in order.
@@ -92,18 +92,18 @@ class Fingerprint:
 
     @property
     def vendor(self) -> Vendor | None:
-        """Whose GPUs they are, as arch and product tell; None where nothing does."""
+        """Vendor of the GPUs, as arch and product tell; None where nothing does."""
         return vendor_of(self.arch, self.product)
 
     @property
     def arch_or_vendor(self) -> str | None:
-        """What decides which limits hold: ``gfx942``, else ``amd`` or ``nvidia``, else None."""
+        """Name that decides the limits: ``gfx942``, else ``amd`` or ``nvidia``, else None."""
         return self.arch or (self.vendor.value if self.vendor else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What to measure, as resolved from options and sweep.yaml.
+    """Plan of a sweep, as resolved from options and sweep.yaml.
 
     Attributes:
         named_variants: the variants as a user typed them.
@@ -174,7 +174,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedFacts:
-    """What the user says about files that somebody else measured.
+    """Facts that the user states about files that somebody else measured.
 
     Options fill what a file does not say; ``assume`` fills what neither says. ``None`` is unsaid.
 
@@ -197,7 +197,7 @@ class StatedFacts:
 
 
 class Status(Enum):
-    """How a launch ended."""
+    """Status of a launch that ended."""
 
     OK = "ok"
     FAILED = "failed"
@@ -208,7 +208,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one launch ended.
+    """Outcome of one launch.
 
     Attributes:
         started: UTC, ISO 8601.
@@ -271,7 +271,7 @@ class Caution(Enum):
         return self in _REMARK
 
     def remark(self, count: int) -> str:
-        """What that line says of so many timings or settings: ``3 stalled timings left out``."""
+        """Remark on so many timings or settings: ``3 stalled timings left out``."""
         words = _REMARK[self]
         return words if isinstance(words, str) else f"{count} {words[count != 1]}"
 

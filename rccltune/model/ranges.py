@@ -23,7 +23,7 @@ class Range:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """In bytes, before the benchmark rounds them to whole elements."""
+        """Sizes in bytes, before the benchmark rounds them to whole elements."""
         sizes = [self.min_nbytes]
         while True:
             step = self.step_nbytes

@@ -1,4 +1,4 @@
-"""How work that takes time tells whoever started it what is going on."""
+"""Reporter: tells whoever started a work that takes time what is going on."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class FieldCheck:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """How pydantic asks for it."""
+        """Build the schema for pydantic."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_after_validator_function(self.check, handler(source))
@@ -206,7 +206,7 @@ _SAID: Final = {
 
 
 class Mistake(Enum):
-    """What is wrong at a place; the last three stand at a key."""
+    """Mistake at a place of a file; the last three stand at a key."""
 
     VALUE = "value"
     UNKNOWN = "unknown key"
@@ -308,7 +308,7 @@ def json_schema(kind: type) -> dict[str, Any]:
 
 
 def _untitled(value: object) -> object:
-    """Without the titles that repeat each name."""
+    """Remove the titles that repeat each name."""
     if isinstance(value, list):
         return [_untitled(one) for one in value]
     if not isinstance(value, dict):

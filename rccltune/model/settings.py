@@ -1,4 +1,4 @@
-"""What can be chosen and what a time belongs to: modes, scales, settings, variants, vendors.
+"""Settings, and what a time belongs to: modes, scales, variants, vendors, keys of curves.
 
 RCCL and NCCL have different limits, so that what a rule may choose depends on it. Benchmarks print
 what the runtime calls the device: drivers of NVIDIA before 470 left the vendor out
@@ -43,7 +43,7 @@ class Mode:
 
     @classmethod
     def parse_option(cls, text: str) -> Mode | None:
-        """As :meth:`parse`, of modes that there are, and ``auto``: the machine's own."""
+        """Parse a mode of an option: one that exists, or ``auto`` for the machine's own."""
         word = text.strip().lower()
         compute, _, memory = word.partition("-")
         if word not in MODES and (compute not in _COMPUTE or memory not in ("", *_MEMORY)):
@@ -69,7 +69,7 @@ class Mode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How many nodes and ranks a communicator spans."""
+    """Numbers of nodes and ranks that a communicator spans."""
 
     n_nodes: Whole
     n_ranks: Whole
@@ -99,7 +99,7 @@ class Scale:
 
 
 class Role(Enum):
-    """Who chose the setting that ran."""
+    """Role of a timing: who chose the setting that ran."""
 
     FORCED = "forced"
     BASELINE = "baseline"
@@ -110,7 +110,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a tuner may choose; ``None`` leaves that part to RCCL."""
+    """Setting that a tuner may choose; ``None`` leaves that part to RCCL."""
 
     algorithm: Algorithm | None = None
     protocol: Protocol | None = None
@@ -252,7 +252,7 @@ def base_variant(variant: Variant) -> Variant:
 
 
 def widened_by(base: Variant, switch: Variant) -> Variant:
-    """The same variant with what another one adds to the variant that it widens.
+    """Add to a variant what another one adds to the variant that it widens.
 
     Args:
         base: of any environment; one that widens another goes on widening that.
@@ -272,7 +272,7 @@ def widened_by(base: Variant, switch: Variant) -> Variant:
 
 
 def in_default(variant: Variant) -> Variant:
-    """What a variant adds to the one that it widens, added to the default one instead."""
+    """Add to the default variant what a variant adds to the one that it widens."""
     if variant.widens is None:
         return DEFAULT_VARIANT
     name = variant.name.removeprefix(f"{variant.widens}+")
@@ -320,7 +320,7 @@ class Computing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveKey:
-    """All that two samples must share to lie on one curve.
+    """Key of a curve: all that two samples must share to lie on one.
 
     Attributes:
         graph: whether calls were replayed from a captured graph.
@@ -339,7 +339,7 @@ class CurveKey:
 
     @property
     def target(self) -> Target:
-        """What a rule can tell apart: the key without what no tuner sees."""
+        """Target: the key without what no tuner sees."""
         return Target(
             collective=self.collective,
             scale=self.scale,
@@ -349,13 +349,13 @@ class CurveKey:
 
     @property
     def view(self) -> View:
-        """What one rule must serve alike: the parts that no tuner sees."""
+        """View: the parts of the key that no tuner sees, which one rule must serve alike."""
         return View(dtype=self.dtype, redop=self.redop, placement=self.placement, graph=self.graph)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What one list of zones is for."""
+    """Target of a list of zones: collective, scale, placement of ranks, variant."""
 
     collective: Collective
     scale: Scale
@@ -390,7 +390,7 @@ class View:
 
 
 class Vendor(Enum):
-    """Who made the GPUs, in the words that stand in for an unknown arch."""
+    """Vendor of the GPUs, in the words that stand in for an unknown arch."""
 
     AMD = "amd"
     NVIDIA = "nvidia"

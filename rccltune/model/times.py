@@ -1,4 +1,4 @@
-"""What makes a time or a bandwidth that somebody printed one that can be computed with.
+"""Printed times and bandwidths, and which of them can be computed with.
 
 All readers ask here: of logs, of JSON, of tables and of our own files. Positive, finite and below
 thirty years is usable. Zero is what a clock says that was too coarse; negative numbers, nan and
@@ -31,7 +31,7 @@ def printed(word: str) -> float:
 
 
 def printed_or_none(word: str) -> float | None:
-    """The same; None for a word that says that there is none: blank, ``-``, ``N/A``, ``null``.
+    """Read a printed number; None for a word that says there is none: ``-``, ``N/A``, ``null``.
 
     Raises:
         ValueError: neither.

@@ -75,7 +75,7 @@ def json_text(plain: object, indent: int | None = None) -> Laid:
 
 
 def json_pieces(plain: object) -> Iterator[str]:
-    """The same with a value a line, bit by bit: a fit of millions of times is written so.
+    """Yield JSON with a value a line, bit by bit: a fit of millions of times is written so.
 
     Python's encoder in C lays no lines out. It does when it is given the line break as what
     stands between two values, which is enough for what holds no further list or pairs.
@@ -108,7 +108,7 @@ def _encoder(between: str) -> json.JSONEncoder:
 
 
 def _printable(text: str) -> str:
-    """With all else written out."""
+    """Write out all letters that cannot be printed."""
     if text.replace("\n", "").isprintable():
         return text
     # Only inside of strings; what stands between them is printable, or a line break of ours.
@@ -132,7 +132,7 @@ def unknown(what: str, word: str, known: Iterable[str]) -> str:
 
 
 class Collective(Enum):
-    """What a benchmark measures; the first five are those that ask a tuner."""
+    """Collective that a benchmark measures; the first five are those that ask a tuner."""
 
     BROADCAST = "broadcast"
     REDUCE = "reduce"
@@ -176,7 +176,7 @@ class Collective(Enum):
 
     @property
     def ring_passes(self) -> int | None:
-        """How often the message goes round the ring; None where ``tuning.cc`` counts n steps."""
+        """Rounds of the message through the ring; None where ``tuning.cc`` counts n steps."""
         return 2 if self is Collective.ALL_REDUCE else 1 if self.is_shared else None
 
     @property
@@ -341,7 +341,7 @@ TREE_SIMPLE_NEEDS_NODES: Final = 2
 
 
 class RankPlacement(Enum):
-    """Which devices of a node a communicator's ranks are on; docs/machine.md."""
+    """Placement of a communicator's ranks on the devices of a node; docs/machine.md."""
 
     NODE = "node"
     ONE_OAM = "one-oam"

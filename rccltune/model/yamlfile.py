@@ -155,7 +155,7 @@ def _refuse(mistakes: list[tuple[int, int, str]], name: str, hint: str) -> None:
 
 
 def _mark(marks: Mapping[str, tuple[int, int]], at: str) -> tuple[int, int]:
-    """Where a value stands, or what holds it."""
+    """Place of a value, or of what holds it."""
     position, there = marks.get("", (1, 1)), ""
     for part in _PART.findall(at):
         inside = f"{there}{part}" if there else part.removeprefix(".")

@@ -21,7 +21,7 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """What a launch left.
+    """NPKit dump that a launch left.
 
     Attributes:
         ranks: that wrote their clock, which is written last.
@@ -105,7 +105,7 @@ _UP: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpkitTools:
-    """What turns a dump into a trace, None where it was not found.
+    """Programs that turn a dump into a trace, None where one was not found.
 
     Attributes:
         header: npkit_event.h, which names the events; it must be the library's own.

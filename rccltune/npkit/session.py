@@ -35,7 +35,7 @@ _ROCM: Final = Path("/opt/rocm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpPlan:
-    """What is run."""
+    """Plan of a launch with NPKit's events."""
 
     collective: Collective
     setting: Setting
@@ -48,7 +48,7 @@ class DumpPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpResult:
-    """What came of it.
+    """Result of a launch with NPKit's events.
 
     Attributes:
         folder: where the library wrote.
@@ -70,7 +70,7 @@ class DumpResult:
     command: Line
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json and for the session."""
+        """Plain form for --json and for the session."""
         return {"format": _FORMAT, **schema.to_plain(self)}
 
 
@@ -161,7 +161,7 @@ def dump_setting(
 
 
 def _several_gpus(site: Site) -> str | None:
-    """How a process would come to have several GPUs, None where none does."""
+    """Reason why a process would have several GPUs, None where none does."""
     if site.launcher.flavour == "none" and site.scale.n_ranks > 1:
         return "without a launcher all ranks are in one"
     if site.seating.n_started != site.scale.n_ranks:
@@ -210,7 +210,7 @@ def _check_options(launch: Launch) -> None:
 
 
 def _check_ran(ran: Ran, chosen: DumpPlan, own: Path) -> None:
-    """It ended well, and what ran is what was asked for.
+    """Check that the launch ended well, and that what ran is what was asked for.
 
     Raises:
         LaunchError: not so.
@@ -244,7 +244,7 @@ def _collect(into: Path, collected: Path) -> None:
 def _done(
     chosen: DumpPlan, one: Launch, into: Path, dump: Dump, *, site: Site, own: Path
 ) -> DumpResult:
-    """What makes a trace of it."""
+    """Result of the launch, with the command that makes a trace of its dump."""
     collected = (own / _COLLECTED).resolve()
     tools = find_tools(_places(site))
     return DumpResult(
@@ -261,7 +261,7 @@ def _done(
 
 
 def _places(site: Site) -> list[Path]:
-    """Where RCCL's tools may be: its sources are mostly beside those of rccl-tests."""
+    """Folders where RCCL's tools may be: its sources are mostly beside those of rccl-tests."""
     library = site.library_file
     folder = Path(next(iter(site.programs.values()))).parent
     beside = [above.parent / "rccl" for above in (folder, *folder.parents[:2])]

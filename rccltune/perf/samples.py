@@ -1,9 +1,9 @@
 """Rows of the rank program as rows of samples.csv, and which of them count.
 
 A communicator is what is repeated. Every timing stands in the table, with why it must not be used
-where it must not (:mod:`rccltune.session.sample_table` has the columns). Where settings were timed by both
-clocks at a size, replayed graphs count up to 4 MiB and loops above; where a setting was timed
-roughly and again with care, care counts.
+where it must not (:mod:`rccltune.session.sample_table` has the columns). Where settings were timed
+by both clocks at a size, replayed graphs count up to 4 MiB and loops above; where a setting was
+timed roughly and again with care, care counts.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _RINGED: Final = "ringed: what the library took by itself"
 
 
 def residuals(tables: Tables) -> Figure | None:
-    """How far the fitted curves are off at each measured size, as a share of the time."""
+    """Errors of the fitted curves at each measured size, as a share of the time."""
     every = tables.residuals
     names = [panel for panel in tables.panels if panel in set(every["panel"])]
     if not names:
@@ -56,7 +56,7 @@ def residuals(tables: Tables) -> Figure | None:
 
 
 def channels(tables: Tables) -> Figure | None:
-    """What more channels buy: the least time with so many, over the least time of all."""
+    """Gain of more channels: the least time with so many, over the least time of all."""
     every = tables.points[(tables.points["channels"] > 0) & (tables.points["why_not"] == "")]
     counts = every.groupby("panel")["channels"].nunique()
     names = [panel for panel in tables.panels if counts.get(panel, 0) > 1]
@@ -136,7 +136,7 @@ def predictions(tables: Tables) -> Figure | None:
 
 
 def variants(tables: Tables) -> Figure | None:
-    """How many times as fast each environment with its rules is as the site with its own."""
+    """Speed of each environment with its rules, over the site with its own."""
     every = tables.variants
     names = [panel for panel in tables.panels if panel in set(every["panel"])]
     if not names:

@@ -1,4 +1,4 @@
-"""All that a session says to its page and its figures, read once; nothing is decided here."""
+"""Content of a session for its page and its figures, read once; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class RuleFileOfSession:
 
     @property
     def placement(self) -> str | None:
-        """Where its ranks must be; None for any placement."""
+        """Placement that its ranks must have; None for any placement."""
         return dict(self.file.requires).get("placement")
 
     @property
@@ -95,7 +95,7 @@ class RuleFileOfSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContents:
-    """What a session has.
+    """Content of a session: fit, choice, rule files, verifications.
 
     Attributes:
         choice: as emit-config stored it, None where nothing was chosen yet.
@@ -133,7 +133,7 @@ class SessionContents:
 
     @property
     def zones(self) -> tuple[Zone, ...]:
-        """What was chosen, in the environment that was chosen."""
+        """Zones that were chosen, in the environment that was chosen."""
         return self.choice.zones_of("") if self.choice else ()
 
     @property
@@ -143,7 +143,7 @@ class SessionContents:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Whose measurements were imported, as their files say."""
+        """Origins of imported measurements, as their files say."""
         return tuple(sorted({o.origin for _, o in self.launches if o.origin}))
 
     @property
@@ -204,7 +204,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
 
 
 def _limits(done: FitResult) -> CeilingComparison | None:
-    """What rates of links say, where the session has any."""
+    """Compare with the ceilings, where the session has rates of links."""
     if not (done.session.path / store.CEILING_FILE).exists():
         return None
     # It knows placements and node files, which take a sixth of a second to load.
@@ -242,7 +242,7 @@ def _rules_of(
         rules.append(
             DeliveredRule(
                 rule=rule,
-                gain=verdict.gain if verdict else _gain(zone),
+                gain=gain_of_rule(verdict, zone),
                 verdict=verdict,
                 zone=zone,
                 fallback=waits,
@@ -261,7 +261,9 @@ def _rules_of(
 def _unwritten(zones: Iterable[Zone]) -> RuleFileOfSession:
     """The rules of a choice that no file has: its verification failed, or it went to stdout."""
     rules = tuple(
-        DeliveredRule(rule=rule, gain=_gain(zone), verdict=None, zone=zone, fallback=False)
+        DeliveredRule(
+            rule=rule, gain=gain_of_rule(None, zone), verdict=None, zone=zone, fallback=False
+        )
         for zone in zones
         if (rule := _as_rule(zone)) is not None
     )
@@ -285,8 +287,15 @@ def _as_rule(zone: Zone) -> Rule | None:
     )
 
 
-def _gain(zone: Zone | None) -> Ratio | None:
-    """A zone's gain as a ratio of times."""
+def gain_of_rule(verdict: RuleVerdict | None, zone: Zone | None) -> Ratio | None:
+    """Gain of a rule as page and figures show it: as verified, else as the choice has it.
+
+    Args:
+        verdict: of the rule in verdict.json; None where it was not verified.
+        zone: of choice.json that the rule came from; None where there is none.
+    """
+    if verdict is not None:
+        return verdict.gain
     if zone is None or zone.gain is None:
         return None
     gain = zone.gain
@@ -325,7 +334,7 @@ def part_of(rule: Rule, zone: Zone) -> Zone:
 
 
 def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
-    """What is known of a fallback; of several that it stands behind an unproven one."""
+    """Find the zone of a fallback; of several that it stands behind an unproven one."""
     found = [
         behind
         for zone in zones
@@ -367,7 +376,7 @@ def _run_files(folder: Path, numbers: Iterable[int]) -> Iterator[str]:
 
 
 def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
-    """What a benchmark calls the devices of its ranks, by the first log that has them."""
+    """Names of the ranks' devices in a benchmark's own heading, from the first log with one."""
     for launch, outcome in launches:
         if outcome.status is not Status.OK:
             continue

@@ -90,7 +90,7 @@ class WrittenPage:
     simulated: bool
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         return {
             "path": str(self.path),
             "bytes": self.n_bytes,
@@ -181,7 +181,7 @@ def _breakable(text: str) -> Markup:
 
 
 def context(shown: SessionContents) -> dict[str, Any]:
-    """All that the template fills in; what it says of rules is what their files say."""
+    """Build all that the template fills in; what it says of rules is what their files say."""
     tables = tables_of(shown)
     several = len({one.rule.n_ranks for file in shown.files for one in file.rules}) > 1
     claim = words.claim(shown)
@@ -222,7 +222,7 @@ def _where(shown: SessionContents, tables: Tables) -> str:
 
 
 def _days(outcomes: list[Outcome]) -> str:
-    """From the first day to the last; empty where no day is known.
+    """Text of the days, first to last; empty where no day is known.
 
     When a copy of somebody's publication was written says nothing of when it was measured.
     """
@@ -312,7 +312,7 @@ def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:
 
 
 def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
-    """What the verification found at each size that is a power of two, by placement."""
+    """Judgements of the verification at each size that is a power of two, by placement."""
     found: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
     ruled: set[tuple[str, int]] = set()
     for file in shown.used:

@@ -1,4 +1,4 @@
-"""How every figure looks: colours, markers, axes, names beside lines, rules above a panel.
+"""Style of every figure: colours, markers, axes, names beside lines, rules above a panel.
 
 An algorithm has a colour, a protocol a marker, an environment a dash. The colours come from Okabe
 and Ito's for people with any common colour blindness (jfly.uni-koeln.de/color), as dark as white
@@ -177,7 +177,7 @@ def _points(axes: Axes) -> tuple[float, float]:
 
 
 def colour(algorithm: str) -> str:
-    """Of an algorithm; INK of what is no forced setting, such as the baseline."""
+    """Colour of an algorithm; INK of what is no forced setting, such as the baseline."""
     return _COLOURS.get(algorithm, INK)
 
 
@@ -404,7 +404,7 @@ def _placed(name: str, around: tuple[float, float, float, float]) -> tuple[float
 
 
 def legend_below(figure: Figure) -> None:
-    """What lines and points stand for, once for all panels."""
+    """Draw the legend of lines and points, once for all panels."""
     known: dict[str, Any] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()

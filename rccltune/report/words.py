@@ -37,7 +37,7 @@ def times(gain: Ratio | None) -> str:
 
 
 def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
-    """What a reader must know before anything else: a word and its sentence."""
+    """Marks that a reader must know before anything else: a word and its sentence."""
     if shown.simulated:
         said = "A node file gave the times: nothing here was measured on hardware."
         real = shown.done.session.fingerprint.runner
@@ -64,7 +64,7 @@ def _is_cut_short(shown: SessionContents) -> bool:
 
 
 def claim(shown: SessionContents) -> str:
-    """What is won, in a sentence."""
+    """Claim of what is won, in a sentence."""
     if shown.refused:
         return f"Nothing is proven here: {shown.refused[0].message}."
     verified = [one for one in shown.used if one.verification]
@@ -181,7 +181,7 @@ def _range(rules: Sequence[DeliveredRule]) -> str:
 
 
 def proof(one: DeliveredRule, file: RuleFileOfSession) -> str:
-    """What a rule's gain rests on."""
+    """Proof that a rule's gain rests on."""
     if one.rule.vendor:
         return "of the library's own table"
     if one.fallback:
@@ -213,7 +213,7 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
 
 
 def _seen(zone: Zone | None, rule: Rule) -> str:
-    """What the sweep saw of a rule, and of which sizes where the rule has only a part of them."""
+    """Evidence that the sweep has for a rule, and its sizes where the rule has only a part."""
     if zone is None:
         return "not of the stored choice"
     if zone.proof is GainProof.NO_BASELINE:
@@ -249,7 +249,7 @@ def source(file: RuleFileOfSession, shown: SessionContents) -> str:
 
 
 def following(shown: SessionContents, session: str = "") -> str:
-    """What makes sense now.
+    """Commands that make sense now.
 
     Args:
         shown: the session.
@@ -271,7 +271,7 @@ def following(shown: SessionContents, session: str = "") -> str:
 
 
 def _with_rules(shown: SessionContents, named: str) -> str:
-    """What makes sense where there are rules; ``named`` follows a verb."""
+    """Commands that make sense where there are rules; ``named`` follows a verb."""
     if not all(one.verification for one in shown.used):
         if shown.is_imported:
             return "rccltune sweep on that machine; rccltune verify --rules FILE keeps what wins."
@@ -282,7 +282,7 @@ def _with_rules(shown: SessionContents, named: str) -> str:
 
 
 def old_rules(shown: SessionContents) -> Iterator[str]:
-    """What is on file, and counts for nothing here."""
+    """Sentence on rules that are on file, and count for nothing here."""
     for one in shown.old:
         if one.name in {file.name for file in shown.files}:
             yield (
@@ -297,7 +297,7 @@ def costs(zone: Zone | None) -> str:
 
 
 def method(shown: SessionContents) -> Iterator[str]:
-    """How all this was found out, in ten lines at most."""
+    """Method of the measurement, in ten lines at most."""
     choice = shown.choice
     if shown.is_imported:
         yield "Times are those of the imported files, a file or a repeat in it being one repeat."

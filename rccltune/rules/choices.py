@@ -65,7 +65,7 @@ def variants_of(done: FitResult) -> dict[str, Variant]:
 
 
 def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooLittleDataError:
-    """The same error; where a path takes all that was measured, that is the finding."""
+    """Extend an error: where a path takes all that was measured, that is the finding."""
     if not bypasses:
         return error
     taken: dict[str, list[int]] = {}
@@ -83,7 +83,7 @@ def _under_a_path(error: TooLittleDataError, bypasses: Sequence[Bypass]) -> TooL
 
 
 def explained(chosen: Sequence[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone, ...]:
-    """The same zones, with gaps that say where the library asks no tuner."""
+    """Zones with gaps that say where the library asks no tuner."""
     return tuple(_explained(zone, bypasses) for zone in chosen)
 
 
@@ -141,7 +141,7 @@ def environments_of(
         CommandLineError: the variant that was named was not measured.
     """
     exported = (
-        compare_with_site(choice.compared, choice.zones, options, wrong=done.wrong)
+        compare_with_site(choice.candidates, choice.zones, options, wrong=done.wrong)
         if done.is_varied
         else ()
     )
@@ -178,7 +178,7 @@ def merge_exports(judged: Iterable[tuple[ExportedVariant, ...]]) -> tuple[Export
 
 
 def _both(one: ExportedVariant, other: ExportedVariant) -> ExportedVariant:
-    """The same variant in two sessions."""
+    """Merge the exports of one variant in two sessions."""
     first = min(one, other, key=lambda found: found.threshold_nbytes or MAX_NBYTES)
     return replace(first, gains=(*one.gains, *other.gains))
 
@@ -241,7 +241,7 @@ def _in_default(zone: Zone) -> Zone:
 
 
 def _behind(zone: Zone, variant: Variant, reach: int | None) -> list[Zone]:
-    """What is left of a zone where a path serves calls up to a size; the rest becomes a gap."""
+    """Cut a zone where a path serves calls up to a size; the rest becomes a gap."""
     if not _concerns(variant, zone) or (reach is not None and zone.min_nbytes > reach):
         return [zone]
     up_to = "" if reach is None else f" up to {format_size(reach)}"

@@ -1,4 +1,4 @@
-"""Where the plugin's answer changes, found by asking it; and that it loads and answers."""
+"""Changes of the plugin's answer, found by asking it; and that it loads and answers."""
 
 from __future__ import annotations
 

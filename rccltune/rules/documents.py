@@ -1,4 +1,4 @@
-"""From zones to what a rule file says, before it is text, and what the order of its rules means.
+"""Documents of rules made from zones, before they are text, and what the order of rules means.
 
 The first selectable match wins, so a rule behind others is a *fallback* where its sizes are
 taken by rules for other cells (it is reached when those are not selectable), and *dead* where
@@ -35,7 +35,7 @@ class CoveredSizes:
     __slots__ = ("_ends", "_starts")
 
     def __init__(self) -> None:
-        """None was."""
+        """Begin with no size taken."""
         self._starts: list[int] = []
         self._ends: list[int] = []
 
@@ -105,7 +105,7 @@ class UncoveredRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAudit:
-    """What the order means.
+    """Result of an audit of the order of rules.
 
     Attributes:
         dead: rules that no call can ever reach.
@@ -154,7 +154,7 @@ def _wider(filters: _Filters) -> Iterator[_Filters]:
 
 
 def intervals_left(own: Interval, rules: Iterable[Rule]) -> list[Interval]:
-    """What remains of an interval without the sizes of some rules, inclusive bounds."""
+    """Intervals that remain without the sizes of some rules, inclusive bounds."""
     low, high = own
     remaining: list[Interval] = []
     for rule in sorted(rules, key=lambda each: each.min_nbytes):
@@ -356,7 +356,7 @@ def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
 
 
 def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
-    """Of the first of the zones that it stands behind."""
+    """Comment on the first unproven one of the zones that a fallback stands behind."""
     mine = [
         zone.behind
         for zone in zones

@@ -107,7 +107,7 @@ def keep_choices(chosen: EmittedRules, reporter: Reporter, *, is_own: bool = Tru
 
 
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
-    """What would be written, and where; nothing is.
+    """Choose rules, and say what would be written and where; nothing is.
 
     Files for the site as it is; beside them those for each variant that was measured, LL128 forced
     too, in a folder with its name: RCCL's built-in tuner takes any rccl_tuner*.csv that lies beside
@@ -252,7 +252,7 @@ def _files(
 def _choices(
     request: EmitRequest, fits: Sequence[FitResult], reporter: Reporter
 ) -> tuple[EmitRequest, list[Choice]]:
-    """What each session chooses, and the request that they follow.
+    """Choices of each session, and the request that they follow.
 
     What one scale needs in the environment every communicator of the job gets: where others do not
     need it too, and so were not measured under it, all choose without it. So they do where it may
@@ -301,7 +301,7 @@ def _chosen(request: EmitRequest, fits: Sequence[FitResult]) -> list[Choice]:
 def _paths(
     request: EmitRequest, fingerprint: Fingerprint, sheets: Sequence[PlacementFile]
 ) -> list[Path | None]:
-    """Where each file goes; a name that was given is the first one's."""
+    """Paths of the files; a name that was given is the first one's."""
     given = request.output
     if given is not None and str(given) == "-":
         if len(sheets) > 1:
@@ -339,7 +339,7 @@ def _emitted(
 
 
 def _beside(path: Path | None) -> Path | None:
-    """Where the exports go: beside the rules that they use."""
+    """Path of the exports, beside the rules that they use."""
     if path is None:
         return None
     beside = path.with_suffix(".env")

@@ -1,4 +1,4 @@
-"""What a rule file will do, and where two differ, asked of the real plugin."""
+"""Explanation of a rule file, and differences of two, asked of the real plugin."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleQuestion:
-    """What is asked about; None is everything that the file names."""
+    """Question about a file; None is everything that the file names."""
 
     collective: Collective | None = None
     n_nodes: int | None = None
@@ -90,7 +90,7 @@ class RuleQuestion:
 def asked_about(
     path: Path, question: RuleQuestion
 ) -> tuple[list[tuple[Collective, Scale]], tuple[CallArguments, ...]]:
-    """What a file names of a question: collectives with the scales of each; and calls.
+    """Find what a file names of a question: collectives with the scales of each; and calls.
 
     Raises:
         InputFileError: as :func:`explain`.
@@ -160,7 +160,7 @@ def explain(
 
 @lru_cache(maxsize=2)
 def _accepted(content: bytes, path: Path) -> RuleFile:
-    """As it is read, once for both questions of a comparison."""
+    """Read a file once for both questions of a comparison."""
     return read_accepted(content, path, _CORRECT)
 
 
@@ -318,7 +318,7 @@ def compare(one: Path, other: Path, question: RuleQuestion) -> tuple[Explanation
 
 
 def differences(one: Explanation, other: Explanation) -> tuple[AnswerDifference, ...]:
-    """Where two explanations of the same question answer differently.
+    """Differences between two explanations of the same question.
 
     Other calls than the usual one have differences of their own only where the usual one's are
     other ones.
@@ -369,7 +369,7 @@ def _differences(
 
 
 def _add(differing: list[AnswerDifference], difference: AnswerDifference) -> None:
-    """As a range of its own, or as the rest of the one before: lines of files are no borders."""
+    """Add a difference, joined with the one before where they touch: lines do not part them."""
     last = differing[-1] if differing else None
     touches = last is not None and last.max_nbytes + 1 == difference.min_nbytes
     if (

@@ -1,4 +1,4 @@
-"""Which file a library needs: rules alone, the plugin, or the plugin with the mode."""
+"""Files that a library needs: rules alone, the plugin, or the plugin with the mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ END: Final = "<!-- end -->"
 
 
 class RuleReaderKind(Enum):
-    """What a library follows rules with."""
+    """Reader with which a library follows rules."""
 
     FILE = "file alone"
     PLUGIN = "plugin"
@@ -31,14 +31,18 @@ class ModeSupport(Enum):
 
 EXPORTS: Final = {
     RuleReaderKind.FILE: "`NCCL_TUNER_CONFIG_FILE=FILE`",
-    RuleReaderKind.PLUGIN: "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `NCCL_TUNER_CONFIG_FILE=FILE`",
-    RuleReaderKind.KEYED: "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `RCCLTUNE_CONFIG_DIR=FOLDER`, with "
-    "`rccl_tuner_<arch>_<mode>.csv` for each mode in it",
+    RuleReaderKind.PLUGIN: (
+        "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `NCCL_TUNER_CONFIG_FILE=FILE`"
+    ),
+    RuleReaderKind.KEYED: (
+        "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `RCCLTUNE_CONFIG_DIR=FOLDER`, with "
+        "`rccl_tuner_<arch>_<mode>.csv` for each mode in it"
+    ),
 }
 
 
 def way(abi: int, modes: ModeSupport, *, built_in: bool) -> RuleReaderKind:
-    """How a library is told rules.
+    """Reader through which a library gets its rules.
 
     Args:
         abi: newest version of the tuner interface that it shares with the plugin, 0 for none.
@@ -77,7 +81,7 @@ def document(offered: Sequence[int]) -> list[str]:
 
 
 def needs(version: str | None, offered: Sequence[int], *, built_in: bool) -> str:
-    """What a library follows rules with, in a sentence, as the table has it.
+    """Sentence on the reader with which a library follows rules, as the table has it.
 
     Args:
         version: ``RCCL 2.28.3+hip7.13``; None where the file does not say it.

@@ -55,7 +55,7 @@ def needs(name: str, value: str) -> str:
 
 
 def requires(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """What a machine must be, on as few lines as hold it; every line is complete by itself.
+    """Lines that require something of a machine, each complete by itself.
 
     Raises:
         InputFileError: a pair is longer than a line, or has blanks in it.
@@ -142,7 +142,7 @@ def _shown(line: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what no text file has, or what some reader takes for the end of a line."""
+    """Remove what no text file has, or what some reader takes for the end of a line."""
     return "".join(" " if unicodedata.category(c) in _ODD else c for c in text)
 
 
@@ -191,7 +191,7 @@ UNPROVEN_MARK: Final = "UNPROVEN:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineChange:
-    """What becomes of one line.
+    """Change of one line.
 
     Attributes:
         parts: rules in its place; none where it goes.
@@ -268,7 +268,7 @@ _MOST_TEXT: Final = {"arch": 15, "placement": 23}
 
 
 def requirement(key: str, value: str) -> str | int | None:
-    """What a pair asks for; two spellings of one thing are equal.
+    """Requirement that a pair states; two spellings of one thing are equal.
 
     Args:
         key: ``arch``, ``device``, ``cus``, ``compute``, ``memory`` or ``placement``.

@@ -1,4 +1,4 @@
-"""What readers other than our plugin make of the lines of a rule file.
+"""Readers of rule files other than our plugin, and what they make of its lines.
 
 A file may be read without our plugin: by RCCL's built-in CSV tuner, or by NVIDIA's example plugin.
 They split at commas as ``strtok`` does, so that a field with nothing in it moves those behind it
@@ -87,7 +87,7 @@ class MisreadLine:
     said: str
 
     def __str__(self) -> str:
-        """For people."""
+        """Sentence for people."""
         return f"line {self.line}: {self.said}"
 
 
@@ -117,7 +117,7 @@ def misread(content: bytes, file: RuleFile) -> tuple[MisreadLine, ...]:
 
 
 def beside_lines(content: bytes) -> tuple[str, ...]:
-    """What other readers do where no line says it, of a file that is not ours.
+    """Say what other readers do where no line says it, of a file that is not ours.
 
     NVIDIA's example sets one channel before it looks for a line (``plugins/tuner/example``,
     pluginGetCollInfo), so that a line with -1 channels has one, too.
@@ -176,14 +176,14 @@ def _rules(line: str, reader: RuleFileReader) -> Iterator[Rule]:
 
 
 def _bytes(text: str) -> int:
-    """As strtoull reads it: as many digits as there are, and a minus counts from 2^64 down."""
+    """Read a number as strtoull does: as many digits as there are; a minus counts from 2^64."""
     match = _NUMBER.match(text)
     value = int(match[1]) if match else 0
     return min(value, _LARGEST) if value >= 0 else max(value + _LARGEST + 1, 0)
 
 
 def _count(text: str) -> int:
-    """As atoi reads it."""
+    """Read a number as atoi does."""
     match = _NUMBER.match(text)
     return int(match[1]) if match else 0
 
@@ -197,7 +197,7 @@ def _any(number: int) -> int | None:
 
 
 def _answers(rules: Sequence[Rule]) -> list[Rule]:
-    """What rules do, whoever read them; one for a tree that no library has does nothing."""
+    """Answers of rules, whoever read them; one for a tree that no library has does nothing."""
     return [
         replace(rule, line=None, fallback=False, vendor=False, variant=None)
         for rule in rules

@@ -1,4 +1,4 @@
-"""What is written: a sheet of zones for each placement of ranks, and the files that come of it.
+"""Rule files by placement of ranks: the zones that each will hold, and their names.
 
 Communicators that are smaller than the node may run on any of its devices. Design §7: a rule for
 fewer ranks than the node holds is for any of their placements only where each was measured and
@@ -37,7 +37,7 @@ Keep = Callable[[Sequence[Zone]], tuple[Zone, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementFile:
-    """What one rule file will say.
+    """Zones of one rule file, before it is written.
 
     Attributes:
         placement: which the file requires; None is right for any.
@@ -51,7 +51,7 @@ class PlacementFile:
 
     @property
     def requires(self) -> tuple[tuple[str, str], ...]:
-        """For the file's ``#@ requires``."""
+        """Pairs for the file's ``#@ requires``."""
         return () if self.placement is None else (("placement", self.placement),)
 
     @property
@@ -212,7 +212,7 @@ def _why_apart(parts: Mapping[str, _PlacementSamples]) -> str | None:
 
 
 def _says(found: Sequence[Zone]) -> set[tuple[object, ...]]:
-    """What rules of zones say, whatever they rest on."""
+    """Rules that zones make, whatever they rest on."""
     return {
         (
             zone.target.collective,
@@ -230,7 +230,7 @@ def _says(found: Sequence[Zone]) -> set[tuple[object, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitRequest:
-    """What emit-config was asked for.
+    """Request to emit-config.
 
     Attributes:
         options: for each session, since a baseline is found in its own curves.
@@ -250,7 +250,7 @@ class EmitRequest:
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmittedRules:
-    """What was written.
+    """Rules that were written, with their files.
 
     Attributes:
         path: None where the text goes to stdout.
@@ -291,7 +291,7 @@ class EmittedRules:
         )
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         return {
             "path": str(self.path) if self.path else None,
             "environment_path": str(self.environment_path) if self.environment_path else None,

@@ -1,4 +1,4 @@
-"""What the plugin answers for one collective at one scale, at every version and for every call."""
+"""Answers of the plugin for one collective at one scale, at every version and for every call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AnswerRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallArguments:
-    """What a host says of a call beside its size; the usual one where a job does nothing special.
+    """Arguments of a call beside its size; the defaults where a job does nothing special.
 
     Attributes:
         num_pipe_ops: operations in the group.
@@ -146,7 +146,7 @@ class RuleMatcher:
             self._by_place.setdefault(place, []).append((number, rule))
 
     def of(self, scale: Scale, *collectives: Collective) -> tuple[Rule, ...]:
-        """In file order."""
+        """Rules for a scale and collectives, in file order."""
         places = product(collectives, (None, scale.n_nodes), (None, scale.n_ranks))
         found = [one for place in places for one in self._by_place.get(place, ())]
         return tuple(rule for _, rule in sorted(found, key=lambda one: one[0]))
@@ -350,7 +350,7 @@ def _answering(
     edges: Sequence[int],
     settings: Sequence[Setting | None],
 ) -> list[Rule | None]:
-    """At each edge the first rule of the file that says what the plugin answered there."""
+    """Find the first rule of the file, at each edge, that says what the plugin answered there."""
     rules: dict[Setting, list[Rule]] = {}
     for rule in case.rules:
         if rule.num_pipe_ops in (None, call.num_pipe_ops) and rule.reg_buff in (

@@ -108,7 +108,7 @@ class _Members(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginAnswer:
-    """What the plugin left behind after one call.
+    """Answer that the plugin left in the cost table after one call.
 
     Attributes:
         table: the cost table afterwards; version 2 hosts have none, so there it is the table

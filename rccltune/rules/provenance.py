@@ -1,4 +1,4 @@
-"""Where the figures of a rule file come from, and which variables it may ask for."""
+"""Provenance of a rule file's figures, and the variables that a file may ask for."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ SIMULATED: Final = "SIMULATED: made from a stand-in benchmark, not from hardware
 
 
 def provenance(fits: Sequence[FitResult], fingerprint: Fingerprint) -> tuple[str, ...]:
-    """What was measured where, with which library, and by which rccltune."""
+    """Lines on what was measured where, with which library, and by which rccltune."""
     simulated = any(done.session.simulated for done in fits)
     lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
     if simulated:
@@ -134,7 +134,7 @@ def chosen_lines(environments: Sequence[ExportedVariant]) -> list[str]:
 
 
 def _dates(outcomes: Iterable[Outcome]) -> str:
-    """From the first day to the last; empty where no day is known."""
+    """Text of the days, first to last; empty where no day is known."""
     days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 

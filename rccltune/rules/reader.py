@@ -24,7 +24,7 @@ from rccltune.rules.line_format import compute, is_row, is_stump, memory, requir
 
 
 class LineSeverity(Enum):
-    """What a finding means for the file."""
+    """Severity of a finding for the file."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -40,7 +40,7 @@ class LineFinding:
     message: str
 
     def at(self, where: Path | str) -> str:
-        """With the file it is of, as compilers name a line."""
+        """Text with the file it is of, as compilers name a line."""
         return f"{where}:{self.line}: {self.message} [{self.code}]"
 
 
@@ -71,7 +71,7 @@ class StatedNoRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFile:
-    """What a rule file says.
+    """Content of a rule file: rules, requirements, findings.
 
     Attributes:
         rules: in file order; empty where the file is refused.
@@ -95,7 +95,7 @@ class RuleFile:
 
     @property
     def arch_or_vendor(self) -> str | None:
-        """Whose GPUs it is for: ``gfx942`` …, ``amd`` or ``nvidia`` where only that can be told.
+        """Arch or vendor of its GPUs: ``gfx942`` …, ``amd`` or ``nvidia`` where only that is told.
 
         Partition modes are AMD's, and a variable of RCCL's is no use to anybody else.
         """

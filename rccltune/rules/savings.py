@@ -1,4 +1,4 @@
-"""What rules save of a recorded job, from times that sessions measured."""
+"""Savings of rules in a recorded job, from times that sessions measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEAR: Final = 0.02
 
 
 def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitResult]) -> Saving:
-    """What rules save of a recorded job, estimated from the sessions that they were made of.
+    """Estimate what rules save of a recorded job, from the sessions that they were made of.
 
     Calls whose size was not measured, of the baseline and of the rule's setting, count as
     not known; those that no rule is for take what they took.
@@ -79,7 +79,7 @@ def _is_of(curve: Curve, setting: Setting | None) -> bool:
 
 
 def saving_in(path: Path, folders: Sequence[Path], chosen: Chosen, *, reporter: Reporter) -> Saving:
-    """The same of a file, and of sessions by their folders; raises as both do."""
+    """Estimate the saving of a file, from sessions by their folders; raises as both do."""
     fits = [fit_session(folder, reporter=reporter) for folder in folders]
     whole = read_workload(path)
     for cut in whole.cuts:
@@ -88,7 +88,7 @@ def saving_in(path: Path, folders: Sequence[Path], chosen: Chosen, *, reporter: 
 
 
 def by_zones(zones: Sequence[Zone]) -> Chosen:
-    """What zones choose."""
+    """Function that looks up the setting that zones choose."""
 
     def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
         for zone in zones:
@@ -101,7 +101,7 @@ def by_zones(zones: Sequence[Zone]) -> Chosen:
 
 
 def by_rules(rules: Sequence[Rule]) -> Chosen:
-    """What rules choose, the first that matches."""
+    """Function that looks up the setting of the first rule that matches."""
 
     def chosen(collective: Collective, scale: Scale, nbytes: int) -> Setting | None:
         matching = (rule for rule in rules if rule.matches(collective, nbytes, scale))
@@ -112,7 +112,7 @@ def by_rules(rules: Sequence[Rule]) -> Chosen:
 
 
 def saving_plain(saved: Saving) -> dict[str, Any]:
-    """For --json."""
+    """Plain form for --json."""
     return {
         "before_s": saved.before_s,
         "after_s": saved.after_s,

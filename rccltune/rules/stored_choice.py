@@ -26,7 +26,7 @@ _HINT: Final = "delete it; rccltune emit-config chooses again."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredChoice:
-    """What was chosen of a session.
+    """Choice of a session as choice.json keeps it.
 
     Attributes:
         samples_sha256: of the samples.csv that it was chosen from.
@@ -89,7 +89,7 @@ def choice_record(
     options: ChoiceOptions,
     widened: tuple[Zone, ...] = (),
 ) -> StoredChoice:
-    """What is kept of a choice.
+    """Make the record of a choice.
 
     Args:
         done: the session that it is of.

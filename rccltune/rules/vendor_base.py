@@ -52,7 +52,7 @@ class VendorTable:
     left_out: tuple[tuple[int, str], ...]
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         return {"path": self.place, "sha256": self.sha256, "rows": len(self.rules)}
 
 
@@ -111,7 +111,7 @@ def _found(arch: str | None) -> tuple[str, bytes]:
 
 
 def _read(content: bytes, place: str) -> tuple[RuleFile, vendor_rules.LeftOut]:
-    """What of a vendor's table every reader takes alike, and what is left out of it.
+    """Read what every reader takes alike of a vendor's table, and what is left out of it.
 
     Raises:
         InputFileError: it has mistakes that RCCL does not skip, or nothing is left of it.
@@ -217,7 +217,7 @@ def _named_scales(rules: Sequence[Rule]) -> list[Scale]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PluginQuestion:
-    """What the plugin is asked about each file."""
+    """Questions that the plugin is asked about each file."""
 
     host: PluginLibrary
     abi: int

@@ -285,7 +285,7 @@ def _open(
 
 
 def check_with_base(ours: Sequence[Rule], base: Sequence[Rule], merged: Sequence[Rule]) -> None:
-    """That a file read back answers as ours where ours has a rule, and as the vendor's elsewhere.
+    """Check that a file read back answers as ours where ours has a rule, else as the vendor's.
 
     Every bound of every rule and the sizes beside it, at every scale that a rule names and at
     some that none does; not only the first match but all that follow, since a host may not offer
@@ -336,7 +336,7 @@ def _by_size(rules: Sequence[Rule], sizes: Sequence[int]) -> list[list[Rule]]:
 
 
 def _answers(matching: Iterable[Rule]) -> tuple[Setting, ...]:
-    """What hosts are answered, in the order in which cells may turn out not to be selectable."""
+    """Answers that hosts get, in the order in which cells may turn out not to be selectable."""
     by_cell: dict[_Cell, Setting] = {}
     for rule in matching:
         setting = rule.setting
@@ -359,7 +359,7 @@ def _scales(rules: Iterable[Rule]) -> list[Scale]:
 
 
 def _sizes(rules: Sequence[Rule]) -> list[int]:
-    """At and beside every bound."""
+    """Sizes at and beside every bound."""
     bounds = {b for r in rules for b in (r.min_nbytes, r.max_nbytes)} | {0, MAX_NBYTES}
     near = {b + step for b in bounds for step in (-1, 0, 1)}
     return sorted(n for n in near if 0 <= n <= MAX_NBYTES)

@@ -153,7 +153,7 @@ _KEPT: Final = ".verified"
 
 
 def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: Reporter) -> None:
-    """All of them or, where one is in the way, none.
+    """Write all files or, where one is in the way, none.
 
     A verified file that is replaced stays beside the new one, under another name: what
     verification took away from it took an hour of a machine, and the new one has it again.
@@ -189,7 +189,7 @@ def is_verified(path: Path) -> bool:
 
 
 def backup_path(path: Path) -> Path:
-    """Where a verified file stays when another comes in its place."""
+    """Path of a verified file when another comes in its place."""
     return path.with_name(path.name + _KEPT)
 
 
@@ -278,7 +278,7 @@ def _findings(exported: ExportedVariant) -> Iterator[str]:
 
 
 def finding_lines(gain: VariantGain) -> list[str]:
-    """What a variant does to one collective, in sentences."""
+    """Sentences on what a variant does to one collective."""
     where = f"{gain.target.collective.value}, {gain.target.scale}"
     if gain.target.rank_placement not in (None, "node"):
         where += f", {gain.target.rank_placement}"

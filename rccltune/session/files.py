@@ -220,7 +220,7 @@ def _umask() -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """What was renamed in it stays renamed when the machine goes down."""
+    """Sync a folder, so that what was renamed in it stays so when the machine goes down."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -292,7 +292,7 @@ def _create(marker: Path) -> bool:
 
 
 def _create_in_place(marker: Path, text: bytes) -> bool:
-    """For file systems without links; a kill between the two steps leaves an empty marker."""
+    """Create a marker without links; a kill between the two steps leaves an empty one."""
     try:
         handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
@@ -401,7 +401,7 @@ class DerivedFiles:
     """The one place that decides whether a session keeps what is derived from it."""
 
     def __init__(self, folder: Path, reporter: Reporter) -> None:
-        """Nothing is tried yet.
+        """Begin with nothing tried.
 
         Args:
             folder: the session.

@@ -1,4 +1,4 @@
-"""Which sessions this user made, and several sessions that a command takes together.
+"""Folders of sessions: which ones this user made, and several that a command takes together.
 
 A session says which programs to start and with which variables. Whoever unpacks a mailed one owns
 its files, and an id can be copied, so nothing in the session and nothing about its files tells
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"\d+x\d+")
 
 
 def sessions_in(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Each session, and in the place of a folder of several scales its sessions by size."""
+    """Sessions in folders: each one, and of a folder of several scales its sessions by size."""
     sessions: list[Path] = []
     for folder in folders:
         inside = [] if (folder / HEADER).exists() or not folder.is_dir() else _inside(folder)

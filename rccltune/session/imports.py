@@ -48,7 +48,7 @@ VENDOR_UNKNOWN: Final = (
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What an import added.
+    """Result of an import.
 
     Attributes:
         n_usable: timings of the session that say what ran, and have nothing wrong with them.
@@ -63,7 +63,7 @@ class ImportResult:
     notices: tuple[Notice, ...]
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         return {
             "files": self.n_files,
             "new_samples": self.n_new,

@@ -24,7 +24,7 @@ def setting_of(wanted: Launch) -> Setting:
 
 
 def named_in(wanted: Launch) -> str:
-    """What a launch measures, for people, with the variant that a user asked for."""
+    """Name of what a launch measures, for people, with the variant that a user asked for."""
     n = len(wanted.settings)
     name = str(setting_of(wanted)) if n < 2 else f"{n} settings"
     base = base_variant(wanted.variant).name
@@ -66,7 +66,7 @@ def samples_of_launch(
 
 
 def _tolerated(sample: Sample) -> Sample:
-    """The same sample without the flag that its wrong elements bring, where they are counted."""
+    """Remove the flag that a sample's wrong elements bring, where they are counted."""
     counted = sample.doubt is Doubt.WRONG and sample.n_wrong and sample.time_us
     return replace(sample, doubt=None) if counted else sample
 
@@ -123,19 +123,19 @@ def asked_in(wanted: Launch, folder: Path) -> frozenset[int] | None:
 
 
 def _decisions(own: Path) -> Decisions | None:
-    """What the plugin of all ranks logged; None where no rank loaded it."""
+    """Read what the plugin of all ranks logged; None where no rank loaded it."""
     paths = sorted(own.glob(PATTERN))
     return read_decisions(path.read_text(errors="replace") for path in paths) if paths else None
 
 
 def channels_in(own: Path) -> frozenset[int]:
-    """How many channels the communicators of a launch had; empty where its ranks kept no log."""
+    """Numbers of channels of a launch's communicators; empty where its ranks kept no log."""
     logged = _logged(own)
     return frozenset() if logged is None else logged.channels
 
 
 def _logged(own: Path) -> LoggedChoices | None:
-    """What the library's logs of all ranks say; None where it was not made to write any."""
+    """Read the library's logs of all ranks; None where it was not made to write any."""
     logs = sorted(own.glob("nccl-*.log"))
     return read_log(path.read_text(errors="replace") for path in logs) if logs else None
 

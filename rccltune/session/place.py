@@ -62,7 +62,7 @@ def _place(domain: str | None, bus: str, device: str) -> str:
 
 
 def stored_place(folder: Path) -> RankLocation | None:
-    """Where the ranks of a session ran, None where it does not say.
+    """Location of a session's ranks, None where it does not say.
 
     Raises:
         SessionError: it cannot be read.
@@ -106,7 +106,7 @@ def _on(place: RankLocation | None) -> str:
 
 
 def _launched(folder: Path) -> set[tuple[str, Scale]]:
-    """What the launches of a session say that has no such file."""
+    """Placements and scales of a session's launches, where it has no such file."""
     if not (folder / "session.json").exists():
         return set()
     made = [one for one, _ in store.read_launches(folder)]

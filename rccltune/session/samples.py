@@ -84,7 +84,7 @@ def _made_again(opened: Session, reporter: Reporter) -> pd.DataFrame:
 
 
 def frame_from_logs(opened: Session) -> pd.DataFrame:
-    """Every sample of a session, read anew from its raw runs and logs."""
+    """Read every sample of a session anew from its raw runs and logs."""
     # Most verbs find a table that is current, and read no log.
     from rccltune.logs import reader
 
@@ -119,7 +119,7 @@ def is_good(pair: Ended) -> bool:
 
 
 def counted_launches(ended: Iterable[Ended]) -> list[Ended]:
-    """Those whose samples count: what was made twice counts once.
+    """Launches whose samples count: what was made twice counts once.
 
     A launch that was cut off counts where it never came to its end; one that was made again to
     see whether the machine still works does not.
@@ -205,7 +205,7 @@ _TRIES_KILLED: Final = 3
 
 
 def failure_of(outcome: Outcome) -> Failure | None:
-    """How a launch failed; None where it did not, or where that was forgiven."""
+    """Failure of a launch; None where it did not fail, or where that was forgiven."""
     if outcome.lifted:
         return None
     if outcome.failure is None and outcome.status is Status.FAILED:
@@ -259,7 +259,7 @@ def covers(quarantine: Quarantine, launch: Launch) -> bool:
 
 
 def flagged_by_quarantine(samples: Iterable[Sample], ended: Iterable[Ended]) -> list[Sample]:
-    """The same samples; those of quarantined settings carry a flag."""
+    """Flag the samples of quarantined settings."""
     pairs = tuple(ended)
     found = quarantines(pairs)
     out = {launch.id for launch, _ in pairs if any(covers(one, launch) for one in found)}

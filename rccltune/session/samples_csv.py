@@ -1,4 +1,4 @@
-"""samples.csv: the table of samples (:mod:`rccltune.session.sample_table`) as a file, written and read.
+"""samples.csv: the table of samples (:mod:`rccltune.session.sample_table`) as a file.
 
 ``true`` and ``false``, whole numbers and decimals are written as they are; a field is empty where
 nothing is known. What is read is checked as a whole; where something does not fit, the row is
@@ -187,7 +187,7 @@ def _time(text: str) -> None:
 
 
 def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
-    """What a field of each column must be, where it is not empty."""
+    """Checks of the fields of each column, where they are not empty."""
     return {
         "collective": lambda text: (Collective(text), None)[1],
         "n_nodes": partial(_whole, least=1),
@@ -241,7 +241,7 @@ def _check_row(row: dict[str, str], checks: dict[str, Callable[[str], None]]) ->
 
 
 def _why_odd(table: pd.DataFrame, variants: Collection[str]) -> str | None:
-    """What does not fit in a table that could be read; None where all does."""
+    """Reason why a table does not fit that could be read; None where all does."""
     checks = _checks(variants)
     try:
         for name in TEXTS:

@@ -66,7 +66,7 @@ _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What session.json says.
+    """Content of session.json.
 
     Attributes:
         samples_of: digest of the launches that samples.csv was made from.
@@ -165,7 +165,7 @@ def launch_id(launch: Launch) -> str:
 
 
 def read_launches(path: Path) -> tuple[tuple[Launch, Outcome], ...]:
-    """Every complete launch, by id; one without an outcome was interrupted and is made again."""
+    """Read complete launches, by id; one without an outcome was interrupted and is made again."""
     return tuple(
         (read_launch(folder), _read_record(folder / "outcome.json", Outcome))
         for folder in sorted((path / "launches").glob("*"))
@@ -174,7 +174,7 @@ def read_launches(path: Path) -> tuple[tuple[Launch, Outcome], ...]:
 
 
 def read_launch(folder: Path) -> Launch:
-    """What a launch's folder says that it was to be.
+    """Read what a launch was asked to measure, from its folder.
 
     Raises:
         SessionError: it cannot be read.

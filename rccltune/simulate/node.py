@@ -39,7 +39,7 @@ _OF_CALLS: Final = ("setting", "channels", "half", "bytes", "rank")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """Which calls something speaks of; ``None`` is any."""
+    """Selection of calls; ``None`` is any."""
 
     collective: str | None = None
     setting: str | None = None

@@ -1,4 +1,4 @@
-"""Where a node comes from: shipped with rccltune, a user's file, or what a session keeps of it.
+"""Sources of a node: shipped with rccltune, a user's file, or what a session keeps of it.
 
 What a library and a machine say of themselves is read; times and faults are the C program's alone
 to read (native_plugin/sim/node.c) and pass through as they are.

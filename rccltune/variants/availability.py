@@ -101,7 +101,7 @@ _NCCL_MOST: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantSite:
-    """Where a variant would be measured; what is None or empty is not known and refuses nothing.
+    """Site at which a variant would be measured; None or empty is unknown and refuses nothing.
 
     Attributes:
         library: as the library prints it: ``RCCL 2.28.3``, ``NCCL 2.28.9``.
@@ -177,7 +177,7 @@ def _release(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
 
 
 def _families(site: VariantSite) -> tuple[LibraryVendor, ...] | None:
-    """Whose library it may be; None where nothing is known."""
+    """Vendors whose library it may be; None where nothing is known."""
     named = parse_library(site.library)
     if named is None:
         return (LibraryVendor.RCCLX,) if site.is_rcclx else None
@@ -275,7 +275,7 @@ def calls_words(spec: VariantSpec) -> str:
 
 
 def _channels(channels: int, site: VariantSite) -> Iterator[str]:
-    """Where a minimum of channels comes to nothing."""
+    """Yield the reasons why a minimum of channels comes to nothing."""
     named = parse_library(site.library)
     if named is not None and named[0] is LibraryVendor.NCCL:
         if channels > _NCCL_MOST:

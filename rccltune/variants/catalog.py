@@ -198,7 +198,7 @@ def _folder(parameter: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Substitutions:
-    """What the words in braces stand for.
+    """Values of the words in braces.
 
     Attributes:
         max_nbytes: largest size of the sweep, so that a threshold lets all of it through.
@@ -261,7 +261,7 @@ def sets(spec: VariantSpec) -> str:
 
 
 def calls_of(spec: VariantSpec) -> str:
-    """Which calls it concerns, with their sizes, and where: ``all_gather; 8 ranks on one node``."""
+    """Text of the calls that it concerns, and where: ``all_gather; 8 ranks on one node``."""
     if spec.not_tunable is not None:
         return "–"
     kinds = " or ".join(_kind(calls) for calls in spec.calls) or "every call"
@@ -302,7 +302,7 @@ def releases_of(spec: VariantSpec) -> str:
 
 
 def status(spec: VariantSpec, site: VariantSite) -> str:
-    """What a user must know before asking for it: why not here, or what it costs."""
+    """Status of a variant: why it is not there, or what it costs."""
     why = why_absent(spec, site)
     if why is not None:
         return why

@@ -102,7 +102,7 @@ def _spec(name: str, values: dict[str, Any], *, own: bool) -> VariantSpec:
 
 
 def _senseless(spec: VariantSpec) -> Iterator[str]:
-    """What is wrong with an entry whose every value is right."""
+    """Mistake of an entry whose every value is right by itself."""
     allowed = (*_WORDS, *([spec.parameter.value] if spec.parameter else []))
     values = [value for _, value in (*spec.environment, *spec.options)]
     used = [word for value in values for word in _BRACES.findall(value)]

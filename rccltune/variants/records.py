@@ -1,4 +1,4 @@
-"""What the catalog knows of a variant: what it sets, which calls it concerns, in which releases."""
+"""Records of the catalog: variables of a variant, the calls it concerns, its releases."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rccltune.releases import LibraryVendor, Version, dotted, rocm_of, version_o
 
 
 class DecidedBy(Enum):
-    """Who decides under a variant: the tuner for every call, or a path taken before it is asked."""
+    """Decider under a variant: the tuner for every call, or a path taken before it is asked."""
 
     SETTINGS = "settings"
     PATH = "path"
 
 
 class Parameter(Enum):
-    """What a user adds to a variant's name; also the word in braces that it replaces."""
+    """Parameter that a user adds to a variant's name; also the word in braces that it replaces."""
 
     CHANNELS = "channels"
     DIR = "dir"
@@ -50,7 +50,7 @@ class CallFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantNeeds:
-    """What must be so where a variant is measured.
+    """Needs of a variant where it is measured.
 
     Attributes:
         arch: prefixes of the GPU's architecture, any of them; empty for every GPU.

@@ -123,7 +123,7 @@ def _causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iter
 
 
 def no_rules(job: JobLogs) -> str:
-    """Which lines the library's own reader passed over, where it took nothing of a file."""
+    """Lines that the library's own reader passed over, where it took nothing of a file."""
     return f"{skipped_lines(job)}no rule was loaded from {job.table}"
 
 
@@ -142,7 +142,7 @@ def _as_fault(why: str) -> str:
 
 
 def correct_lines(job: JobLogs) -> str:
-    """What mends lines that the library's own reader passes over."""
+    """Remedy for lines that the library's own reader passes over."""
     for _, why in job.skipped:
         match = _UNKNOWN.match(why)
         words = _ROW_WORDS.findall(match[2]) if match else []

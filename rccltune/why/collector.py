@@ -30,7 +30,7 @@ class LogCollector:
     """Takes what readers understood."""
 
     def __init__(self) -> None:
-        """Nothing was read yet."""
+        """Begin with nothing read."""
         self.job = JobLogs()
         # Where the line stands that is read now.
         self.place = ""

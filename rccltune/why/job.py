@@ -200,7 +200,7 @@ def _table_of(path: Path, collective: Collective | None) -> reader.ParsedLog:
 def _read_table(
     path: Path, named: Named, evidence: LogCollector, collective: Collective | None
 ) -> None:
-    """What a benchmark called, and what its own columns say of what ran."""
+    """Read the calls of a benchmark's table, and what its own columns say of what ran."""
     try:
         reading = _table_of(path, collective)
     except RccltuneError as error:

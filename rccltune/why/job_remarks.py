@@ -1,4 +1,4 @@
-"""What holds for the whole job, whatever the size."""
+"""Remarks that hold for the whole job, whatever the size."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ _CHOOSERS = (
 
 
 def _limited(name: str, value: str, known: JobKnowledge) -> str:
-    """What a variable does to rules, counted where there is a file."""
+    """Effect of a variable on rules, counted where there is a file."""
     rules = known.file_rules or ()
     words = [_WORD[name](rule.setting) for rule in rules] if name in _WORD else []
     if not words:
@@ -126,7 +126,7 @@ def _limited(name: str, value: str, known: JobKnowledge) -> str:
 
 
 def _about_totals(job: JobLogs) -> Iterator[JobRemark]:
-    """What the plugin counted."""
+    """Remarks on what the plugin counted."""
     for where, sums in sorted(job.totals.items(), key=str)[:_MOST_TOTALS]:
         yield JobRemark(
             text=f"the plugin was asked {sums.calls:,} times for {where}, all ranks together: "
@@ -150,7 +150,7 @@ def _about_variables(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
 
 
 def _not_told(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark]:
-    """What the files do not say, and how to be told."""
+    """Remarks on what the files do not say, and how to be told."""
     unknown = any(answer.kind is AnswerKind.UNKNOWN for answer in answers)
     answered = any(answer.kind is AnswerKind.HIT for answer in answers)
     for text in sorted(job.unread):

@@ -1,4 +1,4 @@
-"""What other packages know, for answers: paths around a tuner, rule files, releases."""
+"""Knowledge of other packages, for answers: paths around a tuner, rule files, releases."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _around(spec: VariantSpec) -> BypassingPath:
 
 
 class JobKnowledge:
-    """What other packages know, asked for one job.
+    """Knowledge of other packages, asked for one job.
 
     Attributes:
         paths: those that may take its calls before a tuner is asked.
@@ -205,20 +205,20 @@ class JobKnowledge:
 
     @property
     def file_scales(self) -> tuple[str, ...]:
-        """What the file has rules for; a rule for any ranks or nodes is for ``any``."""
+        """Scales of the file's rules; a rule for any ranks or nodes is for ``any``."""
         scales = (CommunicatorScale(rule.n_nodes, rule.n_ranks) for rule in self.file_rules or ())
         return tuple(dict.fromkeys("any" if None in where else str(where) for where in scales))
 
 
 def _libraries(content: bytes) -> tuple[str, ...]:
-    """What the header says that the rules were measured with."""
+    """Libraries that the header says the rules were measured with."""
     match = _LIBRARIES.search(content)
     names = match[1].decode("ascii", "replace").strip().split(", ") if match else []
     return tuple(name for name in names if _LIBRARY.fullmatch(name))
 
 
 def conditions_of(rule: Rule) -> str:
-    """What a rule asks for beside sizes and scale; empty where it asks for nothing."""
+    """Conditions of a rule beside sizes and scale; empty where it has none."""
     asked = (("numPipeOps", rule.num_pipe_ops), ("regBuff", rule.reg_buff))
     words = [f"{name}={value}" for name, value in asked if value is not None]
     words += [f"mode {rule.only_mode}"] if rule.only_mode is not None else []

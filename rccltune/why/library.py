@@ -58,7 +58,7 @@ class CommunicatorHosts:
     """Hosts of communicators by their ids, as ranks tell of them."""
 
     def __init__(self) -> None:
-        """Nobody was met."""
+        """Begin with no host met."""
         self._hosts: dict[str, tuple[int, set[str], set[int]]] = {}
 
     def see(self, comm: str, host: str, rank: int, n_ranks: int) -> None:
@@ -88,7 +88,7 @@ class ModelTables:
     """Takes rows of any number of processes; what they are of is known from all of them."""
 
     def __init__(self) -> None:
-        """Nothing was read yet."""
+        """Begin with nothing read."""
         # By process: the first row of each name.
         self._rows: dict[LogProcess, dict[str, str]] = {}
 
@@ -116,7 +116,7 @@ class LibraryLog:
     """Takes messages of any number of processes."""
 
     def __init__(self, evidence: LogCollector) -> None:
-        """Nothing was read yet."""
+        """Begin with nothing read."""
         self._evidence = evidence
         self._writers = ProcessScales()
         self._models = ModelTables()
@@ -182,7 +182,7 @@ class LibraryLog:
                 self._evidence.show(f"variable {match[1]}={plain}", body)
 
     def _network(self, body: str) -> None:
-        """What a network plugin changes for everybody, and why."""
+        """Take a network plugin's line: what it changes for everybody, and why."""
         job = self._evidence.job
         if (match := ADDED.search(body)) is not None:
             job.added[match[1]] = match[2]
@@ -193,7 +193,7 @@ class LibraryLog:
             self._evidence.show("shut out", body)
 
     def _own_reader(self, body: str) -> None:
-        """What the library's own reader of rule files took, and what it passed over."""
+        """Take a line of the library's own reader of rule files: what it took or passed over."""
         job = self._evidence.job
         if (match := SKIPPED.search(body)) is not None:
             job.skipped.see((int(match[1]), " ".join(filter(None, (match[2].strip(), match[3])))))

@@ -89,7 +89,7 @@ DTYPES: Final = (
 
 
 class LogProcess(NamedTuple):
-    """Who wrote a message."""
+    """Process that wrote a message."""
 
     host: str
     pid: int
@@ -115,7 +115,7 @@ class ProcessScales:
     """Processes with the scales of their communicators."""
 
     def __init__(self) -> None:
-        """Nobody was met."""
+        """Begin with no process met."""
         # By address, and those of them whose rank 0 the process is.
         self._scales: dict[LogProcess, dict[str, CommunicatorScale]] = {}
         self._first: dict[LogProcess, dict[str, CommunicatorScale]] = {}
@@ -141,7 +141,7 @@ class ProcessScales:
         return _one(set(self._scales.get(process, {}).values()) if process else set())
 
     def choosing(self, process: LogProcess | None) -> CommunicatorScale:
-        """Whose choice a line is: rank 0 of a communicator writes it, and names none."""
+        """Scale of the communicator whose choice a line is: rank 0 writes it, and names none."""
         if process is None:
             return NOWHERE
         scales = set(self._first.get(process, {}).values())
@@ -193,7 +193,7 @@ class P2pCalls:
     """Takes messages of any number of processes, and tells at the end what they were."""
 
     def __init__(self, evidence: LogCollector) -> None:
-        """Nothing was read yet."""
+        """Begin with nothing read."""
         self._evidence = evidence
         self._sent: dict[_Key, _P2pGroup] = {}
 

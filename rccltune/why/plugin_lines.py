@@ -46,7 +46,7 @@ class PluginLines:
     """Takes the plugin's lines of any number of processes."""
 
     def __init__(self, evidence: LogCollector) -> None:
-        """Nothing was read yet."""
+        """Begin with nothing read."""
         self._evidence = evidence
         self._scales: dict[tuple[str, str], set[CommunicatorScale]] = {}
 
@@ -156,5 +156,5 @@ def _cells(text: str) -> frozenset[Setting]:
 
 
 def answer_of(text: str) -> Setting | None:
-    """What stands behind ``answer=``; None for nothing."""
+    """Setting behind ``answer=``; None for nothing."""
     return None if text == "none" else read_setting(text)

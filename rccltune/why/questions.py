@@ -82,7 +82,7 @@ def _tuner(job: JobLogs) -> JobQuestion:
 
 
 def _asked(job: JobLogs, name: str) -> str:
-    """Who asked for it."""
+    """Answer who asked for the plugin."""
     if name in job.added:
         return f"{_NETWORK} asked for it: it put {name}={job.added[name]} into the environment"
     values = sorted(job.variables.get(name, ()))
@@ -96,7 +96,7 @@ def _is_embedded(job: JobLogs) -> bool:
 
 
 def _rules(job: JobLogs) -> JobQuestion:
-    """Which rule file is in force, and was a named one refused, skipped in part or ignored?"""
+    """Answer which rule file is in force, and whether a named one was refused or cut."""
     if job.table is not None:
         return _taken(job, job.table)
     named = sorted(job.variables.get(_FILE, ()))
@@ -118,7 +118,7 @@ def _rules(job: JobLogs) -> JobQuestion:
 
 
 def _taken(job: JobLogs, table: str) -> JobQuestion:
-    """What the library's own reader made of the file that it took, and of one that was named."""
+    """Answer what the library's own reader made of the file that it took, and of one named."""
     named = sorted(job.variables.get(_FILE, ()))
     ignored = [one for one in named if one != table]
     shown, remedy = job.shown.get("loading table"), None
@@ -143,7 +143,7 @@ def _brought(job: JobLogs) -> str:
 
 
 def _sizes(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
-    """At each size: a rule, no rule, or not asked, and by which path?"""
+    """Answer at each size: a rule, no rule, or not asked, and by which path."""
     counted: Counter[str] = Counter()
     for one in answers:
         counted[one.kind.value] += one.n_sizes
@@ -209,7 +209,7 @@ def _ranks(job: JobLogs) -> JobQuestion:
 
 
 def _differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
-    """What differs, and the names of the lines that show it."""
+    """Differences, and the names of the lines that show them."""
     for where, counted in job.started.items():
         starts = [f"started {one.how} {one.sha256}" for one in counted]
         hashes = {one.sha256 for one in counted if one.sha256}

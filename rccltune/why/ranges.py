@@ -59,7 +59,7 @@ def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
 
 
 def _order(answer: SizeAnswer) -> tuple[bool, int, int, int, int]:
-    """What ended the job first, then scale by scale and size by size."""
+    """Order of answers: what ended the job first, then scale by scale and size by size."""
     where, collective = answer.where, answer.collective
     return (
         answer.kind is not AnswerKind.STUCK,

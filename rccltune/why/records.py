@@ -1,4 +1,4 @@
-"""What files tell of a job, and what is answered."""
+"""Records of what files tell of a job, and of what is answered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeAnswer:
-    """What is answered of a range of sizes.
+    """Answer for a range of sizes.
 
     Attributes:
         collective: None where the files name no call.
@@ -73,7 +73,7 @@ class SizeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRemark:
-    """What holds for the whole job."""
+    """Remark that holds for the whole job."""
 
     text: str
     remedy: str | None = None
@@ -97,7 +97,7 @@ class JobQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """All that is answered: six questions in their order, single sizes, and what else holds."""
+    """Report on a job: six questions in their order, single sizes, and what else holds."""
 
     questions: tuple[JobQuestion, ...]
     answers: tuple[SizeAnswer, ...]
@@ -156,7 +156,7 @@ class BoundedCounts(Counter[T]):
 
 @dataclass(slots=True)
 class SizeRecord:
-    """What the files say of one collective at one size.
+    """Record of one collective at one size, from all files.
 
     Attributes:
         said: answers of the tuner, with how often each was written down.
@@ -180,7 +180,7 @@ class SizeRecord:
 
 
 class PluginStart(NamedTuple):
-    """How the plugin said that it began for a communicator.
+    """Start of the plugin for a communicator, as it logged it.
 
     Attributes:
         how: ``rules``, ``inert`` or ``error``.
@@ -232,7 +232,7 @@ EMBEDDED = "<embedded>"
 
 
 class TunerLoading(Enum):
-    """What one line of a library's log says of the tuner."""
+    """Meaning of one line of a library's log about the tuner."""
 
     NAMED = "named"
     USING = "using"
@@ -320,7 +320,7 @@ class JobLogs:
 
     @property
     def table_named(self) -> str:
-        """Whose that file is, in words."""
+        """Name of whose file that is, in words."""
         if self.table is None or self.table.startswith(EMBEDDED):
             return "the library's embedded table"
         named = self.table in self.variables.get("NCCL_TUNER_CONFIG_FILE", ())
@@ -328,7 +328,7 @@ class JobLogs:
 
     @property
     def library(self) -> str | None:
-        """What the job loads, where the files say one thing."""
+        """Library that the job loads, where the files say one thing."""
         return next(iter(self.versions)) if len(self.versions) == 1 else None
 
     @property

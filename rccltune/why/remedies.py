@@ -1,4 +1,4 @@
-"""What to do, what takes a path or a cell away, and the line to export where there is one."""
+"""Remedies: what takes a path or a cell away, and the line to export where there is one."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def cell_of(setting: Setting) -> Setting:
 
 
 def _why(setting: Setting, key: Key, job: JobLogs, known: JobKnowledge) -> tuple[str, str | None]:
-    """What shuts a cell out, nearest first: the job's own variables, the host, the file, RCCL."""
+    """Reason a cell is out, nearest first: the job's variables, the host, the file, RCCL."""
     for name, word in (("NCCL_ALGO", setting.algorithm), ("NCCL_PROTO", setting.protocol)):
         values = job.variables.get(name)
         if values and word is not None and not any(admits(v, word.value) for v in values):

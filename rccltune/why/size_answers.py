@@ -1,4 +1,4 @@
-"""From evidence to an answer at one size: the first question that the files settle decides."""
+"""Answer at one size from a job's logs: the first question that the files settle decides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TunerAnswerCheck:
     """Judges answers of one job."""
 
     def __init__(self, job: JobLogs, known: JobKnowledge) -> None:
-        """Nothing is judged yet.
+        """Begin with nothing judged.
 
         Args:
             job: all evidence.
@@ -68,7 +68,7 @@ class TunerAnswerCheck:
         return self.hit(f"{rule} answered {answer.setting}, and that ran{more}")
 
     def _unseen(self, key: Key, said: TunerAnswer, rule: str) -> Reason:
-        """Nothing says what ran: the library's release does, where it is known for that."""
+        """Answer by the release, where it is known and nothing says what ran."""
         if self._known.overwrites(self._job.library, key[1], key[0]):
             return Reason(
                 AnswerKind.OVERWRITTEN,
@@ -80,7 +80,7 @@ class TunerAnswerCheck:
         return self.hit(f"{rule} answered {said.setting}; nothing here says what ran")
 
     def hit(self, text: str) -> Reason:
-        """It ran; whether the rules were measured with what the job loads."""
+        """Answer where the rule ran, with whether it was measured with what the job loads."""
         measured, loaded = self._known.file_libraries, self._job.library
         if measured and loaded is not None and not any(_is_same(one, loaded) for one in measured):
             names = ", ".join(measured)
@@ -196,7 +196,7 @@ class SizeAnswers:
     """Answers for one job."""
 
     def __init__(self, job: JobLogs, known: JobKnowledge) -> None:
-        """Nothing is judged yet.
+        """Begin with nothing judged.
 
         Args:
             job: all evidence.
@@ -208,7 +208,7 @@ class SizeAnswers:
         self._causes: dict[CommunicatorScale, Reason | None] = {}
 
     def cause(self, where: CommunicatorScale) -> Reason | None:
-        """What holds for every size of a scale."""
+        """Cause that holds for every size of a scale."""
         if where not in self._causes:
             self._causes[where] = cause(self._job, where, self._known)
         return self._causes[where]
@@ -228,7 +228,7 @@ class SizeAnswers:
         return reason or (self._unanswered if record.said else self._unasked)(key, record)
 
     def _around_any(self, key: Key, record: SizeRecord) -> Reason | None:
-        """What needs no look at rules: no tuner is asked."""
+        """Answer that needs no look at rules: no tuner is asked."""
         if not key[1].is_tunable:
             return Reason(
                 AnswerKind.NOT_TUNABLE,
@@ -239,7 +239,7 @@ class SizeAnswers:
         return None
 
     def _behind(self, key: Key, seen: SizeRecord, said: TunerAnswer, reason: Reason) -> Reason:
-        """The same, with the rule before it that would have answered if it could be chosen."""
+        """Add the rule before it that would have answered if it could be chosen."""
         before = [one for one in self._rules(key) or () if (one.line or 0) < said.line]
         if not before or conditions_of(before[0]) or before[0].setting == said.setting:
             return reason

@@ -1,4 +1,4 @@
-"""What the Inspector plugin that NCCL and RCCL ship wrote of a job: a line of JSON for each call.
+"""Dumps of the Inspector plugin that NCCL and RCCL ship: a line of JSON for each call.
 
 Fields relied on, as ``inspector_json.cc`` writes them (format ``v4.0``, NCCL 2.28.3 to 2.30.7):
 

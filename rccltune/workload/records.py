@@ -1,4 +1,4 @@
-"""What a job asked for: counts of calls, and who counted them; several workloads as one."""
+"""Records of a workload: counts of calls, and who counted them; several workloads as one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rccltune.model.vocabulary import Collective
 
 
 class CallSource(Enum):
-    """Where calls were seen; each sees something else."""
+    """Source of counted calls; each sees something else."""
 
     RECORD = "record"
     INSPECTOR = "inspector"
 
 
 class RecordingEnd(Enum):
-    """How a recording ended."""
+    """End of a recording."""
 
     WHOLE = "whole"
     EXIT = "exit"
@@ -90,7 +90,7 @@ class CommunicatorCalls:
 
     @property
     def identity(self) -> tuple[str, str, int, str, int, str]:
-        """The same for the same recording, whichever file it is in."""
+        """Identity of a recording, whichever file it is in."""
         return (self.source.value, self.host, self.pid, self.comm, self.context, self.since)
 
 
@@ -122,12 +122,12 @@ class Workload:
 
     @property
     def scales(self) -> tuple[Scale, ...]:
-        """Of the counts, smallest first."""
+        """Scales of the counts, smallest first."""
         found = {count.scale for count in self.counts}
         return tuple(sorted(found, key=lambda s: (s.n_nodes, s.n_ranks)))
 
     def ranks_at(self, scale: Scale) -> int:
-        """How many ranks made calls of this scale that were counted; 1 where nobody says.
+        """Number of ranks whose calls of this scale were counted; 1 where nobody says.
 
         A process counts once for each context that it has of one communicator: it has several
         where it has several GPUs.

@@ -1,4 +1,4 @@
-"""Which part of a workload matters, what to measure of it, and what rules save."""
+"""Shares of a workload, the sizes to measure of it, and what rules save."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Share:
 
 
 def shares_of(workload: Workload) -> tuple[Share, ...]:
-    """What matters most comes first, by calls or by bytes."""
+    """Shares of the counts, the largest first, by calls or by bytes."""
     found = [
         Share(
             count=one,
@@ -82,7 +82,7 @@ def sizes_to_measure(
     most: int,
     nearest: Callable[[Collective, int], int | None] = lambda _, nbytes: nbytes,
 ) -> tuple[SizesToMeasure, ...]:
-    """What to measure: the sizes that weigh most, for each collective called at a scale.
+    """Choose the sizes that weigh most, for each collective called at a scale.
 
     A size weighs its bytes and, for each call, what any call costs; sizes that were counted
     together are stood for by their mean, sizes that are measured as one weigh together.
@@ -107,7 +107,7 @@ def _sizes(
     most: int,
     nearest: Callable[[int], int | None],
 ) -> SizesToMeasure:
-    """What to measure of one collective's calls by size."""
+    """Choose the sizes to measure of one collective's calls."""
     measured = {nbytes: nearest(nbytes) if nbytes else None for nbytes in calls}
     weights: dict[int, int] = {}
     for nbytes, at in measured.items():
@@ -135,7 +135,7 @@ def _part(calls: Mapping[int, int], sizes: Iterable[int]) -> UnmeasuredCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTime:
-    """What a call takes.
+    """Time of a call.
 
     Attributes:
         before_us: by the library alone.
@@ -162,14 +162,14 @@ class Saving:
 
     @property
     def saved_s(self) -> float:
-        """Of the whole recording."""
+        """Seconds saved of the whole recording."""
         return self.before_s - self.after_s
 
 
 def saving_of(
     workload: Workload, timed: Callable[[Collective, Scale, int], CallTime | None]
 ) -> Saving:
-    """What rules save of a workload, for each rank that took part in it.
+    """Estimate what rules save of a workload, for each rank that took part in it.
 
     Args:
         workload: of any number of ranks.

@@ -12,8 +12,8 @@ from rccltune.workload.shares import Share, shares_of
 
 # What neither source sees, in the words of the contract.
 _BLIND: Final = {
-    CallSource.RECORD: "records do not see replays of captured graphs, point-to-point, paths that ask "
-    "no tuner, nor how grouped calls were split",
+    CallSource.RECORD: "records do not see replays of captured graphs, point-to-point, paths that "
+    "ask no tuner, nor how grouped calls were split",
     CallSource.INSPECTOR: "Inspector writes calls below 8 KiB only under "
     "NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES",
 }
@@ -22,7 +22,7 @@ _BLIND: Final = {
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSummary:
-    """What a job asks for.
+    """Summary of what a job asks for.
 
     Attributes:
         shares: what matters most first.
@@ -34,7 +34,7 @@ class WorkloadSummary:
     remarks: tuple[str, ...]
 
     def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain form for --json."""
         whole = self.workload
         return {
             "calls": whole.calls,
@@ -69,7 +69,7 @@ def _plain(share: Share) -> dict[str, Any]:
 
 
 def _remarks(whole: Workload) -> list[str]:
-    """What must be known to trust the figures."""
+    """Remarks that must be known to trust the figures."""
     sources = {recorder.source for recorder in whole.recorders} or {CallSource.RECORD}
     remarks = [*whole.cuts, *(_BLIND[source] for source in CallSource if source in sources)]
     open_ended = [

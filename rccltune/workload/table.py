@@ -113,7 +113,7 @@ class _TableReader:
         return self._workload()
 
     def done_up_to(self, line: int, *, torn: bool) -> Workload:
-        """What was read, where the file may have been cut at a line: in it, or before it."""
+        """Workload read so far, where the file may have been cut at a line: in it, or before it."""
         self._check(self.blocks[:-1])
         last = self.blocks[-1] if self.blocks else _RecorderBlock(first=0)
         if last.held > last.told:

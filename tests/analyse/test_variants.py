@@ -70,7 +70,7 @@ def judge(
     wish = ChoiceOptions(arch="gfx942", **options)  # type: ignore[arg-type] - a test's shorthand
     variants = {one.key.variant.name: one.key.variant for one in samples}
     choice = choose(frame(samples), variants, wish)
-    found = compare_with_site(choice.compared, choice.zones, wish, wrong=wrong)
+    found = compare_with_site(choice.candidates, choice.zones, wish, wrong=wrong)
     return {one.variant.name: one for one in found}
 
 

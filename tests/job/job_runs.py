@@ -19,14 +19,14 @@ import os, sys, time
 from pathlib import Path
 from rccltune import torch as mark
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.plugin_library import Host
+from rccltune.rules.plugin_library import PluginLibrary
 
 PLAIN_MS, SETTINGS = {plain_ms}, {settings}
 comm = None
 if "NCCL_TUNER_PLUGIN" in os.environ:
     names = ("NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_LOG", "RCCLTUNE_RECORD")
     env = {{name: os.environ[name] for name in names}}
-    comm = Host(Path(os.environ["NCCL_TUNER_PLUGIN"])).communicator(
+    comm = PluginLibrary(Path(os.environ["NCCL_TUNER_PLUGIN"])).communicator(
         abi=5, n_nodes=1, n_ranks=8, env=env)
 for number in range(12):
     taken = PLAIN_MS

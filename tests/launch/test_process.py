@@ -149,11 +149,11 @@ DRIVER = """
 import os, sys
 from pathlib import Path
 from rccltune.launch.signals import interruptible
-from rccltune.launch.process import Job, run
+from rccltune.launch.process import LaunchCommand, run
 {first}script = {script!r}
 try:
     with interruptible():
-        run(Job(argv=(sys.executable, "-c", script), variables={{**os.environ, {mark!r}: sys.argv[1]}},
+        run(LaunchCommand(argv=(sys.executable, "-c", script), variables={{**os.environ, {mark!r}: sys.argv[1]}},
                 folder=Path(sys.argv[1]), timeout_s=120, is_complete=lambda _: False))
 except KeyboardInterrupt:
     sys.exit(130)

@@ -156,9 +156,9 @@ def test_a_communicator_is_summed_up_once(end: str, plugin_path: Path, tmp_path:
     rules, log = tmp_path / "rules.csv", tmp_path / "log-%p"
     rules.write_text("allreduce,0,100,ring,simple,16,-1,-1\n", encoding="ascii")
     program = (
-        "import sys\nfrom pathlib import Path\nfrom rccltune.rules.plugin_library import Host\n"
+        "import sys\nfrom pathlib import Path\nfrom rccltune.rules.plugin_library import PluginLibrary\n"
         "from rccltune.model.vocabulary import Collective\n"
-        f"host = Host(Path({str(plugin_path)!r}))\n"
+        f"host = PluginLibrary(Path({str(plugin_path)!r}))\n"
         f"env = {{'NCCL_TUNER_CONFIG_FILE': {str(rules)!r}, 'RCCLTUNE_LOG': 'summary:{log}'}}\n"
         "one = host.communicator(abi=5, n_nodes=1, n_ranks=8, env=env)\n"
         "for nbytes in (8, 8, 200):\n"

@@ -120,9 +120,9 @@ def test_what_rules_answer_is_not_changed(host: PluginLibrary, tmp_path: Path) -
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from rccltune.rules.plugin_library import Host
+from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.model.vocabulary import Collective
-host = Host(Path(sys.argv[1]))
+host = PluginLibrary(Path(sys.argv[1]))
 comm = host.communicator(abi=6, n_nodes=1, n_ranks=8, env={"RCCLTUNE_RECORD": sys.argv[2]})
 for _ in range(300): comm.ask(Collective.ALL_REDUCE, 4096, ((1.0,),))
 time.sleep(1.1)

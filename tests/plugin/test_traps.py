@@ -20,12 +20,12 @@ OUTPUTS = {
 JOB = """
 import os, resource, signal, sys
 from pathlib import Path
-from rccltune.rules.plugin_library import Host
+from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.model.vocabulary import Collective
 for one in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(one, signal.SIG_DFL)
 library, variable, value, limit = sys.argv[1:]
-host = Host(Path(library))
+host = PluginLibrary(Path(library))
 if int(limit):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
 with host.communicator(abi=6, n_nodes=1, n_ranks=8, env={variable: value}) as comm:

@@ -33,7 +33,7 @@ void world_open(struct world *world)
     }
 #define FIND(result, name, arguments)                                                              \
     memcpy(&world->name, &(void *){dlsym(library, #name)}, sizeof(void *));                        \
-    if (world->name == NULL && strstr(#name, "moves") == NULL) { /* which no real library has */                                                                     \
+    if (world->name == NULL && strstr(#name, "moves") == NULL) { /* which no real library has */   \
         fprintf(stderr, "%s has no " #name "\n", file);                                            \
         _exit(70);                                                                                 \
     }

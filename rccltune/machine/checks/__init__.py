@@ -1,1 +1,1 @@
-"""What ``rccltune doctor`` looks at."""
+"""Checks of ``rccltune doctor``."""

@@ -257,7 +257,7 @@ def huge_pages(facts: HostState) -> Iterator[Finding]:
 
 
 def kernel_log(facts: HostState) -> Iterator[Finding]:
-    """What the driver complained of since the machine was started."""
+    """Findings of the driver's complaints since the machine was started."""
     for pattern, meaning in _LOG:
         lines = re.findall(f".*{pattern}.*", facts.kernel_log or "")
         if lines:

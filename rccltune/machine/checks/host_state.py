@@ -1,4 +1,4 @@
-"""What the doctor is told: the machine, and what only the process itself knows."""
+"""State of the host that checks look at: the machine, and what only this process knows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HostState:
 
     @property
     def cpu(self) -> bytes:
-        """What /proc/cpuinfo says of the first core."""
+        """Fields of /proc/cpuinfo for the first core."""
         return (self.root.read("proc/cpuinfo", 1 << 22) or b"").split(b"\n\n", 1)[0]
 
     @property

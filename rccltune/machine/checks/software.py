@@ -56,7 +56,7 @@ def library_variables(facts: HostState) -> Iterator[Finding]:
 
 
 def runtime_variables(facts: HostState) -> Iterator[Finding]:
-    """What ROCr and HIP read."""
+    """Findings of variables that ROCr and HIP read."""
     if facts.variables.get("HIP_FORCE_DEV_KERNARG") == "0":
         yield warns(
             "kernarg",
@@ -125,7 +125,7 @@ def rocm(facts: HostState) -> Iterator[Finding]:
 
 
 def libraries(facts: HostState) -> Iterator[Finding]:
-    """Which librccl a job loads decides what can be chosen."""
+    """Findings of the librccl that a job loads, which decides what can be chosen."""
     files = facts.system.libraries
     if facts.system.vendor is not None and not files and _was_searched(facts):
         yield warns(

@@ -1,6 +1,6 @@
 #define _DEFAULT_SOURCE /* syscall() */
 
-#include "quiet.h"
+#include "nosignal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@ enum { N_PAUSES = 50, PAUSE_MS = 10 };
 
 /* By the system call: the function has another name in glibc before 2.33.  The kernel's structure
  * and glibc's are the same on all 64-bit machines. */
-bool quiet_is_regular(int fd)
+bool is_regular_file(int fd)
 {
     struct stat found;
     return syscall(SYS_fstat, fd, &found) == 0 && S_ISREG(found.st_mode);
@@ -58,7 +58,7 @@ static void advance(struct text *text, ssize_t count)
     text->left -= count > 0 ? (size_t)count : 0;
 }
 
-bool quiet_write(int fd, struct text content)
+bool nosignal_write(int fd, struct text content)
 {
     while (content.left > 0) {
         ssize_t written = write_once(fd, content.at, content.left);
@@ -111,10 +111,10 @@ static bool tell_all(int again, struct text content)
     return true;
 }
 
-bool quiet_tell(struct text content)
+bool nosignal_stderr(struct text content)
 {
-    if (quiet_is_regular(STDERR_FILENO)) {
-        return quiet_write(STDERR_FILENO, content);
+    if (is_regular_file(STDERR_FILENO)) {
+        return nosignal_write(STDERR_FILENO, content);
     }
     int again = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     bool told = tell_all(again, content);

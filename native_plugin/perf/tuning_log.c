@@ -1,4 +1,4 @@
-#include "said.h"
+#include "tuning_log.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -22,7 +22,7 @@ static struct {
 };
 enum { N_VARIABLES = sizeof variables / sizeof *variables };
 
-void said_start(const char *folder, int rank)
+void tuning_log_start(const char *folder, int rank)
 {
     snprintf(path, sizeof path, "%s/log-%d.txt", folder, rank);
     for (int i = 0; i < N_VARIABLES; i++) {
@@ -34,7 +34,7 @@ void said_start(const char *folder, int rank)
     tells = rank == 0;
 }
 
-bool said_stop(void (*reset)(void))
+bool tuning_log_stop(void (*reset)(void))
 {
     if (!is_on)
         return true;
@@ -54,7 +54,7 @@ bool said_stop(void (*reset)(void))
     return true;
 }
 
-void said_skip(void)
+void tuning_log_skip(void)
 {
     FILE *log = tells ? fopen(path, "r") : NULL;
     if (log == NULL)
@@ -103,7 +103,7 @@ static bool read_line(const char *line, char *setting, size_t size)
     return true;
 }
 
-void said_read(char *setting, size_t size)
+void tuning_log_read(char *setting, size_t size)
 {
     char line[1024];
     FILE *log = tells ? fopen(path, "r") : NULL;

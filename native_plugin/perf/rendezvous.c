@@ -1,4 +1,4 @@
-#include "meet.h"
+#include "rendezvous.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -200,7 +200,7 @@ static void *watch(void *unused)
     return NULL;
 }
 
-void meet_start(const char *folder, int own_rank, int ranks, const char *token)
+void rendezvous_start(const char *folder, int own_rank, int ranks, const char *token)
 {
     struct greeting hello = {.rank = own_rank, .n_ranks = ranks};
     pthread_t thread;
@@ -222,7 +222,7 @@ void meet_start(const char *folder, int own_rank, int ranks, const char *token)
         pthread_detach(thread);
 }
 
-void meet_share(void *data, size_t size)
+void rendezvous_broadcast(void *data, size_t size)
 {
     for (int other = 1; other < n_ranks && rank == 0; other++)
         exchange(other, data, size, true);
@@ -230,7 +230,7 @@ void meet_share(void *data, size_t size)
         exchange(0, data, size, false);
 }
 
-void meet_gather(const void *mine, void *all, size_t size)
+void rendezvous_gather(const void *mine, void *all, size_t size)
 {
     if (rank > 0) {
         exchange(0, (void *)(uintptr_t)mine, size, true);
@@ -241,23 +241,23 @@ void meet_gather(const void *mine, void *all, size_t size)
         exchange(other, (char *)all + (size_t)other * size, size, false);
 }
 
-bool meet_agree(bool mine)
+bool rendezvous_agree(bool mine)
 {
     char yes = mine, *all = calloc((size_t)n_ranks, 1);
     if (all == NULL)
         fail(EXIT_PEER, "no memory for %d ranks", n_ranks);
-    meet_gather(&yes, all, 1);
+    rendezvous_gather(&yes, all, 1);
     for (int i = 0; i < n_ranks && rank == 0; i++)
         yes = yes && all[i];
     free(all);
-    meet_share(&yes, 1);
+    rendezvous_broadcast(&yes, 1);
     return yes;
 }
 
-void meet_end(void)
+void rendezvous_end(void)
 {
     atomic_store(&leaving, true); /* who leaves first is not gone */
-    (void)meet_agree(true);
+    (void)rendezvous_agree(true);
     /* Rank 0 stays until the others have heard it: an end of their connection is its own. */
     char over = 0;
     for (int other = 1; other < n_ranks && rank == 0; other++)

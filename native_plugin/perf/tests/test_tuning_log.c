@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "said.h"
+#include "tuning_log.h"
 
 static char folder[] = "/tmp/rccltune-said-XXXXXX";
 static char log_path[128];
@@ -20,9 +20,9 @@ static void append(const char *line)
 static void check_line(const char *line, const char *setting)
 {
     char read[48];
-    said_skip();
+    tuning_log_skip();
     append(line);
-    said_read(read, sizeof read);
+    tuning_log_read(read, sizeof read);
     CHECK(strcmp(read, setting) == 0);
 }
 
@@ -41,13 +41,13 @@ int main(void)
     unsetenv("NCCL_DEBUG_FILE");
     CHECK(mkdtemp(folder) != NULL);
     snprintf(log_path, sizeof log_path, "%s/log-0.txt", folder);
-    said_read(read, sizeof read);
+    tuning_log_read(read, sizeof read);
     CHECK(*read == '\0'); /* nobody switched the log on */
-    said_start(folder, 0);
+    tuning_log_start(folder, 0);
     CHECK(strcmp(getenv("NCCL_DEBUG_FILE"), log_path) == 0);
     CHECK(strcmp(getenv("NCCL_DEBUG"), "INFO") == 0);
     CHECK(strstr(getenv("NCCL_DEBUG_SUBSYS"), "TUNING") != NULL);
-    said_read(read, sizeof read);
+    tuning_log_read(read, sizeof read);
     CHECK(strcmp(read, "?") == 0); /* and the library said nothing */
     check_line("h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL "
                "channel{Lo..Hi}={0..3}\n",
@@ -63,21 +63,21 @@ int main(void)
     check_line("h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo NEW proto LL\n", "?");
     check_line("h:1:2 [0] NCCL INFO Connected all rings\n", "?");
     append("h:1:2 [0] NCCL INFO 8 Bytes -> Algo 1 proto 2 time 1\n");
-    said_skip();
-    said_read(read, sizeof read);
+    tuning_log_skip();
+    tuning_log_read(read, sizeof read);
     CHECK(strcmp(read, "?") == 0); /* of the call before */
-    CHECK(!said_stop(NULL));       /* a library that cannot: it goes on */
+    CHECK(!tuning_log_stop(NULL)); /* a library that cannot: it goes on */
     CHECK(strcmp(getenv("NCCL_DEBUG"), "INFO") == 0);
-    CHECK(said_stop(count_resets) && n_resets == 1);
+    CHECK(tuning_log_stop(count_resets) && n_resets == 1);
     CHECK(strcmp(getenv("NCCL_DEBUG"), "WARN") == 0); /* as the site had it */
     CHECK(getenv("NCCL_DEBUG_SUBSYS") == NULL && getenv("NCCL_DEBUG_FILE") == NULL);
-    said_read(read, sizeof read);
+    tuning_log_read(read, sizeof read);
     CHECK(*read == '\0');
-    CHECK(said_stop(count_resets) && n_resets == 1); /* once */
-    said_start(folder, 3);
-    said_read(read, sizeof read);
+    CHECK(tuning_log_stop(count_resets) && n_resets == 1); /* once */
+    tuning_log_start(folder, 3);
+    tuning_log_read(read, sizeof read);
     CHECK(*read == '\0'); /* rank 0 alone tells */
-    CHECK(said_stop(count_resets) && n_resets == 2);
+    CHECK(tuning_log_stop(count_resets) && n_resets == 2);
     unlink(log_path);
     rmdir(folder);
     return check_result();

@@ -1,4 +1,4 @@
-#include "place.h"
+#include "rank_device.h"
 
 #include <ctype.h>
 #include <sched.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "library.h"
-#include "meet.h"
+#include "rendezvous.h"
 #include "rows.h"
 
 static int number_of(const char *name, int otherwise)
@@ -113,7 +113,7 @@ static void check_twice(const struct ranks *ranks, const struct place *mine)
     char words[256] = "";
     if (all == NULL)
         fail(EXIT_DEVICES, "no memory for %d ranks", ranks->n_ranks);
-    meet_gather(mine, all, sizeof *mine);
+    rendezvous_gather(mine, all, sizeof *mine);
     for (int i = 0; i < ranks->n_ranks && ranks->rank == 0; i++) {
         for (int j = 0; j < i; j++) {
             if (strcmp(all[i].host, all[j].host) == 0 && strcmp(all[i].bus, all[j].bus) == 0)
@@ -124,12 +124,12 @@ static void check_twice(const struct ranks *ranks, const struct place *mine)
         }
     }
     free(all);
-    meet_share(words, sizeof words);
+    rendezvous_broadcast(words, sizeof words);
     if (*words != '\0')
         fail(EXIT_DEVICES, "%s", words);
 }
 
-void place_take(const struct ranks *ranks, const char *devices, bool binds)
+void take_device(const struct ranks *ranks, const char *devices, bool binds)
 {
     struct place mine = {"", ""};
     const char *host_id = getenv("NCCL_HOSTID"), *visible = getenv("CUDA_VISIBLE_DEVICES");
