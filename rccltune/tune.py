@@ -12,13 +12,13 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from rccltune.measure.measuring import ToMeasure, measure_with_perf
+from rccltune.measure.perf_sweep import PreparedPerfSweep, measure_with_perf
 from rccltune.measure.site import SiteRequest
-from rccltune.measure.swept import Swept
+from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults, schema
 from rccltune.model.brief import brief
 from rccltune.model.errors import HarmError, VerificationError
-from rccltune.model.measured import Notice
+from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Reporter
 from rccltune.session.files import write_atomically
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from rccltune.analyse.options import ChoiceOptions
     from rccltune.report.page import WrittenPage
     from rccltune.rules.placement_files import EmittedRules
-    from rccltune.verify.outcome import Verified, VerifyRequest
+    from rccltune.verify.outcome import VerificationResult, VerifyRequest
 
 
 Options: TypeAlias = "Callable[[FitResult], ChoiceOptions]"
 _FIGURES: Final = "plots"
 _AFTER_THE_SWEEP: Final = (
     "rccltune.rules.emission",
-    "rccltune.verify.verifying",
+    "rccltune.verify.verification",
     "rccltune.report.plots",
     "rccltune.report.page",
 )
@@ -54,9 +54,9 @@ class TuneResult:
     """
 
     folder: Path
-    swept: Swept
+    swept: SweepResult
     emitted: EmittedRules
-    verified: tuple[Verified, ...]
+    verified: tuple[VerificationResult, ...]
     named: tuple[Path, ...]
     exports: Path
     figures: Path
@@ -86,7 +86,7 @@ class TuneResult:
 
 
 def tune(
-    prepared: ToMeasure,
+    prepared: PreparedPerfSweep,
     options: Options,
     *,
     reporter: Reporter,
@@ -163,7 +163,7 @@ def _shown(folder: Path, reporter: Reporter) -> WrittenPage:
 
 
 def _emitted(
-    prepared: ToMeasure,
+    prepared: PreparedPerfSweep,
     options: Options,
     base: Path | None,
     reporter: Reporter,
@@ -183,12 +183,12 @@ def _emitted(
 
 
 def _verified(
-    prepared: ToMeasure,
+    prepared: PreparedPerfSweep,
     emitted: EmittedRules,
     options: Options,
     reporter: Reporter,
     confirms: SiteRequest | None,
-) -> tuple[tuple[Verified, ...], tuple[Path, ...]]:
+) -> tuple[tuple[VerificationResult, ...], tuple[Path, ...]]:
     """Verify every file that has rules; only then does one lie where jobs look for it.
 
     The files for the site as it is come first. What one for another environment does to sizes
@@ -198,7 +198,7 @@ def _verified(
         And the files that the site's exports name in place of the site's own.
     """
     from rccltune.verify.environment import is_better
-    from rccltune.verify.verifying import verify_rules
+    from rccltune.verify.verification import verify_rules
 
     files = [
         one
@@ -213,7 +213,7 @@ def _verified(
         else None
         for one in files
     ]
-    found: dict[Path | None, Verified] = {}
+    found: dict[Path | None, VerificationResult] = {}
     named = []
     for one, request in zip(files, requests, strict=True):
         is_site = one.environment is None
@@ -264,7 +264,7 @@ def _exports(one: EmittedRules) -> str:
 
 
 def _candidate(
-    prepared: ToMeasure,
+    prepared: PreparedPerfSweep,
     one: EmittedRules,
     options: Options,
     reporter: Reporter,

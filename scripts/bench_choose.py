@@ -49,8 +49,8 @@ from public_sweeps import (
 
 from rccltune.analyse import noise
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.chosen import Zone
-from rccltune.model.measured import Caution, Sample
+from rccltune.model.choice import Zone
+from rccltune.model.measurement import Caution, Sample
 from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import KIB, Placement, format_size
 

@@ -36,7 +36,7 @@ from scipy import stats
 
 from rccltune import plugin
 from rccltune.logs.reader import read_stream
-from rccltune.model.measured import StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import KIB, Collective, format_size
 from rccltune.rules.reader import RuleFile, read_rules

@@ -43,7 +43,7 @@ from verify_verdicts import (
 
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.cli import main as rccltune_main
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import RccltuneError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import format_size, parse_size

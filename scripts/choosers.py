@@ -10,9 +10,9 @@ from rccltune.analyse import points, unusable_notices
 from rccltune.analyse.choice import choose
 from rccltune.analyse.curves import curves
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.chosen import Zone
+from rccltune.model.choice import Zone
 from rccltune.model.curves import Curve, Model, time_at
-from rccltune.model.measured import Notice, Sample
+from rccltune.model.measurement import Notice, Sample
 from rccltune.model.vocabulary import MAX_NBYTES, Placement
 from rccltune.session.sample_table import frame
 

@@ -11,7 +11,7 @@ from math import exp
 from choosers import zones_of
 from public_sweeps import key_of
 
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import KIB, Placement
 

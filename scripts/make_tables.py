@@ -18,7 +18,7 @@ import click
 
 from rccltune.cli import group
 from rccltune.model import errors
-from rccltune.model.chosen import Judgement
+from rccltune.model.choice import Judgement
 from rccltune.model.errors import (
     CommandLineError,
     HarmError,
@@ -32,9 +32,9 @@ from rccltune.model.errors import (
     TooLittleDataError,
     VerificationError,
 )
-from rccltune.model.measured import Caution
+from rccltune.model.measurement import Caution
 from rccltune.model.schema import json_schema
-from rccltune.model.vocabulary import Doubt
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.simulate.schema import NodeFile
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -134,7 +134,9 @@ def exit_codes() -> list[str]:
         *("", _STREAMS),
         *("", "## Warnings", "", f"{_WARNINGS} {', '.join(f'`{c.value}`' for c in Caution)}."),
         *_listed(
-            "Samples that are kept and not used", _DOUBTS, ((d.value, d.meaning) for d in Doubt)
+            "Samples that are kept and not used",
+            _DOUBTS,
+            ((d.value, d.meaning) for d in UnusableReason),
         ),
         *_findings(),
         *("", "## Others", ""),

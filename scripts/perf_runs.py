@@ -18,7 +18,7 @@ from machine import SAFETY
 
 from rccltune import plugin
 from rccltune.perf import library
-from rccltune.perf.ranks import Measured
+from rccltune.perf.rank_program import LibraryUnderTest
 from rccltune.perf.runs import BESIDE_TIMES
 from rccltune.simulate import sources
 from rccltune.simulate.compiled import written
@@ -40,7 +40,7 @@ def options_of(parser: argparse.ArgumentParser) -> None:
 class Ground:
     """What is measured, and how many ranks."""
 
-    measured: Measured
+    measured: LibraryUnderTest
     ranks: int
     variables: dict[str, str]
 
@@ -50,7 +50,7 @@ def ground_of(options: argparse.Namespace) -> Ground:
     variables = dict(os.environ) | SAFETY
     variables.pop("NCCL_COMM_ID", None)
     if options.simulate is None:
-        return Ground(library.find(options.librccl, variables), options.ranks, variables)
+        return Ground(library.find_library(options.librccl, variables), options.ranks, variables)
     node = sources.load_node(sources.node_path(options.simulate, None))
     compiled = Path(tempfile.mkdtemp()) / "bench.node"
     compiled.write_bytes(written(node))

@@ -6,7 +6,7 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
     LL128_FORCED,

@@ -16,7 +16,7 @@ from rccltune.launch import process
 from rccltune.machine.real_rccl import real_library
 from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 from rccltune.simulate.compiled import timeless
 from rccltune.simulate.sources import load_node, node_path
 
@@ -150,7 +150,7 @@ def real_calls(
         )
         if ended.exit_code != 0:
             last = (folder / "stderr.log").read_text("utf-8", "replace").splitlines()[-3:]
-            raise LaunchError(lay([f"the library ended with {ended.how}", *last]))
+            raise LaunchError(join_lines([f"the library ended with {ended.how}", *last]))
         return read_calls(folder / "ran")
 
 

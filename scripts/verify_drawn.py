@@ -15,14 +15,14 @@ from math import log, log1p, log2
 import numpy as np
 import pandas as pd
 
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import KIB, Collective
 from rccltune.perf.plan import GRAPH, LOOP
 from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.verify.judge import judge
-from rccltune.verify.pairs import STALL, Sizes, sizes_of
-from rccltune.verify.verdict import State
+from rccltune.verify.pairs import STALL, SizesToCall, sizes_of
+from rccltune.verify.verdict import RuleState
 
 MIB = KIB * KIB
 SETTING = Setting.parse("ring/ll128")
@@ -121,7 +121,7 @@ def verified(case: Case, n: int, *, loops: bool, rng: np.random.Generator) -> Fo
     own = rules()
     called = sizes_of(own, Collective.ALL_REDUCE, SWEPT, (), SCALE)
     first = judge(drawn(case, called, own, n, loops=loops, rng=rng), own, min_gain=0.02)
-    kept = [one for one in first.parts if one.state is State.KEPT]
+    kept = [one for one in first.parts if one.state is RuleState.KEPT]
     done = [(one.rule.line, one.low, one.high) for one in kept if one.is_whole]
     cut = [one for one in kept if not one.is_whole]
     if cut:
@@ -141,7 +141,7 @@ def verified(case: Case, n: int, *, loops: bool, rng: np.random.Generator) -> Fo
         done += [
             (one.rule.line, one.low, one.high)
             for one in second.parts
-            if one.state is State.KEPT and one.is_whole
+            if one.state is RuleState.KEPT and one.is_whole
         ]
     truths = [
         true_gain(case, own, size) for _, low, high in done for size in np.geomspace(low, high, 200)
@@ -149,7 +149,7 @@ def verified(case: Case, n: int, *, loops: bool, rng: np.random.Generator) -> Fo
     return Found(
         kept=tuple(any(line == one.line for line, _, _ in done) for one in own),
         worst=max(0.0, *(-gain for gain in truths)) if truths else 0.0,
-        slower=sum(one.state is State.SLOWER for one in first.parts),
+        slower=sum(one.state is RuleState.SLOWER for one in first.parts),
     )
 
 
@@ -165,7 +165,13 @@ def true_gain(case: Case, own: list[Rule], nbytes: float) -> float:
 
 
 def drawn(
-    case: Case, called: Sizes, own: list[Rule], n: int, *, loops: bool, rng: np.random.Generator
+    case: Case,
+    called: SizesToCall,
+    own: list[Rule],
+    n: int,
+    *,
+    loops: bool,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Pairs as :func:`rccltune.verify.pairs.ratios` makes them."""
     every = rules()
@@ -184,7 +190,13 @@ def drawn(
 
 
 def _rows(
-    case: Case, called: Sizes, every: list[Rule], n: int, *, loops: bool, rng: np.random.Generator
+    case: Case,
+    called: SizesToCall,
+    every: list[Rule],
+    n: int,
+    *,
+    loops: bool,
+    rng: np.random.Generator,
 ) -> Iterator[dict[str, object]]:
     normal = rng.standard_normal
     for replicate in range(n):

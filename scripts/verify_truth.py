@@ -21,7 +21,7 @@ from typing import NamedTuple
 from verify_nodes import MODE, TrapNode, settings_of, without_faults, write_node
 
 from rccltune import plugin
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.rules.reader import read_rules
 from rccltune.simulate import sources, true_times
 from rccltune.simulate.node import Fault, SimulatedNode

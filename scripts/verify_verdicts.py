@@ -10,7 +10,7 @@ from math import inf
 from verify_nodes import TrapNode
 from verify_truth import Judged
 
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.vocabulary import format_size
 
 # The goals: no size above this much slower, no file in the mean over its sizes, and this share of the

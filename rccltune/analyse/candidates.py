@@ -14,7 +14,7 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.segmentation import NONE
 from rccltune.analyse.zones import ZoneByRow, ZoneCriteria, choose_zones
-from rccltune.model.chosen import NOTHING_SELECTABLE, Seen, Zone
+from rccltune.model.choice import NOTHING_SELECTABLE, Seen, Zone
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,

@@ -15,9 +15,9 @@ from rccltune.analyse.choice_notices import choice_notices
 from rccltune.analyse.costs import with_costs
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import BASELINE, TimeGrid
-from rccltune.model.chosen import UnselectableSetting, Zone
+from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.errors import TooLittleDataError
-from rccltune.model.measured import Notice
+from rccltune.model.measurement import Notice
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     KNOWN_VARIANTS,
@@ -25,12 +25,12 @@ from rccltune.model.settings import (
     Variant,
     base_variant,
 )
-from rccltune.model.vocabulary import Doubt
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf.samples import IDLE
 
-_WRONG: Final = Doubt.WRONG.value
+_WRONG: Final = UnusableReason.WRONG.value
 # First passes pay for connections; every launch throws them away.
-_CONNECTING: Final = Doubt.CONNECTING.value
+_CONNECTING: Final = UnusableReason.CONNECTING.value
 _NAMED: Final = ["collective", "setting", "variant"]
 _PLACE: Final = ["collective", "n_nodes", "n_ranks"]
 # Collective, nodes and ranks.
@@ -120,7 +120,7 @@ def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
     reasons = {}
     for place, part in rows.groupby(_PLACE, observed=True):
         counted = part["unusable"].astype(str).value_counts()
-        words = (f"{n} x {Doubt(reason).meaning}" for reason, n in counted.items())
+        words = (f"{n} x {UnusableReason(reason).meaning}" for reason, n in counted.items())
         reasons[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
     return reasons
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from rccltune.analyse.candidates import Candidates
-from rccltune.model.measured import Caution, Notice
+from rccltune.model.measurement import Caution, Notice
 from rccltune.model.settings import GEMM, Role
 
 

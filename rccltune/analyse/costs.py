@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from rccltune.analyse.points import BASELINE
-from rccltune.model.chosen import Costs, Zone
+from rccltune.model.choice import Costs, Zone
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Scale, Setting, Target, Variant
 from rccltune.model.vocabulary import Collective
-from rccltune.perf.samples import IDLE, VERIFY, beside_computing, by_clock, careful
+from rccltune.perf.samples import IDLE, VERIFY, beside_computing, by_clock, without_rough
 
 _PLACE: Final = ["collective", "n_nodes", "n_ranks", "rank_placement"]
 _POINT: Final = [*_PLACE, "variant", "setting", "nbytes"]
@@ -60,7 +60,7 @@ def points(samples: pd.DataFrame) -> pd.DataFrame:
     """
     is_good = (samples["unusable"] == "") & (samples["purpose"] != VERIFY)
     own = samples[is_good & beside_computing(samples)]
-    own = careful(by_clock(own, _AT_A_SIZE), _AT_A_SIZE)
+    own = without_rough(by_clock(own, _AT_A_SIZE), _AT_A_SIZE)
     own = own.assign(
         slowed=own["computing_us"] / own["product_us"],
         replicate=own.groupby(["process", "communicator"], observed=True, sort=False).ngroup(),

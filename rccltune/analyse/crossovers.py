@@ -14,7 +14,7 @@ import numpy as np
 
 from rccltune.analyse import noise
 from rccltune.analyse.candidates import Candidates
-from rccltune.analyse.noise import Times
+from rccltune.analyse.noise import LogTimes
 from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
 from rccltune.model import defaults
 from rccltune.model.curves import GAP, Crossover, CrossoverEvidence
@@ -79,7 +79,7 @@ def _changes(
     times[: len(able)][~np.array(able, dtype=bool)] = np.nan
     if len(times) < 2:
         return
-    loss = times - noise.quiet(np.nanmin, times, 0)
+    loss = times - noise.nan_safe(np.nanmin, times, 0)
     loss = np.where(np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + 1e-12, loss, np.inf)
     if candidates.gains.library is not None:
         # What does not beat it by more than the tolerance is not said to be faster.
@@ -94,7 +94,7 @@ def _changes(
 
 
 def _apart(
-    candidates: Candidates, view: int, last: int, one: Times, other: Times
+    candidates: Candidates, view: int, last: int, one: LogTimes, other: LogTimes
 ) -> tuple[int, int]:
     """Indices of the sizes between which the two cannot be told apart, the change inside."""
     low, high = noise.compare(one, other, candidates.grid.sizes).interval()

@@ -19,11 +19,11 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.steps import separate
 from rccltune.model import schema
 from rccltune.model.brief import brief
-from rccltune.model.chosen import WrongShare
+from rccltune.model.choice import WrongShare
 from rccltune.model.curves import Crossover, Curve, Separation
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.failure import Quarantine
-from rccltune.model.measured import Notice
+from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Line, Whole
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Setting, Target, base_variant

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.analyse import noise
-from rccltune.analyse.noise import Array, LogRatio, Times, Truths, quiet
+from rccltune.analyse.noise import Array, LogRatio, LogTimes, Truths, nan_safe
 from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
@@ -50,7 +50,7 @@ class SettingGains:
         return [Setting.parse(name) for name in self.names]
 
     @cached_property
-    def library(self) -> Times | None:
+    def library(self) -> LogTimes | None:
         """Times of the library as it is; None where it was not measured.
 
         Idle was timed in the communicators of the settings, which makes it the fairer one to
@@ -66,7 +66,7 @@ class SettingGains:
         is_slower: Truths = np.asarray(ratio.p_above() <= noise.PROVEN)
         is_unknown = ~np.isfinite(quietly.mean)
         take: Truths = np.asarray((is_slower | is_unknown) & np.isfinite(as_is.mean))
-        return Times(
+        return LogTimes(
             np.where(take[..., None], as_is.log_us, quietly.log_us),
             np.where(take[..., None], as_is.pass_var, quietly.pass_var),
         )
@@ -98,14 +98,14 @@ class SettingGains:
 
     @cached_property
     def _regrets(self) -> Array:
-        return np.maximum(self.times - quiet(np.nanmin, self._measured, 1)[:, None], 0.0)
+        return np.maximum(self.times - nan_safe(np.nanmin, self._measured, 1)[:, None], 0.0)
 
     @cached_property
     def regret(self) -> Array:
         """log(time / best) in the worst view, the library last; NaN where a view is missing."""
         is_some: Truths = np.asarray(np.isfinite(self.times).any(1))
         is_missing = np.isnan(self.times) & is_some[:, None]
-        found: Array = np.where(is_missing.any(0), np.nan, quiet(np.nanmax, self._regrets, 0))
+        found: Array = np.where(is_missing.any(0), np.nan, nan_safe(np.nanmax, self._regrets, 0))
         return found
 
     @cached_property
@@ -118,7 +118,7 @@ class SettingGains:
         sides = self.grid.of(self.rows)
         best = np.where(np.isnan(self.times), np.inf, self.times)[:, : len(self.rows)].argmin(1)
         at = best[:, None, :, None]
-        fastest = Times(
+        fastest = LogTimes(
             np.take_along_axis(sides.log_us, at, 1), np.take_along_axis(sides.pass_var, at, 1)
         )
         slack = noise.compare(fastest, sides, self.grid.sizes).slack()
@@ -143,14 +143,14 @@ class SettingGains:
         by_view = np.where(
             np.isnan(self.ratio.log), self.times[:, n:] - self.times[:, :n], self.ratio.log
         )
-        gain = np.where(self.is_library_setting, 0.0, quiet(np.nanmin, by_view, 0))
+        gain = np.where(self.is_library_setting, 0.0, nan_safe(np.nanmin, by_view, 0))
         found: Array = np.where(np.isnan(self.regret[:n]), np.nan, gain)
         return found
 
     @cached_property
     def adjusted_p(self) -> Array:
         """Adjusted p-value of each gain: its false discovery rate among all of this target."""
-        return noise.luck(self.ratio)
+        return noise.adjusted_p(self.ratio)
 
 
 def _between(log_us: Array, nbytes: npt.NDArray[np.int64]) -> Array:

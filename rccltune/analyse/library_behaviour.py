@@ -14,7 +14,7 @@ from rccltune.analyse import noise
 from rccltune.analyse.candidates import target_of
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.points import BASELINE, TARGET, TimeGrid
-from rccltune.model.measured import Caution, Notice
+from rccltune.model.measurement import Caution, Notice
 from rccltune.model.schema import Number, Whole, Word
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
@@ -23,7 +23,7 @@ from rccltune.model.settings import (
     Target,
     Variant,
 )
-from rccltune.model.vocabulary import Collective, Doubt, format_size
+from rccltune.model.vocabulary import Collective, UnusableReason, format_size
 from rccltune.perf.samples import IDLE
 
 # What idle and baseline may differ by and still be called equal.
@@ -88,7 +88,7 @@ def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
     Args:
         samples: all of a session, with their environments.
     """
-    rows = samples[samples["unusable"] == Doubt.BYPASSED.value]
+    rows = samples[samples["unusable"] == UnusableReason.BYPASSED.value]
     by = ["collective", "n_nodes", "n_ranks", "environment"]
     seen = rows.groupby(by, observed=True)["nbytes"].agg(["min", "max"])
     return tuple(
@@ -168,13 +168,13 @@ def _compared(grid: TimeGrid, variants: Mapping[str, Variant]) -> IdleComparison
     if not is_known.any():
         return None
     margin = float(np.log1p(EQUAL))
-    apart = noise.quiet(np.nanmax, ratio.p_equal(margin), 0)[0]
+    apart = noise.nan_safe(np.nanmax, ratio.p_equal(margin), 0)[0]
     is_equal: Truths = is_known & (apart <= _EQUAL_LEVEL)
     other_way = noise.compare(baseline, idle, grid.sizes)
-    chances = (noise.quiet(np.nanmax, one.p_above(margin), 0)[0] for one in (ratio, other_way))
+    chances = (noise.nan_safe(np.nanmax, one.p_above(margin), 0)[0] for one in (ratio, other_way))
     # One alarm in so many sessions, whichever way and at whichever size.
     is_changed: Truths = is_known & (np.fmin(*chances) <= noise.PROVEN / (2 * is_known.sum()))
-    logs = noise.quiet(np.nanmedian, ratio.log, 0)[0]
+    logs = noise.nan_safe(np.nanmedian, ratio.log, 0)[0]
     nbytes = [int(n) for n in grid.nbytes]
     return IdleComparison(
         target=target_of([grid.target[name] for name in TARGET], variants),

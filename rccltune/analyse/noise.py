@@ -79,7 +79,7 @@ _FEW: Final = 5
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SizeAxis:
     """Sizes at which settings are compared.
 
     Attributes:
@@ -91,7 +91,7 @@ class Sizes:
     is_graph: Truths
 
 
-def floor(time_us: npt.ArrayLike, sizes: Sizes, *, paired: bool = False) -> Array:
+def floor(time_us: npt.ArrayLike, sizes: SizeAxis, *, paired: bool = False) -> Array:
     """Standard deviation of a log time that is expected before anything was repeated.
 
     Args:
@@ -105,7 +105,7 @@ def floor(time_us: npt.ArrayLike, sizes: Sizes, *, paired: bool = False) -> Arra
     return np.where(sizes.is_graph, graph, loop)
 
 
-def stall_limit(time_us: npt.ArrayLike, sizes: Sizes) -> Array:
+def stall_limit(time_us: npt.ArrayLike, sizes: SizeAxis) -> Array:
     """Log of the factor above other communicators' time from which on a time is a stall."""
     return np.maximum(np.log(STALL), STALL_FLOORS * floor(time_us, sizes))
 
@@ -175,7 +175,7 @@ class LogRatio:
 
 
 @dataclass(frozen=True)
-class Times:
+class LogTimes:
     """Log times of some settings.
 
     Attributes:
@@ -197,7 +197,9 @@ class Times:
         return _mean(self.log_us)
 
 
-def compare(reference: Times, settings: Times, sizes: Sizes, alike: Sequence[str] = ()) -> LogRatio:
+def compare(
+    reference: LogTimes, settings: LogTimes, sizes: SizeAxis, alike: Sequence[str] = ()
+) -> LogRatio:
     """How much faster each setting is than the reference.
 
     Args:
@@ -217,9 +219,9 @@ def compare(reference: Times, settings: Times, sizes: Sizes, alike: Sequence[str
     log = np.where(is_paired, _mean(both), reference.mean - settings.mean)
 
     # Of the whole size, so that a slow setting has no floor of its own.
-    usual_us = np.exp(quiet(np.nanmedian, np.concatenate([reference.mean, settings.mean], 1), 1))[
-        :, None
-    ]
+    usual_us = np.exp(
+        nan_safe(np.nanmedian, np.concatenate([reference.mean, settings.mean], 1), 1)
+    )[:, None]
     alone = np.broadcast_to(floor(usual_us, sizes), log.shape) ** 2
     paired = np.broadcast_to(floor(usual_us, sizes, paired=True), log.shape) ** 2
     lowered = np.where(n > 1, alone, np.fmin(alone, _spread_of_alike(settings.mean, alike)))
@@ -255,7 +257,7 @@ def compare(reference: Times, settings: Times, sizes: Sizes, alike: Sequence[str
     )
 
 
-def luck(ratio: LogRatio, bound: float = 0.0) -> Array:
+def adjusted_p(ratio: LogRatio, bound: float = 0.0) -> Array:
     """Chance by [setting, size] that something so sure is luck, among all that was looked at.
 
     A rule serves all views, so the least sure of them counts (intersection-union; Berger, 1982).
@@ -267,12 +269,12 @@ def luck(ratio: LogRatio, bound: float = 0.0) -> Array:
     """
     p = ratio.p_above(bound)
     is_alone = np.isfinite(p).sum(0) == 1
-    best = quiet(np.nanmin, p, 1)[:, None]
+    best = nan_safe(np.nanmin, p, 1)[:, None]
     beside = np.full_like(best, np.inf)
     beside[..., 1:] = best[..., :-1]
     beside[..., :-1] = np.fmin(beside[..., :-1], best[..., 1:])
     p = np.where((ratio.n > _FEW_SEEN) | ~is_alone, p, np.fmax(p, np.fmin(beside, STOOD_STILL)))
-    found = quiet(np.nanmax, p, 0)
+    found = nan_safe(np.nanmax, p, 0)
     known = np.isfinite(found)
     if known.any():
         found[known] = _false_discovery(found[known])
@@ -291,7 +293,7 @@ def mean_interval(ratio: LogRatio, at: Any, level: float = INTERVAL) -> tuple[fl
         level: of the interval.
     """
     low, high = ratio.interval(level)
-    found = [quiet(np.nanmean, x[at], 1) for x in (low, ratio.log, high)]
+    found = [nan_safe(np.nanmean, x[at], 1) for x in (low, ratio.log, high)]
     worst = int(np.nanargmin(found[1]))
     return float(found[0][worst]), float(found[1][worst]), float(found[2][worst])
 
@@ -324,7 +326,7 @@ def _spread(pooled: tuple[Array, Array], own: tuple[Array, Array]) -> tuple[Arra
         near = np.full((3, *each.shape), np.nan)
         near[0], near[1, ..., 1:], near[2, ..., :-1] = each, each[..., :-1], each[..., 1:]
         near = np.moveaxis(near, 0, 1).reshape(len(each), -1, each.shape[-1])
-        common = quiet(np.nanmedian, near, 1)[:, None]
+        common = nan_safe(np.nanmedian, near, 1)[:, None]
         held = (_COMMON_WEIGHT * common + own[0]) / (_COMMON_WEIGHT + own[1])
     variance = np.fmax(common, held)
     return variance, np.broadcast_to(df.sum(1, keepdims=True) / 2, variance.shape)
@@ -338,7 +340,7 @@ def _spread_of_alike(log_us: Array, alike: Sequence[str]) -> Array:
     least = np.full((log_us.shape[0], 1, log_us.shape[2]), np.nan)
     for name in set(alike):
         group = log_us[:, np.array(alike) == name]
-        variance = quiet(np.nanvar, group, 1, ddof=1)
+        variance = nan_safe(np.nanvar, group, 1, ddof=1)
         is_many = np.isfinite(group).sum(1) >= _FEW
         least[:, 0] = np.fmin(least[:, 0], np.where(is_many, variance, np.nan))
     return least
@@ -350,7 +352,7 @@ def _squares(values: Array) -> tuple[Array, Array]:
     return squares, np.maximum(_count(values) - 1, 0).astype(float)
 
 
-def _roughness(log: Array, usual_us: Array, sizes: Sizes) -> Array:
+def _roughness(log: Array, usual_us: Array, sizes: SizeAxis) -> Array:
     """Variance by size of a single row's ratio, as far as it jumps where a true one is smooth.
 
     From second differences over sizes no further apart than a factor of two (Gasser et al., 1986)
@@ -395,7 +397,7 @@ def median(values: Array) -> Array:
     return found
 
 
-def quiet(reduce: Callable[..., Any], values: Array, axis: int, **options: Any) -> Array:  # noqa: ANN401 - as numpy has them
+def nan_safe(reduce: Callable[..., Any], values: Array, axis: int, **options: Any) -> Array:  # noqa: ANN401 - as numpy has them
     """Reduce by a nan-function without the warning that a slice was empty."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rccltune.analyse.noise import INTERVAL, LEAST, Array, Truths, quiet, t_quantile
+from rccltune.analyse.noise import INTERVAL, LEAST, Array, Truths, nan_safe, t_quantile
 from rccltune.model import defaults
 
 
@@ -71,9 +71,9 @@ class PairedRatios:
         """Find the variance at each size."""
         self.nbytes, self.log = nbytes, log
         self.n = np.isfinite(log).any(1).sum(0)
-        self.mean = quiet(np.nanmean, log, 0)
+        self.mean = nan_safe(np.nanmean, log, 0)
         self._about = log - self.mean
-        squares = quiet(np.nanmean, np.nansum(self._about**2, axis=0), 0)
+        squares = nan_safe(np.nanmean, np.nansum(self._about**2, axis=0), 0)
         spare = np.maximum(self.n - 1, 0)
         near = np.abs(np.log2(nbytes)[:, None] - np.log2(nbytes)) <= _NEAR_OCTAVES
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -95,14 +95,14 @@ class PairedRatios:
 
         Replicates that lack a size stand at its mean: they say nothing of it.
         """
-        about = quiet(np.nanmean, self._about[..., chosen], 2)
+        about = nan_safe(np.nanmean, self._about[..., chosen], 2)
         is_there = np.isfinite(about).any(1)
         n = int(is_there.sum())
         if n < 2:
             return []
         squares = np.nanmean(about[is_there] ** 2, axis=1).sum()
         variance = max(float(squares) / (n - 1), LEAST**2)
-        means = quiet(np.nanmean, self.mean[:, chosen], 1)
+        means = nan_safe(np.nanmean, self.mean[:, chosen], 1)
         se, df = float(np.sqrt(variance / n)), (n - 1) * self._views
         return [Estimate(float(mean), se, df, n) for mean in means if np.isfinite(mean)]
 

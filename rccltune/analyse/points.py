@@ -36,9 +36,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from rccltune.analyse import noise
-from rccltune.analyse.noise import Array, Sizes, Times, Truths
+from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
 from rccltune.model.settings import Variant, base_variant
-from rccltune.perf.samples import VERIFY, beside_computing, by_clock, careful
+from rccltune.perf.samples import VERIFY, beside_computing, by_clock, without_rough
 
 # What a tuner is asked for, and the environment that is asked in; what it cannot see; what it can
 # answer.
@@ -77,7 +77,7 @@ def usable(samples: pd.DataFrame) -> pd.DataFrame:
     Args:
         samples: as ``samples.csv`` has them (:mod:`rccltune.session.sample_table`).
     """
-    return careful(by_clock(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
+    return without_rough(by_clock(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
 
 
 def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
@@ -146,7 +146,7 @@ def is_stalled(table: pd.DataFrame) -> Truths:
     log_us = table["log_us"].to_numpy()
     # Of two the other one; of more the median, which one of them does not move.
     others = np.where(n > 2, middle, 2 * middle - log_us)
-    sizes = Sizes(table["nbytes"].to_numpy(), table["is_graph"].to_numpy())
+    sizes = SizeAxis(table["nbytes"].to_numpy(), table["is_graph"].to_numpy())
     limit = noise.stall_limit(np.exp(others), sizes)
     stalled: Truths = (n > 1) & (log_us > others + limit)
     alone: Truths = (n == 1) & _is_above_its_curve(table)
@@ -213,8 +213,8 @@ class TimeGrid:
     target: dict[str, Any]
     views: list[tuple[Any, ...]]
     candidates: list[tuple[str, str]]
-    sizes: Sizes
-    times: Times
+    sizes: SizeAxis
+    times: LogTimes
 
     @property
     def nbytes(self) -> npt.NDArray[np.int64]:
@@ -226,10 +226,10 @@ class TimeGrid:
         """Log time in µs by [view, candidate, size]: the median over communicators."""
         return noise.median(self.times.log_us)
 
-    def of(self, at: Any) -> Times:  # noqa: ANN401 - an index
+    def of(self, at: Any) -> LogTimes:  # noqa: ANN401 - an index
         """Times of some candidates."""
         index = np.atleast_1d(np.asarray(at, dtype=np.intp))
-        return Times(self.times.log_us[:, index], self.times.pass_var[:, index])
+        return LogTimes(self.times.log_us[:, index], self.times.pass_var[:, index])
 
 
 def grids(table: pd.DataFrame) -> Iterator[TimeGrid]:
@@ -254,8 +254,8 @@ def grids(table: pd.DataFrame) -> Iterator[TimeGrid]:
             target=dict(zip(TARGET, target, strict=True)),
             views=views,
             candidates=[(str(setting), str(variant)) for setting, variant in candidates],
-            sizes=Sizes(nbytes.astype(np.int64), is_graph),
-            times=Times(log_us, pass_var),
+            sizes=SizeAxis(nbytes.astype(np.int64), is_graph),
+            times=LogTimes(log_us, pass_var),
         )
 
 

@@ -11,21 +11,21 @@ import pandas as pd
 from rccltune.analyse import noise
 from rccltune.analyse.candidates import target_of
 from rccltune.analyse.points import KEYS
-from rccltune.model.chosen import WrongShare
-from rccltune.model.measured import Caution, Notice
+from rccltune.model.choice import WrongShare
+from rccltune.model.measurement import Caution, Notice
 from rccltune.model.settings import Target, Variant
-from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Doubt, format_size
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, UnusableReason, format_size
 from rccltune.perf.samples import IDLE
 
 _NAMED: Final = ["collective", "setting", "variant"]
 # Every launch throws its first pass away, and wrong results are told by themselves.
-_EXPECTED: Final = (Doubt.WRONG, Doubt.CONNECTING)
+_EXPECTED: Final = (UnusableReason.WRONG, UnusableReason.CONNECTING)
 _ELEMENT: Final = 4
 
 
 def wrong_counts(samples: pd.DataFrame) -> dict[tuple[str, str, str], int]:
     """Samples with wrong results by collective, setting and variant."""
-    rows = samples[samples["unusable"] == Doubt.WRONG.value]
+    rows = samples[samples["unusable"] == UnusableReason.WRONG.value]
     counted = rows.groupby(_NAMED, observed=True).size()
     return {(str(a), str(b), str(c)): int(n) for (a, b, c), n in counted.items()}
 
@@ -98,11 +98,11 @@ def _wrong(samples: pd.DataFrame) -> Iterator[Notice]:
 
 def _flagged(samples: pd.DataFrame) -> Iterator[Notice]:
     counted = samples["unusable"].value_counts()
-    by_reason = {Doubt(str(word)): int(n) for word, n in counted.items() if word and n}
-    if n := by_reason.pop(Doubt.INELIGIBLE, 0):
+    by_reason = {UnusableReason(str(word)): int(n) for word, n in counted.items() if word and n}
+    if n := by_reason.pop(UnusableReason.INELIGIBLE, 0):
         yield Notice(
             caution=Caution.NOT_OFFERED,
-            message=f"{n} samples were not used: {Doubt.INELIGIBLE.meaning}",
+            message=f"{n} samples were not used: {UnusableReason.INELIGIBLE.meaning}",
             remedy="nothing to do: that is asked to see it, as LL128 on AMD without its variable.",
             count=n,
         )

@@ -17,11 +17,11 @@ import numpy as np
 
 from rccltune.analyse import noise
 from rccltune.analyse.candidates import Candidates
-from rccltune.analyse.noise import Array, LogRatio, Sizes, Times, Truths, quiet
+from rccltune.analyse.noise import Array, LogRatio, LogTimes, SizeAxis, Truths, nan_safe
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import BASELINE
 from rccltune.analyse.segmentation import size_where_equal
-from rccltune.model.chosen import ExportedVariant, Gain, GainRange, VariantGain, WrongShare, Zone
+from rccltune.model.choice import ExportedVariant, Gain, GainRange, VariantGain, WrongShare, Zone
 from rccltune.model.settings import DEFAULT_VARIANT, Target, Variant
 
 
@@ -36,8 +36,8 @@ class SizeTimes:
     """
 
     views: list[tuple[Any, ...]]
-    sizes: Sizes
-    times: Times
+    sizes: SizeAxis
+    times: LogTimes
 
     @classmethod
     def of(cls, measured: Candidates, zones: Iterable[Zone]) -> SizeTimes | None:
@@ -60,12 +60,12 @@ class SizeTimes:
         index = np.arange(len(row))
         log_us = grid.times.log_us[:, row, index][:, None]
         pass_var = grid.times.pass_var[:, row, index][:, None]
-        return cls(grid.views, grid.sizes, Times(log_us, pass_var))
+        return cls(grid.views, grid.sizes, LogTimes(log_us, pass_var))
 
-    def at(self, views: Sequence[tuple[Any, ...]], kept: Truths) -> Times:
+    def at(self, views: Sequence[tuple[Any, ...]], kept: Truths) -> LogTimes:
         """Times in some views, at some sizes."""
         rows = [self.views.index(view) for view in views]
-        return Times(self.times.log_us[rows][:, :, kept], self.times.pass_var[rows][:, :, kept])
+        return LogTimes(self.times.log_us[rows][:, :, kept], self.times.pass_var[rows][:, :, kept])
 
     def up_to(self, last: int, rest: SizeTimes) -> SizeTimes:
         """Take these times up to a size in bytes and others above it, at sizes that both have."""
@@ -75,17 +75,17 @@ class SizeTimes:
             np.where(is_mine, *_side_by_side(getattr(mine, name), getattr(theirs, name)))
             for name in ("log_us", "pass_var")
         ]
-        return SizeTimes(views, sizes, Times(both[0], both[1]))
+        return SizeTimes(views, sizes, LogTimes(both[0], both[1]))
 
 
 def _common(
     first: SizeTimes, second: SizeTimes
-) -> tuple[list[tuple[Any, ...]], Sizes, Times, Times]:
+) -> tuple[list[tuple[Any, ...]], SizeAxis, LogTimes, LogTimes]:
     """Return views and sizes that both have, with the times of each."""
     views = [view for view in first.views if view in second.views]
     nbytes = np.intersect1d(first.sizes.nbytes, second.sizes.nbytes)
     kept, theirs = (np.isin(run.sizes.nbytes, nbytes) for run in (first, second))
-    sizes = Sizes(nbytes, first.sizes.is_graph[kept])
+    sizes = SizeAxis(nbytes, first.sizes.is_graph[kept])
     return views, sizes, first.at(views, kept), second.at(views, theirs)
 
 
@@ -105,7 +105,7 @@ class TimesComparison:
         least: gain that is worth being called one, 0.02 for 2 %.
     """
 
-    sizes: Sizes
+    sizes: SizeAxis
     ratio: LogRatio
     least: float
 
@@ -115,13 +115,13 @@ class TimesComparison:
         _, sizes, mine, other = _common(ours, theirs)
         log = _side_by_side(mine.log_us, other.log_us)
         var = _side_by_side(mine.pass_var, other.pass_var)
-        ratio = noise.compare(Times(log[1], var[1]), Times(log[0], var[0]), sizes)
+        ratio = noise.compare(LogTimes(log[1], var[1]), LogTimes(log[0], var[0]), sizes)
         return cls(sizes, ratio, least)
 
     @cached_property
     def gain(self) -> Array:
         """Log ratio by size, in the view where it is the least; NaN where one was not measured."""
-        found: Array = quiet(np.nanmin, self.ratio.log, 0)[0]
+        found: Array = nan_safe(np.nanmin, self.ratio.log, 0)[0]
         return found
 
     @cached_property
@@ -130,7 +130,7 @@ class TimesComparison:
         if not len(self.sizes.nbytes):
             return np.zeros(0, dtype=bool)
         is_faster: Truths = np.asarray(self.gain >= np.log1p(self.least))
-        is_faster &= noise.luck(self.ratio)[0] <= noise.LIKELY
+        is_faster &= noise.adjusted_p(self.ratio)[0] <= noise.LIKELY
         return is_faster
 
     def ranges(self, *, inverse: bool = False) -> tuple[GainRange, ...]:

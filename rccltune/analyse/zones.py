@@ -9,10 +9,10 @@ import numpy as np
 
 from rccltune.analyse import noise
 from rccltune.analyse.gains import SettingGains
-from rccltune.analyse.noise import Array, Counts, Truths, quiet
+from rccltune.analyse.noise import Array, Counts, Truths, nan_safe
 from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
 from rccltune.model import defaults
-from rccltune.model.chosen import (
+from rccltune.model.choice import (
     BASELINE_UNKNOWN,
     NOT_FASTER,
     NOT_MEASURED,
@@ -58,7 +58,7 @@ class ZoneCriteria:
 class ZoneByRow:
     """A zone whose setting is a row of :class:`rccltune.analyse.gains.SettingGains`.
 
-    Its fields are those of :class:`rccltune.model.chosen.Zone`.
+    Its fields are those of :class:`rccltune.model.choice.Zone`.
 
     Attributes:
         row: row of the setting; NONE where the sizes are left to the library.
@@ -152,7 +152,7 @@ def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Arra
         np.log1p(criteria.min_gain),
     )
     if gains.library is None:
-        limit = np.fmax(tolerance, quiet(np.nanmin, regret, 0))
+        limit = np.fmax(tolerance, nan_safe(np.nanmin, regret, 0))
         is_good = (regret <= limit + 1e-12) | (gains.is_close & np.isfinite(regret))
         # Nothing is proven to beat what nobody measured.
         is_good &= not criteria.is_proven
@@ -160,7 +160,7 @@ def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Arra
         none = np.where(is_good.any(0), np.inf, 0.0)
     else:
         carries = wins(gains, criteria)
-        limit = np.fmax(tolerance, quiet(np.nanmin, np.where(carries, regret, np.nan), 0))
+        limit = np.fmax(tolerance, nan_safe(np.nanmin, np.where(carries, regret, np.nan), 0))
         is_good = (gains.gain >= 0) & ((regret <= limit + 1e-12) | gains.is_close)
         library = gains.regret[n]
         loss = np.where(gains.gain >= least, regret, library + least)
@@ -184,7 +184,7 @@ def _border(
     low, high = (int(one) for one in gains.grid.nbytes[last : last + 2])
     if NONE in (before, after) and high <= _CLOSE * low:
         return (high - 1, high) if before == NONE else (low, low + 1)
-    times = quiet(np.nanmean, gains.times, 0)
+    times = nan_safe(np.nanmean, gains.times, 0)
     # NONE is -1, and the library is the last row.
     apart = (times[before] - times[after])[last : last + 2]
     if np.isfinite(apart).all():
@@ -276,7 +276,7 @@ def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str
     row, at = np.unravel_index(gain.argmax(), gain.shape)
     if gains.adjusted_p[row, sizes[at]] <= criteria.max_p:
         return not_proven(best, "at too few sizes for a rule")
-    once = quiet(np.nanmin, gains.ratio.n[:, row, sizes[at]].astype(float), 0) < 2
+    once = nan_safe(np.nanmin, gains.ratio.n[:, row, sizes[at]].astype(float), 0) < 2
     low, _ = gains.ratio.interval()
     half_width = (gains.ratio.log - low)[:, row, sizes[at]]
     if not np.isfinite(half_width).any():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import LogReporter, Place, choosing, options_of, path_of
-from rccltune.measure import crosscheck, launched, measuring, to_launch
+from rccltune.measure import crosscheck, launch_sweep, perf_sweep, prepared_launches
 from rccltune.measure.instrument import Instrument, find_sides
 from rccltune.measure.options import PERF
 from rccltune.measure.request import merge_request, on_kept_node, session_request
@@ -16,13 +16,13 @@ from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.session import folders
-from rccltune.verify import outcome, verifying
+from rccltune.verify import outcome, verification
 
 if TYPE_CHECKING:
     from rccltune.measure.request import Request
-    from rccltune.measure.swept import Swept
+    from rccltune.measure.sweep_result import SweepResult
     from rccltune.tune import TuneResult
-    from rccltune.verify.outcome import Verified
+    from rccltune.verify.outcome import VerificationResult
 
 
 def sweep(
@@ -32,7 +32,7 @@ def sweep(
     force: bool = False,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> Swept:
+) -> SweepResult:
     """Measure on this machine, or on a simulated node, and keep it in a session.
 
     The rank program measures, unless ``runner`` names rccl-tests.
@@ -56,14 +56,14 @@ def sweep(
     place, file, command = Path(folder), path_of(config), "rccltune.api.sweep"
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
     if request.site.runner == PERF:
-        wanted = measuring.prepare_measuring(_of_one_scale(request, place), place, telling)
-        done = measuring.measure_with_perf(wanted, reporter=telling, command=command, force=force)
+        wanted = perf_sweep.prepare_measuring(_of_one_scale(request, place), place, telling)
+        done = perf_sweep.measure_with_perf(wanted, reporter=telling, command=command, force=force)
         crosscheck.after_sweep(request, wanted, reporter=telling)
         return done
     request = _of_one_scale(request, place)
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
-        prepared = to_launch.prepare_launches(request, place)
-        return launched.measure_by_launches(
+        prepared = prepared_launches.prepare_launches(request, place)
+        return launch_sweep.measure_by_launches(
             prepared, reporter=telling, command=command, force=force
         )
 
@@ -76,7 +76,7 @@ def verify(
     keep_losers: bool = False,
     reporter: Reporter | None = None,
     **options: Any,  # noqa: ANN401 - as a sweep file has them
-) -> Verified:
+) -> VerificationResult:
     """Hold rules against the library as it is, on this machine; what does not win is left out.
 
     Args:
@@ -102,7 +102,7 @@ def verify(
         )
     measured = session_request(place, options_of(options), as_measured=True)
     where = find_sides(measured, place)
-    own = verifying.rule_file_of(place, where.site if isinstance(where, Instrument) else where)
+    own = verification.rule_file_of(place, where.site if isinstance(where, Instrument) else where)
     chosen = path_of(rule_file) or own
     request = outcome.VerifyRequest(
         folder=place,
@@ -112,7 +112,7 @@ def verify(
         keep_losers=keep_losers,
     )
     telling = reporter or LogReporter()
-    return verifying.verify_rules(request, measured.sweep, where, reporter=telling)
+    return verification.verify_rules(request, measured.sweep, where, reporter=telling)
 
 
 def tune(
@@ -144,7 +144,7 @@ def tune(
     request = merge_request(path_of(config), options_of(options), runner=defaults.SWEEP_RUNNER)
     request = _of_one_scale(request, Path(folder))
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
-        prepared = measuring.prepare_measuring(request, Path(folder), telling, widens=True)
+        prepared = perf_sweep.prepare_measuring(request, Path(folder), telling, widens=True)
         return tuning.tune(
             prepared,
             choosing(tolerance, min_gain),

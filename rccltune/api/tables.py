@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.api.arguments import Place
-from rccltune.model.chosen import waiting
+from rccltune.model.choice import waiting
 from rccltune.model.vocabulary import Collective
 from rccltune.rules import reader, refusals
 

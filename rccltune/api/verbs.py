@@ -18,7 +18,7 @@ from rccltune.job import trial
 from rccltune.machine import this_machine
 from rccltune.machine.checks.doctor import doctor as machine_doctor
 from rccltune.model import defaults
-from rccltune.model.measured import StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 from rccltune.report import plots

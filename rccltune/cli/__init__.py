@@ -18,7 +18,7 @@ from rccltune import __version__
 from rccltune.cli import removed_options
 from rccltune.cli.console import put, take_over, talk
 from rccltune.model.errors import RccltuneError, SessionError
-from rccltune.model.vocabulary import lay, unknown
+from rccltune.model.vocabulary import join_lines, unknown
 
 _ISSUES: Final = "please report it with this file"
 _START: Final = (
@@ -119,7 +119,7 @@ def group(context: click.Context) -> None:
     130 interrupted.
     """
     if context.invoked_subcommand is None:
-        put(lay(_START))
+        put(join_lines(_START))
 
 
 def main() -> None:
@@ -163,7 +163,7 @@ def _explain(error: Exception) -> int:
             talk(*_usage(error), f"Error: {error.format_message()}")
             return error.exit_code
         case RccltuneError():
-            talk(lay(["Error: ", error.text], gap=""))
+            talk(join_lines(["Error: ", error.text], gap=""))
             return error.exit_code
         case click.Abort():
             talk("Interrupted. The same command again continues from here.")

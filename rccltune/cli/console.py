@@ -32,12 +32,12 @@ import click
 from rccltune.cli.help import grouped
 from rccltune.model import defaults
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import Laid, json_text, lay, shown, unknown
+from rccltune.model.vocabulary import JoinedLines, join_lines, json_text, printable, unknown
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from rccltune.model.measured import Caution, Notice
+    from rccltune.model.measurement import Caution, Notice
 
 # What a write says where nobody reads any more: a pipe, or a terminal that has hung up.
 _GONE = (errno.EPIPE, errno.EIO)
@@ -122,7 +122,7 @@ def talk(*lines: str) -> None:
 
 def put(text: str) -> None:
     """Write to stdout as it is: what a program reads, or lines that fit already."""
-    click.echo(lay([text]))
+    click.echo(join_lines([text]))
 
 
 # What a reader copies stays in one piece, however long: a command with its words, a path, a URL.
@@ -151,7 +151,7 @@ def columns(*, error: bool = False) -> int:
         return _WIDEST
 
 
-def fold(lines: Iterable[str], *, error: bool = False) -> Laid:
+def fold(lines: Iterable[str], *, error: bool = False) -> JoinedLines:
     """Sentences in lines of at most 100 columns, or of COLUMNS; what goes on set in by two more.
 
     Rows of a table, which fit as far as they can, stay as they are, and coloured lines.
@@ -159,7 +159,7 @@ def fold(lines: Iterable[str], *, error: bool = False) -> Laid:
     width = columns(error=error)
     width = width if "COLUMNS" in os.environ else min(_WIDEST, width)
     found: list[str] = []
-    for line in lay(lines).split("\n"):
+    for line in join_lines(lines).split("\n"):
         text = line.lstrip(" ")
         if len(line) <= width or "\x1b" in line or _GAP.search(text):
             found.append(line)
@@ -176,12 +176,12 @@ def fold(lines: Iterable[str], *, error: bool = False) -> Laid:
             break_on_hyphens=False,
         )
         found += [one.replace(_UNBROKEN, " ") for one in folded]
-    return lay(found)
+    return join_lines(found)
 
 
-def styled(text: str, color: str | None) -> Laid:
+def styled(text: str, color: str | None) -> JoinedLines:
     """Text in a colour, None for none."""
-    return Laid(click.style(shown(text), fg=color)) if color else lay([text])
+    return JoinedLines(click.style(printable(text), fg=color)) if color else join_lines([text])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ class Console(Reporter):
 
         Of several of one kind the first is spelled out. Quiet, only wrong results are told.
         """
-        from rccltune.model.measured import Caution
+        from rccltune.model.measurement import Caution
 
         waiting: Counter[tuple[Caution, str | None]] = Counter()
         for notice in notices:
@@ -231,7 +231,7 @@ class Console(Reporter):
                 where = f" ({notice.where})" if notice.where else ""
                 first, *rest = fold([f"Warning: {notice.message}{where}"], error=True).split("\n")
                 head = styled("Warning:", "yellow" if self.color else None)
-                talk(lay([head, first.removeprefix("Warning:")], gap=""), *rest)
+                talk(join_lines([head, first.removeprefix("Warning:")], gap=""), *rest)
                 # The remedy is the same for all of one kind.
                 if is_first:
                     talk(f"  {notice.remedy}")
@@ -398,7 +398,9 @@ _GAPS: Final = (3, 2)
 _GAP: Final = re.compile(r"\S {2,}\S.* {2,}\S|^─")
 
 
-def table(columns_: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]) -> Laid:
+def table(
+    columns_: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int]
+) -> JoinedLines:
     """A plain table of text; ``numeric`` columns are set flush right.
 
     Where it is wider than the terminal, headings and columns of words go on below, the widest
@@ -407,7 +409,7 @@ def table(columns_: Sequence[str], rows: Iterable[Sequence[str]], numeric: Seque
     from rich.cells import cell_len
 
     # rich's own table takes a millisecond for a row, and rule files have tens of thousands.
-    cells = [[shown(each) for each in row] for row in (columns_, *rows)]
+    cells = [[printable(each) for each in row] for row in (columns_, *rows)]
     natural = [max(cell_len(each) for each in column) for column in zip(*cells, strict=True)]
     width = columns()
     gap = _GAPS[sum(natural) + _GAPS[0] * (len(natural) - 1) > width]
@@ -428,7 +430,7 @@ def table(columns_: Sequence[str], rows: Iterable[Sequence[str]], numeric: Seque
 
     n_heads = len(_folded(columns_, widths)) if widths != natural else 1
     rule = "─" * (sum(widths) + gap * (len(widths) - 1))
-    return lay([*map(line, cells[:n_heads]), rule, *map(line, cells[n_heads:])])
+    return join_lines([*map(line, cells[:n_heads]), rule, *map(line, cells[n_heads:])])
 
 
 def _narrowed(

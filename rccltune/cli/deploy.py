@@ -11,7 +11,7 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, session_argument
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.deploy.folder import Deployment
@@ -45,7 +45,7 @@ def deploy(*, console: Console, directory: Path, session: Path, unproven: bool) 
     console.result(done.as_plain(), _text(done))
 
 
-def _text(done: Deployment) -> Laid:
+def _text(done: Deployment) -> JoinedLines:
     from rccltune.deploy.folder import SIMULATED
 
     lines = [SIMULATED, ""] if done.simulated else []
@@ -56,4 +56,4 @@ def _text(done: Deployment) -> Laid:
         listed = " or ".join(done.placements)
         lines.append(f"  only for jobs that export RCCLTUNE_PLACEMENT={listed}")
     lines.append(f"To use it: . {shlex.quote(str(done.directory / 'env.sh'))}")
-    return lay(lines)
+    return join_lines(lines)

@@ -14,7 +14,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.machine.records import Gpu, Oam, System
@@ -61,7 +61,9 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
     findings = gpu_findings.gpu_findings(system, os.environ)
     console.result(records.as_plain(system, findings), _text(system, console))
     for finding in findings:
-        console.say(lay([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"]))
+        console.say(
+            join_lines([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"])
+        )
     console.say("Next: rccltune doctor says what would spoil a measurement here.")
 
 
@@ -81,14 +83,14 @@ def _links_wanted(console: Console, root: Path | None, session: Path) -> None:
     show_links(console, site, session, lambda: local_system(None))
 
 
-def _text(system: System, console: Console) -> Laid:
+def _text(system: System, console: Console) -> JoinedLines:
     parts = [_headline(system), _oams(system), _links(system), *_software(system)]
     if console.verbosity > 0:
         parts += [_devices(system.gpus) if system.oams else "", _sources(system)]
-    return lay((part for part in parts if part), gap="\n\n")
+    return join_lines((part for part in parts if part), gap="\n\n")
 
 
-def _headline(system: System) -> Laid:
+def _headline(system: System) -> JoinedLines:
     from rccltune.machine.records import mode_text
 
     named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
@@ -108,7 +110,7 @@ def _headline(system: System) -> Laid:
     if answer.status != "not asked":
         about = answer.detail or (f"{len(answer.gpus)} devices, {answer.source}")
         lines.append(f"amdsmi: {answer.status}" + (f" ({about})" if answer.source else ""))
-    return lay(line for line in lines if line)
+    return join_lines(line for line in lines if line)
 
 
 def _count(number: int, word: str) -> str:
@@ -213,7 +215,7 @@ def _software(system: System) -> Iterator[str]:
         yield f"Launcher: {starter.path} ({about})"
 
 
-def _sources(system: System) -> Laid:
+def _sources(system: System) -> JoinedLines:
     said = Counter((key, source) for oam in system.oams for key, source in oam.sources.items())
     lines = [f"  {key}: {source}" for key, source in sorted(said)]
-    return lay(["Where it was read:", *lines] if lines else [])
+    return join_lines(["Where it was read:", *lines] if lines else [])

@@ -13,7 +13,7 @@ import click
 from rccltune.cli.console import Console, common, styled
 from rccltune.cli.help import verb
 from rccltune.model.errors import MachineError
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.machine.records import Finding
@@ -47,7 +47,8 @@ def doctor(*, console: Console, strict: bool) -> None:
     is_ready = verdict(findings, strict=strict)
     ending = ["Ready: nothing here stops a measurement."] * is_ready
     console.result(
-        plain, lay((part for part in (_told(findings, console), *ending) if part), gap="\n\n")
+        plain,
+        join_lines((part for part in (_told(findings, console), *ending) if part), gap="\n\n"),
     )
     _end(findings, strict=strict)
     console.say("Next: rccltune tune")
@@ -71,15 +72,15 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
         )
 
 
-def _told(findings: Iterable[Finding], console: Console) -> Laid:
+def _told(findings: Iterable[Finding], console: Console) -> JoinedLines:
     """Findings as text, one paragraph each."""
     colors = {"stops": "red", "warns": "yellow", "notes": "cyan"}
 
-    def paragraph(finding: Finding) -> Laid:
+    def paragraph(finding: Finding) -> JoinedLines:
         word = finding.severity.value
         head = styled(word, colors[word] if console.color else None)
         lines = [
-            lay([head, f"  {finding.name}: {finding.message}"], gap=""),
+            join_lines([head, f"  {finding.name}: {finding.message}"], gap=""),
             f"       at: {finding.where}",
         ]
         if finding.expected is not None:
@@ -88,6 +89,6 @@ def _told(findings: Iterable[Finding], console: Console) -> Laid:
         if finding.spoils:
             verb = "must stay the same for" if word == "notes" else "spoils"
             lines.append(f"       {verb} repeatable results")
-        return lay(lines)
+        return join_lines(lines)
 
-    return lay(map(paragraph, findings), gap="\n\n")
+    return join_lines(map(paragraph, findings), gap="\n\n")

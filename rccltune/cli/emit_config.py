@@ -13,11 +13,11 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER, ON_REQUEST, ChoiceArguments, base_option, choosing, named
-from rccltune.model.chosen import NOT_MEASURED
-from rccltune.model.vocabulary import Laid, format_last, format_size, lay
+from rccltune.model.choice import NOT_MEASURED
+from rccltune.model.vocabulary import JoinedLines, format_last, format_size, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.model.chosen import Zone
+    from rccltune.model.choice import Zone
     from rccltune.rules.placement_files import EmittedRules
     from rccltune.workload.shares import Saving
 
@@ -82,7 +82,7 @@ def emit_config(
             console.say(saved)
         console.result(plain, _file(done.text), is_file=True)
         return
-    console.result(plain, lay((part for part in (_text(done), saved) if part), gap="\n\n"))
+    console.result(plain, join_lines((part for part in (_text(done), saved) if part), gap="\n\n"))
     if not done.environments:
         console.say(ON_REQUEST)
     if done.is_kept:
@@ -106,12 +106,12 @@ def _saving(
     return saving_in(workload, folders, chosen, reporter=console)
 
 
-def _file(text: str) -> Laid:
+def _file(text: str) -> JoinedLines:
     """Show the text that ``-o`` would write to a file."""
-    return lay(text.rstrip("\n").split("\n"))
+    return join_lines(text.rstrip("\n").split("\n"))
 
 
-def _text(done: EmittedRules) -> Laid:
+def _text(done: EmittedRules) -> JoinedLines:
     parts = []
     if done.is_kept:
         parts.append(
@@ -137,7 +137,7 @@ def _text(done: EmittedRules) -> Laid:
     is_used = done.is_kept or done.count.rules or done.base is not None
     if done.environment_path is not None and is_used:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
-    return lay((lay(parts), *(_text(one) for one in done.beside)), gap="\n\n")
+    return join_lines((join_lines(parts), *(_text(one) for one in done.beside)), gap="\n\n")
 
 
 _COLUMNS = ("collective", "ranks", "from", "to", "setting", "sizes", "behind", "gain", "why")

@@ -16,7 +16,14 @@ from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, named
 from rccltune.cli.verify import no_hardware
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Mode
-from rccltune.model.vocabulary import Collective, Laid, format_last, format_size, format_span, lay
+from rccltune.model.vocabulary import (
+    Collective,
+    JoinedLines,
+    format_last,
+    format_size,
+    format_span,
+    join_lines,
+)
 from rccltune.releases import hosts_of
 from rccltune.rules.documents import count_rules
 from rccltune.rules.provenance import simulated_over
@@ -162,19 +169,19 @@ def _plain(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _text(found: Explanation) -> Laid:
-    parts = [_part(part) for part in found.parts] or [lay(["No rule for this question."])]
-    return lay([*parts, lay(_remarks(found))], gap="\n\n")
+def _text(found: Explanation) -> JoinedLines:
+    parts = [_part(part) for part in found.parts] or [join_lines(["No rule for this question."])]
+    return join_lines([*parts, join_lines(_remarks(found))], gap="\n\n")
 
 
-def _part(part: ScaleExplanation) -> Laid:
-    others = [lay([f"  with {call}:", _stretches(found)]) for call, found in part.calls]
+def _part(part: ScaleExplanation) -> JoinedLines:
+    others = [join_lines([f"  with {call}:", _stretches(found)]) for call, found in part.calls]
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
         lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(found, part.stretches)}")
     if part.overwritten is not None:
         lines.append(f"  {part.overwritten}")
-    return lay([*lines, _stretches(part.stretches), *others])
+    return join_lines([*lines, _stretches(part.stretches), *others])
 
 
 def _old(found: Sequence[Decision], usual: Sequence[AnswerRange]) -> str:
@@ -193,13 +200,13 @@ def _old(found: Sequence[Decision], usual: Sequence[AnswerRange]) -> str:
     return f"only {', '.join(sorted(there))}"
 
 
-def _stretches(found: Sequence[AnswerRange]) -> Laid:
+def _stretches(found: Sequence[AnswerRange]) -> JoinedLines:
     """Their table; what hosts answer that offer no LL128 where it is something else."""
     if all(one.without_ll128 == one.setting for one in found):
         rows = [(*_row(one)[:3], *_row(one)[4:]) for one in found]
-        return lay([table(("from", "to", "setting", "line", ""), rows, numeric=(0, 1, 3))])
+        return join_lines([table(("from", "to", "setting", "line", ""), rows, numeric=(0, 1, 3))])
     columns = ("from", "to", "setting", "without LL128", "line", "")
-    return lay(
+    return join_lines(
         [
             table(columns, map(_row, found), numeric=(0, 1, 4)),
             "  without LL128: on hosts whose library does not offer it, AMD's without its variable",
@@ -257,22 +264,26 @@ def _remarks(found: Explanation) -> list[str]:
     return lines
 
 
-def _changes(changes: tuple[AnswerDifference, ...], one: Explanation, other: Explanation) -> Laid:
+def _changes(
+    changes: tuple[AnswerDifference, ...], one: Explanation, other: Explanation
+) -> JoinedLines:
     from rccltune.rules.plugin_answers import CallArguments
 
     conditions = _conditions(one, other)
     if not changes:
-        return lay(("Both files answer alike at every size.", *conditions))
+        return join_lines(("Both files answer alike at every size.", *conditions))
     parts: dict[str, list[AnswerDifference]] = {}
     for change in changes:
         called = "" if change.call == CallArguments() else f", {change.call}"
         parts.setdefault(f"{change.collective.value}, {change.scale}{called}", []).append(change)
-    tables = [lay([name, _differing(found)]) for name, found in parts.items()]
-    heads = lay([f"A: {one.path}", f"B: {other.path}"])
-    return lay([heads, *tables, *([lay(conditions)] if conditions else [])], gap="\n\n")
+    tables = [join_lines([name, _differing(found)]) for name, found in parts.items()]
+    heads = join_lines([f"A: {one.path}", f"B: {other.path}"])
+    return join_lines(
+        [heads, *tables, *([join_lines(conditions)] if conditions else [])], gap="\n\n"
+    )
 
 
-def _differing(changes: Sequence[AnswerDifference]) -> Laid:
+def _differing(changes: Sequence[AnswerDifference]) -> JoinedLines:
     rows = (
         (
             format_size(change.min_nbytes),

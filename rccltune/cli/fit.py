@@ -21,7 +21,7 @@ from rccltune.cli.fit_tables import (
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER, named
 from rccltune.model.settings import Role
-from rccltune.model.vocabulary import Laid, format_size, lay
+from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
@@ -62,15 +62,17 @@ def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | N
     separations = _separations(fits)
     limits = [ceiling_of(done) for done in fits]
     parts = [
-        lay([_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])])
+        join_lines([_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])])
         for done, limit in zip(fits, limits, strict=True)
     ]
     parts += [steps_text(separations)] if separations is not None else []
     if console.verbosity >= 0:
         more = "" if console.verbosity else " (-v: every curve)"
-        parts.append(lay([f"Next: {named('emit-config', *given)}, {named('plot', *given)}{more}"]))
+        parts.append(
+            join_lines([f"Next: {named('emit-config', *given)}, {named('plot', *given)}{more}"])
+        )
     plain = _plain(fits, limits, separations) if console.as_json else None
-    console.result(plain, lay(parts, gap="\n\n"))
+    console.result(plain, join_lines(parts, gap="\n\n"))
 
 
 def _separations(fits: Sequence[FitResult]) -> tuple[Separation, ...] | None:
@@ -98,11 +100,11 @@ def _plain(
     return made[0] if len(made) == 1 else {"sessions": made, "separations": to_plain(separations)}
 
 
-def _text(done: FitResult, console: Console) -> Laid:
+def _text(done: FitResult, console: Console) -> JoinedLines:
     """Crossovers, and a line for each setting; the rest with -v."""
     if console.verbosity > 0:
         return _everything(done)
-    return lay([*_changes(done.crossovers), "", *_settings(done.curves), *_idle(done)])
+    return join_lines([*_changes(done.crossovers), "", *_settings(done.curves), *_idle(done)])
 
 
 def _idle(done: FitResult) -> list[str]:
@@ -166,20 +168,20 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
 
 def _without_defaults(
     columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]
-) -> Laid:
+) -> JoinedLines:
     """A table whose last column, the environment, is left out where there is only one."""
     if all(row[-1] == "default" for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     return table(columns, rows, numeric=numeric)
 
 
-def _everything(done: FitResult) -> Laid:
+def _everything(done: FitResult) -> JoinedLines:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += _idle(done)
     parts += ["", *_own(done)] if done.own else []
     variants = _variants(done) if done.is_varied else []
     parts += ["", *variants] if variants else []
-    return lay(parts)
+    return join_lines(parts)
 
 
 def _own(done: FitResult) -> list[str]:
@@ -209,7 +211,7 @@ def _variants(done: FitResult) -> list[str]:
     return environment_lines(choice.environments) if choice else []
 
 
-def _curves(curves: tuple[Curve, ...]) -> Laid:
+def _curves(curves: tuple[Curve, ...]) -> JoinedLines:
     """A table for each kind of call: every curve, and the straight line that says what it costs."""
     columns = ("setting", "sizes", "from", "to", "model", "error")
     line = ("latency µs", "GB/s", "line off by")
@@ -220,10 +222,12 @@ def _curves(curves: tuple[Curve, ...]) -> Laid:
         words += [key.variant.name] if key.variant.name != "default" else []
         groups.setdefault(", ".join(words), []).append(curve)
     parts = [
-        lay([f"{name}:", table((*columns, *line), sorted(map(_curve_row, group)), range(1, 9))])
+        join_lines(
+            [f"{name}:", table((*columns, *line), sorted(map(_curve_row, group)), range(1, 9))]
+        )
         for name, group in sorted(groups.items())
     ]
-    return lay(parts, gap="\n\n")
+    return join_lines(parts, gap="\n\n")
 
 
 def _curve_row(curve: Curve) -> tuple[str, ...]:
@@ -246,9 +250,9 @@ def _curve_row(curve: Curve) -> tuple[str, ...]:
     )
 
 
-def _crossovers(crossovers: tuple[Crossover, ...]) -> Laid:
+def _crossovers(crossovers: tuple[Crossover, ...]) -> JoinedLines:
     if not crossovers:
-        return lay(
+        return join_lines(
             ["No crossover: one setting is the fastest at every size, or there is only one."]
         )
     columns = (

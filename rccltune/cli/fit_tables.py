@@ -10,13 +10,13 @@ from rccltune.cli.console import Console, table
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, F
 from rccltune.model.settings import DEFAULT_VARIANT
-from rccltune.model.vocabulary import Laid, format_size, lay
+from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 from rccltune.session.store import CEILING_FILE
 
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
     from rccltune.ceiling.session import AttainedBandwidth, CeilingComparison
-    from rccltune.model.chosen import ExportedVariant
+    from rccltune.model.choice import ExportedVariant
     from rccltune.model.curves import Separation
     from rccltune.model.links import Ceiling, LinkRates
 
@@ -40,10 +40,10 @@ _APART = (
 )
 
 
-def steps_text(separations: Sequence[Separation]) -> Laid:
+def steps_text(separations: Sequence[Separation]) -> JoinedLines:
     """Latency of each setting over the scales: base + steps x time of a step."""
     if not separations:
-        return lay([_APART])
+        return join_lines([_APART])
     columns = ("collective", "setting", "ranks", "base", "per step", "steps (RCCL)", "steps (blog)")
     rows = (
         (
@@ -58,7 +58,7 @@ def steps_text(separations: Sequence[Separation]) -> Laid:
         for s in separations
     )
     head = "Latency over the scales, base + steps x time of a step:"
-    return lay([head, table(columns, rows, numeric=(3, 4))])
+    return join_lines([head, table(columns, rows, numeric=(3, 4))])
 
 
 _SHOWN = 8

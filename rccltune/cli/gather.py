@@ -10,7 +10,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 
 
 @verb("gather")
@@ -50,7 +50,7 @@ def gather(*, console: Console, what: Path, output: Path) -> None:
             "fields_left_out": made.n_lines,
             "hosts": dict(made.hosts),
         }
-        console.result(plain, lay(made.listing()))
+        console.result(plain, join_lines(made.listing()))
         with disk_errors(output):
             nbytes = gathering.write(made, output)
     except gathering.GatherError as error:

@@ -52,9 +52,9 @@ def _show_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> 
         ctx.meta[_ALL] = True
         # The console's own options are grouped by this module.
         from rccltune.cli.console import put
-        from rccltune.model.vocabulary import lay
+        from rccltune.model.vocabulary import join_lines
 
-        put(lay(ctx.get_help().split("\n")))
+        put(join_lines(ctx.get_help().split("\n")))
         ctx.exit()
 
 

@@ -10,9 +10,9 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR, then_choose
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, Mode, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Protocol, lay
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_lines
 
 
 @verb("import")
@@ -93,7 +93,7 @@ def import_(
         f"{done.n_new} new timings from {done.n_files} file{'' if done.n_files == 1 else 's'}, "
         f"{done.n_doubted} of them left out; {done.n_samples} in {output}"
     )
-    text = lay([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
+    text = join_lines([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
     console.result(done.as_plain(), text)
     if done.n_usable:
         console.say(then_choose(output))

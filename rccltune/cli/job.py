@@ -12,7 +12,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common
 from rccltune.cli.help import Verb
 from rccltune.cli.options import FOLDER, named
 from rccltune.model.errors import CommandLineError, VerificationError
-from rccltune.model.vocabulary import Laid, format_time, lay
+from rccltune.model.vocabulary import JoinedLines, format_time, join_lines
 
 if TYPE_CHECKING:
     from rccltune.job.result import JobResult
@@ -117,13 +117,13 @@ def job(
         )
 
 
-def _text(found: JobResult, *, color: bool) -> Laid:
+def _text(found: JobResult, *, color: bool) -> JoinedLines:
     gain = found.gain
     pays = color and gain is not None and gain.is_faster
     first, *rest = found.lines
     head = ("run", "how", found.what, "calls", "by a rule", "took")
     rows = (_row(number, run) for number, run in enumerate(found.runs))
-    return lay(
+    return join_lines(
         [styled(first, "green" if pays else None), *rest, "", table(head, rows, (0, 2, 3, 4, 5))]
     )
 

@@ -12,7 +12,7 @@ from rccltune.cli.console import Console, table
 from rccltune.cli.progress import ConsoleReporter, minutes
 from rccltune.model.errors import LaunchError, SessionError
 from rccltune.model.links import LinkMap, Spread
-from rccltune.model.vocabulary import Laid, format_size, lay
+from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
     from rccltune.links.pairs import LinkMapPlan, PairProgress
@@ -111,7 +111,7 @@ def _line(console: Console, progress: PairProgress) -> None:
     )
 
 
-def _text(done: LinkMap, pictures: tuple[Path, ...]) -> Laid:
+def _text(done: LinkMap, pictures: tuple[Path, ...]) -> JoinedLines:
     head = [f"SIMULATED node {done.node}: no hardware was measured"] if done.simulated else []
     n_there = sum(row.n_there for row in done.rows)
     small, large = format_size(done.small_nbytes), format_size(done.large_nbytes)
@@ -124,9 +124,9 @@ def _text(done: LinkMap, pictures: tuple[Path, ...]) -> Laid:
         f"{done.benchmark}{library}, both devices sending at once: latency at {small}, bandwidth "
         f"of one direction at {large}"
     )
-    parts = [lay(head), _classes(done), _pairs(done)]
-    parts += [lay(f"drawn: {path}" for path in pictures)] if pictures else []
-    return lay(parts, gap="\n\n")
+    parts = [join_lines(head), _classes(done), _pairs(done)]
+    parts += [join_lines(f"drawn: {path}" for path in pictures)] if pictures else []
+    return join_lines(parts, gap="\n\n")
 
 
 def _classes(done: LinkMap) -> str:

@@ -11,7 +11,7 @@ from rccltune.cli.console import Console, TextParameter, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER, session_argument
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective, Laid, lay, parse_size
+from rccltune.model.vocabulary import Collective, JoinedLines, join_lines, parse_size
 
 if TYPE_CHECKING:
     from rccltune.npkit.session import DumpResult
@@ -69,7 +69,7 @@ def npkit(
     console.result(done.as_plain(), _text(done))
 
 
-def _text(done: DumpResult) -> Laid:
+def _text(done: DumpResult) -> JoinedLines:
     dump = done.dump
     simulated = "SIMULATED " if dump.simulated else ""
     what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
@@ -92,4 +92,4 @@ def _text(done: DumpResult) -> Laid:
             "the trace generator is of another release: it wants clock_calibration files, which "
             "this library does not write"
         )
-    return lay([*lines, f"Next: {done.command}"])
+    return join_lines([*lines, f"Next: {done.command}"])

@@ -10,7 +10,7 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 
 
 @verb("plugin")
@@ -49,7 +49,7 @@ def plugin(*, console: Console, action: str | None) -> None:
             console.result({"NCCL_TUNER_PLUGIN": str(path)}, export)
         case "check":
             lines = _checked()
-            console.result(lines, lay([*lines, "The plugin works."]))
+            console.result(lines, join_lines([*lines, "The plugin works."]))
         case _:
             raise CommandLineError(f"unknown action '{action}'")
 

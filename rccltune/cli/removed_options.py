@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rccltune.measure.gone import KEYS
+from rccltune.measure.removed_keys import KEYS
 
 # Verb -> sentence, of verbs that went as a whole.
 VERBS: Final[Mapping[str, str]] = {

@@ -18,7 +18,7 @@ from rccltune.cli.options import (
 )
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import FIGURE_FORMATS, Laid, lay
+from rccltune.model.vocabulary import FIGURE_FORMATS, JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.report.page import WrittenPage
@@ -75,14 +75,14 @@ def report(
         for folder in folders
     ]
     plain = [one.as_plain() for one in done]
-    text = lay(_text(one) for one in done)
+    text = join_lines(_text(one) for one in done)
     console.result(plain[0] if len(plain) == 1 else plain, text)
     for one in done:
         console.say(f"Next: {one.following}")
 
 
-def _text(done: WrittenPage) -> Laid:
-    return lay([done.claim, f"{done.path} ({done.n_bytes:,} bytes)"])
+def _text(done: WrittenPage) -> JoinedLines:
+    return join_lines([done.claim, f"{done.path} ({done.n_bytes:,} bytes)"])
 
 
 @verb("plot")
@@ -150,8 +150,8 @@ def plot(
             formats=formats,
             names=names,
             overwrite=force,
-            bounds=lambda found: console.say(lay(ceiling_lines(found))),
+            bounds=lambda found: console.say(join_lines(ceiling_lines(found))),
         )
-    console.result([str(path) for path in paths], lay(map(str, paths)))
+    console.result([str(path) for path in paths], join_lines(map(str, paths)))
     reports = "; ".join(named("report", one) for one in given)
     console.say(f"Next: {reports} makes one page of them, to mail.")

@@ -47,7 +47,7 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
         kind: Any = PAIR
         gather: Any = _pairs
     else:
-        kind = _Value(name)
+        kind = _FieldValue(name)
         gather = _together if isinstance(field.default, tuple) else None
     return grouped(
         flag(name),
@@ -76,7 +76,7 @@ def names() -> tuple[str, ...]:
     return tuple(name for name, one in SweepOptions.model_fields.items() if one.description)
 
 
-class _Value(ValueType):
+class _FieldValue(ValueType):
     """One text for an option, held to the option's field; of a list also several words."""
 
     def __init__(self, name: str) -> None:

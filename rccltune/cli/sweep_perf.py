@@ -16,33 +16,35 @@ from rccltune.cli.progress import ConsoleReporter, bar_line, minutes, terminal_o
 from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rccltune.measure.crosscheck import Crosschecked
-    from rccltune.measure.crosscheck import Progress as Checks
-    from rccltune.measure.launched import Progress as Launches
-    from rccltune.measure.measuring import ToMeasure
+    from rccltune.measure.crosscheck import CrosscheckProgress as Checks
+    from rccltune.measure.crosscheck import CrosscheckResult
+    from rccltune.measure.launch_sweep import LaunchProgress as Launches
+    from rccltune.measure.perf_sweep import PreparedPerfSweep
+    from rccltune.measure.prepared_launches import PreparedLaunches
     from rccltune.measure.request import Request
-    from rccltune.measure.swept import Swept
-    from rccltune.measure.to_launch import ToLaunch
-    from rccltune.perf.sweep import Progress
+    from rccltune.measure.sweep_result import SweepResult
+    from rccltune.perf.sweep import SweepProgress
 
-    Step: TypeAlias = Progress | Launches | Checks
+    Step: TypeAlias = SweepProgress | Launches | Checks
 
 # A log gets a line so often.
 _PAUSE_S: Final = 30.0
 
 
-def prepare(console: Console, request: Request, output: Path, scale: Scale | None) -> ToMeasure:
+def prepare(
+    console: Console, request: Request, output: Path, scale: Scale | None
+) -> PreparedPerfSweep:
     """What would be measured; ``scale`` is what was asked for with --scales."""
-    from rccltune.measure import measuring
+    from rccltune.measure import perf_sweep
     from rccltune.measure.scales import check_scale
 
     console.say(f"Session: {output}")
-    prepared = measuring.prepare_measuring(request, output, console)
+    prepared = perf_sweep.prepare_measuring(request, output, console)
     site = prepared.instrument.site
     if site.node is not None:
         console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
@@ -51,16 +53,16 @@ def prepare(console: Console, request: Request, output: Path, scale: Scale | Non
     return prepared
 
 
-def show(console: Console, plans: Sequence[ToMeasure], scales: Sequence[Scale]) -> None:
+def show(console: Console, plans: Sequence[PreparedPerfSweep], scales: Sequence[Scale]) -> None:
     """The plan, or one for each of several scales."""
     plain = [one.as_plain() for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
-    texts = (lay([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
-    console.result({"scales": named} if scales else plain[0], lay(texts, gap="\n\n"))
+    texts = (join_lines([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
+    console.result({"scales": named} if scales else plain[0], join_lines(texts, gap="\n\n"))
     console.say("Next: the same command without --plan.")
 
 
-def plan_text(prepared: ToMeasure) -> Laid:
+def plan_text(prepared: PreparedPerfSweep) -> JoinedLines:
     """What would run, and for how long."""
     lines = [*prepared.instrument.site.remarks]
     for one in prepared.left:
@@ -75,16 +77,16 @@ def plan_text(prepared: ToMeasure) -> Laid:
     if budget is not None and budget < prepared.expected_s:
         expected += f"; --budget {minutes(budget)} ends it"
     lines.append(f"{_starts(len(prepared.left))} of all ranks, {expected}")
-    return lay(lines)
+    return join_lines(lines)
 
 
-def _not_measured(prepared: ToMeasure) -> Iterator[str]:
+def _not_measured(prepared: PreparedPerfSweep) -> Iterator[str]:
     for one in prepared.measuring.aside():
         yield f"Not measured: {one}: set aside, {one.reason}"
     yield from left_out_of(prepared)
 
 
-def left_out_of(prepared: ToMeasure | ToLaunch) -> Iterator[str]:
+def left_out_of(prepared: PreparedPerfSweep | PreparedLaunches) -> Iterator[str]:
     """Variants and collectives that a user could miss, whatever measures them."""
     for said in prepared.refused:
         yield f"Not measured: variant {said}"
@@ -94,7 +96,7 @@ def left_out_of(prepared: ToMeasure | ToLaunch) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def talk_before(console: Console, prepared: ToMeasure) -> None:
+def talk_before(console: Console, prepared: PreparedPerfSweep) -> None:
     """What a user should know before anything starts."""
     for remark in prepared.instrument.site.remarks:
         console.say(remark)
@@ -113,10 +115,10 @@ def talk_before(console: Console, prepared: ToMeasure) -> None:
     )
 
 
-def run(console: Console, request: Request, prepared: ToMeasure, *, force: bool) -> None:
+def run(console: Console, request: Request, prepared: PreparedPerfSweep, *, force: bool) -> None:
     """Measure, and say what came of it."""
     from rccltune.measure import crosscheck
-    from rccltune.measure.measuring import measure_with_perf
+    from rccltune.measure.perf_sweep import measure_with_perf
 
     talk_before(console, prepared)
     with shown_progress(console) as reporter:
@@ -133,7 +135,7 @@ def run(console: Console, request: Request, prepared: ToMeasure, *, force: bool)
     stop_if_aside(done, "Go on without them: rccltune fit.")
 
 
-def stop_if_aside(done: Swept, hint: str) -> None:
+def stop_if_aside(done: SweepResult, hint: str) -> None:
     """End with an error where settings failed.
 
     Raises:
@@ -153,7 +155,7 @@ def _starts(n: int) -> str:
     return f"{n} start{'s' * (n != 1)}"
 
 
-def _text(done: Swept, found: Crosschecked | None, verbosity: int) -> Laid:
+def _text(done: SweepResult, found: CrosscheckResult | None, verbosity: int) -> JoinedLines:
     took = f"{_starts(done.n_starts)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
@@ -165,10 +167,10 @@ def _text(done: Swept, found: Crosschecked | None, verbosity: int) -> Laid:
         lines.append("the budget is spent; the same command with a larger --budget goes on")
     if verbosity >= 0:
         lines.append(then_choose(done.session.path))
-    return lay(lines)
+    return join_lines(lines)
 
 
-def _beside(found: Crosschecked) -> list[str]:
+def _beside(found: CrosscheckResult) -> list[str]:
     """Where the two programs agree, and where not."""
     lines: list[str] = []
     if not found.table.empty:
@@ -181,7 +183,7 @@ def _beside(found: Crosschecked) -> list[str]:
     return lines
 
 
-class _Told(ConsoleReporter):
+class _SweepReporter(ConsoleReporter):
     """The command line's reporter; a log is told now and then how far a sweep is."""
 
     def __init__(self, console: Console) -> None:
@@ -199,7 +201,7 @@ class _Told(ConsoleReporter):
             self._console.say(f"[{told.done}/{told.of}] {told.what}")
 
 
-class _Line(_Told):
+class _ProgressLine(_SweepReporter):
     """One line of a terminal that says how far it is.
 
     Args:
@@ -233,7 +235,7 @@ class _Line(_Told):
 def shown_progress(console: Console) -> Iterator[Reporter]:
     """Who is told how far a sweep is: a line of a terminal, a log, or a program."""
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
-        yield _Told(console)
+        yield _SweepReporter(console)
         return
     with terminal_of(console).status("") as status:
-        yield _Line(console, status.update)
+        yield _ProgressLine(console, status.update)

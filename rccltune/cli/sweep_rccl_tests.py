@@ -15,23 +15,25 @@ from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.measure.launched import Progress
+    from rccltune.measure.launch_sweep import LaunchProgress
+    from rccltune.measure.prepared_launches import PreparedLaunches
     from rccltune.measure.request import Request
-    from rccltune.measure.swept import Swept
-    from rccltune.measure.to_launch import ToLaunch
+    from rccltune.measure.sweep_result import SweepResult
 
 
-def prepare(console: Console, request: Request, output: Path, scale: Scale | None) -> ToLaunch:
+def prepare(
+    console: Console, request: Request, output: Path, scale: Scale | None
+) -> PreparedLaunches:
     """What would be measured; ``scale`` is what was asked for with --scales."""
-    from rccltune.measure import to_launch
+    from rccltune.measure import prepared_launches
     from rccltune.measure.scales import check_scale
     from rccltune.session.store import NODE_FILE
 
     console.say(f"Session: {output}")
-    prepared = to_launch.prepare_launches(request, output)
+    prepared = prepared_launches.prepare_launches(request, output)
     site = prepared.where.site
     if site.node is not None:
         is_kept = request.site.simulate == str(output / NODE_FILE)
@@ -42,18 +44,18 @@ def prepare(console: Console, request: Request, output: Path, scale: Scale | Non
     return prepared
 
 
-def show(console: Console, plans: Sequence[ToLaunch], scales: Sequence[Scale]) -> None:
+def show(console: Console, plans: Sequence[PreparedLaunches], scales: Sequence[Scale]) -> None:
     """The plan, or one for each of several scales."""
     plain = [one.as_plain() for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
-    texts = (lay([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
+    texts = (join_lines([str(one.folder)] * bool(scales) + [_plan_text(one)]) for one in plans)
     # Command lines stay whole, to be copied.
-    text = lay(texts, gap="\n\n")
+    text = join_lines(texts, gap="\n\n")
     console.result({"scales": named} if scales else plain[0], text, is_file=True)
     console.say("Next: the same command without --plan.")
 
 
-def _plan_text(prepared: ToLaunch) -> Laid:
+def _plan_text(prepared: PreparedLaunches) -> JoinedLines:
     """Every command line that is left, as for a shell, with how often it is run."""
     lines = [*prepared.remarks]
     for line, (what, n) in prepared.shell_lines().items():
@@ -75,10 +77,10 @@ def _plan_text(prepared: ToLaunch) -> Laid:
     said = f"{_launches(len(prepared.left))}, about {minutes(expected)}"
     if prepared.budget_s is not None and prepared.spent_s + expected > prepared.budget_s:
         said += f"; --budget {minutes(prepared.budget_s)} ends it"
-    return lay([*lines, said])
+    return join_lines([*lines, said])
 
 
-def _not_measured(prepared: ToLaunch) -> Iterator[str]:
+def _not_measured(prepared: PreparedLaunches) -> Iterator[str]:
     """What a user could miss, and why it is not there."""
     for left_out in prepared.left_out:
         yield f"Not measured: {left_out}"
@@ -91,9 +93,9 @@ def _not_measured(prepared: ToLaunch) -> Iterator[str]:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def run(console: Console, prepared: ToLaunch, *, force: bool) -> None:
+def run(console: Console, prepared: PreparedLaunches, *, force: bool) -> None:
     """Measure, and say what came of it."""
-    from rccltune.measure import launched
+    from rccltune.measure import launch_sweep
 
     for remark in prepared.remarks:
         console.say(remark)
@@ -115,9 +117,9 @@ def run(console: Console, prepared: ToLaunch, *, force: bool) -> None:
         else "everything is measured already"
     )
     with shown_progress(console) as reporter:
-        done = launched.measure_by_launches(
+        done = launch_sweep.measure_by_launches(
             prepared,
-            reporter=_Warning(console, reporter),
+            reporter=_WarningReporter(console, reporter),
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
@@ -132,7 +134,7 @@ def run(console: Console, prepared: ToLaunch, *, force: bool) -> None:
         )
 
 
-class _Warning(Reporter):
+class _WarningReporter(Reporter):
     """Who is told of a launch, and first warned of what its output says.
 
     Args:
@@ -155,7 +157,7 @@ class _Warning(Reporter):
 
     def progress(self, step: object) -> None:
         """Warn, and show how far it is."""
-        told = cast("Progress", step)
+        told = cast("LaunchProgress", step)
         if self._console.as_json:
             self._console.event("launch", _event(told), "")
         else:
@@ -163,7 +165,7 @@ class _Warning(Reporter):
             self._other.progress(step)
 
 
-def _event(told: Progress) -> dict[str, Any]:
+def _event(told: LaunchProgress) -> dict[str, Any]:
     """One launch for a program that reads along."""
     from rccltune.session.launches import setting_of
 
@@ -193,7 +195,7 @@ def _launches(n: int) -> str:
     return f"{n} launch{'es' * (n != 1)}"
 
 
-def _text(done: Swept, verbosity: int) -> Laid:
+def _text(done: SweepResult, verbosity: int) -> JoinedLines:
     took = f"{_launches(done.n_starts)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
@@ -203,4 +205,4 @@ def _text(done: Swept, verbosity: int) -> Laid:
         lines.append("the budget is spent; the same command with a larger --budget goes on")
     if verbosity >= 0:
         lines.append(then_choose(done.session.path))
-    return lay(lines)
+    return join_lines(lines)

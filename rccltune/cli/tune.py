@@ -26,17 +26,17 @@ from rccltune.cli.verify import (
     unregistered_line,
 )
 from rccltune.model import defaults
-from rccltune.model.chosen import NOT_MEASURED
+from rccltune.model.choice import NOT_MEASURED
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import Caution
-from rccltune.model.vocabulary import Laid, format_span, lay
+from rccltune.model.measurement import Caution
+from rccltune.model.vocabulary import JoinedLines, format_span, join_lines
 from rccltune.perf.plan import LOOP
 
 if TYPE_CHECKING:
-    from rccltune.measure.measuring import ToMeasure
+    from rccltune.measure.perf_sweep import PreparedPerfSweep
     from rccltune.rules.placement_files import EmittedRules
     from rccltune.tune import TuneResult
-    from rccltune.verify.outcome import Verified
+    from rccltune.verify.outcome import VerificationResult
 
 
 _SHOWN = 4
@@ -74,8 +74,8 @@ def tune(
     machine cannot run it, 5 runs failed, 7 another machine's session, 9 verification failed,
     130 interrupted.
     """
-    from rccltune.measure.measuring import prepare_measuring
     from rccltune.measure.options import PERF
+    from rccltune.measure.perf_sweep import prepare_measuring
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
@@ -133,23 +133,23 @@ def tune(
         chosen = savings.by_rules(rules)
         saved = savings.saving_in(choosing.workload, [output], chosen, reporter=console)
         plain["saving"] = savings.saving_plain(saved)
-        text = lay([text, savings.saving_text(saved)])
+        text = join_lines([text, savings.saving_text(saved)])
     console.result(plain, text)
     sweep_perf.stop_if_aside(done.swept, "What is said above holds for the rest.")
 
 
-def _show(console: Console, prepared: ToMeasure) -> None:
+def _show(console: Console, prepared: PreparedPerfSweep) -> None:
     """What would be measured, and what it roughly takes to prove what is found."""
-    from rccltune.verify.planned import expected_s
+    from rccltune.verify.duration import expected_s
 
     most_s = expected_s(prepared)
     plain = {**prepared.as_plain(), "verification_s": round(most_s, 1)}
     line = f"verification: up to about {minutes(most_s)}, less where rules are for few sizes"
-    console.result(plain, lay([sweep_perf.plan_text(prepared), line]))
+    console.result(plain, join_lines([sweep_perf.plan_text(prepared), line]))
     console.say("Next: the same command without --plan.")
 
 
-def _text(done: TuneResult, *, told: bool) -> Laid:
+def _text(done: TuneResult, *, told: bool) -> JoinedLines:
     """Where it is faster and by how much, what is undecided, and how to use it now.
 
     Args:
@@ -197,10 +197,10 @@ def _text(done: TuneResult, *, told: bool) -> Laid:
     lines += [one.file.confirmed for one in done.verified if one.file.confirmed]
     lines.append(f"The page to mail: {done.report.path}")
     lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
-    return lay(lines)
+    return join_lines(lines)
 
 
-def _beside_rules(one: Verified, *, told: bool) -> list[str]:
+def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
     # What the idle plugin does is a remark; what a variable does to calls without a rule is none.
     beside = beside_lines(one) if told or one.file.needs else []
@@ -209,7 +209,7 @@ def _beside_rules(one: Verified, *, told: bool) -> list[str]:
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 
 
-def _lost_beside(done: TuneResult, one: Verified) -> list[str]:
+def _lost_beside(done: TuneResult, one: VerificationResult) -> list[str]:
     """Rules that win alone and lost beside computing, where that was measured."""
     from rccltune.verify.lost_beside import lost_beside
 
@@ -218,7 +218,7 @@ def _lost_beside(done: TuneResult, one: Verified) -> list[str]:
     return list(lost_beside(done.folder, [rule for rule in one.standings if rule.is_kept]))
 
 
-def _in_environment(one: Verified, emitted: EmittedRules, *, told: bool) -> list[str]:
+def _in_environment(one: VerificationResult, emitted: EmittedRules, *, told: bool) -> list[str]:
     """The second pair of files: what it gains, and what it costs; its rules where told."""
     gains = [rule.gain.ratio for rule in one.standings if rule.is_kept and rule.gain]
     low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
@@ -252,7 +252,7 @@ def _exports(emitted: EmittedRules) -> str:
     return " ".join(f"{name}={value}" for name, value in emitted.needs)
 
 
-def _rules(one: Verified) -> list[str]:
+def _rules(one: VerificationResult) -> list[str]:
     found = []
     for rule in one.standings:
         if rule.is_kept:

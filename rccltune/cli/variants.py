@@ -8,7 +8,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.variants.availability import VariantSite
@@ -37,7 +37,7 @@ def variants(*, console: Console, names: tuple[str, ...]) -> None:
     site = _site()
     found = [catalog.look_up(name) for name in names] or [(spec, None) for spec in catalog.specs]
     told = [(spec, _with(site, parameter)) for spec, parameter in found]
-    text = lay((_details(*one) for one in told), gap="\n\n") if names else _list(told)
+    text = join_lines((_details(*one) for one in told), gap="\n\n") if names else _list(told)
     console.result([_plain(*one) for one in told], text)
     console.say("Next: rccltune sweep --variant NAME measures settings in one of them.")
 
@@ -58,7 +58,7 @@ def _with(site: VariantSite, parameter: str | None) -> VariantSite:
     return replace(site, parameter=parameter)
 
 
-def _list(told: list[tuple[VariantSpec, VariantSite]]) -> Laid:
+def _list(told: list[tuple[VariantSpec, VariantSite]]) -> JoinedLines:
     """Three lines for each: what it sets, which calls it concerns, who has it and what of it."""
     from rccltune.variants.catalog import calls_of, releases_of, sets
 
@@ -68,7 +68,7 @@ def _list(told: list[tuple[VariantSpec, VariantSite]]) -> Laid:
         lines.append(f"{spec.title:<{width}}{sets(spec)}")
         releases = f"{releases_of(spec)}: {_status(spec, site)}"
         lines += [f"{'':<{width}}{text}" for text in (calls_of(spec), releases) if text != "–"]
-    return lay(lines)
+    return join_lines(lines)
 
 
 def _status(spec: VariantSpec, site: VariantSite) -> str:
@@ -77,7 +77,7 @@ def _status(spec: VariantSpec, site: VariantSite) -> str:
     return status(spec, site)
 
 
-def _details(spec: VariantSpec, site: VariantSite) -> Laid:
+def _details(spec: VariantSpec, site: VariantSite) -> JoinedLines:
     from rccltune.variants.catalog import calls_of, releases_of, sets
 
     parts = [
@@ -92,7 +92,7 @@ def _details(spec: VariantSpec, site: VariantSite) -> Laid:
     ]
     lines = [f"{spec.title}: {spec.summary}"]
     lines += [f"  {label + ':':<11} {text}" for label, text in parts if text]
-    return lay(lines)
+    return join_lines(lines)
 
 
 def _threshold(spec: VariantSpec) -> str | None:

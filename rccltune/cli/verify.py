@@ -13,20 +13,20 @@ from rccltune.cli.options import FOLDER, allow_need_option, named, session_argum
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
-from rccltune.model.chosen import Judgement
+from rccltune.model.choice import Judgement
 from rccltune.model.errors import SessionError, VerificationError
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
     Collective,
-    Laid,
+    JoinedLines,
     format_last,
     format_size,
     format_span,
-    lay,
+    join_lines,
 )
 
 if TYPE_CHECKING:
-    from rccltune.verify.outcome import Verified
+    from rccltune.verify.outcome import VerificationResult
     from rccltune.verify.verdict import RuleVerdict, VerdictFile
 
 _SHOWN = 12
@@ -124,7 +124,7 @@ def verify(
     from rccltune.model.schema import to_plain
     from rccltune.session.store import open_session
     from rccltune.verify.outcome import VerifyRequest
-    from rccltune.verify.verifying import rule_file_of, verify_rules
+    from rccltune.verify.verification import rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     open_session(session)
@@ -167,7 +167,7 @@ def verify(
         )
 
 
-def _next(done: Verified, session: Path, *, is_own: bool) -> str:
+def _next(done: VerificationResult, session: Path, *, is_own: bool) -> str:
     """What to do with what stands; deploy takes the session's own file alone."""
     report = named("report", session)
     if not done.after.rules:
@@ -177,7 +177,7 @@ def _next(done: Verified, session: Path, *, is_own: bool) -> str:
     return f"{report}; a job reads these rules by NCCL_TUNER_CONFIG_FILE={done.path}."
 
 
-def _out_of(n: int, done: Verified) -> str:
+def _out_of(n: int, done: VerificationResult) -> str:
     """``1 rule of 3 does``, ``0 rules of 1 do``."""
     return f"{n} rule{'s' * (n != 1)} of {done.before.rules} do{'es' * (n == 1)}"
 
@@ -189,7 +189,7 @@ def no_hardware(runner: str | None) -> str:
     return f"SIMULATED: nothing of this was measured on hardware{unchecked(runner)}"
 
 
-def text_of(done: Verified) -> Laid:
+def text_of(done: VerificationResult) -> JoinedLines:
     """What stands, what does not, and how to use it."""
     columns = ("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one")
     lines = [beside_of(done.file)] if done.file.computing else []
@@ -215,7 +215,7 @@ def text_of(done: Verified) -> Laid:
         lines.append(done.file.confirmed)
     if done.file.simulated:
         lines.append(no_hardware(done.file.runner))
-    return lay(lines)
+    return join_lines(lines)
 
 
 def beside_of(file: VerdictFile) -> str:
@@ -249,14 +249,14 @@ def loop_of(one: RuleVerdict) -> str:
     return "too noisy to say" if one.is_loop_noisy else f"{one.loop.ratio:.2f}x" if one.loop else ""
 
 
-def not_kept(done: Verified) -> list[str]:
+def not_kept(done: VerificationResult) -> list[str]:
     """What goes back to the library, and why, with the interval."""
     return [str(cut) for cut in done.file.cuts[:_SHOWN]] + [
         f"{len(done.file.cuts) - _SHOWN} more ranges"
     ] * (len(done.file.cuts) > _SHOWN)
 
 
-def beside_lines(done: Verified) -> list[str]:
+def beside_lines(done: VerificationResult) -> list[str]:
     """What the idle plugin or the environment does by itself, where that is not nothing."""
     file = done.file
     if file.needs:
@@ -285,14 +285,14 @@ def beside_lines(done: Verified) -> list[str]:
     ][:_SHOWN]
 
 
-def unregistered_line(done: Verified) -> list[str]:
+def unregistered_line(done: VerificationResult) -> list[str]:
     """Which rules do not answer for registered buffers, which nobody timed."""
     if not any(one.is_kept and one.reg_buff == 0 for one in done.standings):
         return []
     return ["above 4 MiB for unregistered buffers alone (in graphs: NCCL_GRAPH_REGISTER=0)"]
 
 
-def undecided_line(done: Verified) -> str:
+def undecided_line(done: VerificationResult) -> str:
     """At which sizes of the rules a loss of 2 % is not excluded."""
     kept = [one for one in done.standings if one.is_kept]
     if not kept:

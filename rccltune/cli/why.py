@@ -13,7 +13,7 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import COLLECTIVE, FOLDER
-from rccltune.model.vocabulary import Collective, Laid, format_span, lay
+from rccltune.model.vocabulary import Collective, JoinedLines, format_span, join_lines
 
 if TYPE_CHECKING:
     from rccltune.why.records import JobQuestion, JobRemark, JobReport, SizeAnswer
@@ -82,7 +82,7 @@ def _plain_answer(answer: SizeAnswer) -> dict[str, Any]:
     }
 
 
-def _text(found: JobReport) -> Laid:
+def _text(found: JobReport) -> JoinedLines:
     parts = [line for one in found.questions for line in _question(one)]
     parts.append("")
     head = None
@@ -94,7 +94,7 @@ def _text(found: JobReport) -> Laid:
         parts += _lines(answer)
     parts += [""] if found.remarks else []
     parts += [line for one in found.remarks for line in _remark(one)]
-    return lay(parts)
+    return join_lines(parts)
 
 
 def _question(one: JobQuestion) -> list[str]:

@@ -12,7 +12,7 @@ from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import Laid, format_size, lay
+from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
     from rccltune.workload.shares import Share
@@ -58,7 +58,7 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
     console.say("Next: rccltune sweep --workload FILE measures these sizes, and no others.")
 
 
-def _text(found: WorkloadSummary, most: int | None) -> Laid:
+def _text(found: WorkloadSummary, most: int | None) -> JoinedLines:
     whole = found.workload
     ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)
     size = format_size(whole.total_nbytes)
@@ -72,7 +72,7 @@ def _text(found: WorkloadSummary, most: int | None) -> Laid:
             f"and {len(rest)} sizes more, {_percent(sum(s.of_calls for s in rest))} of the calls "
             f"and {_percent(sum(s.of_bytes for s in rest))} of the bytes (-v)"
         )
-    return lay([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
+    return join_lines([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
 
 
 def _row(share: Share) -> tuple[str, ...]:

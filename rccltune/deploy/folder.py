@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from rccltune import __version__, plugin
 from rccltune.model.brief import brief
-from rccltune.model.chosen import Rule, RuleCount
+from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Algorithm, Collective, Protocol, lay, shown
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_lines, printable
 from rccltune.rules.decision import check_plugin, cost_table, decisions
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import RuleFile
@@ -337,7 +337,7 @@ def _readme(done: Deployment, session: Session, library: bytes) -> str:
         *(f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in contents),
         "",
     ]
-    return lay(lines)
+    return join_lines(lines)
 
 
 def check(done: Deployment, folder: Path) -> None:
@@ -361,7 +361,7 @@ def check(done: Deployment, folder: Path) -> None:
     wanted = done.variables(folder)
     if ran.returncode or {name: exported.get(name) for name in wanted} != wanted:
         raise VerificationError(
-            f"env.sh does not set what it should: {shown(os.fsdecode(ran.stderr))}",
+            f"env.sh does not set what it should: {printable(os.fsdecode(ran.stderr))}",
             where=str(done.directory),
             hint="please report it: it is a bug.",
         )

@@ -14,7 +14,7 @@ from rccltune.deploy.folder import DeployedRuleFile, Deployment
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError, SessionError, VerificationError
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import shown
+from rccltune.model.vocabulary import printable
 from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import UNPROVEN_MARK
 from rccltune.rules.other_readers import misread
@@ -23,7 +23,7 @@ from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import disk_errors
 from rccltune.verify import verdict_store
-from rccltune.verify.verified import name_of, verifications
+from rccltune.verify.verifications import name_of, verifications
 
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
 _UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
@@ -182,7 +182,7 @@ def _rules(path: Path) -> DeployedRuleFile:
         content=content,
         file=file,
         count=count_rules(file.rules),
-        verified=shown(verified[1]) if verified else None,
+        verified=printable(verified[1]) if verified else None,
         n_unproven=len(_UNPROVEN.findall(text)),
         misread=tuple(map(str, misread(content, file))),
     )

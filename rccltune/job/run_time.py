@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Final
 
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.vocabulary import lay, shown
+from rccltune.model.vocabulary import join_lines, printable
 
 STEPS: Final = "step time in ms"
 DURATION: Final = "duration in s"
@@ -114,7 +114,7 @@ def _printed(folder: Path, pattern: re.Pattern[str]) -> float:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
         raise OutputError(
-            f"--measure: '{pattern.pattern}' finds '{shown(word)[:60]}', which is no number "
+            f"--measure: '{pattern.pattern}' finds '{printable(word)[:60]}', which is no number "
             "above 0",
             where=str(path),
             hint="put brackets around the number alone: 'time ([0-9.]+) ms'.",
@@ -153,9 +153,9 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
         return _checked(json.loads(text[text.index("{") :]))
     except (ValueError, KeyError, TypeError) as error:
         raise OutputError(
-            lay(["a line of step times is not understood:", f"  {text.strip()[:120]}"]),
+            join_lines(["a line of step times is not understood:", f"  {text.strip()[:120]}"]),
             where=str(path),
-            hint=f"{shown(error)}; another rccltune.torch may have written it: take this one's "
+            hint=f"{printable(error)}; another rccltune.torch may have written it: take this one's "
             "(rccltune/torch.py).",
         ) from error
 

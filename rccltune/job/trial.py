@@ -31,7 +31,7 @@ from rccltune.model.errors import (
     TooLittleDataError,
 )
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import format_time, lay
+from rccltune.model.vocabulary import format_time, join_lines
 from rccltune.rules.provenance import odd_needs
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
@@ -274,7 +274,9 @@ class _Trial:
             )
         if not run.answers.hits:
             raise TooLittleDataError(
-                lay([f"{_NOT} they answered none of {run.answers.calls} calls", *self._why(run)]),
+                join_lines(
+                    [f"{_NOT} they answered none of {run.answers.calls} calls", *self._why(run)]
+                ),
                 where=str(run.folder),
                 hint="rules for these sizes, ranks and nodes are needed: rccltune workload "
                 f"{run.folder}/record-*.csv says what the job calls.",
@@ -333,7 +335,7 @@ def _new_folder(session: Path | None) -> Path:
 
 def _failed(run: JobRun) -> LaunchError:
     return LaunchError(
-        lay([f"the job {run.arm.words} {run.ended.failure}", *_tail(run.folder)]),
+        join_lines([f"the job {run.arm.words} {run.ended.failure}", *_tail(run.folder)]),
         where=str(run.folder),
         hint="stdout.log and stderr.log there say more.",
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model.errors import InputFileError, reason_of
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 
 _SLOTS: Final = re.compile(r"\bslots=(\d+)")
 _COLON: Final = re.compile(r"([\w.-]+):(\d+)")
@@ -101,7 +101,7 @@ def _read(path: Path, flavour: str) -> list[_Host]:
             mistakes.append(f"{path}:{number}: {error}")
     if mistakes or not hosts:
         raise InputFileError(
-            lay(mistakes or ["the host file names no host"]),
+            join_lines(mistakes or ["the host file names no host"]),
             where=str(path),
             hint=f"write one host a line as {flavour} reads it: {_example(flavour)}",
         )

@@ -9,14 +9,14 @@ from typing import Final
 
 from rccltune.machine.links import DevicePair
 from rccltune.machine.visible_devices import VISIBLE, variables_that_choose
-from rccltune.measure import launching, rccl_tests
-from rccltune.measure.launching import Ran
-from rccltune.measure.rccl_tests import Call, Where
+from rccltune.measure import one_launch, rccl_tests
+from rccltune.measure.one_launch import LaunchResult
+from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import Site
-from rccltune.model.measured import Launch, Outcome, Sample, Status
+from rccltune.model.measurement import Launch, Outcome, Sample, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale
-from rccltune.model.vocabulary import Collective, Doubt, Placement, format_size
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason, format_size
 from rccltune.session import store
 from rccltune.session.launches import read_launch
 
@@ -93,8 +93,8 @@ def _failure(outcome: Outcome, samples: Sequence[Sample]) -> str | None:
     """Why a launch gave no figures; wrong results are none."""
     if outcome.status is not Status.OK:
         return outcome.notices[-1].message if outcome.notices else "it failed and said nothing"
-    if any(sample.doubt is Doubt.WRONG for sample in samples):
-        return Doubt.WRONG.meaning
+    if any(sample.doubt is UnusableReason.WRONG for sample in samples):
+        return UnusableReason.WRONG.meaning
     gone = [format_size(nbytes) for nbytes in (SMALL, LARGE) if _time(samples, nbytes) is None]
     return f"its table has no usable row of {' and '.join(gone)}" if gone else None
 
@@ -134,11 +134,11 @@ def measure_pairs(
             if known is not None and known.status is Status.OK:
                 tried.take(one, known, read_launch(one, prepared.links, known))
                 continue
-            launching.stop_if_changed(prepared.site, "before")
+            one_launch.stop_if_changed(prepared.site, "before")
             ran = _run(prepared, one, outcomes)
             outcomes.append(ran.outcome)
             tried.take(one, ran.outcome, ran.samples)
-            launching.stop_if_changed(prepared.site, "during")
+            one_launch.stop_if_changed(prepared.site, "during")
             reporter.progress(
                 PairProgress(
                     number=number,
@@ -150,14 +150,14 @@ def measure_pairs(
             )
 
 
-def _run(prepared: LinkMapPlan, one: Launch, outcomes: Sequence[Outcome]) -> Ran:
+def _run(prepared: LinkMapPlan, one: Launch, outcomes: Sequence[Outcome]) -> LaunchResult:
     # The pair says which devices, and not the placement of a whole job.
     site = replace(prepared.site, seating=replace(prepared.site.seating, gpus=()))
-    return launching.run(
+    return one_launch.run_launch(
         one,
-        Where(site=site, node=None if site.node is None else prepared.links / NODE_FILE),
+        RcclTestsSetup(site=site, node=None if site.node is None else prepared.links / NODE_FILE),
         prepared.links,
-        timeout_s=launching.limit_s(outcomes),
+        timeout_s=one_launch.limit_s(outcomes),
         # The site's choice of devices is in the pairs already; a second one would index the first.
         removed=VISIBLE,
     )
@@ -183,7 +183,7 @@ def _launch(prepared: LinkMapPlan, pair: DevicePair, turn: int) -> Launch:
 
 
 def _command(site: Site) -> tuple[str, ...]:
-    call = Call(
+    call = BenchmarkCall(
         collective=Collective.SENDRECV,
         min_nbytes=SMALL,
         max_nbytes=LARGE,

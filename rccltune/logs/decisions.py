@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from rccltune.logs.library import collective_named, with_channels
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective, Doubt
+from rccltune.model.vocabulary import Collective, UnusableReason
 
 # In a launch's folder, one file for each communicator of each process.
 NAME: Final = "decisions-%h-%p-%c.log"
@@ -75,14 +75,14 @@ def _proven(
     sample: Sample, decisions: Decisions | None, asked: Setting, channels: AbstractSet[int]
 ) -> Sample:
     if decisions is None:
-        return replace(sample, doubt=Doubt.UNPROVEN)
+        return replace(sample, doubt=UnusableReason.UNPROVEN)
     said = decisions.get((sample.key.collective, sample.nbytes))
     if said is None:
-        return replace(sample, doubt=Doubt.BYPASSED)
+        return replace(sample, doubt=UnusableReason.BYPASSED)
     if None in said:
-        return replace(sample, doubt=Doubt.INELIGIBLE)
+        return replace(sample, doubt=UnusableReason.INELIGIBLE)
     taken = sorted((one for one in said if one is not None), key=str)
     other = next((one for one in taken if asked.contradicts(one)), None)
     if other is not None:
-        return replace(sample, doubt=Doubt.SUBSTITUTED, executed=other)
+        return replace(sample, doubt=UnusableReason.SUBSTITUTED, executed=other)
     return with_channels(replace(sample, executed=taken[0]), channels, asked)

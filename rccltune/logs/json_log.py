@@ -16,7 +16,7 @@ from rccltune.logs.long_table import cells_by_role, runs_of, whole_number
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import fill
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution
+from rccltune.model.measurement import Caution
 from rccltune.model.times import printed_or_none
 from rccltune.model.vocabulary import Placement
 

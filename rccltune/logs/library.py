@@ -25,9 +25,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Doubt, Protocol
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol, UnusableReason
 
 # "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
 MODEL_ROW: Final = r" *(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})"
@@ -205,14 +205,16 @@ def prove_by_log(
 def _proven(sample: Sample, logged: LoggedChoices | None, asked: Setting) -> Sample:
     if logged is None or not logged.choices:
         # Nothing at all may be a path around every choice, or a release that says nothing.
-        return replace(sample, doubt=Doubt.UNPROVEN)
+        return replace(sample, doubt=UnusableReason.UNPROVEN)
     settings = _said(sample, logged)
     if not settings:
-        return replace(sample, doubt=Doubt.BYPASSED)
+        return replace(sample, doubt=UnusableReason.BYPASSED)
     others = [ran for ran in settings if ran is None or asked.contradicts(ran)]
     if others:
         wanted = (sample.key.collective, replace(asked, channels=None))
-        doubt = Doubt.INELIGIBLE if wanted in logged.refused else Doubt.SUBSTITUTED
+        doubt = (
+            UnusableReason.INELIGIBLE if wanted in logged.refused else UnusableReason.SUBSTITUTED
+        )
         return replace(sample, doubt=doubt, executed=others[0])
     return with_channels(replace(sample, executed=settings[0]), logged.channels, asked)
 
@@ -235,12 +237,12 @@ def with_channels(sample: Sample, channels: AbstractSet[int], asked: Setting) ->
     if asked.channels is None or sample.executed is None:
         return sample
     if not channels:
-        return replace(sample, doubt=Doubt.UNPROVEN)
+        return replace(sample, doubt=UnusableReason.UNPROVEN)
     other = min(channels - {asked.channels}, default=asked.channels)
     return replace(
         sample,
         executed=replace(sample.executed, channels=other),
-        doubt=None if other == asked.channels else Doubt.SUBSTITUTED,
+        doubt=None if other == asked.channels else UnusableReason.SUBSTITUTED,
     )
 
 

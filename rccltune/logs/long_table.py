@@ -21,7 +21,7 @@ from rccltune.logs.file_kinds import separator_of
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import CellTexts, numbered, passes, usable
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution
+from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.times import printed_or_none
 from rccltune.model.vocabulary import (
@@ -32,7 +32,7 @@ from rccltune.model.vocabulary import (
     Protocol,
     busbw_factor,
     parse_size,
-    shown,
+    printable,
 )
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun]
     if odd:
         resolver.notice(
             Caution.INCOMPLETE_LOG,
-            f"columns that mean nothing here are left out: {shown(', '.join(odd))}",
+            f"columns that mean nothing here are left out: {printable(', '.join(odd))}",
             f"if they are {', '.join(odd.values())}, name them so and import again.",
             header_line,
         )

@@ -21,7 +21,7 @@ from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, records, table_of
 from rccltune.logs.text_log import TextReader
 from rccltune.model.errors import OutputError, reason_of
-from rccltune.model.measured import Caution, Fingerprint, Notice, Sample, StatedFacts
+from rccltune.model.measurement import Caution, Fingerprint, Notice, Sample, StatedFacts
 from rccltune.model.settings import CurveKey
 
 if TYPE_CHECKING:

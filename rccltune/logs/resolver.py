@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from rccltune.logs.columns import dtype_named, placement_of, yes_or_no
 from rccltune.logs.facts import LogFacts
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, Notice, StatedFacts
+from rccltune.model.measurement import Caution, Notice, StatedFacts
 from rccltune.model.settings import (
     KNOWN_VARIANTS,
     UNSTATED,

@@ -13,9 +13,15 @@ from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import numbered
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import RUNS, Caution, Fingerprint, Sample
+from rccltune.model.measurement import RUNS, Caution, Fingerprint, Sample
 from rccltune.model.settings import CurveKey, Role, Setting, vendor_of
-from rccltune.model.vocabulary import DTYPE_BYTES, MAX_NBYTES, Collective, Doubt, busbw_factor
+from rccltune.model.vocabulary import (
+    DTYPE_BYTES,
+    MAX_NBYTES,
+    Collective,
+    UnusableReason,
+    busbw_factor,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +37,7 @@ def table_of(
 ) -> tuple[pd.DataFrame, tuple[CurveKey, ...]]:
     """All samples of a file, and the keys of their curves.
 
-    The table has the columns of :class:`rccltune.model.measured.Sample`: ``key`` (a number),
+    The table has the columns of :class:`rccltune.model.measurement.Sample`: ``key`` (a number),
     ``launch``, ``nbytes``, ``count``, ``time_us``, ``wrong``, ``ran`` (a setting, empty where
     nothing is known), ``unusable`` (why it must not be used, empty where it may), ``pass`` and
     ``line``; and percentiles of single calls under the names that the benchmark gave them.
@@ -67,7 +73,10 @@ def table_of(
 def records(table: pd.DataFrame, keys: Sequence[CurveKey]) -> tuple[Sample, ...]:
     """Rows of a table of samples as records."""
     ran = {word: Setting.parse(word) if word else None for word in table["ran"].unique()}
-    doubts: dict[str, Doubt | None] = {"": None, **{one.value: one for one in Doubt}}
+    doubts: dict[str, UnusableReason | None] = {
+        "": None,
+        **{one.value: one for one in UnusableReason},
+    }
     names = (
         *("key", "launch", "nbytes", "count", "time_us", "wrong"),
         *("ran", "unusable", "pass", "line"),
@@ -194,15 +203,18 @@ def _of_run(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.Da
     # Whatever path an untouched library takes is what it does.
     plain = timings["bypassed"].to_numpy() & ~forced
     flags = (
-        (Doubt.WRONG, (rows["wrong"] > 0) | all_wrong),
-        (Doubt.ZERO_BYTES, rows["nbytes"] == 0),
-        (Doubt.NO_TIME, rows["time_us"].isna()),
-        (Doubt.ONE_RANK, of_key(lambda one: one.scale.n_ranks == 1)),
-        (Doubt.INCONSISTENT, timings["odd"] & ~of_key(lambda one: one.collective.has_own_algbw)),
-        (Doubt.BYPASSED, bypassed),
+        (UnusableReason.WRONG, (rows["wrong"] > 0) | all_wrong),
+        (UnusableReason.ZERO_BYTES, rows["nbytes"] == 0),
+        (UnusableReason.NO_TIME, rows["time_us"].isna()),
+        (UnusableReason.ONE_RANK, of_key(lambda one: one.scale.n_ranks == 1)),
+        (
+            UnusableReason.INCONSISTENT,
+            timings["odd"] & ~of_key(lambda one: one.collective.has_own_algbw),
+        ),
+        (UnusableReason.BYPASSED, bypassed),
         (None, plain),
         *_of_type(rows, of_key),
-        (Doubt.SUBSTITUTED, np.array(other)[mix]),
+        (UnusableReason.SUBSTITUTED, np.array(other)[mix]),
     )
     rows["unusable"] = np.select(
         [np.asarray(flag, dtype=bool) for _, flag in flags],
@@ -354,20 +366,20 @@ _WHOLE: Final = frozenset(
 
 def _of_type(
     rows: pd.DataFrame, of_key: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
-) -> Iterable[tuple[Doubt, Any]]:
+) -> Iterable[tuple[UnusableReason, Any]]:
     """Flags where the type is none, or where size and count of elements are not of one row.
 
     The count is that of one rank's share in newer benchmarks, of the whole in older ones.
     """
     yield (
-        Doubt.UNKNOWN_TYPE,
+        UnusableReason.UNKNOWN_TYPE,
         of_key(lambda key: key.dtype is not None and key.dtype not in DTYPE_BYTES),
     )
     width = of_key(lambda key: DTYPE_BYTES.get(key.dtype or "", nan))
     share = of_key(lambda key: 1 if key.collective in _WHOLE else key.scale.n_ranks)
     total = rows["count"] * width
     differs = total.notna() & (total != rows["nbytes"]) & (total * share != rows["nbytes"])
-    yield Doubt.INCONSISTENT, differs & ~of_key(lambda key: key.collective.has_own_algbw)
+    yield UnusableReason.INCONSISTENT, differs & ~of_key(lambda key: key.collective.has_own_algbw)
 
 
 def _is_like(one: LogFacts, other: LogFacts) -> bool:

@@ -18,7 +18,7 @@ from rccltune.machine.kfd import KfdNode, Topology, hops_of, read_links, read_to
 from rccltune.machine.nvidia import nvidia_gpus
 from rccltune.machine.products import dies_of, io_dies_of, product_of
 from rccltune.machine.records import Gpu, Oam, Smi, System, XgmiLink
-from rccltune.model.measured import Fingerprint
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Mode
 
 # gfx940 to gfx950: the parts whose compute dies can be partitioned.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rccltune.model.schema import Line, Text, Whole
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,11 +226,11 @@ _GROUPS: Final = 6
 _LONGEST: Final = 60
 
 
-def table_of(hosts_differences: Sequence[HostDifference]) -> Laid:
+def table_of(hosts_differences: Sequence[HostDifference]) -> JoinedLines:
     """One block for each thing, one line for each value, with the hosts that have it."""
     rows = [row for one in hosts_differences for row in _rows(one)]
     widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
-    return lay(
+    return join_lines(
         f"  {what:<{widths[0]}}  {value:<{widths[1]}}  {hosts}".rstrip()
         for what, value, hosts in rows
     )

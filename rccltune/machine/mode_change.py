@@ -20,7 +20,7 @@ from rccltune.machine.smi import Runner
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 
 
 def check_mode(wanted: Mode | None, system: System) -> None:
@@ -71,7 +71,7 @@ def _hint(wanted: Mode, system: System) -> str:
         return "say --mode none: these GPUs have no partitions."
     if wanted.compute is None:
         return "say --mode auto, or the mode that the machine is in."
-    return lay(
+    return join_lines(
         [
             "set it (idle GPUs; a memory mode reloads the driver):",
             *(f"        sudo {command}" for command in commands(wanted)),

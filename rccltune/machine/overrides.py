@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from rccltune.model.chosen import Zone
-from rccltune.model.measured import Caution, Launch, Notice, Outcome
+from rccltune.model.choice import Zone
+from rccltune.model.measurement import Caution, Launch, Notice, Outcome
 from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.releases import (

@@ -21,7 +21,7 @@ from rccltune.machine.visible_devices import (
     visible_devices,
 )
 from rccltune.model.errors import CommandLineError, MachineError
-from rccltune.model.measured import Launch
+from rccltune.model.measurement import Launch
 from rccltune.model.settings import RankLocation, Scale
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.simulate.node import SimulatedNode

@@ -13,7 +13,7 @@ from rccltune.launch import process
 from rccltune.machine.loaded_libraries import named_library
 from rccltune.machine.software import sha256_of, version_of
 from rccltune.model.errors import MachineError
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 from rccltune.simulate.compiled import timeless
 from rccltune.simulate.sources import load_node, node_path
 
@@ -153,7 +153,7 @@ def check_real_starts(library: Path) -> None:
             return
         last = (folder / "stderr.log").read_text("utf-8", "replace").splitlines()[-3:]
     raise MachineError(
-        lay([f"{library.name} does not run on a simulated node: {ended.how}", *last]),
+        join_lines([f"{library.name} does not run on a simulated node: {ended.how}", *last]),
         where=str(library),
         hint="the release that scripts/fetch-rccl gets runs here; what a library needs is looked "
         "for beside it, a newer C library with its ld-linux-x86-64.so.2 too.",

@@ -52,7 +52,7 @@ def over_real(site: Site, library: Path, one_process: bool) -> Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class Benchmarks:
     """The benchmark of each collective.
 
     Attributes:
@@ -71,7 +71,7 @@ _USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
 
-def bench_of(named: Path | None) -> Bench:
+def bench_of(named: Path | None) -> Benchmarks:
     """The real programs.
 
     Args:
@@ -89,7 +89,7 @@ def bench_of(named: Path | None) -> Bench:
             where=str(folder),
             hint="use them with --simulate NODE; nothing simulated counts as a measurement.",
         )
-    return Bench(
+    return Benchmarks(
         programs=programs,
         letters=letters_of(str(first), os.environ),
         sha256=files.sha256_of(first),

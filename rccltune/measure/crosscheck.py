@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.launch import signals, variables
 from rccltune.logs.decisions import PATTERN, read_decisions
-from rccltune.measure import rccl_tests, turns
-from rccltune.measure.measuring import ToMeasure
-from rccltune.measure.rccl_tests import Call, Launched, Where
+from rccltune.measure import launch_order, rccl_tests
+from rccltune.measure.launch_order import ExecutionProof
+from rccltune.measure.perf_sweep import PreparedPerfSweep
+from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request
-from rccltune.measure.turns import Proof
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
@@ -49,14 +49,14 @@ _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CrosscheckLaunch:
     """One launch: a setting of a collective in an environment, by one clock."""
 
     collective: Collective
     variant: Variant
     setting: Setting
     clock: str
-    call: Call
+    call: BenchmarkCall
 
     def __str__(self) -> str:
         """``all_reduce ring/ll graph``."""
@@ -65,7 +65,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class CrosscheckProgress:
     """How far a cross-check is."""
 
     done: int
@@ -74,7 +74,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crosschecked:
+class CrosscheckResult:
     """What came of it.
 
     Attributes:
@@ -148,7 +148,7 @@ def is_wanted(request: Request) -> bool:
     return request.crosscheck
 
 
-def find_where(request: Request, prepared: ToMeasure) -> Where:
+def find_where(request: Request, prepared: PreparedPerfSweep) -> RcclTestsSetup:
     """Where rccl-tests run beside the rank program.
 
     Raises:
@@ -167,10 +167,12 @@ def find_where(request: Request, prepared: ToMeasure) -> Where:
             f"rccl-tests load {theirs}, and {mine} was measured",
             hint="name one for both with --librccl FILE.",
         )
-    return Where(site=site, node=None if site.node is None else prepared.folder / NODE_FILE)
+    return RcclTestsSetup(
+        site=site, node=None if site.node is None else prepared.folder / NODE_FILE
+    )
 
 
-def launches_of(ours: pd.DataFrame, prepared: ToMeasure) -> list[Asked]:
+def launches_of(ours: pd.DataFrame, prepared: PreparedPerfSweep) -> list[CrosscheckLaunch]:
     """What is launched: the baseline and every pair that was measured, by each clock.
 
     Args:
@@ -184,7 +186,7 @@ def launches_of(ours: pd.DataFrame, prepared: ToMeasure) -> list[Asked]:
     ):
         setting = Setting.parse(str(text))
         one = known.get(str(variant), KNOWN_VARIANTS["default"])
-        call = Call(
+        call = BenchmarkCall(
             collective=Collective(collective),
             min_nbytes=int(own["nbytes"].min()),
             max_nbytes=int(own["nbytes"].max()),
@@ -195,7 +197,7 @@ def launches_of(ours: pd.DataFrame, prepared: ToMeasure) -> list[Asked]:
             graph=clock == plan.GRAPH,
         )
         found.append(
-            Asked(
+            CrosscheckLaunch(
                 collective=call.collective,
                 variant=one,
                 setting=setting,
@@ -226,8 +228,8 @@ def _is_compared(text: str) -> bool:
 
 
 def after_sweep(
-    request: Request, prepared: ToMeasure, *, reporter: Reporter
-) -> Crosschecked | None:
+    request: Request, prepared: PreparedPerfSweep, *, reporter: Reporter
+) -> CrosscheckResult | None:
     """Cross-check a sweep that is over; what stands against it is told, and is no failure.
 
     Args:
@@ -255,8 +257,12 @@ def after_sweep(
 
 
 def crosscheck(
-    prepared: ToMeasure, where: Where, *, reporter: Reporter, left_s: float | None = None
-) -> Crosschecked:
+    prepared: PreparedPerfSweep,
+    where: RcclTestsSetup,
+    *,
+    reporter: Reporter,
+    left_s: float | None = None,
+) -> CrosscheckResult:
     """Launch rccl-tests for what the rank program measured, and keep what both say.
 
     A launch that ended well is not repeated; a failure is told and the others go on, but where the
@@ -280,7 +286,7 @@ def crosscheck(
     seen = variables.launch_environment(
         os.environ, where.site.environment, clear=where.site.cleared, keep=variables.CHANNELS
     )
-    proof, _ = turns.proof_of(where.site, seen.variables)
+    proof, _ = launch_order.proof_of(where.site, seen.variables)
     parts: list[pd.DataFrame] = []
     failed: list[str] = []
     seconds, is_whole = 0.0, True
@@ -289,7 +295,9 @@ def crosscheck(
             if len(failed) >= _MOST_FAILURES or (left_s is not None and seconds >= left_s):
                 is_whole = False
                 break
-            reporter.progress(Progress(done=number, of=len(asked), what=f"rccl-tests: {one}"))
+            reporter.progress(
+                CrosscheckProgress(done=number, of=len(asked), what=f"rccl-tests: {one}")
+            )
             done = _launched(prepared.folder, where, one, proof)
             seconds += done.seconds
             if done.table is None:
@@ -306,13 +314,15 @@ def crosscheck(
         table = pd.concat(parts, ignore_index=True) if any(map(len, parts)) else empty
         text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
         files.write_atomically(prepared.folder / CROSSCHECK_FILE, text)
-    return Crosschecked(table=table, failed=tuple(failed), seconds=seconds, is_whole=is_whole)
+    return CrosscheckResult(table=table, failed=tuple(failed), seconds=seconds, is_whole=is_whole)
 
 
-def _launched(folder: Path, where: Where, one: Asked, proof: Proof) -> Launched:
+def _launched(
+    folder: Path, where: RcclTestsSetup, one: CrosscheckLaunch, proof: ExecutionProof
+) -> BenchmarkResult:
     """The launch, made now or read again."""
     site = where.site
-    shows = replace(one.call, shows=proof is Proof.COLUMNS)
+    shows = replace(one.call, shows=proof is ExecutionProof.COLUMNS)
     argv = rccl_tests.command(site, shows, one.variant)
     digest = hashlib.sha256("\0".join(argv).encode()).hexdigest()[:8]
     words = (one.collective.value, str(one.setting).replace("/", "-"), one.variant.name, one.clock)
@@ -321,7 +331,7 @@ def _launched(folder: Path, where: Where, one: Asked, proof: Proof) -> Launched:
         return rccl_tests.read_launched(where, shows, own)
     with files.disk_errors(own):
         shutil.rmtree(own, ignore_errors=True)
-    forced = turns.forcing(one.setting, proof)
+    forced = launch_order.forcing(one.setting, proof)
     return rccl_tests.launch(
         where,
         shows,
@@ -335,13 +345,15 @@ def _launched(folder: Path, where: Where, one: Asked, proof: Proof) -> Launched:
     )
 
 
-def _held(done: Launched, one: Asked, ours: pd.DataFrame, proof: Proof) -> pd.DataFrame:
+def _held(
+    done: BenchmarkResult, one: CrosscheckLaunch, ours: pd.DataFrame, proof: ExecutionProof
+) -> pd.DataFrame:
     """What both programs measured; where another setting ran than was asked for, nothing."""
     if done.table is None:
         raise ValueError("a launch that gave no table is not compared")
     theirs: pd.DataFrame = done.table[done.table["time_us"] > 0]
     theirs = theirs[~(theirs["n_wrong"] > 0)]
-    if one.setting != BASELINE and proof is Proof.DECISIONS:
+    if one.setting != BASELINE and proof is ExecutionProof.DECISIONS:
         said = read_decisions(
             path.read_text(errors="replace") for path in sorted(done.folder.glob(PATTERN))
         )

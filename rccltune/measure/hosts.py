@@ -39,7 +39,7 @@ from rccltune.model import schema
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Whole
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 from rccltune.session import store
 from rccltune.session.files import write_atomically
 
@@ -47,7 +47,7 @@ from rccltune.session.files import write_atomically
 _LEAST_S: Final = 60.0
 _EACH_S: Final = 0.1
 _MOST_S: Final = 300.0
-_PROGRAM: Final = "rccltune.measure.answer"
+_PROGRAM: Final = "rccltune.measure.host_report"
 _NO_MPI: Final = re.compile(r"RCCLTUNE-NO-MPI (.*)")
 _ERROR: Final = re.compile(r"^\w*(?:Error|Exception)\b.*$", re.MULTILINE)
 _REACH: Final = "RCCLTUNE-REACH"
@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Met:
+class _Rank0Report:
     """What rank 0 says for all."""
 
     n_ranks: Whole
@@ -76,7 +76,7 @@ class _Met:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Needed:
+class _NeededFile:
     """A file that hosts must see.
 
     Attributes:
@@ -89,7 +89,7 @@ class _Needed:
     hint: str | None
 
 
-def ask(
+def ask_hosts(
     site: Site, where: Path, *, reporter: Reporter, rules: Path | None
 ) -> tuple[tuple[Host, ...], str | None]:
     """What every host is, and why that was not said through mpi4py; None where it was.
@@ -149,7 +149,7 @@ def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | Non
     spec = importlib.util.find_spec("mpi4py")
     needed = _needed(site, token, rules)
     if spec is not None and spec.origin is not None:
-        needed.append(_Needed(path=Path(spec.origin), lacking="no mpi4py", hint=None))
+        needed.append(_NeededFile(path=Path(spec.origin), lacking="no mpi4py", hint=None))
     program = ("/bin/sh", "-c", _LOOKS, "rccltune", *(str(one.path) for one in needed))
     ran = _run(site, where / "look", program)
     said = _SEEN.findall(ran.text)
@@ -172,29 +172,29 @@ def _look(site: Site, where: Path, token: Path, rules: Path | None) -> str | Non
     return "it is not installed here" if spec is None else None
 
 
-def _needed(site: Site, token: Path, rules: Path | None) -> list[_Needed]:
+def _needed(site: Site, token: Path, rules: Path | None) -> list[_NeededFile]:
     here = "install it at the same path on every host, or on a file system that all share."
     files = [
-        _Needed(
+        _NeededFile(
             path=token,
             lacking="the session folder is not seen there, or another one of the same name",
             hint="put it on a file system that all hosts share with -o SESSION; /tmp is mostly "
             "each host's own.",
         ),
-        _Needed(path=Path(sys.executable), lacking="no Python to ask with", hint=here),
-        _Needed(path=Path(rccltune.__file__), lacking="no rccltune", hint=here),
-        _Needed(path=plugin.library(), lacking="no plugin of rccltune", hint=here),
-        *(_Needed(path=path, lacking=f"no {path.name}", hint=here) for path in site.files),
+        _NeededFile(path=Path(sys.executable), lacking="no Python to ask with", hint=here),
+        _NeededFile(path=Path(rccltune.__file__), lacking="no rccltune", hint=here),
+        _NeededFile(path=plugin.library(), lacking="no plugin of rccltune", hint=here),
+        *(_NeededFile(path=path, lacking=f"no {path.name}", hint=here) for path in site.files),
     ]
     if rules is not None:
-        files.append(_Needed(path=rules.resolve(), lacking="no rule file", hint=here))
+        files.append(_NeededFile(path=rules.resolve(), lacking="no rule file", hint=here))
     return files
 
 
 def _met(site: Site, where: Path, question: Path) -> tuple[tuple[Host, ...] | None, str | None]:
     """What rank 0 printed for all, or why there is no such thing."""
     ran = _run(site, where / "mpi", _command("mpi", question))
-    answers = _read(ran.text, _Met, where)
+    answers = _read(ran.text, _Rank0Report, where)
     if len(answers) == 1 and answers[0].n_ranks == site.seating.n_started:
         return answers[0].hosts, None
     if answers:
@@ -240,7 +240,7 @@ def _command(how: str, question: Path) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
+class _JobOutput:
     """What a job printed."""
 
     text: str
@@ -260,7 +260,7 @@ class _Ran:
         return next((text[:300] for text in words if text), "nothing was said")
 
 
-def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
+def _run(site: Site, where: Path, program: tuple[str, ...]) -> _JobOutput:
     """Start a program as launches are started, on every rank."""
     where.mkdir(exist_ok=True)
     own = {**_OWN_JOBS, **_libmpi(site.launcher.program)}
@@ -286,7 +286,7 @@ def _run(site: Site, where: Path, program: tuple[str, ...]) -> _Ran:
     text, errors = (
         (where / name).read_text(errors="replace") for name in ("stdout.log", "stderr.log")
     )
-    return _Ran(text=text, errors=errors, limit_s=limit_s, timed_out=ending.timed_out)
+    return _JobOutput(text=text, errors=errors, limit_s=limit_s, timed_out=ending.timed_out)
 
 
 def _mpi(site: Site) -> str:
@@ -330,7 +330,7 @@ def same_hosts(
         return ()
     where = folder.resolve() / _FOLDER
     where.mkdir(exist_ok=True)
-    found, reason = ask(site, where, reporter=reporter, rules=rules)
+    found, reason = ask_hosts(site, where, reporter=reporter, rules=rules)
     _keep(folder, found, reason)
     _judge(site, folder, found, reporter=reporter, force=force)
     return found
@@ -368,9 +368,9 @@ def _judge(
     if not differing:
         reporter.say(f"{len(found)} hosts are alike: {named_hosts(_names(found))}")
         return
-    text = lay(["the hosts are not alike:", table_of(differing)])
+    text = join_lines(["the hosts are not alike:", table_of(differing)])
     if force:
-        reporter.say(lay(["Measured all the same: ", text], gap=""))
+        reporter.say(join_lines(["Measured all the same: ", text], gap=""))
         return
     raise MachineError(
         text,

@@ -35,10 +35,10 @@ from rccltune.measure.site import (
 )
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
-from rccltune.model.measured import Fingerprint
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.vocabulary import Collective, RankPlacement
-from rccltune.perf import library, plan, ranks, runs
-from rccltune.perf.ranks import Ground, Measured
+from rccltune.perf import library, plan, rank_program, runs
+from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.session import store
 from rccltune.simulate.node import SimulatedNode
 
@@ -65,7 +65,7 @@ class Instrument:
     """
 
     site: Site
-    ground: Ground
+    ground: LaunchSetup
     checked_up_to: int | None = None
 
 
@@ -95,7 +95,7 @@ def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None)
             where=str(found.ground.library.file),
             hint="--runner rccl-tests forces settings by the library's own switches.",
         )
-    limit = ranks.STALLED_S if stalled_s is None else stalled_s
+    limit = rank_program.STALLED_S if stalled_s is None else stalled_s
     return replace(found, ground=replace(found.ground, stalled_s=limit))
 
 
@@ -104,7 +104,7 @@ def _real(request: SiteRequest) -> Instrument:
     there = detection.with_nvidia(system, os.environ)
     seen = seen_by(request)
     try:
-        measured = library.find(request.librccl, seen)
+        measured = library.find_library(request.librccl, seen)
     except MachineError as error:
         if there.has_no_gpu and request.librccl is None:
             raise MachineError(f"no GPU here (and {error.message})", hint=_SHOWN) from error
@@ -134,10 +134,10 @@ def _real(request: SiteRequest) -> Instrument:
         changed=lambda: changes_since(system, hidden),
         is_rcclx=files.has_any(measured.file, RCCLX_SWITCH),
     )
-    return Instrument(site=site, ground=_ground(site, measured))
+    return Instrument(site=site, ground=_launch_setup(site, measured))
 
 
-def _named(measured: Measured) -> str:
+def _named(measured: LibraryUnderTest) -> str:
     """``RCCL 2.27.7, /opt/rocm/lib/librccl.so.1 (ROCm's)``."""
     version = measured.version or "a library that does not say its version"
     over = "" if measured.runtime is None else f" over {measured.runtime}"
@@ -181,14 +181,14 @@ def _python_with_torch() -> Path:
 
 def _site(
     request: SiteRequest,
-    measured: Measured,
+    measured: LibraryUnderTest,
     launcher: Launcher,
     seating: RankDevices,
     fingerprint: Fingerprint,
 ) -> Site:
     added = (*launcher.environment, *request.added, *seating.environment)
     return Site(
-        programs={collective: str(ranks.program()) for collective in plan.COLLECTIVES},
+        programs={collective: str(rank_program.program()) for collective in plan.COLLECTIVES},
         help_letters=frozenset(),
         launcher=launcher,
         scale=seating.place.scale,
@@ -206,8 +206,8 @@ def _site(
     )
 
 
-def _ground(site: Site, measured: Measured) -> Ground:
-    return Ground(
+def _launch_setup(site: Site, measured: LibraryUnderTest) -> LaunchSetup:
+    return LaunchSetup(
         library=measured,
         place=site.seating.place,
         launcher=site.launcher,
@@ -254,7 +254,7 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
         remarks=(*site.remarks, *([said] if words else [])),
         is_rcclx=node.library == "rcclx",
     )
-    ground = _ground(site, measured)
+    ground = _launch_setup(site, measured)
     if words is not None and site.scale.n_nodes > 1:
         each = site.scale.n_ranks // site.scale.n_nodes
         host = hardware.get("host", _HOST)
@@ -263,12 +263,12 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
     return Instrument(site=site, ground=ground, checked_up_to=checked)
 
 
-def _over_network(measured: Measured) -> Measured:
+def _over_network(measured: LibraryUnderTest) -> LibraryUnderTest:
     """The library with the simulated machine's own network."""
     return replace(measured, needs=(*measured.needs, ("NCCL_NET_PLUGIN", str(measured.runtime))))
 
 
-def _over(named: Path, node: SimulatedNode, seating: RankDevices) -> tuple[Measured, str]:
+def _over(named: Path, node: SimulatedNode, seating: RankDevices) -> tuple[LibraryUnderTest, str]:
     """The real library, and how everything made with it names it.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from rccltune.measure.gone import WENT_WITH_TORCH
+from rccltune.measure.removed_keys import WENT_WITH_TORCH
 from rccltune.model import defaults
 from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, parsed
 from rccltune.model.settings import GEMM, Mode, Scale, Setting
@@ -24,8 +24,8 @@ from rccltune.model.vocabulary import (
     RankPlacement,
     parse_duration,
     parse_size,
+    printable,
     short_size,
-    shown,
 )
 
 PERF: Final = "perf"
@@ -38,7 +38,7 @@ TIMINGS: Final = ("auto", "graph", "loop")
 def _path(text: str) -> Path:
     """A path that a message can show."""
     if odd_letters(text):
-        raise ValueError(f"'{shown(text)}' has a letter that is no plain text")
+        raise ValueError(f"'{printable(text)}' has a letter that is no plain text")
     return Path(text)
 
 
@@ -61,7 +61,7 @@ def _percent(text: str) -> int:
     """A whole number from 1 to 99."""
     found = WholeNumberFrom(1)(text)
     if found > 99:
-        raise ValueError(f"'{shown(text)}' is no whole number from 1 to 99")
+        raise ValueError(f"'{printable(text)}' is no whole number from 1 to 99")
     return found
 
 

@@ -24,9 +24,9 @@ from rccltune.measure.site import Site, SiteRequest, find_site
 from rccltune.model import defaults
 from rccltune.model.errors import RccltuneError, SessionError
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Sample, StatedFacts
+from rccltune.model.measurement import Sample, StatedFacts
 from rccltune.model.settings import DEFAULT_VARIANT, Variant
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.launches import check_met
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _WORDS_NBYTES: Final = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class RcclTestsSetup:
     """Where rccl-tests run, and what starts them.
 
     Attributes:
@@ -58,7 +58,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class BenchmarkCall:
     """What a launch calls: a collective at sizes from the smallest to the largest, by a factor.
 
     Attributes:
@@ -81,7 +81,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
+class BenchmarkResult:
     """What one launch gave.
 
     Attributes:
@@ -131,15 +131,15 @@ def confirming_site(
 
 
 def launch(
-    where: Where,
-    call: Call,
+    where: RcclTestsSetup,
+    call: BenchmarkCall,
     folder: Path,
     *,
     added: Iterable[tuple[str, str]] = (),
     removed: Iterable[str] = (),
     as_it_is: bool = False,
     timeout_s: float = 300.0,
-) -> Launched:
+) -> BenchmarkResult:
     """Run one collective's program once, and read its table.
 
     On a simulated node noise differs by the name of the folder.
@@ -169,13 +169,15 @@ def launch(
     ending = start(where, command(where.site, call), own, environment, timeout_s=timeout_s)
     failure, words = why_failed(own, ending)
     if failure is not None:
-        return Launched(
+        return BenchmarkResult(
             table=None, failure=failure, words=words, seconds=ending.duration_s, folder=folder
         )
     return read_launched(where, call, own, seconds=ending.duration_s)
 
 
-def read_launched(where: Where, call: Call, folder: Path, *, seconds: float = 0.0) -> Launched:
+def read_launched(
+    where: RcclTestsSetup, call: BenchmarkCall, folder: Path, *, seconds: float = 0.0
+) -> BenchmarkResult:
     """What a launch gave whose processes ended well.
 
     Args:
@@ -187,7 +189,7 @@ def read_launched(where: Where, call: Call, folder: Path, *, seconds: float = 0.
     try:
         samples = _read(folder / "stdout.log", where.site, call)
     except RccltuneError as error:
-        return Launched(
+        return BenchmarkResult(
             table=None,
             failure=Failure.UNREADABLE,
             words=str(error),
@@ -195,12 +197,12 @@ def read_launched(where: Where, call: Call, folder: Path, *, seconds: float = 0.
             folder=folder,
         )
     failure, words = judged(samples, folder)
-    return Launched(
+    return BenchmarkResult(
         table=_table(samples), failure=failure, words=words, seconds=seconds, folder=folder
     )
 
 
-def _read(log: Path, site: Site, call: Call) -> tuple[Sample, ...]:
+def _read(log: Path, site: Site, call: BenchmarkCall) -> tuple[Sample, ...]:
     check_met(log, site.scale.n_ranks)
     stated = StatedFacts(
         collective=call.collective,
@@ -237,7 +239,7 @@ def _table(samples: Sequence[Sample]) -> pd.DataFrame:
 
 def command(
     site: Site,
-    call: Call,
+    call: BenchmarkCall,
     variant: Variant = DEFAULT_VARIANT,
     *,
     n_started: int | None = None,
@@ -262,7 +264,7 @@ def command(
     )
 
 
-def _options(call: Call, letters: frozenset[str]) -> list[tuple[str, str]]:
+def _options(call: BenchmarkCall, letters: frozenset[str]) -> list[tuple[str, str]]:
     """Options of the program; every default that moved between releases is given."""
     pairs: list[tuple[str, object]] = [
         ("-b", call.min_nbytes),
@@ -289,7 +291,7 @@ def _options(call: Call, letters: frozenset[str]) -> list[tuple[str, str]]:
 
 
 def environment_of(
-    where: Where,
+    where: RcclTestsSetup,
     folder: Path,
     *,
     added: Iterable[tuple[str, str]],
@@ -306,7 +308,7 @@ def environment_of(
     )
 
 
-def _simulated(where: Where, folder: Path) -> Mapping[str, str]:
+def _simulated(where: RcclTestsSetup, folder: Path) -> Mapping[str, str]:
     """What the stand-in programs of a simulated node are told."""
     if where.node is None:
         return {}
@@ -357,7 +359,7 @@ def carried(
 
 
 def start(
-    where: Where,
+    where: RcclTestsSetup,
     argv: Sequence[str],
     folder: Path,
     environment: LaunchEnvironment,
@@ -420,7 +422,7 @@ def judged(samples: Sequence[Sample], folder: Path) -> tuple[Failure | None, str
     """What is wrong with a table that could be read; None twice where nothing is."""
     if not is_complete(folder):
         return Failure.UNREADABLE, "its output ends before the benchmark's summary"
-    wrong = [one for one in samples if one.doubt is Doubt.WRONG]
+    wrong = [one for one in samples if one.doubt is UnusableReason.WRONG]
     if not wrong:
         return None, None
     return Failure.WRONG, f"{len(wrong)} of its times have WRONG RESULTS"

@@ -14,7 +14,7 @@ from rccltune.measure.options import PERF, PRESETS, SweepOptions, flag
 from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.session import store

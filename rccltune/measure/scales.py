@@ -15,7 +15,7 @@ from rccltune.session import files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtScale:
+class ScaleRequest:
     """One of the scales: what is asked for there, and the session that it goes into."""
 
     scale: Scale
@@ -23,7 +23,9 @@ class AtScale:
     folder: Path
 
 
-def at_scales(request: SiteRequest, scales: Sequence[Scale], folder: Path) -> tuple[AtScale, ...]:
+def at_scales(
+    request: SiteRequest, scales: Sequence[Scale], folder: Path
+) -> tuple[ScaleRequest, ...]:
     """One request for each scale; a part of the host file is written beside each session.
 
     Args:
@@ -75,14 +77,14 @@ def _hosts(hostfile: Path | None, flavour: str, scale: Scale) -> str | None:
     return hostfiles.first_hosts(hostfile, flavour, scale.n_nodes, n_each)
 
 
-def _at(scale: Scale, request: SiteRequest, hosts: str | None, folder: Path) -> AtScale:
+def _at(scale: Scale, request: SiteRequest, hosts: str | None, folder: Path) -> ScaleRequest:
     own = replace(request, n_ranks=scale.n_ranks)
     if hosts is not None:
         path = folder / f"{scale.short}.hosts"
         folder.mkdir(parents=True, exist_ok=True)
         files.write_atomically(path, hosts)
         own = replace(own, hostfile=path)
-    return AtScale(scale=scale, request=own, folder=folder / scale.short)
+    return ScaleRequest(scale=scale, request=own, folder=folder / scale.short)
 
 
 def check_scale(wanted: Scale, site: Site) -> None:

@@ -32,7 +32,7 @@ from rccltune.measure.benchmarks import over_real
 from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, over_hosts, remarks
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, MachineError
-from rccltune.model.measured import Fingerprint
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import TREE_SIMPLE_PATCHED, Mode, Scale
 from rccltune.model.vocabulary import Collective, RankPlacement

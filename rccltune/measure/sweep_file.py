@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rccltune.measure import gone
+from rccltune.measure import removed_keys
 from rccltune.measure.options import SweepOptions, default_of
 from rccltune.model import defaults, yamlfile
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.settings import GEMM, Computing, Setting
 from rccltune.model.vocabulary import TUNABLE, Collective, Placement, RankPlacement
 
@@ -50,7 +50,7 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
         name,
         "see docs/measuring.md.",
         rename=lambda key: key.replace("-", "_"),
-        gone=gone.refused,
+        gone=removed_keys.message_for_removed,
     )
     return {key: getattr(read.value, key) for key in read.keys if key in SweepOptions.model_fields}
 

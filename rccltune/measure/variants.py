@@ -12,9 +12,9 @@ from rccltune.machine import software
 from rccltune.measure.request import Request
 from rccltune.measure.site import Site
 from rccltune.model.errors import CommandLineError, MachineError
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, LL128_FORCED, Scale, Variant
-from rccltune.model.vocabulary import Collective, format_size, lay
+from rccltune.model.vocabulary import Collective, format_size, join_lines
 from rccltune.perf.plan import grain
 from rccltune.session import files
 from rccltune.variants import availability
@@ -70,7 +70,7 @@ def with_sizes(
         others = ", ".join(str(one) for one in whole.scales) or "none"
         none = f"the workload has no call of these collectives at {scale} that can be measured"
         raise CommandLineError(
-            lay([none, *(f"  {line}" for line in said)]),
+            join_lines([none, *(f"  {line}" for line in said)]),
             where=str(path),
             hint=f"its communicators are of {others}; choose one with --np.",
         )

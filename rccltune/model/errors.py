@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rccltune.model.vocabulary import Laid, lay
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 
 class RccltuneError(Exception):
     """What happened, where, and what to do next.
 
     Each of them may hold data, and so is one line; more lines are put together by
-    :func:`rccltune.model.vocabulary.lay`.
+    :func:`rccltune.model.vocabulary.join_lines`.
 
     Args:
         message: what happened, a full sentence without the place.
@@ -37,19 +37,19 @@ class RccltuneError(Exception):
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         """Keep the three parts apart; only the command line joins them."""
         super().__init__(message)
-        self.message = lay([message])
-        self.where = None if where is None else lay([where])
-        self.hint = None if hint is None else lay([hint])
+        self.message = join_lines([message])
+        self.where = None if where is None else join_lines([where])
+        self.hint = None if hint is None else join_lines([hint])
 
     @property
-    def text(self) -> Laid:
+    def text(self) -> JoinedLines:
         """All three parts on lines of their own."""
         lines = [self.message]
         if self.where is not None:
-            lines.append(lay(["  at: ", self.where], gap=""))
+            lines.append(join_lines(["  at: ", self.where], gap=""))
         if self.hint is not None:
-            lines.append(lay(["  Hint: ", self.hint], gap=""))
-        return lay(lines)
+            lines.append(join_lines(["  Hint: ", self.hint], gap=""))
+        return join_lines(lines)
 
     def __str__(self) -> str:
         """The text."""

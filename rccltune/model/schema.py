@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 from annotated_types import Ge, Le, MaxLen
 
 from rccltune.model.errors import InputFileError, RccltuneError, SessionError
-from rccltune.model.vocabulary import lay, shown, unknown
+from rccltune.model.vocabulary import join_lines, printable, unknown
 
 if TYPE_CHECKING:
     from pydantic import (
@@ -98,7 +98,7 @@ def _only(allowed: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         odd = odd_letters(text, allowed)
         if odd:
-            raise ValueError(f"has a letter that is no plain text ({shown(odd[0])})")
+            raise ValueError(f"has a letter that is no plain text ({printable(odd[0])})")
         return text
 
     return check
@@ -144,7 +144,7 @@ def matching(pattern: str, what: str) -> FieldCheck:
 
 def _cut(text: str) -> str:
     short = text if len(text) <= 60 else text[:57] + "…"
-    return f"'{shown(short)}'"
+    return f"'{printable(short)}'"
 
 
 # Of what stands in file names, comments and commands.
@@ -225,7 +225,7 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
         allowed: letters that stay in its texts all the same.
     """
     if isinstance(value, str):
-        return shown(value, allowed)
+        return printable(value, allowed)
     if is_dataclass(value) and not isinstance(value, type):
         return {
             # Annotations are texts here; only a Text keeps its line breaks.
@@ -239,7 +239,7 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
         is_plain = set(map(type, value)) <= {int, float}  # as millions of times are
         return list(value) if is_plain else [to_plain(item, allowed) for item in value]
     if isinstance(value, Mapping):
-        return {shown(str(key)): to_plain(item, allowed) for key, item in value.items()}
+        return {printable(str(key)): to_plain(item, allowed) for key, item in value.items()}
     return value
 
 
@@ -377,22 +377,22 @@ def path(place: Place, within: str = "") -> str:
             text += f"[{part}]"
         elif part != "[key]":
             text += f".{part}" if text else str(part)
-    return shown(text)
+    return printable(text)
 
 
 def _message(error: ErrorDetails) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), _short(error.get("input"))
     if kind == "value_error":
-        return shown(str(context["error"]))
+        return printable(str(context["error"]))
     if kind in _WANTED:
         return f"is {value} and must be {_WANTED[kind]}"
     template = _SAID.get(kind)
-    return shown(error["msg"]) if template is None else template.format(value=value, **context)
+    return printable(error["msg"]) if template is None else template.format(value=value, **context)
 
 
 def _short(value: object) -> str:
     text = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
-    return shown(text if len(text) <= 60 else text[:57] + "…")
+    return printable(text if len(text) <= 60 else text[:57] + "…")
 
 
 def _gathered(messages: list[str]) -> str:
@@ -400,4 +400,4 @@ def _gathered(messages: list[str]) -> str:
     shown_ones = messages[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])
     if len(messages) == 1:
         return messages[0]
-    return lay([f"{len(messages)} mistakes:", *(f"  {one}" for one in shown_ones)])
+    return join_lines([f"{len(messages)} mistakes:", *(f"  {one}" for one in shown_ones)])

@@ -2,7 +2,7 @@
 
 A file, a host or a variant may have any name: one with a newline would forge a line of ours, one
 with ESC would paint over the terminal, one with U+202E would read backwards. So whatever is said is
-data, letter by letter, unless :func:`lay` has put it together.
+data, letter by letter, unless :func:`join_lines` has put it together.
 
 Sizes, times and bandwidths: reading them, printing them, and the bus-bandwidth factors.
 
@@ -27,8 +27,8 @@ from functools import cache
 from typing import Final
 
 
-class Laid(str):
-    """Lines put together by :func:`lay`: its line breaks are ours, all else in it was shown.
+class JoinedLines(str):
+    """Lines put together by :func:`join_lines`: its line breaks are ours, all else in it was shown.
 
     Joined or formatted into another string it is data again, and its line breaks then are visible.
     """
@@ -36,7 +36,7 @@ class Laid(str):
     __slots__ = ()
 
 
-def shown(data: object, allowed: str = "") -> str:
+def printable(data: object, allowed: str = "") -> str:
     """Text on one line, without anything that a terminal obeys or that nobody sees.
 
     What is not printable (control characters, line and paragraph separators, marks of writing
@@ -53,25 +53,27 @@ def shown(data: object, allowed: str = "") -> str:
     return "".join(one if one.isprintable() or one in allowed else repr(one)[1:-1] for one in text)
 
 
-def lay(parts: Iterable[str], gap: str = "\n") -> Laid:
+def join_lines(parts: Iterable[str], gap: str = "\n") -> JoinedLines:
     """Parts one below the other; each is one line, unless it was laid itself.
 
     Args:
         parts: text that may hold data.
         gap: between two of them; two newlines leave a line free.
     """
-    return Laid(gap.join(one if isinstance(one, Laid) else shown(one) for one in parts))
+    return JoinedLines(
+        gap.join(one if isinstance(one, JoinedLines) else printable(one) for one in parts)
+    )
 
 
-def json_text(plain: object, indent: int | None = None) -> Laid:
+def json_text(plain: object, indent: int | None = None) -> JoinedLines:
     """JSON in letters that are printable, so that it can be shown and written anywhere.
 
     Readers get back what was given, also halves of surrogate pairs, which file names may have.
     One line, or with an ``indent`` of 1 a value a line.
     """
     if indent:
-        return Laid("".join(json_pieces(plain)))
-    return Laid(_printable(_encoder(", ").encode(plain)))
+        return JoinedLines("".join(json_pieces(plain)))
+    return JoinedLines(_printable(_encoder(", ").encode(plain)))
 
 
 def json_pieces(plain: object) -> Iterator[str]:
@@ -280,7 +282,7 @@ class Placement(Enum):
     IN_PLACE = "in"
 
 
-class Doubt(Enum):
+class UnusableReason(Enum):
     """Why a sample is kept but never used in a fit or a choice; the value is its CSV spelling."""
 
     ZERO_BYTES = "zero-bytes"
@@ -303,18 +305,18 @@ class Doubt(Enum):
 
 
 _DOUBT_MEANING: Final = {
-    Doubt.ZERO_BYTES: "0 bytes: nothing was communicated",
-    Doubt.WRONG: "#wrong > 0: results differ from what the collective must give",
-    Doubt.SUBSTITUTED: "another setting ran than the one asked for",
-    Doubt.INELIGIBLE: "the library offered no such setting at this size",
-    Doubt.BYPASSED: "the library took a path that never asks a tuner",
-    Doubt.INCONSISTENT: "size, count, time and algbw of the row contradict each other",
-    Doubt.ONE_RANK: "one rank: nothing was communicated",
-    Doubt.NO_TIME: "the row has no usable time",
-    Doubt.CONNECTING: "first use of an algorithm in a communicator: connections were set up",
-    Doubt.QUARANTINED: "the setting failed in other launches and is quarantined",
-    Doubt.UNPROVEN: "nothing says which setting ran",
-    Doubt.UNKNOWN_TYPE: "no benchmark has a data type of this name: a column may be lost",
+    UnusableReason.ZERO_BYTES: "0 bytes: nothing was communicated",
+    UnusableReason.WRONG: "#wrong > 0: results differ from what the collective must give",
+    UnusableReason.SUBSTITUTED: "another setting ran than the one asked for",
+    UnusableReason.INELIGIBLE: "the library offered no such setting at this size",
+    UnusableReason.BYPASSED: "the library took a path that never asks a tuner",
+    UnusableReason.INCONSISTENT: "size, count, time and algbw of the row contradict each other",
+    UnusableReason.ONE_RANK: "one rank: nothing was communicated",
+    UnusableReason.NO_TIME: "the row has no usable time",
+    UnusableReason.CONNECTING: "first use of an algorithm in a communicator, which sets connections up",
+    UnusableReason.QUARANTINED: "the setting failed in other launches and is quarantined",
+    UnusableReason.UNPROVEN: "nothing says which setting ran",
+    UnusableReason.UNKNOWN_TYPE: "no benchmark has a data type of this name: a column may be lost",
 }
 # Bytes per element, by the type names that nccl-tests and rccl-tests print (src/common.cu).
 DTYPE_BYTES: Final = {

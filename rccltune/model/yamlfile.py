@@ -29,7 +29,7 @@ from typing_extensions import is_typeddict
 from rccltune.model import schema
 from rccltune.model.errors import InputFileError
 from rccltune.model.schema import Mistake
-from rccltune.model.vocabulary import lay, shown
+from rccltune.model.vocabulary import join_lines, printable
 
 T = TypeVar("T")
 # PyYAML's stubs leave out what its nodes are made of.
@@ -140,7 +140,7 @@ def _went(nodes: _Nodes, gone: Callable[[str, object], str | None] | None) -> di
 def _unknown(written: str, name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     meant = f", did you mean '{near[0]}'?" if near else ""
-    return f"unknown key '{shown(written)}'{meant} (keys are {', '.join(known)})"
+    return f"unknown key '{printable(written)}'{meant} (keys are {', '.join(known)})"
 
 
 def _refuse(mistakes: list[tuple[int, int, str]], name: str, hint: str) -> None:
@@ -148,7 +148,7 @@ def _refuse(mistakes: list[tuple[int, int, str]], name: str, hint: str) -> None:
         count = len(mistakes)
         lines = [f"  {name}:{line}:{column}: {said}" for line, column, said in mistakes]
         raise InputFileError(
-            lay([f"{count} mistake{'' if count == 1 else 's'}:", *lines]),
+            join_lines([f"{count} mistake{'' if count == 1 else 's'}:", *lines]),
             where=name,
             hint=hint,
         )
@@ -227,7 +227,7 @@ class _Nodes:
             self.keys.setdefault(inside, _start(key))
             self.written.setdefault(inside, str(key.value))
             if name in seen:
-                self._say(key, f"'{shown(str(key.value))}' is given twice")
+                self._say(key, f"'{printable(str(key.value))}' is given twice")
                 continue
             seen.add(name)
             yield name, self.plain(value, inside, depth + 1)

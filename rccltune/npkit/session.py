@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.launch import signals, variables
-from rccltune.measure import launching, turns
-from rccltune.measure.launching import Ran
-from rccltune.measure.rccl_tests import Where
+from rccltune.measure import launch_order, one_launch
+from rccltune.measure.one_launch import LaunchResult
+from rccltune.measure.rccl_tests import RcclTestsSetup
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
-from rccltune.model.measured import Launch, Status, Sweep
+from rccltune.model.measurement import Launch, Status, Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Line, Whole, Word
 from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Setting
-from rccltune.model.vocabulary import Collective, Doubt, Protocol, format_size
+from rccltune.model.vocabulary import Collective, Protocol, UnusableReason, format_size
 from rccltune.npkit.dump import Dump, find_tools, has_npkit, next_command, read_dump, why_useless
 from rccltune.session import files, store
 
@@ -137,13 +137,13 @@ def dump_setting(
         if site.node is not None:
             played = (folder / store.NODE_FILE).read_bytes()
             files.write_atomically(folder / FOLDER / store.NODE_FILE, played)
-        launching.stop_if_changed(site, "before")
+        one_launch.stop_if_changed(site, "before")
         node = None if site.node is None else folder / FOLDER / store.NODE_FILE
-        ran = launching.run(
+        ran = one_launch.run_launch(
             launch,
-            Where(site=site, node=node),
+            RcclTestsSetup(site=site, node=node),
             folder / FOLDER,
-            timeout_s=launching.limit_s(()),
+            timeout_s=one_launch.limit_s(()),
         )
         _check_ran(ran, chosen, launch_folder)
         dump = replace(read_dump(into), simulated=site.node is not None)
@@ -180,15 +180,15 @@ def _launch(chosen: DumpPlan, wanted: Sweep, site: Site, into: Path) -> Launch:
         warmup=N_WARMUP,
         rank_placement=site.seating.place.name,
     )
-    forced = chosen.setting.protocol is Protocol.LL128 and turns.is_gated(site)
+    forced = chosen.setting.protocol is Protocol.LL128 and launch_order.is_gated(site)
     base = LL128_FORCED if forced else DEFAULT_VARIANT
-    variant, reason = turns.variant_for(chosen.setting, base, sweep, site)
+    variant, reason = launch_order.variant_for(chosen.setting, base, sweep, site)
     if reason is not None:
         raise MachineError(f"{chosen} cannot run: {reason}")
     seen = variables.launch_environment(os.environ, site.environment, clear=site.cleared)
-    proof, _ = turns.proof_of(site, seen.variables)
+    proof, _ = launch_order.proof_of(site, seen.variables)
     arm = (chosen.collective, chosen.setting, variant)
-    launch = turns.launch_of(sweep, site, arm, 0, proof, graph=False)
+    launch = launch_order.launch_of(sweep, site, arm, 0, proof, graph=False)
     _check_options(launch)
     environment = {**dict(launch.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
     launch = replace(launch, environment=tuple(sorted(environment.items())))
@@ -209,7 +209,7 @@ def _check_options(launch: Launch) -> None:
         )
 
 
-def _check_ran(ran: Ran, chosen: DumpPlan, own: Path) -> None:
+def _check_ran(ran: LaunchResult, chosen: DumpPlan, own: Path) -> None:
     """Check that the launch ended well, and that what ran is what was asked for.
 
     Raises:
@@ -223,7 +223,7 @@ def _check_ran(ran: Ran, chosen: DumpPlan, own: Path) -> None:
             where=str(own),
             hint="NPKit needs memory for its events on every GPU.",
         )
-    doubts = {sample.doubt for sample in ran.samples} - {None, Doubt.CONNECTING}
+    doubts = {sample.doubt for sample in ran.samples} - {None, UnusableReason.CONNECTING}
     if doubts or not ran.samples:
         said = ", ".join(sorted(doubt.meaning for doubt in doubts if doubt)) or "no row"
         raise LaunchError(

@@ -23,7 +23,7 @@ from rccltune import plugin
 from rccltune.launch.variables import program as launch_program
 from rccltune.machine import loaded_libraries, real_rccl, software
 from rccltune.model.errors import MachineError, reason_of
-from rccltune.perf.ranks import Measured
+from rccltune.perf.rank_program import LibraryUnderTest
 
 TORCH: Final = "torch"
 _MIB: Final = 1 << 20
@@ -68,7 +68,7 @@ _HINT: Final = (
 )
 
 
-def find(named: Path | None, variables: Mapping[str, str]) -> Measured:
+def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnderTest:
     """The library of this machine that is to be measured.
 
     Args:
@@ -82,7 +82,7 @@ def find(named: Path | None, variables: Mapping[str, str]) -> Measured:
         file = loaded_libraries.named_library(named)
         return _measured(file, None, "as named")
     if named is not None:
-        return of_torch()
+        return library_of_torch()
     looked: list[str] = []
     for what, file in _installed(variables, looked):
         if file.is_file():
@@ -95,8 +95,10 @@ def find(named: Path | None, variables: Mapping[str, str]) -> Measured:
     raise MachineError(f"no librccl or libnccl was found in {places}", hint=_HINT)
 
 
-def _measured(file: Path, runtime: Path | None, what: str) -> Measured:
-    return Measured(file=file, runtime=runtime, version=software.version_of(file), what=what)
+def _measured(file: Path, runtime: Path | None, what: str) -> LibraryUnderTest:
+    return LibraryUnderTest(
+        file=file, runtime=runtime, version=software.version_of(file), what=what
+    )
 
 
 def _installed(variables: Mapping[str, str], looked: list[str]) -> Iterator[tuple[str, Path]]:
@@ -132,7 +134,7 @@ def _by_loader() -> list[Path]:
     return sorted(map(Path, _LISTED.findall(done.stdout)), key=lambda path: "nccl" in path.name)
 
 
-def of_torch() -> Measured:
+def library_of_torch() -> LibraryUnderTest:
     """The library and the runtime inside PyTorch: of our Python, else of ``python3`` on PATH.
 
     Raises:
@@ -187,7 +189,7 @@ def _asked(python: str) -> tuple[Path | None, list[str]]:
     return (Path(origin) if origin else None), [str(path) for path in paths]
 
 
-def _beside_torch(origin: Path | None, paths: Iterable[str]) -> Measured | None:
+def _beside_torch(origin: Path | None, paths: Iterable[str]) -> LibraryUnderTest | None:
     """Library and runtime that came with a torch; None where it has none of its own.
 
     Args:
@@ -238,16 +240,16 @@ def digest_of(file: Path) -> str:
     return found.hexdigest()
 
 
-def stand_in() -> Measured:
+def stand_in() -> LibraryUnderTest:
     """The library that imitates RCCL's choices, over the simulated machine.
 
     Raises:
         MachineError: it is not in this install.
     """
-    return Measured(file=_native(STAND_IN), runtime=_native(HIP), what="stand-in")
+    return LibraryUnderTest(file=_native(STAND_IN), runtime=_native(HIP), what="stand-in")
 
 
-def real(named: Path, variables: Mapping[str, str]) -> Measured:
+def real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
     """The real RCCL over the simulated machine.
 
     Args:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.model.settings import SILENT, Computing, Setting
 from rccltune.perf import plan, runs
-from rccltune.perf.plan import LOOP, ROUGH, Call, Effort, Products, Step
+from rccltune.perf.plan import LOOP, ROUGH, CollectiveCall, MatrixProducts, Step, TimingEffort
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,14 +68,16 @@ class Load:
             times.setdefault((name, placement), {})[int(nbytes)] = float(time_us)
         return cls(computing=computing, product_us=product_us, library_us=times)
 
-    def step(self, setting: Setting, call: Call, clock: str, effort: Effort = ROUGH) -> Step:
+    def step(
+        self, setting: Setting, call: CollectiveCall, clock: str, effort: TimingEffort = ROUGH
+    ) -> Step:
         """A step that times a setting; beside products where there are some."""
         if self.computing is None:
             return Step(plan.MEASURE, setting, call, clock, effort)
         products = products_for(self.computing, self._call_us(call), self.product_us)
         return Step(plan.BESIDE, setting, call, clock, products=products)
 
-    def _call_us(self, call: Call) -> float:
+    def _call_us(self, call: CollectiveCall) -> float:
         """µs of the library's call alone; between measured sizes by their logarithms."""
         import numpy as np
 
@@ -91,7 +93,7 @@ class Load:
 ALONE: Final = Load.guessed(None)
 
 
-def products_for(computing: Computing, call_us: float, product_us: float) -> Products:
+def products_for(computing: Computing, call_us: float, product_us: float) -> MatrixProducts:
     """How many calls and products make a round.
 
     Args:
@@ -105,10 +107,10 @@ def products_for(computing: Computing, call_us: float, product_us: float) -> Pro
     calls = round(products * product_us / ratio / call_us)
     calls = min(max(_LEAST_EACH, calls), _MOST_CALLS)
     products = max(_LEAST_EACH, round(ratio * calls * call_us / product_us))
-    return Products(computing.dtype, computing.size, products, calls)
+    return MatrixProducts(computing.dtype, computing.size, products, calls)
 
 
-def first_products(computing: Computing, call: Call) -> Step:
+def first_products(computing: Computing, call: CollectiveCall) -> Step:
     """The step that tells how long a product takes."""
-    products = Products(computing.dtype, computing.size, _PRODUCTS, _CALLS)
+    products = MatrixProducts(computing.dtype, computing.size, _PRODUCTS, _CALLS)
     return Step(plan.BESIDE, SILENT, call, LOOP, products=products)

@@ -35,9 +35,9 @@ from rccltune.model.settings import (
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
 from rccltune.perf.load import Load, first_products
-from rccltune.perf.plan import GRAPH, LOOP, ROUGH, Call, Step
+from rccltune.perf.plan import GRAPH, LOOP, ROUGH, CollectiveCall, Step
 from rccltune.perf.rows import setting_of
-from rccltune.perf.runs import Run
+from rccltune.perf.runs import PerfRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ _BESIDE_NUMBER: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SweepScope:
     """What to measure.
 
     Attributes:
@@ -94,24 +94,24 @@ class Wanted:
         usual = plan.usual_settings(collective)
         return (*usual, *(replace(s, channels=n) for s in usual for n in self.counts))
 
-    def only(self, sizes: Mapping[Collective, Collection[int]]) -> Wanted:
+    def only(self, sizes: Mapping[Collective, Collection[int]]) -> SweepScope:
         """Replace the sizes to measure, in bytes."""
         return replace(self, sizes={name: tuple(sorted(own)) for name, own in sizes.items()})
 
-    def with_sizes(self, more: Mapping[Collective, Sequence[int]]) -> Wanted:
+    def with_sizes(self, more: Mapping[Collective, Sequence[int]]) -> SweepScope:
         """Add sizes to measure, in bytes."""
         return self.only({name: {*own, *more.get(name, ())} for name, own in self.sizes.items()})
 
-    def calls(self, variant: Variant) -> Iterator[Call]:
+    def calls(self, variant: Variant) -> Iterator[CollectiveCall]:
         """Every call, by collective, size and placement."""
         for collective, sizes in self.sizes.items():
             if variant.serves and collective not in variant.serves:
                 continue
             for nbytes in sizes:
                 for placement in plan.placements_for(self.placements, collective):
-                    yield Call(collective, self.dtype, self.op, placement, nbytes)
+                    yield CollectiveCall(collective, self.dtype, self.op, placement, nbytes)
 
-    def kind_of_check(self, call: Call) -> str:
+    def kind_of_check(self, call: CollectiveCall) -> str:
         """Step that makes a call once: its result is compared where that is wanted."""
         most = self.checked_up_to
         return plan.CHECK if most is None or call.nbytes <= most else plan.CALL
@@ -131,7 +131,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class RunPlan:
     """What one start of all ranks is to measure, whole.
 
     Attributes:
@@ -155,7 +155,7 @@ class Unit:
         where = "" if self.variant == DEFAULT_VARIANT else f" in {self.variant.name}"
         return f"{who}{where}, {'once each' if self.purpose == runs.ROUGH else 'with care'}"
 
-    def is_of(self, run: Run) -> bool:
+    def is_of(self, run: PerfRun) -> bool:
         """Whether a run measured a part of it."""
         file = run.file
         return (file.purpose, file.variant, file.number_of, file.plugin) == (
@@ -166,25 +166,25 @@ class Unit:
         )
 
 
-Stage: TypeAlias = "Callable[[Wanted, pd.DataFrame | None], list[Unit]]"
+Stage: TypeAlias = "Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]]"
 
 
-def stages(wanted: Wanted) -> tuple[Stage, ...]:
+def stages(wanted: SweepScope) -> tuple[Stage, ...]:
     """Functions that say what is measured, one after the other.
 
     Each takes what is wanted and the rows of all before it; None before those are measured, when
     what it says is a guess.
     """
     beside: tuple[Stage, ...] = (product_units, beside_units) if wanted.computing else ()
-    return (rough_units, loop_units, *beside, fine_units)
+    return (plan_first_pass, plan_loops, *beside, plan_second_pass)
 
 
-def rough_units(wanted: Wanted, _: pd.DataFrame | None = None) -> list[Unit]:
+def plan_first_pass(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """First pass: every setting once, with results checked and what ran said by the library."""
     return [_rough(wanted, variant) for variant in wanted.variants]
 
 
-def _rough(wanted: Wanted, variant: Variant) -> Unit:
+def _rough(wanted: SweepScope, variant: Variant) -> RunPlan:
     checks, timed = [], []
     for call in wanted.calls(variant):
         tried = (SILENT, *wanted.settings_of(call.collective, variant))
@@ -195,7 +195,7 @@ def _rough(wanted: Wanted, variant: Variant) -> Unit:
             for clock in wanted.clocks(call.nbytes, captures=True)
             for setting in tried
         ]
-    return Unit(
+    return RunPlan(
         purpose=runs.ROUGH,
         variant=variant,
         number_of=0,
@@ -217,7 +217,7 @@ def captures(table: pd.DataFrame | None, variant: Variant) -> bool:
     return own.empty or bool((own["state"] != rows.UNTIMED).any())
 
 
-def loop_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
+def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Sizes that were to be timed by graphs, by loops, where no graph could be captured."""
     found = []
     for variant in wanted.variants:
@@ -230,7 +230,7 @@ def loop_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
             for setting in (SILENT, *wanted.settings_of(call.collective, variant))
         ]
         found.append(
-            Unit(
+            RunPlan(
                 purpose=runs.ROUGH,
                 variant=variant,
                 number_of=1,
@@ -241,7 +241,7 @@ def loop_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
     return found
 
 
-def product_units(wanted: Wanted, _: pd.DataFrame | None = None) -> list[Unit]:
+def product_units(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """Tell how long a matrix product takes, before any setting is timed beside some."""
     if wanted.computing is None:
         return []
@@ -249,15 +249,15 @@ def product_units(wanted: Wanted, _: pd.DataFrame | None = None) -> list[Unit]:
     return [product_unit(wanted.computing, call, wanted.variants[0])]
 
 
-def product_unit(computing: Computing, call: Call, variant: Variant) -> Unit:
+def product_unit(computing: Computing, call: CollectiveCall, variant: Variant) -> RunPlan:
     """A process that times products beside a few of the library's own calls."""
     steps = (first_products(computing, call),)
-    return Unit(
+    return RunPlan(
         purpose=runs.PRODUCT, variant=variant, number_of=0, plugin=True, communicators=(steps,)
     )
 
 
-def beside_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
+def beside_units(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Settings that are not hopeless alone, with several channel counts, beside products."""
     load = load_of(wanted, table)
     found = []
@@ -266,7 +266,10 @@ def beside_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
         if table is None:
             tried, counts = _guessed(wanted, variant), wanted.counts or CHANNELS
         else:
-            tried, counts = could_win(rough_rows(table, variant)), _counts(wanted, table, variant)
+            tried, counts = (
+                settings_that_could_win(rough_rows(table, variant)),
+                _counts(wanted, table, variant),
+            )
         cells = {cell: _with_counts(settings, counts) for cell, settings in tried.items()}
         checks, timed = [], []
         for call in wanted.calls(variant):
@@ -279,7 +282,7 @@ def beside_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
                 for setting in (SILENT, *settings)
             ]
         found.append(
-            Unit(
+            RunPlan(
                 purpose=runs.ROUGH,
                 variant=variant,
                 number_of=_BESIDE_NUMBER,
@@ -290,7 +293,7 @@ def beside_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
     return found
 
 
-def load_of(wanted: Wanted, table: pd.DataFrame | None) -> Load:
+def load_of(wanted: SweepScope, table: pd.DataFrame | None) -> Load:
     """How many products run beside calls, by what the first pass measured; before it a guess."""
     if table is None or wanted.computing is None:
         return Load.guessed(wanted.computing)
@@ -307,7 +310,7 @@ def _with_counts(settings: Sequence[Setting], counts: Sequence[int]) -> tuple[Se
     return tuple(dict.fromkeys(found))
 
 
-def _counts(wanted: Wanted, table: pd.DataFrame, variant: Variant) -> tuple[int, ...]:
+def _counts(wanted: SweepScope, table: pd.DataFrame, variant: Variant) -> tuple[int, ...]:
     """Channel counts to try: those that the user names, or usual ones that the library has."""
     if wanted.counts or wanted.settings:
         return wanted.counts
@@ -317,7 +320,7 @@ def _counts(wanted: Wanted, table: pd.DataFrame, variant: Variant) -> tuple[int,
     return tuple(n for n in CHANNELS if n <= most)
 
 
-def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
+def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Second pass: the library as it is, and what could win, in processes that take turns.
 
     Args:
@@ -337,7 +340,9 @@ def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
             if table is not None:
                 rough = rough_rows(table, variant, beside=wanted.computing is not None)
                 between = sizes_between(rough, wanted)
-                tried = could_win(rough, between, _BESIDE if wanted.computing else _ALONE)
+                tried = settings_that_could_win(
+                    rough, between, _BESIDE if wanted.computing else _ALONE
+                )
                 more = _checks_of(wanted, variant, tried, between)
                 refined = wanted.with_sizes(between)
             for plugin in (False, True):
@@ -345,7 +350,7 @@ def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
                 before = more if plugin else _called(refined, variant)
                 before = before if number == 0 else ()
                 found.append(
-                    Unit(
+                    RunPlan(
                         purpose=runs.FINE,
                         variant=variant,
                         number_of=number,
@@ -356,12 +361,12 @@ def fine_units(wanted: Wanted, table: pd.DataFrame | None) -> list[Unit]:
     return found
 
 
-def _called(wanted: Wanted, variant: Variant) -> tuple[Step, ...]:
+def _called(wanted: SweepScope, variant: Variant) -> tuple[Step, ...]:
     """Calls by which the library as it is says what it runs, before anything is timed."""
     return tuple(Step(plan.CALL, BASELINE, call) for call in wanted.calls(variant))
 
 
-def _guessed(wanted: Wanted, variant: Variant) -> Cells:
+def _guessed(wanted: SweepScope, variant: Variant) -> Cells:
     return {
         cell_of(call): wanted.settings_of(call.collective, variant)[:_FEW]
         for call in wanted.calls(variant)
@@ -372,13 +377,13 @@ Cell: TypeAlias = tuple[str, str, str, int]
 Cells: TypeAlias = Mapping[Cell, Sequence[Setting]]
 
 
-def cell_of(call: Call) -> Cell:
+def cell_of(call: CollectiveCall) -> Cell:
     """Collective, type, placement and size of a call."""
     return (call.collective.value, call.dtype, call.placement.value, call.nbytes)
 
 
 def _fine(
-    wanted: Wanted, variant: Variant, tried: Cells | None, load: Load, *, captured: bool
+    wanted: SweepScope, variant: Variant, tried: Cells | None, load: Load, *, captured: bool
 ) -> tuple[Step, ...]:
     """Steps of one communicator; ``tried`` is None without our plugin."""
     steps = []
@@ -409,7 +414,7 @@ def rough_rows(table: pd.DataFrame, variant: Variant, *, beside: bool = False) -
     return samples.by_clock(rough)
 
 
-def sizes_between(rough: pd.DataFrame, wanted: Wanted) -> dict[Collective, tuple[int, ...]]:
+def sizes_between(rough: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:
     """Sizes in bytes between those of the first pass at which a rule may begin or end.
 
     Four an octave where the library changes its own choice, and from sizes at which a setting is
@@ -490,7 +495,7 @@ _ALONE: Final = Chance(near=1.1, hopeless=1.5)
 _BESIDE: Final = Chance(near=1.03, hopeless=1.06, fastest=3)
 
 
-def could_win(
+def settings_that_could_win(
     rough: pd.DataFrame,
     between: Mapping[Collective, Sequence[int]] | None = None,
     chance: Chance = _ALONE,
@@ -558,7 +563,7 @@ def _in_all_placements(found: Cells) -> dict[Cell, list[Setting]]:
 
 
 def _checks_of(
-    wanted: Wanted, variant: Variant, tried: Cells, between: Mapping[Collective, Sequence[int]]
+    wanted: SweepScope, variant: Variant, tried: Cells, between: Mapping[Collective, Sequence[int]]
 ) -> tuple[Step, ...]:
     """Calls at sizes that the first pass did not make, whose results are compared."""
     steps = []

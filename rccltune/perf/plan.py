@@ -39,7 +39,7 @@ _ALGORITHMS: Final = (Algorithm.RING, Algorithm.TREE, Algorithm.PAT)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CollectiveCall:
     """Arguments of one collective call.
 
     Attributes:
@@ -56,7 +56,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class TimingEffort:
     """How much one timing takes: at least so long and so many calls, but not longer than that."""
 
     least_us: int
@@ -64,14 +64,14 @@ class Effort:
     most_us: int
 
 
-ROUGH: Final = Effort(least_us=1000, least_calls=10, most_us=300_000)
-FINE: Final = Effort(least_us=2000, least_calls=20, most_us=300_000)
+ROUGH: Final = TimingEffort(least_us=1000, least_calls=10, most_us=300_000)
+FINE: Final = TimingEffort(least_us=2000, least_calls=20, most_us=300_000)
 # Of very large calls few are long enough.
-_FINE_LARGE: Final = Effort(least_us=2000, least_calls=6, most_us=300_000)
+_FINE_LARGE: Final = TimingEffort(least_us=2000, least_calls=6, most_us=300_000)
 _LARGE: Final = 32 << 20
 
 
-def fine(nbytes: int) -> Effort:
+def fine(nbytes: int) -> TimingEffort:
     """How much a timing takes that counts.
 
     Args:
@@ -81,7 +81,7 @@ def fine(nbytes: int) -> Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
+class MatrixProducts:
     """Square matrix products that run beside collectives, and how many there are of each.
 
     Attributes:
@@ -117,10 +117,10 @@ class Step:
 
     kind: str
     setting: Setting
-    call: Call
+    call: CollectiveCall
     clock: str = ""
-    effort: Effort = field(default=FINE, compare=False)
-    products: Products | None = None
+    effort: TimingEffort = field(default=FINE, compare=False)
+    products: MatrixProducts | None = None
 
     @property
     def line(self) -> str:
@@ -141,7 +141,7 @@ class Step:
 Communicators = Sequence[Sequence[Step]]
 
 
-def written(communicators: Communicators) -> str:
+def plan_text(communicators: Communicators) -> str:
     """Text of plan.txt.
 
     Args:
@@ -167,7 +167,7 @@ def answer_of(setting: Setting) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedStep:
     """A step where it stands in a plan.
 
     Attributes:
@@ -181,13 +181,13 @@ class Placed:
     step: Step | None
 
 
-def read(text: str, where: str) -> tuple[Placed, ...]:
-    """Steps of a plan.txt that :func:`written` made.
+def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
+    """Steps of a plan.txt that :func:`plan_text` made.
 
     Raises:
         OutputError: a line that is none of ours, with its place.
     """
-    found: list[Placed] = []
+    found: list[PlacedStep] = []
     communicator, setting = -1, BASELINE
     lines = text.splitlines()
     if lines[:1] != [FIRST_LINE]:
@@ -197,11 +197,11 @@ def read(text: str, where: str) -> tuple[Placed, ...]:
         try:
             if kind == COMMUNICATOR:
                 communicator += 1
-                found.append(Placed(number, communicator, None))
+                found.append(PlacedStep(number, communicator, None))
             elif kind == "answer":
                 setting = SILENT if words == ["nothing"] else Setting.parse(*words)
             elif line and not line.startswith("#"):
-                found.append(Placed(number, communicator, _step(kind, words, setting)))
+                found.append(PlacedStep(number, communicator, _step(kind, words, setting)))
         except (ValueError, TypeError) as error:
             raise OutputError(
                 f"'{line[:80]}' is no step of a plan", where=f"{where}:{number}", hint=ANEW
@@ -211,16 +211,16 @@ def read(text: str, where: str) -> tuple[Placed, ...]:
 
 def _step(kind: str, words: list[str], setting: Setting) -> Step:
     collective, dtype, op, placement, nbytes, *rest = words
-    call = Call(Collective(collective), dtype, op, Placement(placement), int(nbytes))
+    call = CollectiveCall(Collective(collective), dtype, op, Placement(placement), int(nbytes))
     if kind == MEASURE:
         clock, *amounts = rest
-        return Step(kind, setting, call, clock, Effort(*map(int, amounts)))
+        return Step(kind, setting, call, clock, TimingEffort(*map(int, amounts)))
     if kind == BESIDE:
         clock, gemm, of, *counts = rest
         size, number, calls = map(int, counts)
         if gemm != GEMM:
             raise ValueError(gemm)
-        return Step(kind, setting, call, clock, products=Products(of, size, number, calls))
+        return Step(kind, setting, call, clock, products=MatrixProducts(of, size, number, calls))
     if kind not in (CHECK, CALL):
         raise ValueError(kind)
     return Step(kind, setting, call)

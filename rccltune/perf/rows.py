@@ -59,8 +59,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Role, Setting
 from rccltune.perf import plan, runs
-from rccltune.perf.plan import Placed
-from rccltune.perf.runs import Run, strange
+from rccltune.perf.plan import PlacedStep
+from rccltune.perf.runs import PerfRun, unreadable_row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,9 @@ _ALIKE: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer", "bes
 NOTHING_SAID: Final = ("", "?")
 
 
-def table(measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None) -> pd.DataFrame:
+def rows_of_runs(
+    measured: Iterable[PerfRun], kept: dict[int, pd.DataFrame] | None = None
+) -> pd.DataFrame:
     """Rows of runs, with their states; see this module for the columns.
 
     Args:
@@ -96,7 +98,7 @@ def table(measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None) 
             parts.append(known[run.number])
     # What no run has yet is a table without rows, of the same kinds of columns.
     found: pd.DataFrame = pd.concat([*parts, _nothing()], ignore_index=True)
-    ran = what_ran(found)
+    ran = executed_settings(found)
     found["state"] = _states(found, ran)
     found["ran"] = [ran.get(key, "") for key in _keys(found)]
     found["counts"] = (found["state"] == GOOD) & found["step"].isin(plan.TIMED)
@@ -125,7 +127,7 @@ _COLUMNS: Final = (
 )
 
 
-def _rows(run: Run) -> pd.DataFrame:
+def _rows(run: PerfRun) -> pd.DataFrame:
     """Rows of a run that every rank has, ranks joined."""
     import pandas as pd
 
@@ -160,7 +162,7 @@ def _rows(run: Run) -> pd.DataFrame:
     return joined
 
 
-def _described(one: Placed) -> dict[str, Any]:
+def _described(one: PlacedStep) -> dict[str, Any]:
     step = one.step
     if step is None:
         known: dict[str, Any] = dict.fromkeys(
@@ -187,7 +189,7 @@ def _described(one: Placed) -> dict[str, Any]:
     }
 
 
-def _parsed(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.DataFrame:
+def _parsed(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.DataFrame:
     """Rows of all ranks with the number of their rank."""
     import pandas as pd
 
@@ -215,7 +217,7 @@ def _names() -> list[str]:
     return [*runs.COLUMNS.split(","), *runs.BESIDE_COLUMNS]
 
 
-def _unreadable(run: Run, ranks: Sequence[Sequence[tuple[int, str]]], why: str) -> OutputError:
+def _unreadable(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]], why: str) -> OutputError:
     """The first row that cannot be read, by its place."""
     names = _names()
     for rank, rows in enumerate(ranks):
@@ -226,8 +228,8 @@ def _unreadable(run: Run, ranks: Sequence[Sequence[tuple[int, str]]], why: str) 
             )
             is_below = fits and any(fields[names.index(name)].startswith("-") for name in _TIMES)
             if not fits or not fields[0] or is_below:
-                return strange(run.folder / f"rank-{rank}.csv", number, f"'{row[:120]}'")
-    return strange(run.folder / "rank-0.csv", 1, why)
+                return unreadable_row(run.folder / f"rank-{rank}.csv", number, f"'{row[:120]}'")
+    return unreadable_row(run.folder / "rank-0.csv", 1, why)
 
 
 def _fields(row: str) -> list[str]:
@@ -242,16 +244,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _out_of_order(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> OutputError:
+def _out_of_order(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> OutputError:
     for rank, rows in enumerate(ranks):
         for (number, row), planned in zip(rows, run.steps, strict=False):
             if row.partition(",")[0] != str(planned.line):
                 path = run.folder / f"rank-{rank}.csv"
-                return strange(path, number, f"line {planned.line} of the plan was to come here")
-    return strange(run.folder / "rank-0.csv", 1, "its lines are not those of the plan")
+                return unreadable_row(
+                    path, number, f"line {planned.line} of the plan was to come here"
+                )
+    return unreadable_row(run.folder / "rank-0.csv", 1, "its lines are not those of the plan")
 
 
-def _differing(run: Run, raw: pd.DataFrame, column: str) -> OutputError:
+def _differing(run: PerfRun, raw: pd.DataFrame, column: str) -> OutputError:
     """Which ranks differ, where, and in what."""
     by_line = raw.groupby("line", sort=False)[column]
     differs = by_line.nunique(dropna=False).gt(1)
@@ -306,7 +310,7 @@ def _keys(found: pd.DataFrame) -> list[Key]:
     return list(zip(*(found[name] for name in names), strict=True))
 
 
-def what_ran(found: pd.DataFrame) -> Ran:
+def executed_settings(found: pd.DataFrame) -> Ran:
     """What the library said that it ran, by variant, setting, collective, type and size."""
     looked = found[found["step"].isin((plan.CHECK, plan.CALL)) & ~found["ran"].isin(NOTHING_SAID)]
     return dict(zip(_keys(looked), looked["ran"], strict=True))

@@ -19,7 +19,7 @@ from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, 
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import plan
-from rccltune.perf.plan import Placed
+from rccltune.perf.plan import PlacedStep
 
 PROGRAM: Final = "rccltune-perf"
 FOLDER: Final = "runs"
@@ -108,7 +108,7 @@ class EndFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remarks:
+class ProgramRemarks:
     """What the program says beside its rows.
 
     Attributes:
@@ -130,7 +130,7 @@ class Remarks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PerfRun:
     """One start of all ranks, and what is there of it.
 
     Attributes:
@@ -143,9 +143,9 @@ class Run:
     folder: Path
     file: RunFile
     ended: EndFile | None
-    steps: tuple[Placed, ...]
+    steps: tuple[PlacedStep, ...]
     ranks: tuple[tuple[tuple[int, str], ...], ...]
-    remarks: Remarks
+    remarks: ProgramRemarks
 
     @property
     def n_done(self) -> int:
@@ -169,7 +169,7 @@ class Run:
         )
 
     @property
-    def in_flight(self) -> Placed | None:
+    def in_flight(self) -> PlacedStep | None:
         """The first step that some rank has no row of."""
         return self.steps[self.n_done] if self.n_done < len(self.steps) else None
 
@@ -184,7 +184,7 @@ def numbers(session: Path) -> tuple[int, ...]:
     return tuple(sorted(int(path.parent.name) for path in found if path.parent.name.isdigit()))
 
 
-def read_runs(session: Path, most_ranks: int | None = None) -> tuple[Run, ...]:
+def read_runs(session: Path, most_ranks: int | None = None) -> tuple[PerfRun, ...]:
     """All runs of a session.
 
     Args:
@@ -198,7 +198,7 @@ def read_runs(session: Path, most_ranks: int | None = None) -> tuple[Run, ...]:
     return tuple(read_run(folder, most_ranks) for folder in folders)
 
 
-def read_run(folder: Path, most_ranks: int | None = None) -> Run:
+def read_run(folder: Path, most_ranks: int | None = None) -> PerfRun:
     """One run.
 
     Args:
@@ -211,14 +211,14 @@ def read_run(folder: Path, most_ranks: int | None = None) -> Run:
     file = _record(folder / RUN_FILE, RunFile)
     end = folder / END_FILE
     ended = _record(end, EndFile) if end.exists() else None
-    steps = plan.read(_text(folder / PLAN_FILE), str(folder / PLAN_FILE))
-    ranks, remarks = [], Remarks()
+    steps = plan.read_plan(_text(folder / PLAN_FILE), str(folder / PLAN_FILE))
+    ranks, remarks = [], ProgramRemarks()
     n_ranks = file.n_ranks if most_ranks is None else min(most_ranks, file.n_ranks)
     for rank in range(n_ranks):
         rows, said = _rank(folder / f"rank-{rank}.csv", rank)
         ranks.append(rows)
         remarks = _joined(remarks, said)
-    return Run(
+    return PerfRun(
         number=int(folder.name),
         folder=folder,
         file=file,
@@ -242,10 +242,10 @@ def _text(path: Path) -> str:
         ) from error
 
 
-def _rank(path: Path, rank: int) -> tuple[tuple[tuple[int, str], ...], Remarks]:
+def _rank(path: Path, rank: int) -> tuple[tuple[tuple[int, str], ...], ProgramRemarks]:
     """Rows and remarks of one rank; none where it did not come so far."""
     if not path.exists():
-        return (), Remarks()
+        return (), ProgramRemarks()
     # A letter of several bytes may be cut, too.
     lines = path.read_bytes().decode("utf-8", "replace").split("\n")
     # What stands behind the last line break was being written when its writer was killed.
@@ -259,11 +259,11 @@ def _rank(path: Path, rank: int) -> tuple[tuple[tuple[int, str], ...], Remarks]:
         elif line in (COLUMNS, ",".join((COLUMNS, *BESIDE_COLUMNS))):
             headed, lacking = True, "" if line != COLUMNS else "," * len(BESIDE_COLUMNS)
         elif not headed:
-            raise strange(path, number, "its columns are not those of this version")
+            raise unreadable_row(path, number, "its columns are not those of this version")
         elif line:
             rows.append((number, line + lacking))
     said["variables"], said["failed"] = tuple(said["variables"]), tuple(said["failed"])
-    return tuple(rows), Remarks(**said)
+    return tuple(rows), ProgramRemarks(**said)
 
 
 def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
@@ -286,10 +286,10 @@ def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
         said["n_done"] = 1
 
 
-def _joined(one: Remarks, other: Remarks) -> Remarks:
+def _joined(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
     """Remarks of several ranks: what all say is the first one's."""
     free = [said for said in (one.free_nbytes, other.free_nbytes) if said is not None]
-    return Remarks(
+    return ProgramRemarks(
         version=one.version or other.version,
         simulated=one.simulated or other.simulated,
         variables=one.variables or other.variables,
@@ -301,6 +301,6 @@ def _joined(one: Remarks, other: Remarks) -> Remarks:
     )
 
 
-def strange(path: Path, line: int, why: str) -> OutputError:
+def unreadable_row(path: Path, line: int, why: str) -> OutputError:
     """Say that a row cannot be read, where and why."""
     return OutputError(f"this is no row of rccltune-perf: {why}", where=f"{path}:{line}", hint=ANEW)

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measured import RUNS, Fingerprint, Launch, Outcome, Status
+from rccltune.model.measurement import RUNS, Fingerprint, Launch, Outcome, Status
 from rccltune.model.settings import GEMM, KNOWN_VARIANTS, Role, Scale, Setting, Variant
-from rccltune.model.vocabulary import Collective, Doubt
+from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.perf import plan, rows, runs
 from rccltune.perf.beside import covered
 from rccltune.perf.rows import setting_of
-from rccltune.perf.runs import Run
+from rccltune.perf.runs import PerfRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,10 +30,10 @@ SWEEP: Final = "sweep"
 VERIFY: Final = "verify"
 _REASONS: Final = {
     rows.GOOD: "",
-    rows.BYPASSED: Doubt.BYPASSED.value,
-    rows.NOT_OFFERED: Doubt.INELIGIBLE.value,
-    rows.OVERRIDDEN: Doubt.SUBSTITUTED.value,
-    rows.UNKNOWN: Doubt.UNPROVEN.value,
+    rows.BYPASSED: UnusableReason.BYPASSED.value,
+    rows.NOT_OFFERED: UnusableReason.INELIGIBLE.value,
+    rows.OVERRIDDEN: UnusableReason.SUBSTITUTED.value,
+    rows.UNKNOWN: UnusableReason.UNPROVEN.value,
 }
 _PREFIX: Final = "run-"
 # What is compared at one size: all settings by one clock.
@@ -80,7 +80,7 @@ def word_of(setting: Setting) -> str:
 
 
 def table_of(
-    measured: Sequence[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
+    measured: Sequence[PerfRun], table: pd.DataFrame, variants: Mapping[str, Variant]
 ) -> pd.DataFrame:
     """Every timing of the runs of a session as rows of samples.csv, by run and line.
 
@@ -106,7 +106,7 @@ def table_of(
     for name in ("ran", "library"):
         made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
     made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
-    made["unusable"] = _reasons(measured, table, timed, made["wrong"], variants)
+    made["unusable"] = why_unusable(measured, table, timed, made["wrong"], variants)
     made["purpose"] = timed["purpose"].where(timed["purpose"] == VERIFY, SWEEP)
     made["rough"] = timed["purpose"] == runs.ROUGH
     by = ["run", "communicator", *_CELL, "beside", "clock"]
@@ -120,8 +120,8 @@ def _named(word: str) -> str:
     return "" if found is None else str(found)
 
 
-def _reasons(
-    measured: Sequence[Run],
+def why_unusable(
+    measured: Sequence[PerfRun],
     table: pd.DataFrame,
     timed: pd.DataFrame,
     wrong: pd.Series,
@@ -138,8 +138,8 @@ def _reasons(
     names = zip(*(timed[name] for name in ("collective", "setting", "variant")), strict=True)
     found = timed["state"].map(_REASONS)
     is_out = pd.Series([name in aside for name in names], index=timed.index, dtype=bool)
-    found = found.mask(is_out, Doubt.QUARANTINED.value)
-    reasons: pd.Series = found.mask((wrong > 0).fillna(value=False), Doubt.WRONG.value)
+    found = found.mask(is_out, UnusableReason.QUARANTINED.value)
+    reasons: pd.Series = found.mask((wrong > 0).fillna(value=False), UnusableReason.WRONG.value)
     return reasons
 
 
@@ -156,7 +156,7 @@ def variant_of(name: str, known: Mapping[str, Variant]) -> Variant:
     return known.get(name) or Variant(name=name)
 
 
-def scale_of(run: Run) -> Scale:
+def scale_of(run: PerfRun) -> Scale:
     """Nodes and ranks of a run."""
     return Scale(n_nodes=run.file.n_nodes, n_ranks=run.file.n_ranks)
 
@@ -184,7 +184,7 @@ def by_clock(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
     return kept
 
 
-def careful(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
+def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
     """Rows of samples.csv without rough ones, where a setting has better ones at that size.
 
     Args:
@@ -199,14 +199,14 @@ def careful(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
     return kept
 
 
-def failed(measured: Iterable[Run], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:
+def failed(measured: Iterable[PerfRun], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:
     """Settings with which runs hung or crashed.
 
     Args:
         measured: all runs of a session; their rows are not looked at.
         variants: by name, all of them.
     """
-    found: dict[_Name, list[tuple[Run, Failure]]] = {}
+    found: dict[_Name, list[tuple[PerfRun, Failure]]] = {}
     for run in measured:
         end = run.ended
         if end is None or end.failure is None:
@@ -218,7 +218,7 @@ def failed(measured: Iterable[Run], variants: Mapping[str, Variant]) -> tuple[Qu
 
 
 def set_aside(
-    measured: Iterable[Run], table: pd.DataFrame, variants: Mapping[str, Variant]
+    measured: Iterable[PerfRun], table: pd.DataFrame, variants: Mapping[str, Variant]
 ) -> tuple[Quarantine, ...]:
     """Settings that are measured no more: they hung, crashed or gave wrong results.
 
@@ -230,7 +230,7 @@ def set_aside(
     by_number = {run.number: run for run in measured}
     checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
     columns = [checks[name] for name in ("collective", "setting", "variant", "run")]
-    found: dict[_Name, list[tuple[Run, Failure]]] = {}
+    found: dict[_Name, list[tuple[PerfRun, Failure]]] = {}
     for collective, word, variant, number in dict.fromkeys(zip(*columns, strict=True)):
         setting = Setting.parse(word)
         if setting.role is Role.FORCED:
@@ -243,7 +243,7 @@ _Name: TypeAlias = tuple[Collective, Setting, str]
 
 
 def _quarantines(
-    found: Mapping[_Name, Sequence[tuple[Run, Failure]]], variants: Mapping[str, Variant]
+    found: Mapping[_Name, Sequence[tuple[PerfRun, Failure]]], variants: Mapping[str, Variant]
 ) -> tuple[Quarantine, ...]:
     return tuple(
         Quarantine(
@@ -260,14 +260,14 @@ def _quarantines(
 
 
 def as_launches(
-    measured: Iterable[Run], fingerprint: Fingerprint, variants: Mapping[str, Variant]
+    measured: Iterable[PerfRun], fingerprint: Fingerprint, variants: Mapping[str, Variant]
 ) -> tuple[tuple[Launch, Outcome], ...]:
     """Runs as whoever lists launches wants them: what was started, and how it ended."""
     known = {**KNOWN_VARIANTS, **variants}
     return tuple((_launch(run, known), _outcome(run, fingerprint)) for run in measured)
 
 
-def _launch(run: Run, variants: Mapping[str, Variant]) -> Launch:
+def _launch(run: PerfRun, variants: Mapping[str, Variant]) -> Launch:
     steps = [one.step for one in run.steps if one.step is not None]
     return Launch(
         id=name_of(run.number),
@@ -282,7 +282,7 @@ def _launch(run: Run, variants: Mapping[str, Variant]) -> Launch:
     )
 
 
-def _outcome(run: Run, fingerprint: Fingerprint) -> Outcome:
+def _outcome(run: PerfRun, fingerprint: Fingerprint) -> Outcome:
     end = run.ended
     status: Status = Status.INTERRUPTED
     if end is not None:
@@ -302,5 +302,5 @@ def _outcome(run: Run, fingerprint: Fingerprint) -> Outcome:
     )
 
 
-def _is_measure(one: plan.Placed) -> bool:
+def _is_measure(one: plan.PlacedStep) -> bool:
     return one.step is not None and one.step.kind in plan.TIMED

@@ -28,11 +28,11 @@ from rccltune.model.settings import (
     Variant,
 )
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.perf import endings, passes, plan, ranks, rows, runs, samples
-from rccltune.perf.passes import Unit, Wanted
+from rccltune.perf import failures, passes, plan, rank_program, rows, runs, samples
+from rccltune.perf.passes import RunPlan, SweepScope
 from rccltune.perf.plan import GRAPH, LOOP, Step
-from rccltune.perf.ranks import Ground, Order
-from rccltune.perf.runs import EndFile, Run
+from rccltune.perf.rank_program import LaunchSetup, RunRequest
+from rccltune.perf.runs import EndFile, PerfRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ _AGREE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class SweepProgress:
     """How far a sweep is."""
 
     done: int
@@ -55,7 +55,7 @@ class Progress:
 
 
 @dataclass(slots=True, kw_only=True)
-class Measuring:
+class OngoingSweep:
     """A sweep under way.
 
     Attributes:
@@ -64,13 +64,13 @@ class Measuring:
         is_over: the budget is spent.
     """
 
-    ground: Ground
-    wanted: Wanted
+    ground: LaunchSetup
+    wanted: SweepScope
     session: Path
     reporter: Reporter
     budget_s: float | None = None
     site: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    runs: list[Run] = field(default_factory=list)
+    runs: list[PerfRun] = field(default_factory=list)
     is_over: bool = False
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
     _failures: Counter[str] = field(default_factory=Counter)
@@ -83,7 +83,7 @@ class Measuring:
 
     def table(self) -> pd.DataFrame:
         """Rows of all runs."""
-        return rows.table(self.runs, self._rows)
+        return rows.rows_of_runs(self.runs, self._rows)
 
     def aside(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
@@ -91,9 +91,9 @@ class Measuring:
             return ()
         known = self.variants
         mine = [run for run in self.runs if run.file.variant in known]
-        return samples.set_aside(mine, rows.table(mine, self._rows), known)
+        return samples.set_aside(mine, rows.rows_of_runs(mine, self._rows), known)
 
-    def left(self, unit: Unit) -> dict[int, list[Step]]:
+    def left(self, unit: RunPlan) -> dict[int, list[Step]]:
         """Steps of a unit that are still to be made, by communicator."""
         done = {
             (run.file.communicators[one.communicator], one.step)
@@ -144,12 +144,12 @@ class Measuring:
             for unit in () if self.is_over else stage(self.wanted, self.table()):
                 self._complete(unit)
 
-    def complete(self, units: Iterable[Unit]) -> None:
+    def complete(self, units: Iterable[RunPlan]) -> None:
         """Measure what is left of some units; raises as :meth:`sweep` does."""
         for unit in units:
             self._complete(unit)
 
-    def _complete(self, unit: Unit) -> None:
+    def _complete(self, unit: RunPlan) -> None:
         """Run a unit until nothing of it is left, without what fails."""
         total = sum(map(len, unit.communicators))
         while not self.is_over and (left := self.left(unit)):
@@ -160,7 +160,7 @@ class Measuring:
             before = total - sum(map(len, left.values()))
             show = partial(self._show, unit.what, total, before)
             show(0)
-            order = Order(
+            order = RunRequest(
                 purpose=unit.purpose,
                 variant=unit.variant,
                 number_of=unit.number_of,
@@ -168,7 +168,7 @@ class Measuring:
                 plugin=unit.plugin,
                 said=any(step.kind not in plan.TIMED for steps in left.values() for step in steps),
             )
-            made = ranks.run(
+            made = rank_program.run_ranks(
                 self.ground,
                 order,
                 list(left.values()),
@@ -182,12 +182,12 @@ class Measuring:
 
     def _show(self, what: str, total: int, before: int, n_rows: int) -> None:
         done = min(before + n_rows, total)
-        self.reporter.progress(Progress(done=done, of=total, what=what))
+        self.reporter.progress(SweepProgress(done=done, of=total, what=what))
 
-    def _judge(self, unit: Unit, made: Run) -> None:
+    def _judge(self, unit: RunPlan, made: PerfRun) -> None:
         """Go on, without a setting, or stop."""
         refuse_hidden_choices([made])
-        endings.stop_if_hopeless(made)
+        failures.raise_if_hopeless(made)
         self._say_wrong(made)
         end = made.ended
         if end is None or end.failure is None:
@@ -210,9 +210,9 @@ class Measuring:
             )
         self.reporter.say(f"{said}, with nothing chosen: tried once more")
 
-    def _say_wrong(self, made: Run) -> None:
+    def _say_wrong(self, made: PerfRun) -> None:
         """Say loudly which settings compute wrong results."""
-        table = rows.table([made], self._rows)
+        table = rows.rows_of_runs([made], self._rows)
         wrong = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
         for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting} {made.file.variant}"
@@ -234,7 +234,7 @@ def _under_way(end: EndFile) -> str:
     return " ".join([end.collective.value, *([str(end.setting)] if end.setting else [])])
 
 
-def refuse_hidden_choices(runs: Iterable[Run]) -> None:
+def refuse_hidden_choices(runs: Iterable[PerfRun]) -> None:
     """Stop where a configuration file chooses what was cleared.
 
     Raises:
@@ -291,7 +291,7 @@ def unattributed(table: pd.DataFrame) -> list[str]:
     return found
 
 
-def of_ranks(measured: Iterable[Run]) -> list[str]:
+def of_ranks(measured: Iterable[PerfRun]) -> list[str]:
     """Sentences about how ranks ran that may have cost them time."""
     remarks = [run.remarks for run in measured]
     found = [

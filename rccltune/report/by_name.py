@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 
 from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report import style
-from rccltune.report.tables import Tables, rows
+from rccltune.report.tables import FigureTables, rows
 
 # As many sizes as lines can be told apart.
 _MOST_SIZES: Final = 7
@@ -26,7 +26,7 @@ _COUNTS: Final = "numbers: channels"
 _RINGED: Final = "ringed: what the library took by itself"
 
 
-def residuals(tables: Tables) -> Figure | None:
+def residuals(tables: FigureTables) -> Figure | None:
     """Errors of the fitted curves at each measured size, as a share of the time."""
     every = tables.residuals
     names = [panel for panel in tables.panels if panel in set(every["panel"])]
@@ -55,7 +55,7 @@ def residuals(tables: Tables) -> Figure | None:
     return figure
 
 
-def channels(tables: Tables) -> Figure | None:
+def channels(tables: FigureTables) -> Figure | None:
     """Gain of more channels: the least time with so many, over the least time of all."""
     every = tables.points[(tables.points["channels"] > 0) & (tables.points["why_not"] == "")]
     counts = every.groupby("panel")["channels"].nunique()
@@ -90,7 +90,7 @@ def channels(tables: Tables) -> Figure | None:
     return figure
 
 
-def predictions(tables: Tables) -> Figure | None:
+def predictions(tables: FigureTables) -> Figure | None:
     """Times of all settings, with what the library takes by itself ringed."""
     names = [panel for panel in tables.panels if panel in set(tables.own["panel"])]
     if not names:
@@ -135,7 +135,7 @@ def predictions(tables: Tables) -> Figure | None:
     return figure
 
 
-def variants(tables: Tables) -> Figure | None:
+def variants(tables: FigureTables) -> Figure | None:
     """Speed of each environment with its rules, over the site with its own."""
     every = tables.variants
     names = [panel for panel in tables.panels if panel in set(every["panel"])]
@@ -162,7 +162,7 @@ def variants(tables: Tables) -> Figure | None:
     return figure
 
 
-def trade(tables: Tables) -> Figure | None:
+def trade(tables: FigureTables) -> Figure | None:
     """What calls and matrix products cost each other: each setting and channel count at a size.
 
     The lower a point the faster the calls beside products, the further left the faster the
@@ -230,7 +230,7 @@ def _legible(points: pd.DataFrame) -> Iterator[Any]:
             yield row
 
 
-def _trade_sizes(tables: Tables) -> Iterator[tuple[str, pd.DataFrame]]:
+def _trade_sizes(tables: FigureTables) -> Iterator[tuple[str, pd.DataFrame]]:
     """Names and rows of a few sizes of each collective, at which there is something to compare."""
     for panel in tables.panels:
         mine = tables.trades[tables.trades["panel"] == panel]

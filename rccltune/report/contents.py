@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.model import grammar
-from rccltune.model.chosen import Rule, Zone, waiting
-from rccltune.model.measured import Launch, Outcome, Status
+from rccltune.model.choice import Rule, Zone, waiting
+from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.perf import runs
@@ -26,12 +26,12 @@ from rccltune.session.place import stored_place
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import (
     FOLDER,
-    Refused,
+    FailedVerification,
     refusals,
     rule_paths,
     used_rule_paths,
 )
-from rccltune.verify.verified import Verification, name_of, same, verifications
+from rccltune.verify.verifications import Verification, name_of, same, verifications
 
 if TYPE_CHECKING:
     from rccltune.ceiling.session import CeilingComparison
@@ -115,7 +115,7 @@ class SessionContents:
     launches: tuple[Ended, ...]
     files: tuple[RuleFileOfSession, ...]
     old: tuple[Verification, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[FailedVerification, ...]
     trials: int
     is_interrupted: bool
     placement: str | None

@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 
 from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report import style
-from rccltune.report.tables import Tables, rows
+from rccltune.report.tables import FigureTables, rows
 
 # More settings than this are drawn as the best number of channels of each algorithm and protocol.
 _MOST_SETTINGS: Final = 10
@@ -35,7 +35,7 @@ _TRIED: Final = "no rule"
 _FAMILY: Final = ["algorithm", "protocol", "variant"]
 
 
-def gain(tables: Tables) -> Figure | None:
+def gain(tables: FigureTables) -> Figure | None:
     """How many times as fast calls are with the rules, size by size, with its interval.
 
     From the verification where there is one of the rules; else as the sweep saw it. None where
@@ -66,7 +66,7 @@ def gain(tables: Tables) -> Figure | None:
     return figure
 
 
-def _verified_gains(axes: Axes, tables: Tables) -> pd.DataFrame:
+def _verified_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
     """Draw what a verification found: both placements as points, the worse one with its band."""
     verdicts = tables.verdicts.sort_values("nbytes")
     is_ruled = pd.Series(False, index=verdicts.index)
@@ -112,7 +112,7 @@ def _verified_gains(axes: Axes, tables: Tables) -> pd.DataFrame:
     return drawn
 
 
-def _swept_gains(axes: Axes, tables: Tables) -> pd.DataFrame:
+def _swept_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
     """Draw what the sweep saw: each rule's mean gain with its interval, and its points."""
     points = tables.points
     seen = []
@@ -142,7 +142,7 @@ def _swept_gains(axes: Axes, tables: Tables) -> pd.DataFrame:
     return drawn
 
 
-def speedup(tables: Tables) -> Figure | None:
+def speedup(tables: FigureTables) -> Figure | None:
     """How many times as fast as the baseline each setting is; what the rules choose is strong."""
     points = tables.points.dropna(subset="base_us")
     points = points[(points["setting"] != "baseline") & (points["setting"] != tables.baseline)]
@@ -167,7 +167,7 @@ def speedup(tables: Tables) -> Figure | None:
     return figure
 
 
-def time(tables: Tables) -> Figure | None:
+def time(tables: FigureTables) -> Figure | None:
     """Time of a call against its size: measured points, and the fitted curves through them."""
     figure, panels = style.panels(
         tables.panels,
@@ -192,7 +192,7 @@ def time(tables: Tables) -> Figure | None:
     return figure
 
 
-def _fitted(tables: Tables, points: pd.DataFrame) -> Iterator[tuple[Any, Any]]:
+def _fitted(tables: FigureTables, points: pd.DataFrame) -> Iterator[tuple[Any, Any]]:
     """Lines of one setting's fit, as sizes and times; without a model they join the points."""
     fits = tables.fits
     mine = fits[
@@ -221,7 +221,7 @@ def _by_clock(points: pd.DataFrame, ends: int | None) -> list[pd.DataFrame]:
     return [one for one in parts if len(one)]
 
 
-def _mark_clocks(axes: Axes, tables: Tables) -> None:
+def _mark_clocks(axes: Axes, tables: FigureTables) -> None:
     """A thin line between what graphs were timed for and what was launched one by one."""
     ends = tables.clock_ends
     nbytes = tables.points["nbytes"]
@@ -236,7 +236,7 @@ def _mark_clocks(axes: Axes, tables: Tables) -> None:
     axes.text(middle * 1.12, 0.015, "one by one", ha="left", **words)
 
 
-def bandwidth(tables: Tables) -> Figure | None:
+def bandwidth(tables: FigureTables) -> Figure | None:
     """Bus bandwidth of each setting, and the ceiling that TransferBench's rates give."""
     names = [panel for panel in tables.panels if (tables.of(panel).points["busbw"] > 0).any()]
     if not names:
@@ -263,7 +263,7 @@ def bandwidth(tables: Tables) -> Figure | None:
     return figure
 
 
-def table(tables: Tables) -> Figure | None:
+def table(tables: FigureTables) -> Figure | None:
     """Times of all settings, a row an octave; darker is nearer to the fastest, which is bold."""
     shown = {panel: _octaves(tables.of(panel).points) for panel in tables.panels}
     width = max(0.9 + 0.74 * len(one.columns) for one in shown.values())
@@ -393,7 +393,7 @@ def _lines(
             axes.plot(part["nbytes"], part[value], linewidth=1.0, **looks)
 
 
-def _finish(axes: Axes, panel: str, points: pd.DataFrame, value: str, tables: Tables) -> None:
+def _finish(axes: Axes, panel: str, points: pd.DataFrame, value: str, tables: FigureTables) -> None:
     """The panel's title, the rules above it, and the names of its lines beside it."""
     few = _few(points)
     few = few.assign(name=_names(few))

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 
 from rccltune import __version__
 from rccltune.model.brief import brief
-from rccltune.model.chosen import Judgement, SizeVerdict
+from rccltune.model.choice import Judgement, SizeVerdict
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import Outcome
+from rccltune.model.measurement import Outcome
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import Collective, Placement, format_last, format_size, format_span
 from rccltune.report import by_name, figures, style, words
@@ -33,7 +33,7 @@ from rccltune.report.contents import (
     text_of,
 )
 from rccltune.report.plots import inline_svg
-from rccltune.report.tables import Tables, tables_of
+from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session import files
 from rccltune.session.place import PLACE_FILE
 from rccltune.session.store import CEILING_FILE
@@ -212,7 +212,7 @@ def context(shown: SessionContents) -> dict[str, Any]:
     }
 
 
-def _where(shown: SessionContents, tables: Tables) -> str:
+def _where(shown: SessionContents, tables: FigureTables) -> str:
     scales = sorted({panel.partition(", ")[2] for panel in tables.panels})
     more = f" and {len(scales) - 3} more" if len(scales) > 3 else ""
     library = f"library {shown.libraries}"
@@ -232,12 +232,12 @@ def _days(outcomes: list[Outcome]) -> str:
     return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
 
 
-def _gain_figures(tables: Tables) -> list[tuple[str, Markup]]:
+def _gain_figures(tables: FigureTables) -> list[tuple[str, Markup]]:
     found = _drawn("gain", figures.gain, tables, tables.panels)
     return [(title, svg) for _, title, svg in found]
 
 
-def _figures(tables: Tables) -> list[tuple[str, list[tuple[str, Markup]]]]:
+def _figures(tables: FigureTables) -> list[tuple[str, list[tuple[str, Markup]]]]:
     """The other figures, those of one collective and scale together."""
     made: dict[str, list[tuple[str, Markup]]] = {}
     for name in ("speedup", "time", "bandwidth", "table", "trade"):
@@ -248,7 +248,10 @@ def _figures(tables: Tables) -> list[tuple[str, list[tuple[str, Markup]]]]:
 
 
 def _drawn(
-    name: str, draw: Callable[[Tables], Figure | None], tables: Tables, panels: Sequence[str]
+    name: str,
+    draw: Callable[[FigureTables], Figure | None],
+    tables: FigureTables,
+    panels: Sequence[str],
 ) -> Iterator[tuple[str, str, Markup]]:
     """Panel, title and picture of one kind of figure."""
     size = _SMALL if name == "gain" and len(panels) > 1 else _LARGE

@@ -18,13 +18,13 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import FIGURE_FORMATS
 from rccltune.report import by_name, figures, links, style
 from rccltune.report.contents import read_contents
-from rccltune.report.tables import Tables, tables_of
+from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session.files import disk_errors, write_atomically
 
 if TYPE_CHECKING:
     from rccltune.ceiling.session import CeilingComparison
 
-_DRAWN: Final[Mapping[str, Callable[[Tables], Figure | None]]] = {
+_DRAWN: Final[Mapping[str, Callable[[FigureTables], Figure | None]]] = {
     **{name: getattr(figures, name) for name in FIGURES},
     **{name: getattr(by_name, name) for name in MORE_FIGURES},
 }

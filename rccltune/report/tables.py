@@ -36,7 +36,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from rccltune.model.chosen import UnselectableSetting
+from rccltune.model.choice import UnselectableSetting
 from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import (
@@ -74,7 +74,7 @@ _Place = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class FigureTables:
     """All that figures are drawn from; this module says what the columns are.
 
     Attributes:
@@ -104,7 +104,7 @@ class Tables:
     size: tuple[float, float] = (5.6, 3.3)
     clock_ends: int | None = None
 
-    def of(self, panel: str, size: tuple[float, float] | None = None) -> Tables:
+    def of(self, panel: str, size: tuple[float, float] | None = None) -> FigureTables:
         """Select the rows of one panel, which may have another size."""
         tables = {name: getattr(self, name) for name in _COLUMNS}
         mine = {name: table[table["panel"] == panel] for name, table in tables.items()}
@@ -123,7 +123,7 @@ def baseline_words(named: Setting | str | None) -> str:
     return f"the baseline of {named}" if isinstance(named, str) else str(named)
 
 
-def tables_of(shown: SessionContents) -> Tables:
+def tables_of(shown: SessionContents) -> FigureTables:
     """Tables of a session, of the environment that was chosen and of one way to call."""
     by_panel: dict[str, list[Curve]] = {}
     for curve in shown.done.curves:
@@ -160,7 +160,7 @@ def tables_of(shown: SessionContents) -> Tables:
         name: pd.DataFrame(list(found), columns=list(_COLUMNS[name]))
         for name, found in made.items()
     }
-    return Tables(
+    return FigureTables(
         panels=tuple(drawn),
         baseline=baseline_words(named),
         subject=subject,

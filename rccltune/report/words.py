@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
-from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, GainProof, Rule, Zone, is_not_beaten
+from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, GainProof, Rule, Zone, is_not_beaten
 from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.contents import DeliveredRule, RuleFileOfSession, SessionContents
@@ -16,7 +16,7 @@ from rccltune.report.tables import baseline_words
 from rccltune.rules.documents import costs_words
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import named_by_exports
-from rccltune.verify.verified import Verification
+from rccltune.verify.verifications import Verification
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"

@@ -12,7 +12,7 @@ from rccltune.analyse.fit import FitResult
 from rccltune.analyse.library_behaviour import Bypass
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.variant_gains import compare_with_site
-from rccltune.model.chosen import NOT_MEASURED, ExportedVariant, Zone, is_not_beaten
+from rccltune.model.choice import NOT_MEASURED, ExportedVariant, Zone, is_not_beaten
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default

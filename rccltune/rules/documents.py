@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import groupby, product
 from typing import Final
 
-from rccltune.model.chosen import Costs, Rule, RuleCount, Seen, Zone
+from rccltune.model.choice import Costs, Rule, RuleCount, Seen, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol, format_size

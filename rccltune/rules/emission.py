@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from rccltune import plugin
 from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.machine import overrides
-from rccltune.model.chosen import ExportedVariant, UnselectableSetting, Zone
+from rccltune.model.choice import ExportedVariant, UnselectableSetting, Zone
 from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
-from rccltune.model.measured import Fingerprint, Notice
+from rccltune.model.measurement import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, base_variant
 from rccltune.releases import library_named

@@ -13,7 +13,7 @@ from typing import Final
 from rccltune import plugin
 from rccltune.model import grammar
 from rccltune.model.brief import brief
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Mode, Scale, Setting, Vendor
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Collective

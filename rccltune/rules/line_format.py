@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import InputFileError, VerificationError
 
 LIMIT: Final = 199

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import (
     TUNABLE,
@@ -24,7 +24,7 @@ from rccltune.model.vocabulary import (
     Protocol,
     format_last,
     format_size,
-    shown,
+    printable,
 )
 from rccltune.rules.reader import RuleFile
 
@@ -231,7 +231,7 @@ def _words(rule: Rule) -> str:
     ]
     if rule.only_mode is not None:
         more.append(f"in {rule.only_mode} alone")
-    return shown(" ".join((rule.collective.csv_name, span, cell, *more)))
+    return printable(" ".join((rule.collective.csv_name, span, cell, *more)))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -20,8 +20,8 @@ from rccltune.analyse.fit import FitResult
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model import schema
 from rccltune.model.brief import brief
-from rccltune.model.chosen import ExportedVariant, RuleCount, UnselectableSetting, Zone
-from rccltune.model.measured import Fingerprint, Notice
+from rccltune.model.choice import ExportedVariant, RuleCount, UnselectableSetting, Zone
+from rccltune.model.measurement import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RankLocation, Scale
 from rccltune.model.vocabulary import RankPlacement

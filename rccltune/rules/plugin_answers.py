@@ -13,7 +13,7 @@ from typing import Final
 
 from rccltune.analyse import selectable
 from rccltune.machine import overrides
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Mode, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final, final
 
 from rccltune.model.errors import InputFileError, MachineError
-from rccltune.model.vocabulary import Collective, lay
+from rccltune.model.vocabulary import Collective, join_lines
 
 ABI_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
 CostTable = tuple[tuple[float, ...], ...]
@@ -221,7 +221,7 @@ class PluginCommunicator:
         if result != _SUCCESS:
             kind = MachineError if result == _SYSTEM_ERROR else InputFileError
             lines = self.said.strip().split("\n")
-            raise kind(lay([f"The plugin refused to start (result {result}):", *lines]))
+            raise kind(join_lines([f"The plugin refused to start (result {result}):", *lines]))
         self._open = True
         get = {2: _GET_V2, 3: _GET_V3}.get(abi, _GET_V4)
         self._get = get(members.get_coll_info)

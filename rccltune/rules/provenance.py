@@ -11,9 +11,9 @@ from rccltune import __version__
 from rccltune.analyse.fit import FitResult
 from rccltune.machine import overrides, real_rccl
 from rccltune.model import grammar
-from rccltune.model.chosen import ExportedVariant
+from rccltune.model.choice import ExportedVariant
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import Fingerprint, Launch, Outcome, Status
+from rccltune.model.measurement import Fingerprint, Launch, Outcome, Status
 from rccltune.model.settings import KNOWN_VARIANTS
 from rccltune.releases import library_named
 from rccltune.rules.writer import finding_lines

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rccltune.model.errors import InputFileError, reason_of
-from rccltune.model.vocabulary import lay
+from rccltune.model.vocabulary import join_lines
 from rccltune.rules.other_readers import misread
 from rccltune.rules.reader import RuleFile, read_rules
 
@@ -37,7 +37,7 @@ def refusal(
 ) -> InputFileError:
     """A file with mistakes, of which each has a line of its own below the headline."""
     listed = (f"  {mistake}" for mistake in mistakes)
-    return InputFileError(lay([headline, *listed]), where=str(where), hint=hint)
+    return InputFileError(join_lines([headline, *listed]), where=str(where), hint=hint)
 
 
 def read_accepted(content: bytes, where: Path, hint: str | None = None) -> RuleFile:

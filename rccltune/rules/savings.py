@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 from rccltune.analyse.fit import FitResult, fit_session
-from rccltune.model.chosen import Rule, Zone
+from rccltune.model.choice import Rule, Zone
 from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role, Scale, Setting, base_variant

@@ -10,8 +10,8 @@ from rccltune.analyse.choice import Choice
 from rccltune.analyse.fit import FitResult
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model import schema
-from rccltune.model.chosen import ExportedVariant, UnselectableSetting, Zone
-from rccltune.model.measured import Notice
+from rccltune.model.choice import ExportedVariant, UnselectableSetting, Zone
+from rccltune.model.measurement import Notice
 from rccltune.model.schema import Line, Number, Whole
 from rccltune.model.settings import Setting
 from rccltune.rules.choices import zones_in

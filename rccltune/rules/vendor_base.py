@@ -15,12 +15,12 @@ from rccltune import plugin
 from rccltune.machine import files
 from rccltune.machine.vendor_table import vendor_table
 from rccltune.model import grammar
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import InputFileError, MachineError, VerificationError
-from rccltune.model.measured import Fingerprint
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol, lay
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol, join_lines
 from rccltune.releases import READING_RULES
 from rccltune.rules import decision, line_format, reader, refusals, vendor_rules, writer
 from rccltune.rules.decision import Decision
@@ -104,7 +104,7 @@ def _found(arch: str | None) -> tuple[str, bytes]:
     which = arch or "this architecture"
     none = f"this machine's RCCL brings no table of rules for {which}; looked for:"
     raise MachineError(
-        lay([none, *(f"  {place}" for place in tables.looked)]),
+        join_lines([none, *(f"  {place}" for place in tables.looked)]),
         hint=f"name it with --base FILE; releases before {READING_RULES} and architectures that "
         "the vendor did not tune have none, and then nothing is lost.",
     )

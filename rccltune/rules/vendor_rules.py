@@ -42,7 +42,7 @@ from itertools import chain, product
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol

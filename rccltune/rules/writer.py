@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.chosen import ExportedVariant, Gain, GainRange, Rule, VariantGain
+from rccltune.model.choice import ExportedVariant, Gain, GainRange, Rule, VariantGain
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale

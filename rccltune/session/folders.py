@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measured import Fingerprint
+from rccltune.model.measurement import Fingerprint
 from rccltune.session.files import read_regular, write_atomically
 from rccltune.session.store import HEADER, Session, open_session
 

@@ -16,7 +16,7 @@ from rccltune.logs import reader
 from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.errors import SessionError
-from rccltune.model.measured import (
+from rccltune.model.measurement import (
     Caution,
     Fingerprint,
     Launch,
@@ -27,7 +27,7 @@ from rccltune.model.measured import (
 )
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Role, Variant
-from rccltune.model.vocabulary import Doubt
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
 from rccltune.session.sample_table import frame, framed, joined
@@ -57,7 +57,7 @@ class ImportResult:
     n_files: int
     n_new: int
     n_doubted: int
-    doubts: tuple[tuple[Doubt, int], ...]
+    doubts: tuple[tuple[UnusableReason, int], ...]
     n_samples: int
     n_usable: int
     notices: tuple[Notice, ...]
@@ -125,7 +125,7 @@ def import_files(
             store.commit(target, added, joined((old, new)))
             if target.fingerprint.vendor is None:
                 reporter.say(VENDOR_UNKNOWN)
-    doubts = Counter(Doubt(word) for word in new["unusable"] if word)
+    doubts = Counter(UnusableReason(word) for word in new["unusable"] if word)
     return ImportResult(
         n_files=len(incoming),
         n_new=len(new),

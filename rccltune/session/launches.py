@@ -13,9 +13,9 @@ from rccltune.logs.reader import ParsedLog, read_stream
 from rccltune.machine import placement
 from rccltune.machine.overrides import is_watched
 from rccltune.model.errors import LaunchError
-from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, StatedFacts, Status
+from rccltune.model.measurement import Caution, Launch, Notice, Outcome, Sample, StatedFacts, Status
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Role, Setting, base_variant
-from rccltune.model.vocabulary import Doubt
+from rccltune.model.vocabulary import UnusableReason
 
 
 def setting_of(wanted: Launch) -> Setting:
@@ -67,7 +67,7 @@ def samples_of_launch(
 
 def _tolerated(sample: Sample) -> Sample:
     """Remove the flag that a sample's wrong elements bring, where they are counted."""
-    counted = sample.doubt is Doubt.WRONG and sample.n_wrong and sample.time_us
+    counted = sample.doubt is UnusableReason.WRONG and sample.n_wrong and sample.time_us
     return replace(sample, doubt=None) if counted else sample
 
 
@@ -145,7 +145,7 @@ def _doubts(samples: Sequence[Sample], wanted: Launch) -> tuple[Notice, ...]:
     by_doubt: dict[tuple[Setting, str], list[Sample]] = {}
     for sample in samples:
         setting, doubt = sample.key.setting, sample.doubt
-        expected = doubt in (None, Doubt.ZERO_BYTES, Doubt.CONNECTING)
+        expected = doubt in (None, UnusableReason.ZERO_BYTES, UnusableReason.CONNECTING)
         if doubt is not None and not expected and sample.executed != setting:
             by_doubt.setdefault((setting, doubt.meaning), []).append(sample)
     return tuple(

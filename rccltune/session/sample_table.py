@@ -50,9 +50,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.perf import plan
 from rccltune.perf import samples as run_samples
 from rccltune.perf.samples import role_of, word_of
@@ -218,7 +218,7 @@ def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sampl
     """
     known = {**KNOWN_VARIANTS, **variants}
     of_run = table["run"].map(run_samples.is_run).astype(bool)
-    counted = run_samples.careful(run_samples.by_clock(table[of_run]))
+    counted = run_samples.without_rough(run_samples.by_clock(table[of_run]))
     clocks = set(counted["clock"].unique())
     graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
     taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table
@@ -230,7 +230,10 @@ def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sampl
         for row in first[[*KEY, "run"]].astype(object).itertuples(index=False, name=None)
     ]
     settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
-    doubts: dict[str, Doubt | None] = {"": None, **{one.value: one for one in Doubt}}
+    doubts: dict[str, UnusableReason | None] = {
+        "": None,
+        **{one.value: one for one in UnusableReason},
+    }
     runs = {run for run in taken["run"].unique() if run_samples.is_run(run)}
     names = (
         *("nbytes", "time_us", "wrong", "ran", "unusable"),

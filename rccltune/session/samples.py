@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measured import (
+from rccltune.model.measurement import (
     Caution,
     Launch,
     Notice,
@@ -27,7 +27,7 @@ from rccltune.model.measured import (
 )
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Scale, Setting
-from rccltune.model.vocabulary import Collective, Doubt
+from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.perf import rows, runs
 from rccltune.perf import samples as run_samples
 from rccltune.session import sample_table, store
@@ -98,7 +98,7 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
     measured = runs.read_runs(opened.path)
     if measured:
         variants = {one.name: one for one in opened.variants}
-        table = run_samples.table_of(measured, rows.table(measured), variants)
+        table = run_samples.table_of(measured, rows.rows_of_runs(measured), variants)
         parts.append(sample_table.arranged(table))
     return sample_table.joined(parts)
 
@@ -186,7 +186,7 @@ def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended
     if not asked:
         return list(samples)
     return [
-        replace(one, doubt=Doubt.BYPASSED)
+        replace(one, doubt=UnusableReason.BYPASSED)
         if one.doubt is None
         and one.key.setting.role is Role.FORCED
         and one.nbytes not in asked.get(of_launch.get(one.launch, ()), (one.nbytes,))
@@ -264,7 +264,7 @@ def flagged_by_quarantine(samples: Iterable[Sample], ended: Iterable[Ended]) -> 
     found = quarantines(pairs)
     out = {launch.id for launch, _ in pairs if any(covers(one, launch) for one in found)}
     return [
-        replace(sample, doubt=Doubt.QUARANTINED)
+        replace(sample, doubt=UnusableReason.QUARANTINED)
         if sample.doubt is None and sample.launch in out
         else sample
         for sample in samples

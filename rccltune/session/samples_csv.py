@@ -18,7 +18,7 @@ from rccltune.model.errors import SessionError, reason_of
 from rccltune.model.schema import LARGEST, NAME, odd_letters
 from rccltune.model.settings import Setting
 from rccltune.model.times import MOST_US, is_usable, printed
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement, shown
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason, printable
 from rccltune.perf import plan
 from rccltune.perf.samples import SWEEP, VERIFY, role_of, word_of
 from rccltune.session.sample_table import COLUMNS, COSTS, KINDS, TEXTS, arranged
@@ -149,41 +149,41 @@ def unreadable(where: str, why: str) -> SessionError:
 
 def _setting(text: str) -> None:
     if word_of(Setting.parse(text)) != text:
-        raise ValueError(f"'{shown(text[:40])}' is not how a setting is written here")
+        raise ValueError(f"'{printable(text[:40])}' is not how a setting is written here")
 
 
 def _one_of(text: str, words: Collection[str]) -> None:
     if text not in words:
-        raise ValueError(f"'{shown(text[:40])}' is none of {', '.join(sorted(words))}")
+        raise ValueError(f"'{printable(text[:40])}' is none of {', '.join(sorted(words))}")
 
 
 def _variant(text: str, variants: Collection[str]) -> None:
     if text == "tree-simple-forced":
         raise ValueError("Tree with Simple was forced, which rccltune 0.1.0 reads")
     if text not in variants:
-        raise ValueError(f"the session knows no variant '{shown(text[:40])}'")
+        raise ValueError(f"the session knows no variant '{printable(text[:40])}'")
 
 
 def _line(text: str) -> None:
     if odd_letters(text):
-        raise ValueError(f"'{shown(text[:40])}' has a letter that is no plain text")
+        raise ValueError(f"'{printable(text[:40])}' has a letter that is no plain text")
 
 
 def _word(text: str) -> None:
     """A name that may stand in a path."""
     if not _NAME.fullmatch(text):
-        raise ValueError(f"'{shown(text[:40])}' is no name")
+        raise ValueError(f"'{printable(text[:40])}' is no name")
 
 
 def _whole(text: str, least: int = 0) -> None:
     fits = text.isascii() and text.isdigit() and len(text) <= 19
     if not fits or not least <= int(text) <= LARGEST:
-        raise ValueError(f"'{shown(text[:40])}' is no whole number from {least} to 2^63-1")
+        raise ValueError(f"'{printable(text[:40])}' is no whole number from {least} to 2^63-1")
 
 
 def _time(text: str) -> None:
     if not is_usable(printed(text)):
-        raise ValueError(f"'{shown(text[:40])}' is no time in µs")
+        raise ValueError(f"'{printable(text[:40])}' is no time in µs")
 
 
 def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
@@ -210,7 +210,7 @@ def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
         "ran": _setting,
         "library": _setting,
         "registered": partial(_one_of, words=_BOOLEANS),
-        "unusable": partial(_one_of, words=[one.value for one in Doubt]),
+        "unusable": partial(_one_of, words=[one.value for one in UnusableReason]),
         "purpose": partial(_one_of, words=(SWEEP, VERIFY)),
         "rough": partial(_one_of, words=_BOOLEANS),
         "run": _word,
@@ -233,7 +233,9 @@ def _check_row(row: dict[str, str], checks: dict[str, Callable[[str], None]]) ->
         elif name not in _OPTIONAL and not (name == "time_us" and row["unusable"]):
             raise ValueError(f"{name} is empty")
     if row["role"] != role_of(Setting.parse(row["setting"])):
-        raise ValueError(f"role is '{shown(row['role'][:40])}', and the setting {row['setting']}")
+        raise ValueError(
+            f"role is '{printable(row['role'][:40])}', and the setting {row['setting']}"
+        )
     if int(row["n_ranks"]) < int(row["n_nodes"]):
         raise ValueError(f"{row['n_ranks']} ranks on {row['n_nodes']} nodes is no scale")
     if not row["unusable"] and not 0 < int(row["nbytes"]) <= MAX_NBYTES:
@@ -291,7 +293,7 @@ def _first_mistake(path: Path, variants: Collection[str], otherwise: str) -> Ses
                 return unreadable(f"{path}:{number}", str(error))
     except (csv.Error, OSError) as error:
         return unreadable(str(path), reason_of(error))
-    return unreadable(str(path), shown(otherwise[:200]))
+    return unreadable(str(path), printable(otherwise[:200]))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Sequence[str]]]:

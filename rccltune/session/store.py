@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measured import Fingerprint, Launch, Outcome, Sample, folder_of
+from rccltune.model.measurement import Fingerprint, Launch, Outcome, Sample, folder_of
 from rccltune.model.schema import (
     Line,
     Whole,
@@ -33,7 +33,7 @@ from rccltune.model.schema import (
     to_plain,
 )
 from rccltune.model.settings import KNOWN_VARIANTS, Computing, Variant
-from rccltune.model.vocabulary import json_pieces, json_text, lay, shown
+from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
 from rccltune.perf import runs
 from rccltune.perf import samples as run_samples
 from rccltune.session import sample_table, samples_csv
@@ -127,7 +127,7 @@ def open_session(path: Path) -> Session:
     plain = load_json(content, where, _RESTORE)
     if plain.get("format") != FORMAT:
         wrote = plain.get("tool")
-        named = f" ({shown(wrote)[:60]})" if isinstance(wrote, str) else ""
+        named = f" ({printable(wrote)[:60]})" if isinstance(wrote, str) else ""
         raise SessionError(
             f"the session has format {plain.get('format')!r:.60}, this rccltune knows format "
             f"{FORMAT}",
@@ -245,7 +245,7 @@ def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprin
         ]
         if differences:
             raise SessionError(
-                lay(["two machines in one session:", *differences]),
+                join_lines(["two machines in one session:", *differences]),
                 where=name,
                 hint="import it into a session of its own with -o DIR; if it is the same "
                 "machine and only not said, add --assume machine=same.",

@@ -13,23 +13,23 @@ from rccltune.analyse.paired import Estimate
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.site import Site
 from rccltune.model import defaults
-from rccltune.model.chosen import Rule
-from rccltune.model.measured import Sweep
+from rccltune.model.choice import Rule
+from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RULES, SILENT, Variant
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import passes, plan, rows, runs
 from rccltune.perf.load import ALONE, Load
-from rccltune.perf.passes import Wanted
+from rccltune.perf.passes import SweepScope
 from rccltune.perf.samples import GRAPH_UP_TO
-from rccltune.perf.sweep import Measuring
+from rccltune.perf.sweep import OngoingSweep
 from rccltune.session import files, store
 from rccltune.simulate import compiled
 from rccltune.verify import pairs
-from rccltune.verify.beside import SiteAndIdle
-from rccltune.verify.pairs import Calls
-from rccltune.verify.sides import Called, folder_of, variables_for, wrong_by_itself
-from rccltune.verify.verdict import Beside
+from rccltune.verify.pairs import VerificationCalls
+from rccltune.verify.sides import CallResult, folder_of, variables_for, wrong_by_itself
+from rccltune.verify.site_and_idle import SiteAndIdle
+from rccltune.verify.verdict import IdleEffect
 from rccltune.verify.verdict_store import FOLDER
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ _QUIET: Final = 0.003
 
 
 @dataclass(frozen=True, kw_only=True)
-class Communicators:
-    """Calls both sides by the rank program; see :class:`rccltune.verify.sides.Sides`.
+class CommunicatorPairs:
+    """Calls both sides by the rank program; see :class:`rccltune.verify.sides.SidesCaller`.
 
     Attributes:
         session: the folder.
@@ -74,7 +74,7 @@ class Communicators:
         Raises:
             OutputError: a run that cannot be read.
         """
-        return rows.table(runs.read_runs(self.session))
+        return rows.rows_of_runs(runs.read_runs(self.session))
 
     @cached_property
     def swept(self) -> Mapping[Collective, tuple[int, ...]]:
@@ -108,7 +108,7 @@ class Communicators:
         """log(the site as it is / our plugin idle) between two sizes."""
         return self._idle.between(collective, low, high)
 
-    def octaves(self) -> tuple[Beside, ...]:
+    def octaves(self) -> tuple[IdleEffect, ...]:
         """What the two differ by in each octave of the swept sizes."""
         return tuple(self._idle.octaves(self.swept))
 
@@ -116,7 +116,7 @@ class Communicators:
     def _idle(self) -> SiteAndIdle:
         return SiteAndIdle(self.table, self.variant)
 
-    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> Called:
+    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> CallResult:
         """Call both sides; what failed with the rules is said of its collective.
 
         Raises:
@@ -129,9 +129,9 @@ class Communicators:
             files.write_atomically(self.session / store.NODE_FILE, compiled.written(site.node))
         ground = replace(ground, added=(*ground.added, *variables_for(site, file)))
         calls = self._calls(rules, again=again)
-        measuring = Measuring(
+        measuring = OngoingSweep(
             ground=ground,
-            wanted=Wanted(
+            wanted=SweepScope(
                 sizes={},
                 placements=calls.placements,
                 dtype=calls.dtype,
@@ -147,7 +147,7 @@ class Communicators:
         n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
         measuring.complete(pairs.units(calls, n, self.variant))
         table = measuring.table()
-        return Called(
+        return CallResult(
             pairs=pairs.ratios(table),
             checked=_checked(table),
             wrong=_wrong(table, folder),
@@ -161,7 +161,7 @@ class Communicators:
             seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
         )
 
-    def _load(self, measuring: Measuring, calls: Calls) -> Load:
+    def _load(self, measuring: OngoingSweep, calls: VerificationCalls) -> Load:
         """Products beside the calls; how long one takes is asked where no sweep has."""
         computing = self.sweep.computing
         if computing is None:
@@ -173,7 +173,7 @@ class Communicators:
             asked = measuring.table()
         return Load.of(computing, passes.rough_rows(self.table, self.variant), asked)
 
-    def _calls(self, rules: Sequence[Rule], *, again: bool) -> Calls:
+    def _calls(self, rules: Sequence[Rule], *, again: bool) -> VerificationCalls:
         changes = pairs.changes_in(self.table, self.variant)
         named = {one.collective for one in rules}
         found = [
@@ -181,7 +181,7 @@ class Communicators:
             for one, sizes in self.swept.items()
             if not again or one in named
         ]
-        return Calls(
+        return VerificationCalls(
             sizes=tuple(replace(one, others=()) if again else one for one in found),
             placements=self.sweep.placements,
             dtype=self.dtype,

@@ -20,7 +20,7 @@ import numpy as np
 from rccltune import plugin
 from rccltune.analyse.paired import PairedRatios
 from rccltune.measure import rccl_tests
-from rccltune.measure.rccl_tests import Call, Where
+from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model.errors import CommandLineError, MachineError, VerificationError
 from rccltune.model.reporter import Reporter
@@ -46,7 +46,7 @@ _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmed:
+class Confirmation:
     """What rccl-tests say of the rules.
 
     Attributes:
@@ -71,7 +71,7 @@ def find(request: SiteRequest, reporter: Reporter) -> Site | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confirming:
+class ConfirmationRequest:
     """A verified file, and where rccl-tests hold it against the library.
 
     Attributes:
@@ -89,7 +89,7 @@ class Confirming:
     reporter: Reporter
 
 
-def confirm(asked: Confirming) -> Confirmed | None:
+def confirm(asked: ConfirmationRequest) -> Confirmation | None:
     """Hold a verified file against the library; None where no rule is left.
 
     Raises:
@@ -126,7 +126,7 @@ def _said(rule: RuleVerdict, ratio: Ratio) -> str:
     return f"{rule.collective.value} {span} {rule.setting}: {ratio}, ours {rule.gain}"
 
 
-def _looked(asked: Confirming, look: int, kept: Sequence[RuleVerdict]) -> Confirmed:
+def _looked(asked: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict]) -> Confirmation:
     import pandas as pd
 
     folder = asked.session / FOLDER / str(look)
@@ -145,7 +145,7 @@ def _looked(asked: Confirming, look: int, kept: Sequence[RuleVerdict]) -> Confir
     contradicted = tuple(
         (one, found[one.line]) for one in kept if one.line in found and _is_contradicted(table, one)
     )
-    return Confirmed(
+    return Confirmation(
         sentence=_sentence(kept, found, failed),
         contradicted=contradicted,
         table=table,
@@ -153,7 +153,7 @@ def _looked(asked: Confirming, look: int, kept: Sequence[RuleVerdict]) -> Confir
     )
 
 
-def _calls(kept: Sequence[RuleVerdict]) -> Iterator[Call]:
+def _calls(kept: Sequence[RuleVerdict]) -> Iterator[BenchmarkCall]:
     """What to launch: the rules' sizes, in the loop from 1 MiB on and from graphs below."""
     for collective in dict.fromkeys(one.collective for one in kept):
         own = [one for one in kept if one.collective is collective]
@@ -163,7 +163,7 @@ def _calls(kept: Sequence[RuleVerdict]) -> Iterator[Call]:
             (False, max(low, _LOOP_FROM), high),
         ):
             if _power(first) <= last:
-                yield Call(
+                yield BenchmarkCall(
                     collective=collective,
                     min_nbytes=_power(first),
                     max_nbytes=last,
@@ -176,12 +176,16 @@ def _power(nbytes: int) -> int:
     return 1 << max(0, (nbytes - 1).bit_length())
 
 
-def _turns(asked: Confirming, folder: Path, call: Call) -> tuple[pd.DataFrame | None, float, str]:
+def _turns(
+    asked: ConfirmationRequest, folder: Path, call: BenchmarkCall
+) -> tuple[pd.DataFrame | None, float, str]:
     """Launches of one collective by one clock in turns: their times, seconds, and what failed."""
     import pandas as pd
 
     site = asked.site
-    where = Where(site=site, node=asked.session / NODE_FILE if site.node is not None else None)
+    where = RcclTestsSetup(
+        site=site, node=asked.session / NODE_FILE if site.node is not None else None
+    )
     told = [
         ("NCCL_TUNER_PLUGIN", str(plugin.library())),
         *variables_for(site, asked.rules.resolve()),

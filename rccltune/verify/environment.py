@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rccltune.verify.beside import slower
-from rccltune.verify.outcome import Verified
+from rccltune.verify.outcome import VerificationResult
+from rccltune.verify.site_and_idle import slower
 from rccltune.verify.verdict import RuleVerdict
 
 
-def is_better(ours: Verified, site: Verified | None) -> bool:
+def is_better(ours: VerificationResult, site: VerificationResult | None) -> bool:
     """Whether a file is proven to be faster than the site's somewhere, and slower nowhere.
 
     Sizes without a rule are held against the site as it is; where noise hides what the environment
@@ -31,7 +31,7 @@ def is_better(ours: Verified, site: Verified | None) -> bool:
     return any(_low(one) > _most(theirs, one) for one in mine)
 
 
-def _kept(one: Verified | None) -> list[RuleVerdict]:
+def _kept(one: VerificationResult | None) -> list[RuleVerdict]:
     return [rule for rule in one.standings if rule.is_kept and rule.gain] if one else []
 
 

@@ -26,11 +26,11 @@ import numpy.typing as npt
 
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
-from rccltune.model.chosen import Judgement, Rule
+from rccltune.model.choice import Judgement, Rule
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.verify.pairs import answering
-from rccltune.verify.sizes import SLIGHT, Size, Table, judgement
-from rccltune.verify.verdict import Ratio, State
+from rccltune.verify.sizes import SLIGHT, PairTable, SizeResult, judgement
+from rccltune.verify.verdict import Ratio, RuleState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ Indices: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RulePart:
     """What is left of a rule, or goes, between two called sizes.
 
     Attributes:
@@ -62,7 +62,7 @@ class Part:
     rule: Rule
     low: int
     high: int
-    state: State
+    state: RuleState
     gain: Ratio | None
     loop: Ratio | None
     n_sizes: int
@@ -75,7 +75,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedFile:
     """What was found of a file.
 
     Attributes:
@@ -84,8 +84,8 @@ class Judged:
         harmed: octaves without a rule that are slower: collective, first size, last size, ratio.
     """
 
-    parts: tuple[Part, ...]
-    sizes: tuple[Size, ...]
+    parts: tuple[RulePart, ...]
+    sizes: tuple[SizeResult, ...]
     harmed: tuple[tuple[Collective, int, int, Ratio], ...]
 
 
@@ -99,7 +99,7 @@ def judge(
     keeps_ends: bool = False,
     is_again: bool = False,
     n_rules: int | None = None,
-) -> Judged:
+) -> JudgedFile:
     """Judge every rule and every size.
 
     Args:
@@ -112,9 +112,11 @@ def judge(
         is_again: they were narrowed already: ends that gain next to nothing stay, being no harm.
         n_rules: that share the level; None for the rules that are judged.
     """
-    tables = {Collective(name): Table(own) for name, own in pairs.groupby("collective", sort=False)}
+    tables = {
+        Collective(name): PairTable(own) for name, own in pairs.groupby("collective", sort=False)
+    }
     own = [one for one in rules if not one.vendor and not one.fallback]
-    judging = _Judge(
+    judging = _FileJudge(
         rules=rules,
         least=log1p(min_gain),
         wrong=wrong or {},
@@ -125,11 +127,11 @@ def judge(
     )
     parts = [part for rule in own for part in judging.parts(rule, tables.get(rule.collective))]
     sizes = [size for name, one in tables.items() for size in one.sizes(name, wrong or {})]
-    return Judged(parts=tuple(parts), sizes=tuple(sizes), harmed=tuple(_harmed(rules, tables)))
+    return JudgedFile(parts=tuple(parts), sizes=tuple(sizes), harmed=tuple(_harmed(rules, tables)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Judge:
+class _FileJudge:
     """Judges rules of a file, one after the other; see :func:`judge` for what it is told."""
 
     rules: Sequence[Rule]
@@ -145,34 +147,36 @@ class _Judge:
         """Of a rule's interval: all rules share the chance of a mistake."""
         return 1 - LEVEL / self.n_rules
 
-    def parts(self, rule: Rule, table: Table | None) -> Iterator[Part]:
+    def parts(self, rule: Rule, table: PairTable | None) -> Iterator[RulePart]:
         """What is left of a rule, and what goes."""
         if table is None:
-            yield self._gone(rule, State.UNDECIDED, "nothing of it was timed")
+            yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
             return
         inside = np.isin(np.arange(len(table.nbytes)), self._inside(rule, table))
         if not inside.any():
-            yield self._gone(rule, State.UNDECIDED, "nothing of it was timed")
+            yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
             return
         bypassed = inside & ~table.is_asked.astype(bool)
         if (bypassed == inside).all():
-            yield self._gone(rule, State.BYPASSED, "the library asks no tuner there")
+            yield self._gone(rule, RuleState.BYPASSED, "the library asks no tuner there")
             return
         silent = inside & ~bypassed & (table.answers == "none")
         if ((silent | bypassed) == inside).all():
-            yield self._gone(rule, State.NOT_SELECTABLE, "the library does not let it be chosen")
+            yield self._gone(
+                rule, RuleState.NOT_SELECTABLE, "the library does not let it be chosen"
+            )
             return
         wrong = self.wrong.get(rule.collective, frozenset())
         if any(int(n) in wrong for n in table.nbytes[inside]):
             where = ", ".join(format_size(n) for n in sorted(wrong)[:3])
-            yield self._gone(rule, State.WRONG, f"wrong results at {where}")
+            yield self._gone(rule, RuleState.WRONG, f"wrong results at {where}")
             return
         if why := self._stalls(table, inside):
-            yield self._gone(rule, State.SLOWER, why)
+            yield self._gone(rule, RuleState.SLOWER, why)
             return
         yield from self._stretches(rule, table, inside)
 
-    def _inside(self, rule: Rule, table: Table) -> Indices:
+    def _inside(self, rule: Rule, table: PairTable) -> Indices:
         """Sizes that the rule answers."""
         return np.array(
             [
@@ -183,8 +187,8 @@ class _Judge:
             dtype=np.intp,
         )
 
-    def _gone(self, rule: Rule, state: State, reason: str) -> Part:
-        return Part(
+    def _gone(self, rule: Rule, state: RuleState, reason: str) -> RulePart:
+        return RulePart(
             rule=rule,
             low=rule.min_nbytes,
             high=rule.max_nbytes,
@@ -198,7 +202,7 @@ class _Judge:
             is_whole=True,
         )
 
-    def _stalls(self, table: Table, inside: Truths) -> str:
+    def _stalls(self, table: PairTable, inside: Truths) -> str:
         """Why a rule goes whose timings stall more often than without it; else empty."""
         own = table.stalls[inside]
         hits, n = int(own["stalls_rules"].sum()), int(own["n_rules"].sum())
@@ -211,7 +215,7 @@ class _Judge:
             return ""
         return f"{hits} of {n} timings stalled, {others} of {n_others} without it"
 
-    def _stretches(self, rule: Rule, table: Table, inside: Truths) -> Iterator[Part]:
+    def _stretches(self, rule: Rule, table: PairTable, inside: Truths) -> Iterator[RulePart]:
         """Neighbouring sizes of a rule that are all good, and those that are slower."""
         paired = table.paired[0]
         at = np.flatnonzero(inside)
@@ -228,7 +232,7 @@ class _Judge:
                 # With the interval that a size is judged by, which all rules do not share.
                 why = "slower" if worst.high() < 0 else "looks slower"
                 part = self._part(
-                    rule, table, own, State.SLOWER, gain=worst, reason=why, is_whole=False
+                    rule, table, own, RuleState.SLOWER, gain=worst, reason=why, is_whole=False
                 )
                 yield replace(part, gain=Ratio.of(worst))
             elif self.is_again:
@@ -244,11 +248,11 @@ class _Judge:
     def _trimmed(
         self,
         rule: Rule,
-        table: Table,
+        table: PairTable,
         at: Indices,
         stretch: Indices,
         each: Sequence[Estimate | None],
-    ) -> Iterator[Part]:
+    ) -> Iterator[RulePart]:
         """A range of good sizes without the ends that gain next to nothing."""
 
         def is_idle(i: int) -> bool:
@@ -271,7 +275,7 @@ class _Judge:
                     rule,
                     table,
                     at[tail],
-                    State.NO_GAIN,
+                    RuleState.NO_GAIN,
                     gain=worst,
                     reason="gains next to nothing",
                     is_whole=False,
@@ -281,18 +285,24 @@ class _Judge:
     def _judged(
         self,
         rule: Rule,
-        table: Table,
+        table: PairTable,
         own: Indices,
         *,
         is_whole: bool,
-    ) -> Part:
+    ) -> RulePart:
         """One part of a rule: whether it gains."""
         chosen = np.isin(np.arange(len(table.nbytes)), own)
         found = table.paired[0].over(chosen)
         low, high = int(table.nbytes[own[0]]), int(table.nbytes[own[-1]])
         if not found:
             return self._part(
-                rule, table, own, State.UNDECIDED, gain=None, reason="seen once", is_whole=is_whole
+                rule,
+                table,
+                own,
+                RuleState.UNDECIDED,
+                gain=None,
+                reason="seen once",
+                is_whole=is_whole,
             )
         cost = self.beside(rule.collective, low, high)
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
@@ -307,21 +317,21 @@ class _Judge:
             rule, table, own, state, gain=worst, reason=why, is_whole=is_whole, loop=loop
         )
 
-    def _state(self, one: Estimate, loop: Estimate | None) -> tuple[State, str]:
+    def _state(self, one: Estimate, loop: Estimate | None) -> tuple[RuleState, str]:
         if one.low(self.level) > 0 and one.log >= self.least:
             if loop is not None and loop.log < SLIGHT:
                 level = 1 - 2 * _LOOP_LEVEL / self.n_rules
                 if loop.high(level) < 0:
                     said = Ratio.of(loop, level)
-                    return State.SLOWER, f"{said} launched one by one"
-            return State.KEPT, ""
+                    return RuleState.SLOWER, f"{said} launched one by one"
+            return RuleState.KEPT, ""
         if one.high(self.level) < 0 and one.log < SLIGHT:
-            return State.SLOWER, "slower"
+            return RuleState.SLOWER, "slower"
         if one.high(self.level) < self.least:
-            return State.NO_GAIN, "no gain"
-        return State.UNDECIDED, "undecided"
+            return RuleState.NO_GAIN, "no gain"
+        return RuleState.UNDECIDED, "undecided"
 
-    def _loop(self, table: Table, low: int, high: int) -> Estimate | None:
+    def _loop(self, table: PairTable, low: int, high: int) -> Estimate | None:
         """Ratio of the loop at a few sizes, of the placement that gains least."""
         if table.loop is None:
             return None
@@ -332,15 +342,15 @@ class _Judge:
     def _part(
         self,
         rule: Rule,
-        table: Table,
+        table: PairTable,
         own: Indices,
-        state: State,
+        state: RuleState,
         *,
         gain: Estimate | None,
         reason: str,
         is_whole: bool,
         loop: Estimate | None = None,
-    ) -> Part:
+    ) -> RulePart:
         paired = table.paired[0]
         undecided = sum(
             one is None or judgement(one) is Judgement.UNDECIDED
@@ -350,7 +360,7 @@ class _Judge:
         )
         clocks = dict.fromkeys(str(table.clock[i]) for i in own)
         inside = self._inside(rule, table)
-        return Part(
+        return RulePart(
             rule=rule,
             low=int(table.nbytes[own[0]]),
             high=int(table.nbytes[own[-1]]),
@@ -368,7 +378,7 @@ class _Judge:
 
 
 def _harmed(
-    rules: Sequence[Rule], tables: Mapping[Collective, Table]
+    rules: Sequence[Rule], tables: Mapping[Collective, PairTable]
 ) -> Iterator[tuple[Collective, int, int, Ratio]]:
     """Octaves in which the sizes without a rule of ours are slower with certainty."""
     windows: list[tuple[Collective, int, int, Estimate]] = []

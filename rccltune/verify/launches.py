@@ -19,21 +19,21 @@ import numpy as np
 from rccltune import plugin
 from rccltune.analyse.paired import Estimate
 from rccltune.measure import rccl_tests
-from rccltune.measure.rccl_tests import Call, Launched, Where
+from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.site import Site
 from rccltune.model import defaults
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import LaunchError
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RULES, SILENT, Variant
 from rccltune.model.vocabulary import Collective
 from rccltune.perf.plan import GRAPH, LOOP
 from rccltune.session.samples import load_frame
 from rccltune.session.store import NODE_FILE, open_session
-from rccltune.verify.sides import Called, folder_of, variables_for, wrong_by_itself
-from rccltune.verify.verdict import Beside
+from rccltune.verify.sides import CallResult, folder_of, variables_for, wrong_by_itself
+from rccltune.verify.verdict import IdleEffect
 from rccltune.verify.verdict_store import FOLDER
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ _TURNS: Final = ((SILENT, RULES), (RULES, SILENT))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launches:
-    """Calls both sides by rccl-tests; see :class:`rccltune.verify.sides.Sides`.
+class LaunchPairs:
+    """Calls both sides by rccl-tests; see :class:`rccltune.verify.sides.SidesCaller`.
 
     Attributes:
         session: the folder.
@@ -92,11 +92,11 @@ class Launches:
         """None: the library's side is the site as it is, without our plugin."""
         return None
 
-    def octaves(self) -> tuple[Beside, ...]:
+    def octaves(self) -> tuple[IdleEffect, ...]:
         """Nothing, likewise."""
         return ()
 
-    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> Called:
+    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> CallResult:
         """Launch both sides in turns; what failed with the rules is said of its collective.
 
         Raises:
@@ -115,7 +115,7 @@ class Launches:
             if not again or collective in named
         ]
         tables = [table for one in turns for table in one.tables]
-        return Called(
+        return CallResult(
             pairs=_pairs(pd.concat(tables), GRAPH if self.graph else LOOP),
             checked={one.collective: frozenset(one.checked) for one in turns if one.checked},
             wrong={one.collective: frozenset(one.wrong) for one in turns if one.wrong},
@@ -127,15 +127,15 @@ class Launches:
 
     def _turns(
         self, folder: Path, rules: Path, collective: Collective, sizes: Sequence[int], n: int
-    ) -> _Turns:
+    ) -> _LaunchTurns:
         """Launches of one collective; none with the rules any more once one failed."""
-        made = _Turns(collective)
+        made = _LaunchTurns(collective)
         for number in range(n):
             for who in _TURNS[number % 2]:
                 if who == RULES and made.failed:
                     continue
                 name = f"{collective.value}-{'rules' if who == RULES else 'library'}-{number}"
-                call = Call(
+                call = BenchmarkCall(
                     collective=collective,
                     min_nbytes=sizes[0],
                     max_nbytes=sizes[-1],
@@ -150,10 +150,12 @@ class Launches:
                 made.add(one, number, str(who), is_ruled=is_ruled)
         return made
 
-    def _launched(self, call: Call, own: Path, rules: Path, *, is_ruled: bool) -> Launched:
+    def _launched(
+        self, call: BenchmarkCall, own: Path, rules: Path, *, is_ruled: bool
+    ) -> BenchmarkResult:
         """A launch, or what is there of it from an earlier command."""
         node = self.session / NODE_FILE if self.site.node is not None else None
-        where = Where(site=self.site, node=node)
+        where = RcclTestsSetup(site=self.site, node=node)
         if (own / _DONE).exists():
             seconds = float((own / _DONE).read_text("ascii"))
             return rccl_tests.read_launched(where, call, own, seconds=seconds)
@@ -180,7 +182,7 @@ class Launches:
 
 
 @dataclass(slots=True)
-class _Turns:
+class _LaunchTurns:
     """What launches of one collective gave so far."""
 
     collective: Collective
@@ -190,7 +192,7 @@ class _Turns:
     failed: str = ""
     seconds: float = 0.0
 
-    def add(self, one: Launched, number: int, who: str, *, is_ruled: bool) -> None:
+    def add(self, one: BenchmarkResult, number: int, who: str, *, is_ruled: bool) -> None:
         """Keep a launch.
 
         Raises:
@@ -219,7 +221,7 @@ class _Turns:
         )
 
 
-def _wrong_of(one: Launched) -> frozenset[int]:
+def _wrong_of(one: BenchmarkResult) -> frozenset[int]:
     if one.table is None:
         return frozenset()
     return frozenset(int(n) for n in one.table[one.table["n_wrong"] > 0]["nbytes"])

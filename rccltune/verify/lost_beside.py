@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rccltune.analyse.paired import PairedRatios
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.vocabulary import format_span
 from rccltune.perf import plan, rows, runs
 from rccltune.perf.rows import setting_of
@@ -35,7 +35,7 @@ def lost_beside(session: Path, rules: Sequence[Rule]) -> Iterator[str]:
         measured = [run for run in runs.read_runs(folder) if _is_beside(run)]
         if not measured:
             continue
-        table = rows.table(measured)
+        table = rows.rows_of_runs(measured)
         name = str(table.loc[table["step"] == plan.BESIDE, "beside"].iloc[0])
         both = by_clock(pairs.ratios(table), ["collective", "placement", "nbytes"]).copy()
         both["setting"] = [str(setting_of(word)) for word in both["answer"]]
@@ -54,7 +54,7 @@ def lost_beside(session: Path, rules: Sequence[Rule]) -> Iterator[str]:
                 )
 
 
-def _is_beside(run: runs.Run) -> bool:
+def _is_beside(run: runs.PerfRun) -> bool:
     return any(one.step is not None and one.step.kind == plan.BESIDE for one in run.steps)
 
 

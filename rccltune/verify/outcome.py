@@ -11,8 +11,8 @@ from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.chosen import Judgement, RuleCount, SizeVerdict
-from rccltune.model.measured import Sweep
+from rccltune.model.choice import Judgement, RuleCount, SizeVerdict
+from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
 from rccltune.model.vocabulary import Collective, Placement
@@ -21,12 +21,18 @@ from rccltune.rules.documents import count_rules
 from rccltune.rules.provenance import BESIDE_COMPUTING
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
-from rccltune.verify.beside import not_judged_below
-from rccltune.verify.judge import Judged, Part
+from rccltune.verify.judge import JudgedFile, RulePart
 from rccltune.verify.rewriting import ours
-from rccltune.verify.sides import Sides
-from rccltune.verify.sizes import Size
-from rccltune.verify.verdict import Cut, RuleVerdict, State, VerdictFile, replicates_of
+from rccltune.verify.sides import SidesCaller
+from rccltune.verify.site_and_idle import not_judged_below
+from rccltune.verify.sizes import SizeResult
+from rccltune.verify.verdict import (
+    LeftToLibrary,
+    RuleState,
+    RuleVerdict,
+    VerdictFile,
+    replicates_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,7 @@ class VerifyRequest:
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerificationResult:
     """How a verification ended.
 
     Attributes:
@@ -102,7 +108,7 @@ class Verified:
 
 
 @dataclass(slots=True, kw_only=True)
-class Verifying:
+class OngoingVerification:
     """A verification under way.
 
     Attributes:
@@ -112,7 +118,7 @@ class Verifying:
 
     request: VerifyRequest
     sweep: Sweep
-    sides: Sides
+    sides: SidesCaller
     reporter: Reporter
     n_replicates: int = 0
     n_processes: int = 0
@@ -130,15 +136,15 @@ class Verifying:
         return self.sides.site.scale
 
 
-def made_of(
-    verifying: Verifying,
+def result_of(
+    verifying: OngoingVerification,
     text: str,
     *,
-    judged: Judged,
-    cuts: Sequence[Cut],
+    judged: JudgedFile,
+    cuts: Sequence[LeftToLibrary],
     before: RuleCount,
     harmed: tuple[str, ...],
-) -> Verified:
+) -> VerificationResult:
     """All that was found, as one record."""
     request, site, sides = verifying.request, verifying.site, verifying.sides
     standings = tuple(_standing(one, text, verifying.scale) for one in judged.parts)
@@ -175,7 +181,7 @@ def made_of(
         lost_needs=unneeded,
         not_judged_below=None if is_site else not_judged_below(beside),
     )
-    return Verified(
+    return VerificationResult(
         path=None if request.keep_losers else request.output,
         text=text,
         file=file,
@@ -186,10 +192,10 @@ def made_of(
     )
 
 
-def _standing(part: Part, text: str, scale: Scale) -> RuleVerdict:
+def _standing(part: RulePart, text: str, scale: Scale) -> RuleVerdict:
     """A part as a rule: of the file as it is now where it is kept."""
     rule = part.rule
-    if part.state is State.KEPT:
+    if part.state is RuleState.KEPT:
         now = (
             one
             for one in ours(read_rules(text.encode()), scale)
@@ -213,12 +219,12 @@ def _standing(part: Part, text: str, scale: Scale) -> RuleVerdict:
     )
 
 
-def _is_right(verifying: Verifying, one: Size) -> bool:
+def _is_right(verifying: OngoingVerification, one: SizeResult) -> bool:
     is_checked = one.nbytes in verifying.checked.get(one.collective, frozenset())
     return is_checked and one.judgement is not Judgement.WRONG
 
 
-def _verdicts(verifying: Verifying, judged: Judged) -> list[SizeVerdict]:
+def _verdicts(verifying: OngoingVerification, judged: JudgedFile) -> list[SizeVerdict]:
     sides = verifying.sides
     return [
         SizeVerdict(
@@ -248,7 +254,9 @@ def _verdicts(verifying: Verifying, judged: Judged) -> list[SizeVerdict]:
     ]
 
 
-def _with_evidence(verifying: Verifying, text: str, standings: Sequence[RuleVerdict]) -> str:
+def _with_evidence(
+    verifying: OngoingVerification, text: str, standings: Sequence[RuleVerdict]
+) -> str:
     """The file with what its rules rest on."""
     on = "on this machine"
     if verifying.site.node is not None:

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Scale, Variant
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
 from rccltune.perf.load import ALONE, Load
-from rccltune.perf.passes import Unit
-from rccltune.perf.plan import GRAPH, LOOP, Call, Step
+from rccltune.perf.passes import RunPlan
+from rccltune.perf.plan import GRAPH, LOOP, CollectiveCall, Step
 from rccltune.perf.samples import GRAPH_UP_TO
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ PURPOSE: Final = "verify"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class SizesToCall:
     """Sizes in bytes of one collective.
 
     Attributes:
@@ -79,7 +79,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class VerificationCalls:
     """How everything is called.
 
     Attributes:
@@ -92,7 +92,7 @@ class Calls:
         load: products beside the calls, where there are any.
     """
 
-    sizes: tuple[Sizes, ...]
+    sizes: tuple[SizesToCall, ...]
     placements: tuple[Placement, ...]
     dtype: str
     op: str
@@ -123,7 +123,7 @@ def sizes_of(
     swept: Sequence[int],
     changes: Iterable[tuple[int, int]],
     scale: Scale,
-) -> Sizes:
+) -> SizesToCall:
     """Sizes to call for a collective.
 
     Args:
@@ -152,7 +152,7 @@ def sizes_of(
         small = sorted(nbytes for nbytes in found if nbytes <= GRAPH_UP_TO)
         looped |= set(_spread(small, _LOOP_SIZES))
     others = {nbytes // grain * grain for nbytes in swept}
-    return Sizes(
+    return SizesToCall(
         collective=collective,
         ruled=tuple(sorted(ruled)),
         ends=frozenset(ends),
@@ -222,7 +222,9 @@ def changes_in(table: pd.DataFrame, variant: Variant) -> Mapping[str, list[tuple
     return found
 
 
-def units(calls: Calls, n_communicators: int, variant: Variant = DEFAULT_VARIANT) -> list[Unit]:
+def units(
+    calls: VerificationCalls, n_communicators: int, variant: Variant = DEFAULT_VARIANT
+) -> list[RunPlan]:
     """Starts of all ranks that a verification makes: two, whose communicators share the rest.
 
     Args:
@@ -238,7 +240,7 @@ def units(calls: Calls, n_communicators: int, variant: Variant = DEFAULT_VARIANT
         if number == 0 and steps:
             steps[0] = (*_checks(calls), *steps[0])
         found.append(
-            Unit(
+            RunPlan(
                 purpose=PURPOSE,
                 variant=variant,
                 number_of=number,
@@ -249,7 +251,7 @@ def units(calls: Calls, n_communicators: int, variant: Variant = DEFAULT_VARIANT
     return found
 
 
-def _checks(calls: Calls) -> Iterator[Step]:
+def _checks(calls: VerificationCalls) -> Iterator[Step]:
     """One call of either side at every ruled size, whose result is compared."""
     most = calls.checked_up_to
     for call in calls_of(calls):
@@ -258,19 +260,21 @@ def _checks(calls: Calls) -> Iterator[Step]:
         yield Step(kind, RULES, call)
 
 
-def _calls(calls: Calls, collective: Collective, sizes: Iterable[int]) -> Iterator[Call]:
+def _calls(
+    calls: VerificationCalls, collective: Collective, sizes: Iterable[int]
+) -> Iterator[CollectiveCall]:
     for nbytes in sizes:
         for placement in plan.placements_for(calls.placements, collective):
-            yield Call(collective, calls.dtype, calls.op, placement, nbytes)
+            yield CollectiveCall(collective, calls.dtype, calls.op, placement, nbytes)
 
 
-def calls_of(calls: Calls) -> Iterator[Call]:
+def calls_of(calls: VerificationCalls) -> Iterator[CollectiveCall]:
     """Every call of a ruled size."""
     for own in calls.sizes:
         yield from _calls(calls, own.collective, own.ruled)
 
 
-def _steps(calls: Calls, communicator: int) -> tuple[Step, ...]:
+def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
     """Steps of one communicator; the first of each process calls what no rule is for, too."""
     # A process has every second communicator: two of each share a pair of turns.
     turn = communicator // PROCESSES % 2

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.chosen import NOT_MEASURED, Rule
+from rccltune.model.choice import NOT_MEASURED, Rule
 from rccltune.model.errors import InputFileError
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
 from rccltune.perf.samples import GRAPH_UP_TO
@@ -19,8 +19,8 @@ from rccltune.rules.documents import BY_CLOCK, intervals_left
 from rccltune.rules.line_format import UNPROVEN_MARK, LineChange, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import VERIFIED_MARK
-from rccltune.verify.judge import Part
-from rccltune.verify.verdict import Cut, State
+from rccltune.verify.judge import RulePart
+from rccltune.verify.verdict import LeftToLibrary, RuleState
 
 # The first of the comments above a rule.
 _MEASURED: Final = re.compile(r"# (\d+|no) sizes? measured\b")
@@ -29,7 +29,7 @@ USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
+class RewrittenRules:
     """A file as it is after judging.
 
     Attributes:
@@ -38,8 +38,8 @@ class Rewritten:
     """
 
     text: str
-    cuts: tuple[Cut, ...]
-    kept: Mapping[int, tuple[Part, ...]]
+    cuts: tuple[LeftToLibrary, ...]
+    kept: Mapping[int, tuple[RulePart, ...]]
 
 
 def read_text(path: Path) -> str:
@@ -80,7 +80,7 @@ def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
 
 def within(
     text: str, rules: Sequence[Rule], measured: Mapping[str, tuple[int, int]]
-) -> tuple[str, tuple[Cut, ...]]:
+) -> tuple[str, tuple[LeftToLibrary, ...]]:
     """The file with rules that reach no further than the sweep measured.
 
     Args:
@@ -92,7 +92,7 @@ def within(
         The text, and what rules lost.
     """
     changes: dict[int, LineChange] = {}
-    cuts: dict[Cut, None] = {}
+    cuts: dict[LeftToLibrary, None] = {}
     for rule in rules:
         first, last = measured.get(rule.collective.value, (1, 0))
         low, high = max(rule.min_nbytes, first), min(rule.max_nbytes, last)
@@ -101,7 +101,7 @@ def within(
         part = replace(rule, min_nbytes=low, max_nbytes=high) if low <= high else None
         beyond = list(_around(rule, [] if part is None else [(low, high)]))
         own = [
-            Cut(
+            LeftToLibrary(
                 collective=rule.collective,
                 min_nbytes=first_,
                 max_nbytes=last_,
@@ -190,7 +190,7 @@ def _unwrapped(comments: Iterable[str]) -> list[str]:
     return texts
 
 
-def cut_before(text: str, scale: Scale) -> tuple[Cut, ...]:
+def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
     """What earlier verifications left to the library, as the file says it.
 
     Ranges of a file without sections may be of any collective, and are left out.
@@ -201,7 +201,7 @@ def cut_before(text: str, scale: Scale) -> tuple[Cut, ...]:
     """
     mark = f"{VERIFIED_MARK} "
     return tuple(
-        Cut(
+        LeftToLibrary(
             collective=collective,
             min_nbytes=one.min_nbytes,
             max_nbytes=one.max_nbytes,
@@ -214,7 +214,7 @@ def cut_before(text: str, scale: Scale) -> tuple[Cut, ...]:
     )
 
 
-def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritten:
+def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> RewrittenRules:
     """The file without what is not kept; fallbacks go and stay with their rules.
 
     Args:
@@ -222,22 +222,22 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritt
         rules: of this scale, in its order, fallbacks too, a vendor's not.
         parts: what was found of each rule.
     """
-    by_line: dict[int | None, list[Part]] = {}
+    by_line: dict[int | None, list[RulePart]] = {}
     for part in parts:
         by_line.setdefault(part.rule.line, []).append(part)
     changes: dict[int, LineChange] = {}
-    cuts: list[Cut] = []
-    kept: dict[int, tuple[Part, ...]] = {}
+    cuts: list[LeftToLibrary] = []
+    kept: dict[int, tuple[RulePart, ...]] = {}
     left: dict[int | None, list[tuple[int, int]]] = {}
     for rule in rules:
         own = by_line.get(rule.line, [])
         if rule.fallback or rule.line is None or not own:
             continue
-        stays = tuple(one for one in own if one.state is State.KEPT)
+        stays = tuple(one for one in own if one.state is RuleState.KEPT)
         kept[rule.line] = stays
         spans = [_bounds(one) for one in stays]
         lost = [
-            Cut(
+            LeftToLibrary(
                 collective=rule.collective,
                 min_nbytes=low,
                 max_nbytes=high,
@@ -262,10 +262,10 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[Part]) -> Rewritt
                 parts=tuple(replace(other, min_nbytes=a, max_nbytes=b) for a, b in spans),
                 evidence="",
             )
-    return Rewritten(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
+    return RewrittenRules(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
 
 
-def _bounds(part: Part) -> tuple[int, int]:
+def _bounds(part: RulePart) -> tuple[int, int]:
     """Bounds in the file: a rule's own, or called sizes where it was cut."""
     if part.is_whole:
         return part.rule.min_nbytes, part.rule.max_nbytes
@@ -285,8 +285,8 @@ def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int,
         yield low, rule.max_nbytes
 
 
-def _reason(low: int, high: int, parts: Sequence[Part]) -> str:
-    gone = [one for one in parts if one.state is not State.KEPT]
+def _reason(low: int, high: int, parts: Sequence[RulePart]) -> str:
+    gone = [one for one in parts if one.state is not RuleState.KEPT]
     here = [one for one in gone if one.low <= high and one.high >= low] or gone
     if len(here) < 2:
         return "".join(map(_why, here)) or "not called"
@@ -294,12 +294,14 @@ def _reason(low: int, high: int, parts: Sequence[Part]) -> str:
     return "; ".join(f"{format_span(one.low, one.high)} {_why(one)}" for one in here)
 
 
-def _why(part: Part) -> str:
+def _why(part: RulePart) -> str:
     said = part.reason or part.state.value
     return f"{said}, {part.gain}" if part.gain is not None and "x (" not in said else said
 
 
-def _change(rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[Cut]) -> LineChange:
+def _change(
+    rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[LeftToLibrary]
+) -> LineChange:
     made = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
     if not lost:
         return LineChange(parts=made, evidence="")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from rccltune.analyse.paired import Estimate
 from rccltune.measure.site import Site
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Computing, Variant
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import read_rules
 from rccltune.session import files
-from rccltune.verify.verdict import Beside
+from rccltune.verify.verdict import IdleEffect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ RULES_FILE: Final = "rules.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class CallResult:
     """What came of calling both sides.
 
     Attributes:
@@ -46,7 +46,7 @@ class Called:
     seconds: float
 
 
-class Sides(Protocol):
+class SidesCaller(Protocol):
     """Calls the library and the rules in turns; the rank program does, or rccl-tests."""
 
     @property
@@ -73,7 +73,7 @@ class Sides(Protocol):
     def replicate(self) -> str:
         """What is repeated: ``communicator`` or ``launch``."""
 
-    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> Called:
+    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> CallResult:
         """Call both sides.
 
         Args:
@@ -85,7 +85,7 @@ class Sides(Protocol):
     def beside(self, collective: Collective, low: int, high: int) -> Estimate | None:
         """log(the site as it is / the library's side) between two sizes; None where unknown."""
 
-    def octaves(self) -> tuple[Beside, ...]:
+    def octaves(self) -> tuple[IdleEffect, ...]:
         """What the two differ by in each octave of the swept sizes."""
 
 

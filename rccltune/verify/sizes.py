@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rccltune.analyse.paired import Estimate, PairedRatios
-from rccltune.model.chosen import Judgement
+from rccltune.model.choice import Judgement
 from rccltune.model.vocabulary import Collective
 from rccltune.perf.plan import GRAPH, LOOP
 from rccltune.verify.verdict import Ratio
@@ -26,7 +26,7 @@ _NOT_SLOWER: Final = log1p(-0.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class SizeResult:
     """What was found at one size, in one placement, by one clock."""
 
     collective: Collective
@@ -39,7 +39,7 @@ class Size:
     judgement: Judgement
 
 
-class Table:
+class PairTable:
     """Pairs of one collective by the clock that counts: [replicate, placement, size]."""
 
     def __init__(self, pairs: pd.DataFrame) -> None:
@@ -63,7 +63,7 @@ class Table:
 
     def sizes(
         self, collective: Collective, wrong: Mapping[Collective, frozenset[int]]
-    ) -> Iterator[Size]:
+    ) -> Iterator[SizeResult]:
         """What was found at each size."""
         for found in filter(None, (self.paired, self.loop)):
             paired, views = found
@@ -81,7 +81,7 @@ class Table:
                     elif int(nbytes) in self.alike:
                         # What the same calls differ by is noise, of which there may be much.
                         said = not_slower(one)
-                    yield Size(
+                    yield SizeResult(
                         collective=collective,
                         placement=placement,
                         nbytes=int(nbytes),

@@ -9,7 +9,7 @@ from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
 from rccltune.analyse.paired import Estimate
-from rccltune.model.chosen import Rule, SizeVerdict
+from rccltune.model.choice import Rule, SizeVerdict
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Computing, Scale
 from rccltune.model.vocabulary import Collective, format_span
@@ -19,7 +19,7 @@ COMMUNICATOR: Final = "communicator"
 _TOO_WIDE: Final = 1.05
 
 
-class State(Enum):
+class RuleState(Enum):
     """What became of a rule."""
 
     KEPT = "kept"
@@ -71,7 +71,7 @@ class RuleVerdict(Rule):
         reason: a sentence where it is not kept as it was.
     """
 
-    state: State
+    state: RuleState
     gain: Ratio | None = None
     loop: Ratio | None = None
     n_sizes: Whole = 0
@@ -82,7 +82,7 @@ class RuleVerdict(Rule):
     @property
     def is_kept(self) -> bool:
         """Whether the file has it."""
-        return self.state is State.KEPT
+        return self.state is RuleState.KEPT
 
     @property
     def is_loop_noisy(self) -> bool:
@@ -92,7 +92,7 @@ class RuleVerdict(Rule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class LeftToLibrary:
     """Sizes that are left to the library, and why."""
 
     collective: Collective
@@ -111,7 +111,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class IdleEffect:
     """What the idle plugin, or an environment, does to a collective by itself.
 
     Attributes:
@@ -173,8 +173,8 @@ class VerdictFile:
     rules_sha256: Line
     verdicts: tuple[SizeVerdict, ...]
     standings: tuple[RuleVerdict, ...]
-    cuts: tuple[Cut, ...]
-    beside: tuple[Beside, ...] = ()
+    cuts: tuple[LeftToLibrary, ...]
+    beside: tuple[IdleEffect, ...] = ()
     needs: dict[VariableName, Line]
     requires: dict[Line, Line] | None = None
     lost_needs: tuple[VariableName, ...] = ()

@@ -28,7 +28,7 @@ VERDICT_FILE: Final = f"{_VERDICT}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class FailedVerification:
     """A verification that ended with an error, so that nothing of its rules is proven.
 
     Attributes:
@@ -113,7 +113,7 @@ def read_verdict(folder: Path, name: str) -> VerdictFile | None:
 
 
 @contextmanager
-def kept(folder: Path, name: str, rules: Path) -> Iterator[None]:
+def keep_failure(folder: Path, name: str, rules: Path) -> Iterator[None]:
     """Keep the error with which a verification ends; one that ends well takes it away.
 
     Args:
@@ -127,13 +127,15 @@ def kept(folder: Path, name: str, rules: Path) -> Iterator[None]:
     try:
         yield
     except VerificationError as error:
-        made = Refused(path=str(rules), sha256=sha256, message=error.message, hint=error.hint)
+        made = FailedVerification(
+            path=str(rules), sha256=sha256, message=error.message, hint=error.hint
+        )
         store.write_derived(folder, path.name, schema.to_plain(made))
         raise
     path.unlink(missing_ok=True)
 
 
-def refusals(folder: Path) -> tuple[Refused, ...]:
+def refusals(folder: Path) -> tuple[FailedVerification, ...]:
     """Of rule files that are still what they were then.
 
     Raises:
@@ -147,7 +149,7 @@ def refusals(folder: Path) -> tuple[Refused, ...]:
     )
 
 
-def refused(folder: Path, content: bytes) -> Refused | None:
+def refused(folder: Path, content: bytes) -> FailedVerification | None:
     """The refusal of a rule file with this content, wherever it lies; None without one.
 
     Raises:
@@ -157,9 +159,9 @@ def refused(folder: Path, content: bytes) -> Refused | None:
     return next((one for one in _all_refused(folder) if one.sha256 == sha256), None)
 
 
-def _all_refused(folder: Path) -> Iterator[Refused]:
+def _all_refused(folder: Path) -> Iterator[FailedVerification]:
     for path in sorted(folder.glob(f"{_REFUSED}*.json")):
-        made = store.read_derived(folder, path.name, Refused)
+        made = store.read_derived(folder, path.name, FailedVerification)
         if made is not None:
             yield made
 

@@ -13,8 +13,8 @@ from rccltune.logs import reader
 from rccltune.logs.labels import LineLabels
 from rccltune.model import grammar
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
-from rccltune.model.measured import StatedFacts
-from rccltune.model.vocabulary import Collective, lay
+from rccltune.model.measurement import StatedFacts
+from rccltune.model.vocabulary import Collective, join_lines
 from rccltune.why import knowledge, ranges, records, remedies
 from rccltune.why.collector import LogCollector
 from rccltune.why.library import LibraryLog
@@ -99,7 +99,7 @@ def _nothing(paths: Sequence[Path], job: records.JobLogs) -> TooLittleDataError:
         "communicators or choices, none of the plugin's"
     )
     return TooLittleDataError(
-        lay([told, *(f"  {text}" for text in sorted(job.unread))]),
+        join_lines([told, *(f"  {text}" for text in sorted(job.unread))]),
         where=", ".join(map(str, paths[:8])),
         hint=f"{remedies.TELL_ALL}.",
     )

@@ -11,7 +11,7 @@ from typing import Final
 
 from rccltune.analyse import selectable
 from rccltune.machine import overrides
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.releases import LibraryVendor, release_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.releases import CHOOSING_FREELY, release_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rccltune.model.chosen import Rule, is_not_beaten
+from rccltune.model.choice import Rule, is_not_beaten
 from rccltune.model.settings import Setting
 from rccltune.releases import KEEPING_PROTOCOLS
 from rccltune.why import remedies

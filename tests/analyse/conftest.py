@@ -12,11 +12,11 @@ import pytest
 from rccltune.analyse import noise, points, unusable_notices
 from rccltune.analyse.choice import Choice, choose
 from rccltune.analyse.curves import curves
-from rccltune.analyse.noise import Array, Sizes, Times
+from rccltune.analyse.noise import Array, LogTimes, SizeAxis
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TimeGrid
 from rccltune.model.curves import Curve
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session.sample_table import frame
@@ -105,7 +105,7 @@ class Drawn:
 def draw(like: Drawn, rng: np.random.Generator) -> TimeGrid:
     """A grid of the library and some settings, all as fast, but for what is gained."""
     nbytes = 1024 << np.arange(like.sizes, dtype=np.int64)
-    sizes = Sizes(nbytes, np.full(len(nbytes), like.is_graph))
+    sizes = SizeAxis(nbytes, np.full(len(nbytes), like.is_graph))
     time_us = 14 + nbytes / 2e5
     apart = noise.floor(time_us, sizes)[:, None] * like.scale
     beside = noise.floor(time_us, sizes, paired=True)[:, None] * like.scale / np.sqrt(2)
@@ -129,11 +129,11 @@ def draw(like: Drawn, rng: np.random.Generator) -> TimeGrid:
         candidates=[("baseline", "default")]
         + [(f"ring/ll/{4 * n + 4}", "default") for n in range(like.settings)],
         sizes=sizes,
-        times=Times(log_us, np.where(np.isfinite(log_us), 0.0, np.nan)),
+        times=LogTimes(log_us, np.where(np.isfinite(log_us), 0.0, np.nan)),
     )
 
 
-def _without_stalls(log_us: Array, sizes: Sizes) -> Array:
+def _without_stalls(log_us: Array, sizes: SizeAxis) -> Array:
     """As ``points.is_stalled`` leaves out what stands far above other communicators."""
     n = np.isfinite(log_us).sum(-1, keepdims=True)
     middle = noise.median(log_us)[..., None]

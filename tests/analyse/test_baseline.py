@@ -11,9 +11,9 @@ from scipy import stats
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.chosen import BASELINE_UNKNOWN, NOT_FASTER, NOT_MEASURED, GainProof, Zone
+from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, NOT_MEASURED, GainProof, Zone
 from rccltune.model.errors import TooLittleDataError
-from rccltune.model.measured import Caution, Sample
+from rccltune.model.measurement import Caution, Sample
 from rccltune.model.settings import Setting, Variant
 from rccltune.model.vocabulary import Placement
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from rccltune.analyse.choice import Choice, choose
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.chosen import NOT_MEASURED, Zone
+from rccltune.model.choice import NOT_MEASURED, Zone
 from rccltune.model.errors import CommandLineError, TooLittleDataError
-from rccltune.model.measured import Caution, Sample
+from rccltune.model.measurement import Caution, Sample
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement
 from rccltune.session.sample_table import frame

@@ -18,10 +18,10 @@ from rccltune.analyse.fit import fit_session
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.cli import run
 from rccltune.model.curves import Curve, Model
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.sample_table import frame
 
 KIB, MIB = 1024, 1 << 20
@@ -126,8 +126,10 @@ def test_order_of_samples_changes_nothing(fit_curves: FitCurves) -> None:
     assert fit_curves(samples) == fit_curves(samples[::-1])
 
 
-@pytest.mark.parametrize("doubt", list(Doubt))
-def test_samples_that_may_not_be_used_never_are(fit_curves: FitCurves, doubt: Doubt) -> None:
+@pytest.mark.parametrize("doubt", list(UnusableReason))
+def test_samples_that_may_not_be_used_never_are(
+    fit_curves: FitCurves, doubt: UnusableReason
+) -> None:
     """Whatever the reason, the number does not reach the curve."""
     good = [sample(n, 10.0) for n in (64, 128, 256)]
     (curve,) = fit_curves([*good, sample(64, 0.001, doubt=doubt)])
@@ -141,7 +143,7 @@ def test_wrong_results_mark_the_setting_in_every_view(fit_curves: FitCurves) -> 
     made = fit_curves(
         [
             sample(64, 10.0),
-            sample(64, 10.0, key=inside, doubt=Doubt.WRONG, n_wrong=3),
+            sample(64, 10.0, key=inside, doubt=UnusableReason.WRONG, n_wrong=3),
             sample(64, 10.0, key=other),
         ]
     )

@@ -21,9 +21,9 @@ from rccltune.analyse.library_behaviour import (
     library_settings,
 )
 from rccltune.analyse.points import TARGET
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, SILENT, CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.sample_table import frame
 
 KIB, MIB = 1024, 1 << 20
@@ -153,7 +153,7 @@ def test_what_the_library_ran_by_itself_is_known_where_all_that_was_seen_agrees(
 def test_sizes_that_ask_no_tuner_are_one_range_for_each_collective() -> None:
     """From the smallest to the largest size seen."""
     samples = [
-        Sample(key=KEY, launch="a", nbytes=n, time_us=9.0, doubt=Doubt.BYPASSED)
+        Sample(key=KEY, launch="a", nbytes=n, time_us=9.0, doubt=UnusableReason.BYPASSED)
         for n in (4 * KIB, KIB, 64 * KIB)
     ]
     found = bypasses(points.in_environments(frame(samples), KNOWN_VARIANTS))

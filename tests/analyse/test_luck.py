@@ -15,7 +15,7 @@ from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
 from rccltune.analyse.segmentation import NONE
 from rccltune.analyse.zones import ZoneByRow, ZoneCriteria, choose_zones
-from rccltune.model.chosen import GainProof
+from rccltune.model.choice import GainProof
 
 # Four sizes from 1 MiB on.
 LARGE = (10, 14)

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rccltune.analyse import noise
-from rccltune.analyse.noise import LogRatio, Sizes, Times, compare
+from rccltune.analyse.noise import LogRatio, LogTimes, SizeAxis, compare
 
 KIB = 1024
 Array = npt.NDArray[np.float64]
 
 
-def sizes(nbytes: Sequence[int] = (1 << 20,), *, is_graph: bool = True) -> Sizes:
+def sizes(nbytes: Sequence[int] = (1 << 20,), *, is_graph: bool = True) -> SizeAxis:
     """Sizes of one clock."""
-    return Sizes(np.array(nbytes, dtype=np.int64), np.full(len(nbytes), is_graph))
+    return SizeAxis(np.array(nbytes, dtype=np.int64), np.full(len(nbytes), is_graph))
 
 
-def times(log_us: Array) -> Times:
+def times(log_us: Array) -> LogTimes:
     """One pass each."""
-    return Times(log_us, np.where(np.isfinite(log_us), 0.0, np.nan))
+    return LogTimes(log_us, np.where(np.isfinite(log_us), 0.0, np.nan))
 
 
 def ratio(log: Array, se: float = 1.0, df: float = np.inf, n: int = 8) -> LogRatio:
@@ -176,7 +176,7 @@ def test_what_nothing_repeats_has_the_floor_of_both_sides() -> None:
 def test_passes_tell_a_floor_of_their_own() -> None:
     """A communicator's median of passes that differ by 10 % is no better known than that."""
     one, other = np.full((2, 1, 1, 1, 1), 1.0)
-    known, rough = Times(one, one * 0.1**2), Times(other, other * 0.0)
+    known, rough = LogTimes(one, one * 0.1**2), LogTimes(other, other * 0.0)
     assert compare(known, rough, sizes()).se.item() == pytest.approx(0.1)
 
 
@@ -212,7 +212,7 @@ def test_a_stalled_communicator_of_two_is_seen() -> None:
     log_us[0, 0, 3, 1] = np.log(1.4)
     found = compare(times(log_us[:, :1]), times(log_us[:, 1:]), sizes([KIB << n for n in range(6)]))
     assert found.log[0, :, 3] == pytest.approx(np.full(6, np.log(1.4) / 2), abs=0.01)
-    assert (noise.luck(found)[:, 3] > noise.LIKELY).all()
+    assert (noise.adjusted_p(found)[:, 3] > noise.LIKELY).all()
     assert (found.se[0, :, 3] > 10 * found.se[0, :, 0]).all()
 
 
@@ -257,7 +257,7 @@ def test_shares_of_false_gains_are_those_of_the_procedure() -> None:
     published = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
     published += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
     log = np.minimum(-stats.norm.ppf(published), 30)
-    found = noise.luck(ratio(np.maximum(log, -30)[None, :, None]))
+    found = noise.adjusted_p(ratio(np.maximum(log, -30)[None, :, None]))
     assert (found <= 0.05).sum() == 4
     by_hand = [
         min(15 / (k + 1) * p for k, p in enumerate(published) if k >= at) for at in range(15)
@@ -268,13 +268,13 @@ def test_shares_of_false_gains_are_those_of_the_procedure() -> None:
 def test_a_rule_is_as_sure_as_in_its_least_sure_view() -> None:
     """A gain that is sure out of place and none in place is none; an unknown view says nothing."""
     log = np.array([[[8.0, 8.0]], [[0.0, np.nan]]])
-    assert noise.luck(ratio(log))[0] == pytest.approx([0.5, 2 * stats.norm.sf(8)], rel=1e-6)
+    assert noise.adjusted_p(ratio(log))[0] == pytest.approx([0.5, 2 * stats.norm.sf(8)], rel=1e-6)
 
 
 @pytest.mark.parametrize(("n", "is_proven"), [(1, False), (2, True), (8, True)])
 def test_what_was_seen_once_is_never_proven(n: int, is_proven: bool) -> None:
     """However large it is; it may be likely."""
-    luck = noise.luck(ratio(row([9.0] * 4), n=n))
+    luck = noise.adjusted_p(ratio(row([9.0] * 4), n=n))
     assert (luck <= noise.LIKELY).all()
     assert (luck <= noise.PROVEN).all() == is_proven
 
@@ -282,11 +282,11 @@ def test_what_was_seen_once_is_never_proven(n: int, is_proven: bool) -> None:
 def test_a_gain_of_one_size_may_be_a_library_that_stood_still() -> None:
     """One row in fifty does: so it is no surer than that, unless a size beside gains too."""
     lone, pair = row([0.0, 9, 0, 0]), row([0.0, 9, 9, 0])
-    assert noise.luck(ratio(lone, n=3))[0, 1] >= noise.STOOD_STILL
-    assert noise.luck(ratio(pair, n=3))[0, 1] < 1e-6
+    assert noise.adjusted_p(ratio(lone, n=3))[0, 1] >= noise.STOOD_STILL
+    assert noise.adjusted_p(ratio(pair, n=3))[0, 1] < 1e-6
     # More communicators, or a second view, would have shown it.
-    assert noise.luck(ratio(lone, n=4))[0, 1] < 1e-6
-    assert noise.luck(ratio(np.repeat(lone, 2, axis=0), n=3))[0, 1] < 1e-6
+    assert noise.adjusted_p(ratio(lone, n=4))[0, 1] < 1e-6
+    assert noise.adjusted_p(ratio(np.repeat(lone, 2, axis=0), n=3))[0, 1] < 1e-6
 
 
 def test_a_second_communicator_that_agrees_takes_no_gain_away() -> None:
@@ -296,4 +296,4 @@ def test_a_second_communicator_that_agrees_takes_no_gain_away() -> None:
     at = sizes([KIB << n for n in range(18)])
     for log_us in (once, np.repeat(once, 2, axis=-1)):
         found = compare(times(log_us[:, :1]), times(log_us[:, 1:]), at)
-        assert (noise.luck(found)[0, 6:10] <= noise.LIKELY).all()
+        assert (noise.adjusted_p(found)[0, 6:10] <= noise.LIKELY).all()

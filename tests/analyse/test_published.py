@@ -10,8 +10,8 @@ from public_sweeps import SEED_TABLE, seed_samples
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.chosen import NOT_MEASURED, GainProof
-from rccltune.model.measured import Sample
+from rccltune.model.choice import NOT_MEASURED, GainProof
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import BASELINE, DEFAULT_VARIANT
 
 ChooseFrom = Callable[..., Choice]

@@ -10,8 +10,8 @@ import pytest
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced, why_not_selectable
-from rccltune.model.chosen import NOTHING_SELECTABLE, Zone
-from rccltune.model.measured import Caution, Sample
+from rccltune.model.choice import NOTHING_SELECTABLE, Zone
+from rccltune.model.measurement import Caution, Sample
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
@@ -20,7 +20,7 @@ from rccltune.model.settings import (
     Setting,
     Variant,
 )
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, UnusableReason
 
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]
@@ -142,7 +142,7 @@ def test_a_patched_library_is_left_out_of_the_target_that_it_patches(
 def test_wrong_results_disqualify(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
     """However fast, and be it in one row of many."""
     samples = make_samples({"tree/ll": [1] * 4, "ring/ll": [100] * 4})
-    samples.append(replace(samples[0], launch="again", n_wrong=1, doubt=Doubt.WRONG))
+    samples.append(replace(samples[0], launch="again", n_wrong=1, doubt=UnusableReason.WRONG))
     choice = choose_from(samples)
     assert names(choice) == ["ring/ll"]
     assert [(str(o.setting), o.reason) for o in choice.left_out] == [

@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.analyse.steps import blog_steps, rccl_steps, separate
 from rccltune.model.curves import Curve, Separation
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rccltune.analyse.choice import choose_together
-from rccltune.model.chosen import Zone
-from rccltune.model.measured import Sample
-from rccltune.model.vocabulary import Doubt
+from rccltune.model.choice import Zone
+from rccltune.model.measurement import Sample
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.session.sample_table import frame
 
 MakeSamples = Callable[..., list[Sample]]
@@ -74,7 +74,7 @@ def test_wrong_results_in_one_placement_disqualify_everywhere(make_samples: Make
     """Right first, fast second."""
     one = make_samples({"baseline": BASE, "tree/ll": FAST})
     *_, last = one
-    wrong = [*one, replace(last, launch="again", n_wrong=1, doubt=Doubt.WRONG)]
+    wrong = [*one, replace(last, launch="again", n_wrong=1, doubt=UnusableReason.WRONG)]
     assert all(setting is None for _, setting in chosen({"one-oam": one, "node": wrong}))
 
 

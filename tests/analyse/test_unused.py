@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rccltune.analyse import points, unusable_notices
-from rccltune.model.measured import Caution, Notice, Sample
+from rccltune.model.measurement import Caution, Notice, Sample
 from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.sample_table import frame
 
 KEY = CurveKey(
@@ -65,15 +65,15 @@ def test_a_step_of_a_real_curve_is_no_stall() -> None:
     assert said([sample(4096 << i, float(t)) for i, t in enumerate(times)]) == ()
 
 
-@pytest.mark.parametrize("doubt", list(Doubt))
-def test_samples_that_may_not_be_used_are_counted_by_reason(doubt: Doubt) -> None:
+@pytest.mark.parametrize("doubt", list(UnusableReason))
+def test_samples_that_may_not_be_used_are_counted_by_reason(doubt: UnusableReason) -> None:
     """All in one line, wrong results loudly; a first pass that is thrown away is no news."""
     good = [sample(n, 10.0) for n in (64, 128, 256)]
     told = {
-        Doubt.CONNECTING: [],
-        Doubt.WRONG: [Caution.WRONG_RESULTS],
+        UnusableReason.CONNECTING: [],
+        UnusableReason.WRONG: [Caution.WRONG_RESULTS],
         # What a library does not offer is no damage.
-        Doubt.INELIGIBLE: [Caution.NOT_OFFERED],
+        UnusableReason.INELIGIBLE: [Caution.NOT_OFFERED],
     }
     notices = said([*good, sample(64, 0.001, doubt=doubt)])
     assert [n.caution for n in notices] == told.get(doubt, [Caution.DOUBTED_SAMPLES])
@@ -81,7 +81,7 @@ def test_samples_that_may_not_be_used_are_counted_by_reason(doubt: Doubt) -> Non
 
 def test_wrong_results_are_told_with_their_setting_and_count() -> None:
     """No speed is worth them."""
-    bad = [sample(64, 9.0, doubt=Doubt.WRONG, n_wrong=3)] * 2
+    bad = [sample(64, 9.0, doubt=UnusableReason.WRONG, n_wrong=3)] * 2
     (notice,) = said([sample(64, 10.0), *bad])
     assert "all_reduce ring/ll gave WRONG RESULTS in 2 samples" in notice.message
 

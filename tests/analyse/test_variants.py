@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rccltune.analyse.choice import choose
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.variant_gains import compare_with_site
-from rccltune.model.chosen import ExportedVariant, WrongShare
-from rccltune.model.measured import Sample
+from rccltune.model.choice import ExportedVariant, WrongShare
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session.sample_table import frame

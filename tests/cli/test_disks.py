@@ -107,8 +107,8 @@ def test_the_wall_clock_is_read_for_records_only(repository: Path) -> None:
     # When a launch started, and of which day a link map is: for people.
     assert found == {
         "rccltune/deploy/folder.py: datetime.now",
-        "rccltune/measure/launching.py: datetime.now",
-        "rccltune/perf/ranks.py: datetime.now",
+        "rccltune/measure/one_launch.py: datetime.now",
+        "rccltune/perf/rank_program.py: datetime.now",
         "rccltune/links/session.py: datetime.now",
     }
 

@@ -13,7 +13,7 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import InputFileError, MachineError
 from rccltune.model.settings import SILENT, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol

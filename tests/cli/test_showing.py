@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model.errors import InputFileError
-from rccltune.model.vocabulary import Laid, json_text, lay, shown
+from rccltune.model.vocabulary import JoinedLines, join_lines, json_text, printable
 
 # With the halves of surrogate pairs that undecodable file names have.
 ANY = st.text(st.characters(exclude_categories=()))
@@ -21,27 +21,27 @@ HARM = "\x1b[2J\r\n\x07\x7f\x9b1m\u2028\u202e\u200b\udc80"
 
 def test_each_kind_of_harm_is_spelled_out() -> None:
     """As Python and ``ls -b`` write them; letters of any script stay."""
-    assert shown(HARM) == "\\x1b[2J\\r\\n\\x07\\x7f\\x9b1m\\u2028\\u202e\\u200b\\udc80"
-    assert shown("µs – Größe 数 🙂 a\\b") == "µs – Größe 数 🙂 a\\b"
+    assert printable(HARM) == "\\x1b[2J\\r\\n\\x07\\x7f\\x9b1m\\u2028\\u202e\\u200b\\udc80"
+    assert printable("µs – Größe 数 🙂 a\\b") == "µs – Größe 数 🙂 a\\b"
 
 
 @given(ANY)
 def test_what_is_shown_is_one_printable_line(text: str) -> None:
     """Whatever it was; and showing it again changes nothing."""
-    assert shown(text).isprintable()
-    assert shown(shown(text)) == shown(text)
-    shown(text).encode()
+    assert printable(text).isprintable()
+    assert printable(printable(text)) == printable(text)
+    printable(text).encode()
 
 
 @given(st.lists(ANY), st.lists(ANY))
 def test_only_what_was_laid_breaks_lines(first: list[str], second: list[str]) -> None:
     """As many lines as parts, also where one is laid; formatted anew it is data again."""
-    block = lay(["head", *first])
+    block = join_lines(["head", *first])
     assert block.count("\n") == len(first)
-    whole = lay([block, *second])
+    whole = join_lines([block, *second])
     assert whole.count("\n") == len(first) + len(second)
-    assert "\n" not in lay([f"{whole}"])
-    assert isinstance(whole, Laid)
+    assert "\n" not in join_lines([f"{whole}"])
+    assert isinstance(whole, JoinedLines)
 
 
 @given(
@@ -60,13 +60,15 @@ def test_json_can_be_shown_and_says_the_same(plain: object) -> None:
 @given(ANY, ANY, ANY)
 def test_an_error_has_the_lines_that_it_was_given(message: str, where: str, hint: str) -> None:
     """No part of it forges another one."""
-    lines = str(InputFileError(lay(["2 mistakes:", message, message]), where=where, hint=hint))
+    lines = str(
+        InputFileError(join_lines(["2 mistakes:", message, message]), where=where, hint=hint)
+    )
     assert lines == "\n".join(
         [
             "2 mistakes:",
-            *[shown(message)] * 2,
-            f"  at: {shown(where)}",
-            f"  Hint: {shown(hint)}",
+            *[printable(message)] * 2,
+            f"  at: {printable(where)}",
+            f"  Hint: {printable(hint)}",
         ]
     )
 
@@ -74,7 +76,7 @@ def test_an_error_has_the_lines_that_it_was_given(message: str, where: str, hint
 # --- nobody goes round it -------------------------------------------------------------------------
 
 # Programs of their own; what they print is for rccltune, or is a benchmark's table.
-PROGRAMS = ("measure/answer.py", "machine/smi_child.py")
+PROGRAMS = ("measure/host_report.py", "machine/smi_child.py")
 
 
 def _calls(repository: Path) -> Iterator[tuple[str, ast.Call]]:
@@ -110,7 +112,7 @@ def _breaks_lines(argument: ast.expr) -> bool:
 
 
 def test_lines_of_ours_are_laid(repository: Path) -> None:
-    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.vocabulary.lay."""
+    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.vocabulary.join_lines."""
     told = ("note", "say", "talk", "put", "detail", "result")
     found = [
         where

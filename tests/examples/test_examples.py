@@ -16,7 +16,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.logs import reader
 from rccltune.measure.sweep_file import read_sweep_file
-from rccltune.model.measured import StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Scale, Vendor
 from rccltune.simulate import sources
 

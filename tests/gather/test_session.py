@@ -14,7 +14,7 @@ import pytest
 from rccltune import gather
 from rccltune.cli import run
 from rccltune.gather import FIELDS, ArchiveContent, GatherError
-from rccltune.model import chosen, measured, settings
+from rccltune.model import choice, measurement, settings
 from rccltune.perf.runs import EndFile, RunFile
 from rccltune.session.sample_table import COLUMNS
 from rccltune.session.store import HeaderFile
@@ -199,8 +199,14 @@ def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None
     # The rule file says what it requires, and is sent.
     on_purpose = {"command", "requires"}
     records = (HeaderFile, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
-    records += (verdict.Ratio, verdict.Cut, verdict.Beside)
-    records += (measured.Fingerprint, settings.Setting, settings.Mode, settings.Scale, chosen.Rule)
+    records += (verdict.Ratio, verdict.LeftToLibrary, verdict.IdleEffect)
+    records += (
+        measurement.Fingerprint,
+        settings.Setting,
+        settings.Mode,
+        settings.Scale,
+        choice.Rule,
+    )
     fields = {one.name for record in records for one in dataclasses.fields(record)}
     assert fields - FIELDS == on_purpose
     assert set(COLUMNS) == gather.COLUMNS

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.logs.reader import ParsedLog, read
-from rccltune.model.measured import Sample, StatedFacts
+from rccltune.model.measurement import Sample, StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective, Placement, algbw, busbw
 

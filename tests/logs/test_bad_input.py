@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rccltune.logs.reader import read, read_stream
 from rccltune.model.errors import OutputError, RccltuneError
-from rccltune.model.measured import StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective
 

@@ -9,9 +9,9 @@ import pytest
 from rccltune import plugin
 from rccltune.logs.decisions import NAME, PATTERN, prove_by_decisions, read_decisions
 from rccltune.model.errors import MachineError
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
 from rccltune.rules.decision import cost_table
 from rccltune.rules.plugin_library import PluginLibrary
 
@@ -42,13 +42,13 @@ def sample(nbytes: int, setting: Setting = TREE) -> Sample:
     ("nbytes", "doubt", "executed"),
     [
         (1024, None, "tree/ll"),
-        (2048, Doubt.SUBSTITUTED, "ring/ll"),
-        (4096, Doubt.INELIGIBLE, None),
-        (8192, Doubt.BYPASSED, None),
+        (2048, UnusableReason.SUBSTITUTED, "ring/ll"),
+        (4096, UnusableReason.INELIGIBLE, None),
+        (8192, UnusableReason.BYPASSED, None),
     ],
 )
 def test_a_size_says_what_its_library_would_take(
-    nbytes: int, doubt: Doubt | None, executed: str | None
+    nbytes: int, doubt: UnusableReason | None, executed: str | None
 ) -> None:
     """Its own, another's, none's; without a line nobody was asked."""
     (found,) = prove_by_decisions([sample(nbytes)], read_decisions([LOG]), TREE)
@@ -62,24 +62,26 @@ def test_ranks_that_say_otherwise_are_believed_too() -> None:
         "nbytes=1024 answer=none line=0 host=tree/ll", "nbytes=1024 answer=none line=0 host=ring/ll"
     )
     (found,) = prove_by_decisions([sample(1024)], read_decisions([LOG, other]), TREE)
-    assert found.doubt is Doubt.SUBSTITUTED
+    assert found.doubt is UnusableReason.SUBSTITUTED
 
 
 def test_without_a_file_nothing_is_proven() -> None:
     """No rank loaded the plugin."""
     (found,) = prove_by_decisions([sample(1024)], None, TREE)
-    assert found.doubt is Doubt.UNPROVEN
+    assert found.doubt is UnusableReason.UNPROVEN
 
 
 @pytest.mark.parametrize(
     ("channels", "doubt"),
     [
         (frozenset({16}), None),
-        (frozenset({8, 16}), Doubt.SUBSTITUTED),
-        (frozenset(), Doubt.UNPROVEN),
+        (frozenset({8, 16}), UnusableReason.SUBSTITUTED),
+        (frozenset(), UnusableReason.UNPROVEN),
     ],
 )
-def test_channels_come_from_the_librarys_log(channels: frozenset[int], doubt: Doubt | None) -> None:
+def test_channels_come_from_the_librarys_log(
+    channels: frozenset[int], doubt: UnusableReason | None
+) -> None:
     """All communicators have what was asked for, or it is not proven."""
     asked = Setting.parse("tree/ll/16")
     (found,) = prove_by_decisions([sample(1024, asked)], read_decisions([LOG]), asked, channels)

@@ -9,7 +9,7 @@ import pytest
 
 from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, Role, Scale
 from rccltune.model.vocabulary import Collective, Placement
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 
 if TYPE_CHECKING:
     from tests.logs.conftest import ReadText
@@ -96,7 +96,7 @@ def test_tuning_in_json_says_what_ran(read_text: ReadText) -> None:
     }  # fmt: skip
     samples = read_text(json.dumps(text), StatedFacts(n_ranks=2, n_nodes=1), "x.json").samples
     assert [s.executed for s in samples] == [Setting.parse("ring/ll128/24"), None]
-    assert [s.doubt for s in samples] == [None, Doubt.BYPASSED]
+    assert [s.doubt for s in samples] == [None, UnusableReason.BYPASSED]
     assert {str(s.key.setting) for s in samples} == {"ring/-"}
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.logs import library
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
 
 # From NVIDIA/nccl issue 1453 (NCCL of 2024, two nodes of H100), hosts shortened; the label is
 # mpirun's.
@@ -215,7 +215,7 @@ def test_a_log_without_any_choice_proves_nothing(text: str) -> None:
 def test_no_log_proves_nothing() -> None:
     """The site's own NCCL_DEBUG was left alone."""
     (found,) = library.prove_by_log([sample(8, "tree/ll")], None, Setting.parse("tree/ll"))
-    assert found.doubt is Doubt.UNPROVEN
+    assert found.doubt is UnusableReason.UNPROVEN
 
 
 def test_a_size_at_which_two_settings_ran_is_not_used() -> None:
@@ -253,5 +253,5 @@ def test_what_was_known_before_stays() -> None:
     """The benchmark's columns see the same call; wrong results stay wrong."""
     ran = Setting.parse("tree/ll/32")
     assert told(sample(8, "tree/ll", executed=ran), "") == (None, "tree/ll/32")
-    wrong = sample(8, "tree/ll", doubt=Doubt.WRONG)
+    wrong = sample(8, "tree/ll", doubt=UnusableReason.WRONG)
     assert told(wrong, LINE.format(8, 1, 0)) == ("wrong-results", "None")

@@ -13,7 +13,7 @@ import pytest
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import RccltuneError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.vocabulary import Collective
 
 ROWS = """\

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import Scale, Setting, Vendor
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Lookup, ReadText
@@ -103,9 +103,9 @@ def test_unchecked_wrong_and_missing(read_text: ReadText, at: Lookup) -> None:
     )
     samples = read_text(text).samples
     assert at(samples, 8, OUT).n_wrong is None
-    assert at(samples, 16, OUT).doubt is Doubt.WRONG
+    assert at(samples, 16, OUT).doubt is UnusableReason.WRONG
     assert [s.key.placement for s in samples if s.nbytes == 32] == [IN]
-    assert at(samples, 64, OUT).doubt is Doubt.NO_TIME
+    assert at(samples, 64, OUT).doubt is UnusableReason.NO_TIME
 
 
 def test_bare_infinity(read_text: ReadText, at: Lookup) -> None:
@@ -135,7 +135,7 @@ def test_cycles_and_failed_summaries(read_text: ReadText) -> None:
     text = json.dumps(document(*[result(size, 10.0) for size in (8, 16, 8, 16)]))
     assert [s.cycle for s in read_text(text).samples] == [0, 0, 0, 0, 1, 1, 1, 1]
     bad = json.dumps(document(result(8, 10.0), out_of_bounds={"count": 2, "okay": "false"}))
-    assert {s.doubt for s in read_text(bad).samples} == {Doubt.WRONG}
+    assert {s.doubt for s in read_text(bad).samples} == {UnusableReason.WRONG}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.logs.labels import LineLabels
 from rccltune.logs.library import NOISE, cut_log
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE
 
 if TYPE_CHECKING:

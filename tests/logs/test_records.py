@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Mode, Scale, Setting
-from rccltune.model.vocabulary import Collective, Doubt, Placement, parse_size
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason, parse_size
 
 if TYPE_CHECKING:
     from tests.logs.conftest import ReadText
@@ -85,7 +85,11 @@ def test_every_column(read_text: ReadText) -> None:
     assert (key.placement, key.graph, key.rank_placement) == (IN, True, "one-oam")
     assert key.scale == Scale(n_nodes=2, n_ranks=16)
     assert (first.count, first.cycle, first.doubt, first.launch) == (2048, 3, None, "L:1")
-    assert (second.key.setting, second.doubt, second.launch) == (BASELINE, Doubt.WRONG, "L:2")
+    assert (second.key.setting, second.doubt, second.launch) == (
+        BASELINE,
+        UnusableReason.WRONG,
+        "L:2",
+    )
 
 
 def test_both_placements_in_one_row(read_text: ReadText) -> None:
@@ -110,13 +114,13 @@ def test_times_that_are_none(read_text: ReadText, cell: str) -> None:
     text = f"collective,size_bytes,algorithm,protocol,latency_us\nallreduce,64,ring,ll,{cell}\n"
     stated = StatedFacts(n_ranks=8, n_nodes=1, assume=(("placement", "out"),))
     (sample,) = read_text(text, stated).samples
-    assert (sample.time_us, sample.doubt) == (None, Doubt.NO_TIME)
+    assert (sample.time_us, sample.doubt) == (None, UnusableReason.NO_TIME)
 
 
 def test_milliseconds_in_a_column_of_microseconds(read_text: ReadText) -> None:
     """Where algbw is given too, a wrong unit shows."""
     (sample,) = read_text("size,time,algbw\n1048576,0.0582,18.02\n", EIGHT).samples
-    assert sample.doubt is Doubt.INCONSISTENT
+    assert sample.doubt is UnusableReason.INCONSISTENT
 
 
 def test_a_size_twice_with_other_values(read_text: ReadText) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective
 

@@ -12,9 +12,16 @@ from wording import lacks
 
 from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, Sample, StatedFacts
+from rccltune.model.measurement import Caution, Sample, StatedFacts
 from rccltune.model.settings import BASELINE, Scale, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol, busbw
+from rccltune.model.vocabulary import (
+    Algorithm,
+    Collective,
+    Placement,
+    Protocol,
+    UnusableReason,
+    busbw,
+)
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 AR, AG, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALLTOALL
@@ -119,8 +126,8 @@ def test_samples_give_the_average_that_the_log_prints(shared: Path, name: str) -
 def test_no_real_row_is_called_inconsistent(shared: Path, name: str) -> None:
     """Size, time and algbw of honest rows agree within their printed digits."""
     doubts = Counter(s.doubt for s in import_log(shared, name).samples)
-    assert doubts[Doubt.INCONSISTENT] == 0
-    assert doubts[Doubt.NO_TIME] == 0
+    assert doubts[UnusableReason.INCONSISTENT] == 0
+    assert doubts[UnusableReason.NO_TIME] == 0
 
 
 def test_plain_rccl_tests_table(shared: Path) -> None:
@@ -142,7 +149,7 @@ def test_plain_rccl_tests_table(shared: Path) -> None:
 def test_one_rank_communicates_nothing(shared: Path) -> None:
     """amd02: every row of a one-rank run is kept and doubted."""
     reading = import_log(shared, "amd02_mi355x_1n1r_allreduce_busbw0.log")
-    assert {s.doubt for s in reading.samples} == {Doubt.ONE_RANK}
+    assert {s.doubt for s in reading.samples} == {UnusableReason.ONE_RANK}
     assert pick(reading, 8589934592, IN).time_us == 1.54
 
 
@@ -151,7 +158,7 @@ def test_zero_byte_rows_are_kept_and_doubted(shared: Path) -> None:
     reading = import_log(shared, "amd09_mi355x_6r_all_gather_size0.log")
     zero = [s for s in reading.samples if s.nbytes == 0]
     assert len(zero) == 10
-    assert {s.doubt for s in zero} == {Doubt.ZERO_BYTES}
+    assert {s.doubt for s in zero} == {UnusableReason.ZERO_BYTES}
     assert pick(reading, 480, OUT).time_us == 36.11
     assert reading.fingerprint.product is None
 
@@ -190,17 +197,21 @@ def test_another_setting_in_the_tuning_log_is_a_substitution(shared: Path) -> No
     """nv34 read as if Ring had been asked for: NVLS ran, so no sample may be used."""
     ring = Setting(algorithm=Algorithm.RING)
     reading = import_log(shared, "nv34_4gpu_allreduce_rows_split_by_info.log", setting=ring)
-    assert {s.doubt for s in reading.samples} == {Doubt.SUBSTITUTED}
+    assert {s.doubt for s in reading.samples} == {UnusableReason.SUBSTITUTED}
     assert {s.key.setting for s in reading.samples} == {ring}
 
 
 def test_wrong_results_are_labelled(shared: Path) -> None:
     """nv14 and nv15: the two half-rows with wrong elements each, and only those."""
     failed = import_log(shared, "nv14_gh200_16r_4n_srun_prefix_FAILED.out")
-    wrong = {(s.key.placement, s.n_wrong) for s in failed.samples if s.doubt is Doubt.WRONG}
+    wrong = {
+        (s.key.placement, s.n_wrong) for s in failed.samples if s.doubt is UnusableReason.WRONG
+    }
     assert wrong == {(OUT, 928), (IN, 448)}
     stripped = import_log(shared, "nv15_gh200_2048r_512n.txt")
-    wrong = {(s.key.placement, s.n_wrong) for s in stripped.samples if s.doubt is Doubt.WRONG}
+    wrong = {
+        (s.key.placement, s.n_wrong) for s in stripped.samples if s.doubt is UnusableReason.WRONG
+    }
     assert wrong == {(OUT, 85888), (IN, 43136)}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 

@@ -11,9 +11,9 @@ import pytest
 from rccltune.logs import json_log
 from rccltune.logs.reader import read
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Setting
-from rccltune.model.vocabulary import Collective, Doubt
+from rccltune.model.vocabulary import Collective, UnusableReason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,7 +160,7 @@ def test_size_is_held_against_count(bench: Bench, read_text: ReadText) -> None:
     good = bench.row(1024, 12.0, 12.0)
     bad = bench.row(20480, 12.0, 12.0).replace(f"{20480 // 4:12}", f"{512:12}")
     reading = read_text(bench.facts() + bench.header() + good + bad)
-    assert [s.doubt for s in reading.samples] == [None, None] + [Doubt.INCONSISTENT] * 2
+    assert [s.doubt for s in reading.samples] == [None, None] + [UnusableReason.INCONSISTENT] * 2
 
 
 @pytest.mark.parametrize("change", [("float ", "floate5 "), ("float     sum", "  sum")])
@@ -171,7 +171,7 @@ def test_a_type_that_is_none_is_doubted(
     text = bench.facts() + bench.header() + bench.row(512, 9.0, 9.0)
     assert change[0] in bench.row(1024, 12.0, 12.0)
     reading = read_text(text + bench.row(1024, 12.0, 12.0).replace(*change))
-    assert [s.doubt for s in reading.samples] == [None, None] + [Doubt.UNKNOWN_TYPE] * 2
+    assert [s.doubt for s in reading.samples] == [None, None] + [UnusableReason.UNKNOWN_TYPE] * 2
 
 
 def test_an_unknown_type_on_the_command_line_is_refused(bench: Bench, read_text: ReadText) -> None:
@@ -280,7 +280,9 @@ def test_every_shared_log_is_still_free_of_new_doubts(shared: Path) -> None:
             except (OutputError, CommandLineError):
                 continue
             doubts = {s.doubt for s in reading.samples}
-            assert not doubts & {Doubt.UNKNOWN_TYPE, Doubt.INCONSISTENT}, path.name
+            assert not doubts & {UnusableReason.UNKNOWN_TYPE, UnusableReason.INCONSISTENT}, (
+                path.name
+            )
             seen += 1
             break
     assert seen >= 8
@@ -315,7 +317,7 @@ def test_a_column_that_is_nearly_known_is_not_dropped_in_silence(read_text: Read
     ]
     right = read_text(f"{facts}setting,nbytes,time_us,placement,n_wrong\n{rows}", stated)
     assert not [one for one in right.notices if "left out" in one.message]
-    assert [one.doubt for one in right.samples] == [Doubt.WRONG, None]
+    assert [one.doubt for one in right.samples] == [UnusableReason.WRONG, None]
     # What a benchmark has beside is nobody's slip.
     other = read_text(f"{facts}setting,nbytes,time_us,host,temperature\n{rows}", stated)
     assert not [one for one in other.notices if "mean nothing" in one.message]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import Caution, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, Lookup, ReadText
@@ -40,12 +40,12 @@ def test_executed_setting_is_read_from_its_columns(bench: Bench, read_text: Read
     ("algo", "proto", "doubt"),
     [
         ("RING", "LL", None),
-        ("RING", "SIMPLE", Doubt.SUBSTITUTED),
-        ("TREE", "LL", Doubt.SUBSTITUTED),
+        ("RING", "SIMPLE", UnusableReason.SUBSTITUTED),
+        ("TREE", "LL", UnusableReason.SUBSTITUTED),
     ],
 )
 def test_another_setting_than_asked_for(
-    bench: Bench, read_text: ReadText, algo: str, proto: str, doubt: Doubt | None
+    bench: Bench, read_text: ReadText, algo: str, proto: str, doubt: UnusableReason | None
 ) -> None:
     """A forced setting that did not run is doubted, and stays under the name asked for."""
     text = executed_table(bench, "  " + algo, "  " + proto, 16)
@@ -58,7 +58,7 @@ def test_requested_channels_are_not_executed_channels(bench: Bench, read_text: R
     """64 channels asked for, 16 used: a substitution too."""
     wanted = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL, channels=64)
     reading = read_text(executed_table(bench, "  RING", "  LL", 16), StatedFacts(setting=wanted))
-    assert {s.doubt for s in reading.samples} == {Doubt.SUBSTITUTED}
+    assert {s.doubt for s in reading.samples} == {UnusableReason.SUBSTITUTED}
 
 
 def test_a_ten_letter_algorithm_touches_the_column_before(
@@ -69,7 +69,7 @@ def test_a_ten_letter_algorithm_touches_the_column_before(
     assert "0CE-Scratch" in text
     sample = at(read_text(text, StatedFacts(setting=RING_LL)).samples, 1048576, IN)
     assert (sample.time_us, sample.n_wrong) == (58.3, 0)
-    assert sample.doubt is Doubt.BYPASSED
+    assert sample.doubt is UnusableReason.BYPASSED
     untouched = at(read_text(text, StatedFacts(setting=BASELINE)).samples, 1048576, IN)
     assert untouched.doubt is None  # whatever an untouched library does is what it does
 
@@ -99,7 +99,7 @@ def test_cpu_time_is_no_time(bench: Bench, read_text: ReadText, at: Lookup) -> N
     large += "    12.00  107.37  187.90      0    12.00  107.37  187.90      0\n"
     header = bench.header().replace("    time", " cputime")
     reading = read_text(bench.facts() + header + small + large + bench.footer())
-    assert at(reading.samples, 8, OUT).doubt is Doubt.NO_TIME
+    assert at(reading.samples, 8, OUT).doubt is UnusableReason.NO_TIME
     assert at(reading.samples, 8, OUT).time_us is None
     assert at(reading.samples, 1 << 30, IN).time_us == pytest.approx(10000.0, rel=1e-3)
     assert {n.caution for n in reading.notices} == {Caution.DERIVED_TIME}
@@ -192,7 +192,7 @@ def test_contradicting_numbers_are_doubted(bench: Bench, read_text: ReadText, at
     good = bench.row(1 << 20, 58.2, 58.3)
     bad = good.replace("  58.20", "  85.20")
     reading = read_text(bench.facts() + bench.header() + bad)
-    assert at(reading.samples, 1 << 20, OUT).doubt is Doubt.INCONSISTENT
+    assert at(reading.samples, 1 << 20, OUT).doubt is UnusableReason.INCONSISTENT
     assert at(reading.samples, 1 << 20, IN).doubt is None
 
 
@@ -203,21 +203,21 @@ def test_times_that_are_none(bench: Bench, read_text: ReadText, at: Lookup, time
         bench.facts() + bench.header() + bench.row(64, 10.0, 11.0).replace("  10.00", f"  {time}")
     )
     sample = at(read_text(text).samples, 64, OUT)
-    assert (sample.time_us, sample.doubt) == (None, Doubt.NO_TIME)
+    assert (sample.time_us, sample.doubt) == (None, UnusableReason.NO_TIME)
 
 
 def test_wrong_results_in_any_notation(bench: Bench, read_text: ReadText, at: Lookup) -> None:
     """%6g writes 100000 as 1e+05."""
     text = bench.facts() + bench.header() + bench.row(64, 10.0, 11.0, wrong="1e+05")
     sample = at(read_text(text).samples, 64, OUT)
-    assert (sample.n_wrong, sample.doubt) == (100000, Doubt.WRONG)
+    assert (sample.n_wrong, sample.doubt) == (100000, UnusableReason.WRONG)
 
 
 def test_a_summary_that_failed_without_saying_where(bench: Bench, read_text: ReadText) -> None:
     """Out of bounds FAILED and no row that shows it: no row of the table can be trusted."""
     text = bench.facts() + bench.header() + bench.rows([8, 16])
     text += "# Out of bounds values : 3 FAILED\n# Avg bus bandwidth    : 0.0025\n"
-    assert {s.doubt for s in read_text(text).samples} == {Doubt.WRONG}
+    assert {s.doubt for s in read_text(text).samples} == {UnusableReason.WRONG}
 
 
 def test_rows_that_are_missing_show_in_the_average(bench: Bench, read_text: ReadText) -> None:

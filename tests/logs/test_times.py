@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import OutputError, RccltuneError
-from rccltune.model.measured import Sample, StatedFacts
+from rccltune.model.measurement import Sample, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, CurveKey, Scale
 from rccltune.model.times import derived_us, is_usable
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
 from rccltune.session.sample_table import frame, records
 
@@ -102,7 +102,7 @@ SAMPLE = Sample(
     launch="L",
     nbytes=1024,
     time_us=None,
-    doubt=Doubt.NO_TIME,
+    doubt=UnusableReason.NO_TIME,
 )
 READERS = (of_log, of_table, of_records, of_results, of_own)
 

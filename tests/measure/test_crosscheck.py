@@ -12,7 +12,7 @@ from wording import lacks
 from rccltune import plugin
 from rccltune.cli import run
 from rccltune.measure import crosscheck
-from rccltune.measure.crosscheck import Crosschecked
+from rccltune.measure.crosscheck import CrosscheckResult
 from rccltune.model.errors import MachineError
 from rccltune.simulate import sources
 
@@ -28,10 +28,10 @@ def row(setting: str, nbytes: int, ratio: float, clock: str = "graph") -> list[o
     return [*cell, 100.0, 100.0 * ratio, ratio]
 
 
-def checked(*rows: list[object]) -> Crosschecked:
+def checked(*rows: list[object]) -> CrosscheckResult:
     """What a cross-check gave."""
     table = pd.DataFrame(rows, columns=COLUMNS)
-    return Crosschecked(table=table, failed=(), seconds=1.0, is_whole=True)
+    return CrosscheckResult(table=table, failed=(), seconds=1.0, is_whole=True)
 
 
 def test_a_table_says_where_two_programs_agree() -> None:

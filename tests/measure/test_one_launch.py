@@ -10,17 +10,17 @@ import yamls
 
 from rccltune import plugin
 from rccltune.measure import rccl_tests
-from rccltune.measure.rccl_tests import Call, Where
+from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import SiteRequest
 from rccltune.model.errors import SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.simulate import sources
 
-CALL = Call(collective=Collective.ALL_REDUCE, min_nbytes=4096, max_nbytes=65536, factor=4)
+CALL = BenchmarkCall(collective=Collective.ALL_REDUCE, min_nbytes=4096, max_nbytes=65536, factor=4)
 
 
-def where_of(folder: Path, **changes: object) -> Where:
+def where_of(folder: Path, **changes: object) -> RcclTestsSetup:
     """The shipped CPX node on eight ranks, which one process plays."""
     if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
         pytest.skip("this install has no stand-in benchmarks")
@@ -33,7 +33,7 @@ def where_of(folder: Path, **changes: object) -> Where:
     compiled = folder / "node.node"
     compiled.write_bytes(sources.compile_node(path))
     site = rccl_tests.find(SiteRequest(simulate=str(path), launcher="none"))
-    return Where(site=site, node=compiled)
+    return RcclTestsSetup(site=site, node=compiled)
 
 
 def test_a_table_has_every_time_in_its_order(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from wording import lacks
 from rccltune.measure.options import SweepOptions
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file
 from rccltune.model.errors import InputFileError
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Mode, Setting
 from rccltune.model.vocabulary import Collective, parse_duration
 

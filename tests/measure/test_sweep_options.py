@@ -11,8 +11,8 @@ import yamls
 
 from rccltune.cli.help import HEADINGS, GroupedOption
 from rccltune.cli.sweep import sweep
-from rccltune.measure.gone import KEYS
 from rccltune.measure.options import PRESETS, SweepOptions, default_of, flag
+from rccltune.measure.removed_keys import KEYS
 from rccltune.measure.request import ORDERS, given, merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
 from rccltune.model.errors import CommandLineError, InputFileError

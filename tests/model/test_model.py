@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model.chosen import Rule, Zone
-from rccltune.model.measured import Sample
+from rccltune.model.choice import Rule, Zone
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
     SILENT,
@@ -21,7 +21,7 @@ from rccltune.model.settings import (
     Variant,
     View,
 )
-from rccltune.model.vocabulary import Algorithm, Collective, Doubt, Placement, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
 
 ONE_NODE = Scale(n_nodes=1, n_ranks=64)
 KEY = CurveKey(
@@ -99,7 +99,7 @@ def test_a_sample_that_cannot_be_computed_with_needs_a_doubt(
     """Fits may divide by any undoubted time."""
     with pytest.raises(ValueError, match="needs"):
         Sample(key=KEY, launch="a", nbytes=nbytes, time_us=time_us)
-    assert Sample(key=KEY, launch="a", nbytes=nbytes, time_us=time_us, doubt=Doubt.NO_TIME)
+    assert Sample(key=KEY, launch="a", nbytes=nbytes, time_us=time_us, doubt=UnusableReason.NO_TIME)
 
 
 def test_impossible_scales_and_zones_are_refused() -> None:

@@ -19,18 +19,27 @@ from rccltune.machine.hosts import Host, RankReport
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.links import LinkMap, LinkRates
-from rccltune.model.measured import Fingerprint, Launch, Outcome
+from rccltune.model.measurement import Fingerprint, Launch, Outcome
 from rccltune.model.settings import RankLocation, Variant
-from rccltune.model.vocabulary import shown
+from rccltune.model.vocabulary import printable
 from rccltune.npkit.session import DumpResult
 from rccltune.perf.runs import EndFile, RunFile
 from rccltune.session.store import HeaderFile
-from rccltune.verify.verdict_store import Refused, VerdictFile
+from rccltune.verify.verdict_store import FailedVerification, VerdictFile
 
 # What each JSON file of a session, and each answer of a host, is read as.
 T = typing.TypeVar("T")
 ROOTS = (
-    *(HeaderFile, Launch, Outcome, FitFile, VerdictFile, Refused, RankLocation, LinkRates),
+    *(
+        HeaderFile,
+        Launch,
+        Outcome,
+        FitFile,
+        VerdictFile,
+        FailedVerification,
+        RankLocation,
+        LinkRates,
+    ),
     *(LinkMap, DumpResult, Host, RankReport, RunFile, EndFile),
 )
 
@@ -111,10 +120,10 @@ def test_whatever_is_written_can_be_read(name: str, value: str, several: str) ->
     made = Fingerprint(product=name, hosts=(value,))
     plain = schema.to_plain(made)
     back = read(Fingerprint, plain)
-    assert back.hosts == (shown(value),)
-    assert back.product == shown(name)
-    said = Refused(path=name, sha256="", message=several, hint=None)
-    assert read(Refused, schema.to_plain(said)).message == shown(several, "\n\t")
+    assert back.hosts == (printable(value),)
+    assert back.product == printable(name)
+    said = FailedVerification(path=name, sha256="", message=several, hint=None)
+    assert read(FailedVerification, schema.to_plain(said)).message == printable(several, "\n\t")
 
 
 def test_what_could_not_be_read_is_told_before_it_is_written() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rccltune.model.measured import Fingerprint
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Vendor, vendor_of
 
 # As printed by nccl-tests and rccl-tests in public logs, by nvidia-smi -L and by our detection.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, runs
-from rccltune.perf.plan import Call, Products, Step
+from rccltune.perf.plan import CollectiveCall, MatrixProducts, Step
 
 HEAD: Final = runs.COLUMNS
 RUN: Final[Mapping[str, Any]] = {
@@ -34,9 +34,9 @@ RUN: Final[Mapping[str, Any]] = {
 }
 
 
-def call(nbytes: int = 1024, placement: Placement = Placement.OUT_OF_PLACE) -> Call:
+def call(nbytes: int = 1024, placement: Placement = Placement.OUT_OF_PLACE) -> CollectiveCall:
     """An all_reduce of floats."""
-    return Call(Collective.ALL_REDUCE, "float", "sum", placement, nbytes)
+    return CollectiveCall(Collective.ALL_REDUCE, "float", "sum", placement, nbytes)
 
 
 def step(kind: str, setting: str, nbytes: int = 1024, clock: str = "") -> Step:
@@ -46,7 +46,7 @@ def step(kind: str, setting: str, nbytes: int = 1024, clock: str = "") -> Step:
 
 def beside(setting: str, nbytes: int = 1024, clock: str = plan.GRAPH) -> Step:
     """Ten calls beside three products."""
-    what = Products("bf16", 4096, 3, 10)
+    what = MatrixProducts("bf16", 4096, 3, 10)
     return Step(plan.BESIDE, Setting.parse(setting), call(nbytes), clock, products=what)
 
 
@@ -113,10 +113,10 @@ def make(
     """
     own = session / runs.FOLDER / str(number)
     own.mkdir(parents=True)
-    text = plan.written([steps])
+    text = plan.plan_text([steps])
     (own / runs.PLAN_FILE).write_text(text)
     (own / runs.RUN_FILE).write_text(json.dumps({**RUN, **file}))
-    placed = plan.read(text, "plan.txt")
+    placed = plan.read_plan(text, "plan.txt")
     for rank in range(2):
         rows = [
             row(one.line, one.step, {"time_us": 50} if one.step is None else told(one.step, rank))

@@ -61,7 +61,7 @@ class Ground:
 
     def table(self, session: str = "s") -> pd.DataFrame:
         """Rows of all runs."""
-        return rows.table(runs.read_runs(self.folder / session))
+        return rows.rows_of_runs(runs.read_runs(self.folder / session))
 
     def samples(self, session: str = "s") -> pd.DataFrame:
         """samples.csv."""

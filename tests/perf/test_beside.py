@@ -62,14 +62,14 @@ def test_where_hardly_anything_overlapped_nothing_is_said() -> None:
 SETTINGS = ("silent", "ring/simple/8", "ring/simple/2")
 
 
-def run_both(folder: Path, node: Path) -> runs.Run:
+def run_both(folder: Path, node: Path) -> runs.PerfRun:
     """Steps of both clocks, alone and beside products, on two simulated GPUs."""
     size = 1 << 20
     steps = [step("call", setting, size) for setting in SETTINGS]
     for clock in (plan.LOOP, plan.GRAPH):
         steps += [step("measure", "ring/simple/8", size, clock)]
         steps += [beside(setting, size, clock) for setting in SETTINGS]
-    (folder / runs.PLAN_FILE).write_text(plan.written([steps]))
+    (folder / runs.PLAN_FILE).write_text(plan.plan_text([steps]))
     argv = [runs.PROGRAM, "--plugin", str(plugin.library())]
     (folder / runs.RUN_FILE).write_text(json.dumps({**RUN, "argv": argv}))
     compiled = folder / "node"
@@ -102,7 +102,7 @@ def test_all_ranks_make_the_calls_that_the_plan_says(ground: Ground) -> None:
     run = run_both(folder, ground.folder / "node.yaml")
     assert run.remarks.simulated
     assert [len(one) for one in run.ranks] == [len(run.steps)] * 2
-    table = rows.table([run])
+    table = rows.rows_of_runs([run])
     both = table[table["step"] == "beside"]
     assert set(both["state"]) == {"good"}
     # A job pays for the round: all of it, for each of its calls.

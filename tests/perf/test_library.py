@@ -34,25 +34,25 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_rocms_comes_before_the_systems(bare: Path) -> None:
     """What LD_LIBRARY_PATH names before both, as for a job."""
     system = touch(bare / "usr/lib/libnccl.so.2", "NCCL version 2.28.9+cuda13.0\0")
-    assert library.find(None, {}).file == system
+    assert library.find_library(None, {}).file == system
     rocm = touch(bare / "opt/rocm-7.2/lib/librccl.so.1")
-    assert library.find(None, {}).file == rocm
+    assert library.find_library(None, {}).file == rocm
     named = touch(bare / "own/lib/librccl.so.1")
-    assert library.find(None, {"ROCM_PATH": str(bare / "own")}).file == named
+    assert library.find_library(None, {"ROCM_PATH": str(bare / "own")}).file == named
     loaded = touch(bare / "module/libnccl.so.2")
-    assert library.find(None, {"LD_LIBRARY_PATH": str(bare / "module")}).file == loaded
-    assert library.find(bare / "usr/lib", {}).file == system
+    assert library.find_library(None, {"LD_LIBRARY_PATH": str(bare / "module")}).file == loaded
+    assert library.find_library(bare / "usr/lib", {}).file == system
 
 
 def test_nothing_is_told_with_every_place(bare: Path) -> None:
     """And how to point at one."""
     with pytest.raises(MachineError) as caught:
-        library.find(None, {"ROCM_PATH": "/site/rocm"})
+        library.find_library(None, {"ROCM_PATH": "/site/rocm"})
     assert all(place in caught.value.message for place in ("/site/rocm/lib", "ldconfig", "usr/lib"))
     assert "--librccl" in str(caught.value.hint)
     assert "torch" in str(caught.value.hint)
     with pytest.raises(MachineError, match="no such library"):
-        library.find(Path("nowhere"), {})
+        library.find_library(Path("nowhere"), {})
 
 
 def wheel(bare: Path, monkeypatch: pytest.MonkeyPatch, *files: str) -> dict[str, Path]:
@@ -80,13 +80,13 @@ def test_torchs_own_comes_with_its_runtime(
 ) -> None:
     """Both belong together; where nothing else is there it is taken unnamed."""
     made = wheel(bare, monkeypatch, file, runtime)
-    found = library.find(Path("torch"), {})
+    found = library.find_library(Path("torch"), {})
     assert (found.file, found.runtime) == (made[file], made[runtime])
     assert "PyTorch's" in found.what
-    assert library.find(None, {}) == found
+    assert library.find_library(None, {}) == found
     touch(bare / "usr/lib/libnccl.so.2")
-    assert library.find(None, {}).runtime is None
-    assert library.find(Path("torch"), {}) == found
+    assert library.find_library(None, {}).runtime is None
+    assert library.find_library(Path("torch"), {}) == found
 
 
 def test_nvidias_wheels_may_lie_in_another_folder(
@@ -96,14 +96,14 @@ def test_nvidias_wheels_may_lie_in_another_folder(
     wheel(bare, monkeypatch)
     other = touch(bare / "other/nvidia/nccl/lib/libnccl.so.2")
     monkeypatch.setattr(sys, "path", [str(bare / "other")])
-    assert library.of_torch().file == other
+    assert library.library_of_torch().file == other
 
 
 def test_a_torch_for_the_cpu_is_told(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no library."""
     wheel(bare, monkeypatch)
     with pytest.raises(MachineError, match="for the CPU alone"):
-        library.of_torch()
+        library.library_of_torch()
 
 
 def test_torch_of_another_python_is_asked_for(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +116,11 @@ def test_torch_of_another_python_is_asked_for(bare: Path, monkeypatch: pytest.Mo
     python.chmod(0o755)
     monkeypatch.setenv("PATH", str(python.parent))
     assert package.exists()
-    assert library.of_torch().file == file
+    assert library.library_of_torch().file == file
     file.unlink()
     package.unlink()
     with pytest.raises(MachineError, match="no torch in"):
-        library.of_torch()
+        library.library_of_torch()
 
 
 def test_a_broken_torch_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

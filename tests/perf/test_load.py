@@ -10,7 +10,7 @@ from rccltune.model.settings import SILENT, Computing, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, runs
 from rccltune.perf.load import ALONE, Load, first_products, products_for
-from rccltune.perf.plan import Call
+from rccltune.perf.plan import CollectiveCall
 
 
 def computing(share: int = 50) -> Computing:
@@ -34,9 +34,9 @@ def test_computing_has_its_share_within_a_sixth(
         assert wanted / (7 / 6) <= ratio <= wanted * (7 / 6)
 
 
-def a_call(nbytes: int) -> Call:
+def a_call(nbytes: int) -> CollectiveCall:
     """Of floats, out of place."""
-    return Call(Collective.ALL_REDUCE, "float", "sum", Placement.OUT_OF_PLACE, nbytes)
+    return CollectiveCall(Collective.ALL_REDUCE, "float", "sum", Placement.OUT_OF_PLACE, nbytes)
 
 
 def measured(nbytes: int, time_us: float, setting: str = str(SILENT)) -> dict[str, object]:
@@ -71,6 +71,6 @@ def test_without_computing_a_setting_is_timed_alone() -> None:
 def test_a_product_is_timed_in_a_plan_that_the_program_reads() -> None:
     """Its line comes back as the same step."""
     step = first_products(computing(), a_call(1024))
-    (_, again) = plan.read(plan.written([[step]]), "plan.txt")
+    (_, again) = plan.read_plan(plan.plan_text([[step]]), "plan.txt")
     assert again.step is not None
     assert again.step.products == step.products

@@ -11,13 +11,13 @@ from rccltune.model.errors import OutputError
 from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, Setting, Variant
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.perf import passes, plan, rows
-from rccltune.perf.passes import Wanted
+from rccltune.perf.passes import SweepScope
 from rccltune.perf.plan import Step
 
 MIB = 1 << 20
 
 
-def wanted(**more: object) -> Wanted:
+def wanted(**more: object) -> SweepScope:
     """An all_reduce and an all_gather at three sizes, of which 4 MiB is timed by both clocks."""
     sizes = (1024, 4 * MIB, 16 * MIB)
     known = {
@@ -26,10 +26,10 @@ def wanted(**more: object) -> Wanted:
         "dtype": "float",
         "op": "sum",
     }
-    return Wanted(**{**known, **more})  # type: ignore[arg-type]  # whatever a test varies
+    return SweepScope(**{**known, **more})  # type: ignore[arg-type]  # whatever a test varies
 
 
-def steps_of(units: list[passes.Unit]) -> list[Step]:
+def steps_of(units: list[passes.RunPlan]) -> list[Step]:
     """Of all communicators."""
     return [one for unit in units for steps in unit.communicators for one in steps]
 
@@ -42,7 +42,7 @@ def test_a_plan_is_read_as_it_was_written() -> None:
         step("measure", "ring/ll128", clock="loop"),
     ]
     second = [step("measure", "tree/simple/16", 2 * MIB, "graph")]
-    text = plan.written([first, second])
+    text = plan.plan_text([first, second])
     assert text.splitlines() == [
         "plan 1",
         "communicator",
@@ -55,7 +55,7 @@ def test_a_plan_is_read_as_it_was_written() -> None:
         "answer tree/simple/16",
         "measure all_reduce float sum out 2097152 graph 2000 20 300000",
     ]
-    read = plan.read(text, "plan.txt")
+    read = plan.read_plan(text, "plan.txt")
     assert [one.line for one in read] == [2, 4, 6, 7, 8, 10]
     assert [one.step for one in read if one.step] == [*first, *second]
     assert [one.communicator for one in read] == [0, 0, 0, 0, 1, 1]
@@ -64,20 +64,20 @@ def test_a_plan_is_read_as_it_was_written() -> None:
 def test_products_beside_are_read_as_they_were_written() -> None:
     """Their type and size, how many there are, and how many calls beside them."""
     steps = [beside("silent", clock="loop"), beside("ring/simple/8")]
-    text = plan.written([steps])
+    text = plan.plan_text([steps])
     assert text.splitlines()[2:] == [
         "answer nothing",
         "beside all_reduce float sum out 1024 loop gemm bf16 4096 3 10",
         "answer ring/simple/8",
         "beside all_reduce float sum out 1024 graph gemm bf16 4096 3 10",
     ]
-    assert [one.step for one in plan.read(text, "plan.txt") if one.step] == steps
+    assert [one.step for one in plan.read_plan(text, "plan.txt") if one.step] == steps
     assert steps[1] != step("measure", "ring/simple/8", clock="graph")
 
 
 def test_the_baseline_answers_nothing() -> None:
     """Its processes have no plugin, which would refuse to be told."""
-    assert "answer" not in plan.written([[step("measure", "baseline", clock="loop")]])
+    assert "answer" not in plan.plan_text([[step("measure", "baseline", clock="loop")]])
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_baseline_answers_nothing() -> None:
 def test_a_plan_that_is_none_is_told_with_its_line(line: str) -> None:
     """As a session that came by mail may have."""
     with pytest.raises(OutputError) as caught:
-        plan.read(f"plan 1\ncommunicator\n{line}\n", "p")
+        plan.read_plan(f"plan 1\ncommunicator\n{line}\n", "p")
     assert caught.value.where == "p:3"
 
 
@@ -110,25 +110,25 @@ def test_nvls_and_collnet_are_never_planned_by_us() -> None:
         counts=(2, 8),
         variants=(Variant(), LL128_FORCED),
     )
-    table = rows.table([])
+    table = rows.rows_of_runs([])
     units = [
-        *passes.rough_units(every),
-        *passes.loop_units(every, table),
-        *passes.fine_units(every, None),
+        *passes.plan_first_pass(every),
+        *passes.plan_loops(every, table),
+        *passes.plan_second_pass(every, None),
     ]
-    text = plan.written([steps for unit in units for steps in unit.communicators])
+    text = plan.plan_text([steps for unit in units for steps in unit.communicators])
     assert "ring/ll128/8" in text
     assert "pat/simple" in text
     assert "nvls" not in text
     assert "collnet" not in text
 
     named = wanted(settings=(Setting.parse("nvls/simple"),))
-    assert "answer nvls/simple" in plan.written(passes.rough_units(named)[0].communicators)
+    assert "answer nvls/simple" in plan.plan_text(passes.plan_first_pass(named)[0].communicators)
 
 
 def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() -> None:
     """One communicator with our plugin; what is idle first at each size."""
-    (unit,) = passes.rough_units(wanted())
+    (unit,) = passes.plan_first_pass(wanted())
     ((*steps,),) = unit.communicators
     kinds = [one.kind if one.clock == "" else one.clock for one in steps]
     assert [kind for kind, _ in itertools.groupby(kinds)] == ["check", "loop", "graph"]
@@ -150,7 +150,7 @@ def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() ->
 @pytest.mark.parametrize(("most", "checked"), [(None, 3), (4 * MIB, 2), (0, 0)])
 def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> None:
     """Simulated ranks share a memory, and the real library's kernels do not run there."""
-    (unit,) = passes.rough_units(wanted(checked_up_to=most))
+    (unit,) = passes.plan_first_pass(wanted(checked_up_to=most))
     kinds = {one.call.nbytes: one.kind for one in unit.communicators[0] if not one.clock}
     assert list(kinds.values()) == ["check"] * checked + ["call"] * (3 - checked)
 
@@ -158,14 +158,14 @@ def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> Non
 @pytest.mark.parametrize("timing", ["loop", "graph"])
 def test_one_clock_for_all_where_it_is_said(timing: str) -> None:
     """Each size once."""
-    (unit,) = passes.rough_units(wanted(timing=timing))
+    (unit,) = passes.plan_first_pass(wanted(timing=timing))
     assert {one.clock for one in unit.communicators[0] if one.clock} == {timing}
 
 
 @pytest.mark.parametrize(("n", "shape"), [(4, [4]), (1, [1]), (5, [3, 2])])
 def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
     """The library as it is and with our plugin alternate; so many communicators of each."""
-    units = passes.fine_units(wanted(n_communicators=n), None)
+    units = passes.plan_second_pass(wanted(n_communicators=n), None)
     assert [one.plugin for one in units] == [False, True] * len(shape)
     assert [len(one.communicators) for one in units if one.plugin] == shape
     assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
@@ -177,7 +177,7 @@ def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
 
 def test_the_library_as_it_is_says_what_it_runs_before_it_is_timed() -> None:
     """Once for each call, in the first communicator of the first process without the plugin."""
-    units = passes.fine_units(wanted(n_communicators=5), None)
+    units = passes.plan_second_pass(wanted(n_communicators=5), None)
     told = [[step for step in one.communicators[0] if not step.clock] for one in units]
     assert [bool(steps) for steps in told] == [True, False, False, False]
     first = units[0].communicators[0]
@@ -188,7 +188,7 @@ def test_the_library_as_it_is_says_what_it_runs_before_it_is_timed() -> None:
 
 def test_collectives_that_no_tuner_is_asked_for_have_no_settings() -> None:
     """They are measured as they are, out of place."""
-    units = passes.rough_units(wanted(sizes={Collective.ALLTOALL: (1024,)}))
+    units = passes.plan_first_pass(wanted(sizes={Collective.ALLTOALL: (1024,)}))
     assert {(one.setting, one.call.placement) for one in steps_of(units)} == {
         (SILENT, Placement.OUT_OF_PLACE)
     }

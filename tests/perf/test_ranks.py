@@ -14,8 +14,8 @@ from rccltune.launch.launchers import LAUNCHERS, Launcher
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.settings import RankLocation, Scale, Variant
-from rccltune.perf import endings, ranks, runs
-from rccltune.perf.ranks import Ground, Measured, Order
+from rccltune.perf import failures, rank_program, runs
+from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest, RunRequest
 
 # What the lent machines and their jobs have (law 11), and what chooses.
 SITE = {
@@ -40,13 +40,13 @@ CHOOSING = {
     "RCCLTUNE_CONFIG_DIR": "/rules",
 }
 PLACE = RankLocation(name="node", scale=Scale(n_nodes=1, n_ranks=8))
-LIBRARY = Measured(file=Path("/opt/rocm/lib/librccl.so.1"))
-GROUND = Ground(library=LIBRARY, place=PLACE, launcher=Launcher())
+LIBRARY = LibraryUnderTest(file=Path("/opt/rocm/lib/librccl.so.1"))
+GROUND = LaunchSetup(library=LIBRARY, place=PLACE, launcher=Launcher())
 
 
-def order(*, plugin: bool, variant: Variant | None = None) -> Order:
+def order(*, plugin: bool, variant: Variant | None = None) -> RunRequest:
     """One communicator."""
-    return Order(
+    return RunRequest(
         purpose=runs.ROUGH,
         variant=variant or Variant(),
         number_of=0,
@@ -57,11 +57,11 @@ def order(*, plugin: bool, variant: Variant | None = None) -> Order:
 
 
 def seen(
-    *, plugin: bool, ground: Ground = GROUND, variant: Variant | None = None
+    *, plugin: bool, ground: LaunchSetup = GROUND, variant: Variant | None = None
 ) -> dict[str, str]:
     """What every rank sees."""
     site = {**SITE, **CHOOSING, "NCCL_COMM_ID": "127.0.0.1:9999"}
-    made = ranks.environment_of(ground, order(plugin=plugin, variant=variant), site, "word")
+    made = rank_program.environment_of(ground, order(plugin=plugin, variant=variant), site, "word")
     return dict(made.variables)
 
 
@@ -70,7 +70,7 @@ def test_what_belongs_to_the_site_reaches_every_rank(*, plugin: bool) -> None:
     """Interfaces, transports, NVLS off, channels and threads: in every run, baseline included."""
     found = seen(plugin=plugin)
     assert SITE.items() <= found.items()
-    assert found[ranks._ALL_RANKS] == "word"
+    assert found[rank_program._ALL_RANKS] == "word"
     assert "NCCL_COMM_ID" not in found
 
 
@@ -91,11 +91,11 @@ def test_a_variant_is_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "NCCL_DEBUG" not in found
 
 
-def command(ground: Ground, *, plugin: bool = True) -> list[str]:
+def command(ground: LaunchSetup, *, plugin: bool = True) -> list[str]:
     """The command line."""
-    made = ranks.environment_of(ground, order(plugin=plugin), SITE, "word")
+    made = rank_program.environment_of(ground, order(plugin=plugin), SITE, "word")
     try:
-        return list(ranks.argv_of(ground, order(plugin=plugin), Path("/s/runs/1"), made)[0])
+        return list(rank_program.argv_of(ground, order(plugin=plugin), Path("/s/runs/1"), made)[0])
     except MachineError as error:
         pytest.skip(str(error))
 
@@ -129,8 +129,8 @@ def test_a_launcher_takes_every_variable_along() -> None:
 def test_a_host_that_plays_several_tells_each_rank_which(tmp_path: Path) -> None:
     """The real library tells simulated hosts apart by a variable of each rank."""
     ground = replace(GROUND, host_ids=("a", "a", "b", "b"))
-    made = ranks.environment_of(ground, order(plugin=False), SITE, "word")
-    argv, _ = ranks.argv_of(ground, order(plugin=False), tmp_path, made)
+    made = rank_program.environment_of(ground, order(plugin=False), SITE, "word")
+    argv, _ = rank_program.argv_of(ground, order(plugin=False), tmp_path, made)
     lines = (tmp_path / "start.sh").read_text().splitlines()
     assert argv[:2] == ("/bin/sh", str(tmp_path / "start.sh"))
     assert [line.split()[0] for line in lines[1:5]] == ["NCCL_HOSTID=a"] * 2 + ["NCCL_HOSTID=b"] * 2
@@ -155,7 +155,7 @@ def test_what_no_setting_is_to_blame_for_stops(
     end = {"exit_code": code, "failure": "crash", "words": "its own words"}
     make(tmp_path, [step("check", "ring/ll")], done=[1, 1], ending=end)
     with pytest.raises(error, match="its own words") as caught:
-        endings.stop_if_hopeless(runs.read_runs(tmp_path)[0])
+        failures.raise_if_hopeless(runs.read_runs(tmp_path)[0])
     assert said in str(caught.value)
 
 
@@ -180,7 +180,7 @@ def test_the_step_in_flight_is_to_blame(
     (own / "log.txt").write_text("rccltune-perf: rank 1: rank 0 is gone\nsomething\n")
     usual = {"exit_code": None, "signal": None, "timed_out": False, "lingered": False}
     ended = process.LaunchEnd(**{**usual, **ending}, duration_s=1.0)
-    end = endings.judged(runs.read_run(own), ended, stalled=stalled)
+    end = failures.end_of_run(runs.read_run(own), ended, stalled=stalled)
     assert end.failure is failure
     assert end.line == 6
     if failure is not None:

@@ -27,7 +27,7 @@ def sweep(*words: str) -> pd.DataFrame:
         pytest.skip(f"no real RCCL here: {error.message}")
     what = ("--librccl", "real", "--collective", "all_reduce", *FEW_SIZES, "-o", "s")
     assert run(["sweep", *words, *what]) == 0
-    return rows.table(runs.read_runs(Path("s")))
+    return rows.rows_of_runs(runs.read_runs(Path("s")))
 
 
 def is_obeyed(table: pd.DataFrame, *settings: str) -> None:

@@ -33,7 +33,7 @@ def answering(**fields: Any) -> Any:  # noqa: ANN401 - what made_runs.make takes
 
 def states(session: Path) -> dict[str, str]:
     """State of each measure, by setting."""
-    table = rows.table(runs.read_runs(session))
+    table = rows.rows_of_runs(runs.read_runs(session))
     timed = table[table["step"] == "measure"]
     return dict(zip(timed["setting"], timed["state"], strict=True))
 
@@ -41,7 +41,7 @@ def states(session: Path) -> dict[str, str]:
 def test_ranks_are_joined(tmp_path: Path) -> None:
     """The mean and the slowest; elements compared are added; what one rank tells is told."""
     make(tmp_path, STEPS, told=answering())
-    table = rows.table(runs.read_runs(tmp_path))
+    table = rows.rows_of_runs(runs.read_runs(tmp_path))
     assert list(table["step"]) == ["communicator", *["check"] * 3, *["measure"] * 3]
     last = table.iloc[-1]
     assert (last["time_us"], last["slowest_us"], last["calls"]) == (11.0, 12.0, 10)
@@ -57,7 +57,7 @@ def test_beside_products_the_whole_round_is_the_time(tmp_path: Path) -> None:
     """For each of its ten calls; what a call takes alone stands beside it."""
     steps = [*STEPS[:3], beside("ring/ll"), beside("tree/simple/4"), STEPS[4]]
     make(tmp_path, steps, told=answering(ran="ring/ll/8", answer="none"))
-    table = rows.table(runs.read_runs(tmp_path))
+    table = rows.rows_of_runs(runs.read_runs(tmp_path))
     ran = table[table["step"] == "beside"]
     assert list(ran["state"]) == ["not-offered", "good"]
     assert list(ran["counts"]) == [False, True]
@@ -79,7 +79,7 @@ def test_ranks_that_ran_other_products_are_an_error(tmp_path: Path) -> None:
         told=lambda one, rank: as_asked(one, rank) | {"products": 3 + rank},
     )
     with pytest.raises(OutputError, match="products is"):
-        rows.table(runs.read_runs(tmp_path))
+        rows.rows_of_runs(runs.read_runs(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_step_counts_where_every_rank_has_its_row(tmp_path: Path) -> None:
     assert run.n_done == 4
     assert run.in_flight is not None
     assert run.in_flight.step == STEPS[3]
-    assert len(rows.table([run])) == 4
+    assert len(rows.rows_of_runs([run])) == 4
 
 
 def test_a_rank_that_wrote_nothing_yet_leaves_nothing(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_rank_that_wrote_nothing_yet_leaves_nothing(tmp_path: Path) -> None:
     own = make(tmp_path, STEPS)
     (own / "rank-1.csv").unlink()
     (run,) = runs.read_runs(tmp_path)
-    assert (run.n_done, len(rows.table([run]))) == (0, 0)
+    assert (run.n_done, len(rows.rows_of_runs([run]))) == (0, 0)
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, 60])
@@ -154,7 +154,7 @@ def test_a_last_line_that_was_cut_is_left_out(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:-cut])
     (run,) = runs.read_runs(tmp_path)
     assert run.n_done in (5, 6)
-    assert len(rows.table([run])) == run.n_done
+    assert len(rows.rows_of_runs([run])) == run.n_done
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_file_that_was_changed_is_told_with_its_line(
     assert old in text
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(OutputError) as caught:
-        rows.table(runs.read_runs(tmp_path))
+        rows.rows_of_runs(runs.read_runs(tmp_path))
     assert str(caught.value.where).startswith(f"{path}:{line}")
 
 
@@ -191,7 +191,7 @@ def test_ranks_that_differ_are_an_error_with_its_place(tmp_path: Path, field: st
         ),
     )
     with pytest.raises(OutputError) as caught:
-        rows.table(runs.read_runs(tmp_path))
+        rows.rows_of_runs(runs.read_runs(tmp_path))
     assert caught.value.where == f"{tmp_path}/runs/1/rank-1.csv:8"
     assert field in caught.value.message
 
@@ -216,7 +216,7 @@ def test_a_choice_that_comes_back_is_seen(
     make(tmp_path, STEPS, remarks=[f"variable {variable}"], **file)
     (run,) = runs.read_runs(tmp_path)
     assert bool(run.hidden_choices) is hidden
-    assert rows.table([run]).empty is hidden
+    assert rows.rows_of_runs([run]).empty is hidden
 
 
 def test_how_ranks_ran_is_said_once(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 from made_runs import as_asked, beside, make, step
 
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Fingerprint, Sample
+from rccltune.model.measurement import Fingerprint, Sample
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.model.settings import BASELINE, SILENT, Setting, Variant
-from rccltune.model.vocabulary import Doubt
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf import passes, rows, runs, samples
 from rccltune.perf.plan import Step
 from rccltune.session import store
@@ -31,7 +31,7 @@ def rows_of(folder: Path, *variants: Variant) -> pd.DataFrame:
     """Rows of samples.csv of a session's runs."""
     found = runs.read_runs(folder)
     known = {one.name: one for one in variants}
-    return arranged(samples.table_of(found, rows.table(found), known))
+    return arranged(samples.table_of(found, rows.rows_of_runs(found), known))
 
 
 def read(folder: Path, *variants: Variant) -> tuple[Sample, ...]:
@@ -86,7 +86,7 @@ def test_what_ran_beside_products_is_kept_apart(tmp_path: Path) -> None:
     assert kept[0] == kept[1][:1]
     assert [one["beside"] for one in kept[1]] == ["", "gemm bf16 4096", "gemm bf16 4096"]
     found = runs.read_runs(tmp_path / "both")
-    table = rows.table(found)
+    table = rows.rows_of_runs(found)
     assert (table["step"] == "beside").sum() == 2
     assert passes.rough_rows(table, Variant())["nbytes"].unique().tolist() == [1024]
 
@@ -138,14 +138,14 @@ def test_care_counts_where_there_is_any(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "doubt"),
     [
-        ({"asked": 0, "answer": ""}, Doubt.BYPASSED),
-        ({"answer": "none"}, Doubt.INELIGIBLE),
-        ({"answer": "tree/ll"}, Doubt.SUBSTITUTED),
-        ({"ran": "?"}, Doubt.UNPROVEN),
+        ({"asked": 0, "answer": ""}, UnusableReason.BYPASSED),
+        ({"answer": "none"}, UnusableReason.INELIGIBLE),
+        ({"answer": "tree/ll"}, UnusableReason.SUBSTITUTED),
+        ({"ran": "?"}, UnusableReason.UNPROVEN),
     ],
 )
 def test_a_time_of_something_else_is_doubted(
-    tmp_path: Path, said: dict[str, Any], doubt: Doubt
+    tmp_path: Path, said: dict[str, Any], doubt: UnusableReason
 ) -> None:
     """Kept, and used for nothing."""
     make(
@@ -168,8 +168,11 @@ def test_wrong_results_disqualify_a_setting(tmp_path: Path) -> None:
         ),
     )
     found = {(str(one.key.setting), one.nbytes): one for one in read(tmp_path)}
-    assert (found["ring/ll", 1024].doubt, found["ring/ll", 1024].n_wrong) == (Doubt.WRONG, 6)
-    assert found["ring/ll", 2048].doubt is Doubt.QUARANTINED
+    assert (found["ring/ll", 1024].doubt, found["ring/ll", 1024].n_wrong) == (
+        UnusableReason.WRONG,
+        6,
+    )
+    assert found["ring/ll", 2048].doubt is UnusableReason.QUARANTINED
     assert found["tree/ll", 1024].doubt is None
 
 
@@ -177,13 +180,13 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     """What it measured before is used for nothing; idle is never out."""
     ending = {"failure": "hang", "collective": "all_reduce", "line": 9}
     make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
-    assert [one.doubt for one in read(tmp_path)] == [Doubt.QUARANTINED]
+    assert [one.doubt for one in read(tmp_path)] == [UnusableReason.QUARANTINED]
     found = runs.read_runs(tmp_path)
-    (out,) = samples.set_aside(found, rows.table(found), {"default": Variant()})
+    (out,) = samples.set_aside(found, rows.rows_of_runs(found), {"default": Variant()})
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
 
     make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
-    assert len(samples.set_aside(runs.read_runs(tmp_path), rows.table([]), {})) == 1
+    assert len(samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]), {})) == 1
 
 
 def test_baseline_and_idle_are_what_the_library_does(tmp_path: Path) -> None:
@@ -232,7 +235,7 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
 
 def fine_of(table: pd.DataFrame, nbytes: int) -> Sequence[Setting]:
     """What is measured with care at a size."""
-    cells = passes.could_win(passes.rough_rows(table, Variant()))
+    cells = passes.settings_that_could_win(passes.rough_rows(table, Variant()))
     return cells.get(("all_reduce", "float", "out", nbytes), ())
 
 
@@ -258,7 +261,7 @@ def test_what_could_win_is_measured_with_care(tmp_path: Path) -> None:
         return usual | ({"time_us": time} if one.clock else {})
 
     make(tmp_path, steps, told=told)
-    table = rows.table(runs.read_runs(tmp_path))
+    table = rows.rows_of_runs(runs.read_runs(tmp_path))
     names = [[str(one) for one in fine_of(table, nbytes)] for nbytes in (1024, 2048)]
     assert names == [["ring/ll", "tree/ll"], ["tree/ll"]]
 
@@ -303,5 +306,5 @@ def test_no_setting_is_measured_with_care_where_it_did_not_run(tmp_path: Path) -
             as_asked(one, rank) | ({"answer": "none"} if one.call.nbytes == 1024 else {})
         ),
     )
-    table = rows.table(runs.read_runs(tmp_path))
+    table = rows.rows_of_runs(runs.read_runs(tmp_path))
     assert (list(fine_of(table, 1024)), list(fine_of(table, 2048))) == ([], [RING])

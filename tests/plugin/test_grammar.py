@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import SILENT, Scale, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol

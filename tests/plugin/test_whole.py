@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.model.chosen import Rule, Zone
+from rccltune.model.choice import Rule, Zone
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from rccltune.cli import run
 from rccltune.model.reporter import Reporter
 from rccltune.report.contents import SessionContents, read_contents
-from rccltune.report.tables import Tables, tables_of
+from rccltune.report.tables import FigureTables, tables_of
 
 KIB = 1024
 CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
@@ -143,7 +143,7 @@ def shown(sessions: Callable[[str], Path]) -> Callable[[str], SessionContents]:
 
 
 @pytest.fixture(scope="session")
-def tables(shown: Callable[[str], SessionContents]) -> Callable[[str], Tables]:
+def tables(shown: Callable[[str], SessionContents]) -> Callable[[str], FigureTables]:
     """Tables of a session, by its name."""
     return lambda name: tables_of(shown(name))
 

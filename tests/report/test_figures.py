@@ -19,7 +19,7 @@ from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.report import by_name, figures, style
 from rccltune.report.plots import inline_svg
-from rccltune.report.tables import Tables
+from rccltune.report.tables import FigureTables
 
 SESSIONS = (
     *("CPX", "h200x2-nccl-2.28.9", "h200x4-nccl-2.28.9", "h200x2-training-loop", "MI355X"),
@@ -34,7 +34,7 @@ NOTHING = {
 SMALL = (4.2, 2.7)
 
 
-def drawn(name: str, tables: Tables) -> Figure | None:
+def drawn(name: str, tables: FigureTables) -> Figure | None:
     """A figure by its name."""
     module = figures if name in FIGURES else by_name
     with style.applied():
@@ -56,7 +56,7 @@ def test_times_make_a_logarithmic_axis_however_near_they_are(last: float) -> Non
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("session", SESSIONS)
 def test_no_text_leaves_a_figure_or_covers_another(
-    tables: Callable[[str], Tables], tidy: Callable[[Figure], None], session: str, name: str
+    tables: Callable[[str], FigureTables], tidy: Callable[[Figure], None], session: str, name: str
 ) -> None:
     """In files, and at the size that a page draws."""
     whole = tables(session)
@@ -72,7 +72,7 @@ def test_no_text_leaves_a_figure_or_covers_another(
 @pytest.mark.parametrize("name", MORE_FIGURES)
 @pytest.mark.parametrize("session", ["CPX", "channels", "two scales"])
 def test_figures_by_name_are_as_tidy(
-    tables: Callable[[str], Tables], tidy: Callable[[Figure], None], session: str, name: str
+    tables: Callable[[str], FigureTables], tidy: Callable[[Figure], None], session: str, name: str
 ) -> None:
     """Where the session has what they draw."""
     figure = drawn(name, tables(session))
@@ -87,7 +87,7 @@ def test_figures_by_name_are_as_tidy(
 @pytest.mark.parametrize("name", ["gain", "speedup", "time", "bandwidth"])
 @pytest.mark.parametrize("session", SESSIONS)
 def test_every_measured_point_is_inside_its_panel(
-    tables: Callable[[str], Tables], session: str, name: str
+    tables: Callable[[str], FigureTables], session: str, name: str
 ) -> None:
     """Lines and points, whatever their values."""
     figure = drawn(name, tables(session))
@@ -102,7 +102,9 @@ def test_every_measured_point_is_inside_its_panel(
 
 
 @pytest.mark.parametrize("session", SESSIONS)
-def test_a_fitted_line_meets_its_points(tables: Callable[[str], Tables], session: str) -> None:
+def test_a_fitted_line_meets_its_points(
+    tables: Callable[[str], FigureTables], session: str
+) -> None:
     """By a quarter of the time at most: where no model comes as near, the points are joined."""
     whole = tables(session)
     for panel in whole.panels[:2]:
@@ -126,7 +128,7 @@ def test_a_fitted_line_meets_its_points(tables: Callable[[str], Tables], session
                     assert np.abs(near / time_us - 1).min() <= 0.2501
 
 
-def verified(tables: Tables, **rows: object) -> Tables:
+def verified(tables: FigureTables, **rows: object) -> FigureTables:
     """The same with a verification at three sizes."""
     found = pd.DataFrame(
         [
@@ -141,7 +143,7 @@ def verified(tables: Tables, **rows: object) -> Tables:
 
 
 def test_a_verified_gain_shows_both_placements_and_the_worse_ones_interval(
-    tables: Callable[[str], Tables],
+    tables: Callable[[str], FigureTables],
 ) -> None:
     """Side by side, so that neither hides the other; what has no rule is a grey cross."""
     figure = drawn("gain", verified(tables("holes")))
@@ -159,7 +161,7 @@ def test_a_verified_gain_shows_both_placements_and_the_worse_ones_interval(
 
 
 def test_an_unverified_gain_is_what_the_choice_says(
-    tables: Callable[[str], Tables], sessions: Callable[[str], Path]
+    tables: Callable[[str], FigureTables], sessions: Callable[[str], Path]
 ) -> None:
     """Each rule's mean is a level line at the number of choice.json."""
     said = json.loads((sessions("holes") / "choice.json").read_text())
@@ -176,7 +178,7 @@ def test_an_unverified_gain_is_what_the_choice_says(
     assert "not verified" in axes.get_title(loc="left")
 
 
-def test_rules_stand_above_every_figure_of_sizes(tables: Callable[[str], Tables]) -> None:
+def test_rules_stand_above_every_figure_of_sizes(tables: Callable[[str], FigureTables]) -> None:
     """As the file has them."""
     for name in ("gain", "speedup", "time", "bandwidth"):
         figure = drawn(name, tables("h200x2-nccl-2.28.9"))
@@ -188,7 +190,7 @@ def test_rules_stand_above_every_figure_of_sizes(tables: Callable[[str], Tables]
 
 
 def test_a_speedup_is_the_baselines_time_over_the_settings(
-    tables: Callable[[str], Tables],
+    tables: Callable[[str], FigureTables],
 ) -> None:
     """15 µs against 10 µs at each size."""
     figure = drawn("speedup", tables("nothing to win"))
@@ -199,7 +201,7 @@ def test_a_speedup_is_the_baselines_time_over_the_settings(
     assert list(lines[0].get_ydata()) == pytest.approx([10 / 15] * 8, rel=1e-3)
 
 
-def test_what_is_far_slower_stands_at_the_lower_edge(tables: Callable[[str], Tables]) -> None:
+def test_what_is_far_slower_stands_at_the_lower_edge(tables: Callable[[str], FigureTables]) -> None:
     """So that gains are no thin strip; the axis says so."""
     whole = tables("nothing to win")
     slow = whole.points.assign(
@@ -213,7 +215,7 @@ def test_what_is_far_slower_stands_at_the_lower_edge(tables: Callable[[str], Tab
 
 
 def test_the_ceiling_is_a_named_level_inside_the_panel(
-    tables: Callable[[str], Tables], tidy: Callable[[Figure], None]
+    tables: Callable[[str], FigureTables], tidy: Callable[[Figure], None]
 ) -> None:
     """Far below, at and far above what was reached."""
     whole = tables("h200x2-nccl-2.28.9")
@@ -230,7 +232,9 @@ def test_the_ceiling_is_a_named_level_inside_the_panel(
             tidy(figure)
 
 
-def test_the_table_prints_each_time_and_marks_the_best(tables: Callable[[str], Tables]) -> None:
+def test_the_table_prints_each_time_and_marks_the_best(
+    tables: Callable[[str], FigureTables],
+) -> None:
     """A row an octave, the least time of a row bold, nothing where nothing was measured."""
     figure = drawn("table", tables("holes"))
     assert figure is not None
@@ -248,7 +252,7 @@ def test_the_table_prints_each_time_and_marks_the_best(tables: Callable[[str], T
     assert len(drawn_cells.get_paths()) == len(cells)
 
 
-def test_of_many_channels_the_best_is_drawn(tables: Callable[[str], Tables]) -> None:
+def test_of_many_channels_the_best_is_drawn(tables: Callable[[str], FigureTables]) -> None:
     """Fifteen settings of three families are three lines; what a rule chose is named in full."""
     whole = tables("channels")
     figure = drawn("speedup", whole)
@@ -291,7 +295,7 @@ def test_a_colour_stands_out_on_white_and_on_a_dark_page(colour: str) -> None:
     assert (mine + 0.05) / (luminance("#14171a") + 0.05) >= 3
 
 
-def test_an_embedded_figure_is_a_pages_own(tables: Callable[[str], Tables]) -> None:
+def test_an_embedded_figure_is_a_pages_own(tables: Callable[[str], FigureTables]) -> None:
     """Its ids begin with its name, its ink is the page's, and no style attribute is in it."""
     figure = drawn("speedup", tables("CPX"))
     assert figure is not None
@@ -309,7 +313,7 @@ def test_an_embedded_figure_is_a_pages_own(tables: Callable[[str], Tables]) -> N
     assert set(links) <= set(ids)
 
 
-def test_a_simulated_figure_says_so(tables: Callable[[str], Tables]) -> None:
+def test_a_simulated_figure_says_so(tables: Callable[[str], FigureTables]) -> None:
     """In the picture, and a measured one does not."""
     whole = tables("holes")
     for simulated in (True, False):
@@ -319,7 +323,7 @@ def test_a_simulated_figure_says_so(tables: Callable[[str], Tables]) -> None:
         assert said.startswith("SIMULATED: ") == simulated
 
 
-def test_a_setting_that_no_rule_can_have_is_named_so(tables: Callable[[str], Tables]) -> None:
+def test_a_setting_that_no_rule_can_have_is_named_so(tables: Callable[[str], FigureTables]) -> None:
     """The patched library's in AMD's table."""
     figure = drawn("time", tables("CPX"))
     assert figure is not None
@@ -350,7 +354,7 @@ def test_a_rule_has_its_name_however_short_its_bar_is(wide: tuple[int, int]) -> 
     assert len(axes.collections) == 1
 
 
-def test_lines_of_two_clocks_do_not_meet(tables: Callable[[str], Tables]) -> None:
+def test_lines_of_two_clocks_do_not_meet(tables: Callable[[str], FigureTables]) -> None:
     """Up to 4 MiB graphs are timed, and above calls that are launched one by one."""
     two = replace(tables("CPX"), clock_ends=4 << 20)
     for name in ("time", "bandwidth"):

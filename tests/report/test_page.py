@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
-from rccltune.model.chosen import Judgement, Rule, SizeVerdict
+from rccltune.model.choice import Judgement, Rule, SizeVerdict
 from rccltune.model.settings import Setting, View
 from rccltune.model.vocabulary import Placement
 from rccltune.report import contents, page, style, words
 from rccltune.report.contents import SessionContents
 from rccltune.verify.verdict import VerdictFile
-from rccltune.verify.verified import Verification
+from rccltune.verify.verifications import Verification
 
 FILES = Path(page.__file__).parent / "files"
 HOSTILE = (

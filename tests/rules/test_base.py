@@ -14,7 +14,7 @@ from readers import ALGORITHMS, PROTOCOLS, Call, Cell, RcclRow, rccl_answer, rcc
 from wording import lacks
 
 from rccltune import plugin
-from rccltune.model.chosen import Zone
+from rccltune.model.choice import Zone
 from rccltune.model.errors import MachineError, VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.model.chosen import ExportedVariant, Gain, GainRange, VariantGain, WrongShare
+from rccltune.model.choice import ExportedVariant, Gain, GainRange, VariantGain, WrongShare
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, Variant
 from rccltune.model.vocabulary import Collective

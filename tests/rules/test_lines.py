@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from readers import rccl_rows
 
-from rccltune.model.chosen import Rule, Zone
+from rccltune.model.choice import Rule, Zone
 from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, SILENT, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune.model.chosen import GainInterval, GainProof, Rule, Zone
+from rccltune.model.choice import GainInterval, GainProof, Rule, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import LL128_FORCED, Mode, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from readers import RcclRow, rccl_rows
 from wording import lacks
 
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.rules import documents, reader, vendor_rules, writer
 from rccltune.rules.reader import LineSeverity
 

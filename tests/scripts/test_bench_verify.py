@@ -21,7 +21,7 @@ from verify_nodes import TrapNode
 from wording import lacks
 
 from rccltune import plugin
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
 from rccltune.rules.writer import render_rules

@@ -15,13 +15,13 @@ import rccltune
 from rccltune import api
 from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
-from rccltune.model.chosen import Judgement, SizeVerdict
+from rccltune.model.choice import Judgement, SizeVerdict
 from rccltune.model.errors import RccltuneError
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
-from rccltune.verify.verdict import Cut, Ratio, RuleVerdict, State, VerdictFile
+from rccltune.verify.verdict import LeftToLibrary, Ratio, RuleState, RuleVerdict, VerdictFile
 
 _GONE: Final = object()
 _VALUES: Final[tuple[object, ...]] = (
@@ -117,11 +117,13 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
                 min_nbytes=1024,
                 max_nbytes=4096,
                 setting=key.setting,
-                state=State.KEPT,
+                state=RuleState.KEPT,
                 gain=Ratio(ratio=1.2, low=1.1, high=1.3, n=8),
             ),
         ),
-        cuts=(Cut(collective=key.collective, min_nbytes=1, max_nbytes=2, reason="slower"),),
+        cuts=(
+            LeftToLibrary(collective=key.collective, min_nbytes=1, max_nbytes=2, reason="slower"),
+        ),
         needs={},
         lost_needs=(),
     )

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Launch, Outcome, Sample, Status
+from rccltune.model.measurement import Launch, Outcome, Sample, Status
 from rccltune.model.settings import BASELINE, CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples
 
 TREE = Setting.parse("tree/ll")
@@ -105,13 +105,13 @@ def test_samples_of_a_quarantined_setting_are_doubted() -> None:
         scale=SCALE,
     )
     good = Sample(key=key, launch="good", nbytes=8, time_us=1.0)
-    wrong = replace(good, doubt=Doubt.WRONG)
+    wrong = replace(good, doubt=UnusableReason.WRONG)
     other = replace(good, launch="other")
     pairs = [ended("a", Failure.HANG), ended("b", Failure.HANG), ended("good", None)]
 
     assert [s.doubt for s in samples.flagged_by_quarantine([good, wrong, other], pairs)] == [
-        Doubt.QUARANTINED,
-        Doubt.WRONG,
+        UnusableReason.QUARANTINED,
+        UnusableReason.WRONG,
         None,
     ]
     assert samples.flagged_by_quarantine([good], pairs[1:]) == [good]

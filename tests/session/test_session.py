@@ -17,7 +17,7 @@ import pytest
 from wording import lacks
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measured import (
+from rccltune.model.measurement import (
     Fingerprint,
     Launch,
     Outcome,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measured import Sample
+from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
     KNOWN_VARIANTS,
@@ -24,7 +24,7 @@ from rccltune.model.settings import (
     Scale,
     Setting,
 )
-from rccltune.model.vocabulary import Collective, Doubt, Placement
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
 from rccltune.session.sample_table import COLUMNS, KINDS, frame, joined, records
 
@@ -48,7 +48,7 @@ SAMPLES = st.builds(
     time_us=st.floats(1e-3, 1e9),
     cycle=st.integers(0, 9),
     n_wrong=st.none() | st.integers(0, 9),
-    doubt=st.none() | st.sampled_from(Doubt),
+    doubt=st.none() | st.sampled_from(UnusableReason),
     executed=st.none() | st.just(Setting.parse("ring/simple")),
     line=st.none() | st.integers(1, 10**6),
 )
@@ -181,7 +181,7 @@ def test_a_time_that_is_none_must_not_be_used(tmp_path: Path, odd: str) -> None:
     text = written(frame([SAMPLE])).replace("12.5", odd)
     with pytest.raises(SessionError, match="time_us"):
         read(tmp_path, text)
-    doubted = written(frame([replace(SAMPLE, time_us=None, doubt=Doubt.NO_TIME)]))
+    doubted = written(frame([replace(SAMPLE, time_us=None, doubt=UnusableReason.NO_TIME)]))
     assert read(tmp_path, doubted)["time_us"].isna().all()
 
 

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 from rccltune.measure import rccl_tests
-from rccltune.measure.rccl_tests import Call
+from rccltune.measure.rccl_tests import BenchmarkCall
 from rccltune.model.errors import VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.verify.confirm import Confirmed, Confirming, confirm
-from rccltune.verify.verdict import Ratio, RuleVerdict, State, VerdictFile
+from rccltune.verify.confirm import Confirmation, ConfirmationRequest, confirm
+from rccltune.verify.verdict import Ratio, RuleState, RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site
@@ -30,7 +30,7 @@ LASTS = 2.0
 Truth = Callable[[int, int], float]
 
 
-def rule(low: int, high: int, line: int, state: State = State.KEPT) -> RuleVerdict:
+def rule(low: int, high: int, line: int, state: RuleState = RuleState.KEPT) -> RuleVerdict:
     """As a verification leaves it."""
     return RuleVerdict(
         collective=Collective.ALL_REDUCE,
@@ -56,11 +56,11 @@ class Bench:
     fails: bool = False
     launched: list[tuple[str, bool]] = field(default_factory=list)
 
-    def confirmed(self, truth: Truth, *rules: RuleVerdict) -> Confirmed | None:
+    def confirmed(self, truth: Truth, *rules: RuleVerdict) -> Confirmation | None:
         """What is said of the rules."""
 
         def launch(
-            _where: object, call: Call, folder: Path, *, as_it_is: bool, **_: object
+            _where: object, call: BenchmarkCall, folder: Path, *, as_it_is: bool, **_: object
         ) -> SimpleNamespace:
             self.launched.append((folder.parent.name, call.graph))
             if self.fails:
@@ -98,7 +98,7 @@ class Bench:
             needs={},
         )
         return confirm(
-            Confirming(
+            ConfirmationRequest(
                 site=cast("Site", SimpleNamespace(node=None)),
                 verdict=verdict,
                 rules=self.session / "rules.csv",
@@ -176,4 +176,4 @@ def test_what_cannot_be_launched_confirms_nothing(bench: Bench) -> None:
     found = bench.confirmed(lambda *_: 1.0, rule(MIB, 8 * MIB, 1))
     assert found is not None
     assert found.sentence.startswith("Not confirmed with rccl-tests: all_reduce-loop-library-0")
-    assert bench.confirmed(lambda *_: 1.0, rule(MIB, 8 * MIB, 1, State.NO_GAIN)) is None
+    assert bench.confirmed(lambda *_: 1.0, rule(MIB, 8 * MIB, 1, RuleState.NO_GAIN)) is None

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from rccltune.analyse.paired import Estimate
-from rccltune.model.chosen import Judgement, Rule
+from rccltune.model.choice import Judgement, Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.verify.judge import Judged, judge
-from rccltune.verify.verdict import State
+from rccltune.verify.judge import JudgedFile, judge
+from rccltune.verify.verdict import RuleState
 
 KIB, MIB = 1 << 10, 1 << 20
 GRID = [round(KIB * 2 ** (k / 4) / 16) * 16 for k in range(4 * 16 + 1)]
@@ -75,7 +75,7 @@ def drawn(
     return pd.DataFrame(rows)
 
 
-def judged(pairs: pd.DataFrame, rules: list[Rule], **more: Any) -> Judged:  # noqa: ANN401 - as judge has them
+def judged(pairs: pd.DataFrame, rules: list[Rule], **more: Any) -> JudgedFile:  # noqa: ANN401 - as judge has them
     """The judgement at the usual least gain of 2 %."""
     return judge(pairs, rules, min_gain=0.02, **more)
 
@@ -88,7 +88,7 @@ def test_a_true_gain_is_kept_with_an_interval_that_holds_it() -> None:
     kept, holds = 0, 0
     for seed in range(60):
         (part,) = judged(drawn(lambda _: 1.05, rules=[WIDE], seed=seed), [WIDE]).parts
-        kept += part.state is State.KEPT and part.is_whole
+        kept += part.state is RuleState.KEPT and part.is_whole
         assert part.gain is not None
         holds += part.gain.low <= 1.05 <= part.gain.high
     assert kept == 60
@@ -102,8 +102,8 @@ def test_a_file_of_the_librarys_own_choices_is_not_kept() -> None:
     n_kept = n_slower = 0
     for seed in range(100):
         parts = judged(drawn(lambda _: 1.0, rules=rules, seed=seed), rules).parts
-        n_kept += any(one.state is State.KEPT for one in parts)
-        n_slower += any(one.state is State.SLOWER and one.is_whole for one in parts)
+        n_kept += any(one.state is RuleState.KEPT for one in parts)
+        n_slower += any(one.state is RuleState.SLOWER and one.is_whole for one in parts)
     assert n_kept <= 1
     assert n_slower <= 2
 
@@ -112,9 +112,9 @@ def test_a_slow_window_is_cut_out_and_what_is_left_waits_for_fresh_communicators
     """10 % slower at a few sizes of a rule that gains 10 % elsewhere."""
     pairs = drawn(lambda n: 0.9 if 200 * KIB <= n <= 300 * KIB else 1.1, rules=[WIDE])
     parts = judged(pairs, [WIDE]).parts
-    assert [one.state for one in parts] == [State.KEPT, State.SLOWER, State.KEPT]
+    assert [one.state for one in parts] == [RuleState.KEPT, RuleState.SLOWER, RuleState.KEPT]
     assert not any(one.is_whole for one in parts)
-    (bad,) = (one for one in parts if one.state is State.SLOWER)
+    (bad,) = (one for one in parts if one.state is RuleState.SLOWER)
     assert 200 * KIB <= bad.low <= bad.high <= 300 * KIB
 
 
@@ -122,14 +122,14 @@ def test_an_end_that_gains_next_to_nothing_goes() -> None:
     """As 2 to 13.5 MiB was once verified at 1.66, with 1.00 above 11.3 MiB."""
     pairs = drawn(lambda n: 1.6 if n < 512 * KIB else 1.0, rules=[WIDE])
     kept, tail = sorted(judged(pairs, [WIDE]).parts, key=lambda one: one.low)
-    assert kept.state is State.KEPT
+    assert kept.state is RuleState.KEPT
     assert not kept.is_whole
     assert kept.high < 512 * KIB
-    assert tail.state is State.NO_GAIN
+    assert tail.state is RuleState.NO_GAIN
 
 
-@pytest.mark.parametrize(("gain", "state"), [(1.0, State.NO_GAIN), (0.93, State.SLOWER)])
-def test_a_rule_without_a_gain_goes(gain: float, state: State) -> None:
+@pytest.mark.parametrize(("gain", "state"), [(1.0, RuleState.NO_GAIN), (0.93, RuleState.SLOWER)])
+def test_a_rule_without_a_gain_goes(gain: float, state: RuleState) -> None:
     """And its verdict says why."""
     parts = judged(drawn(lambda _: gain, rules=[WIDE], noise=0.002), [WIDE]).parts
     assert {one.state for one in parts} == {state}
@@ -141,11 +141,11 @@ def test_of_what_was_narrowed_ends_stay_and_slower_sizes_do_not() -> None:
     (part,) = judged(
         drawn(lambda n: 1.0 if n > tail else 1.2, rules=[WIDE]), [WIDE], is_again=True
     ).parts
-    assert (part.state, part.is_whole) == (State.KEPT, True)
+    assert (part.state, part.is_whole) == (RuleState.KEPT, True)
     parts = judged(
         drawn(lambda n: 0.9 if n > tail else 1.2, rules=[WIDE]), [WIDE], is_again=True
     ).parts
-    assert State.SLOWER in {one.state for one in parts}
+    assert RuleState.SLOWER in {one.state for one in parts}
     assert not any(one.is_whole for one in parts)
 
 
@@ -153,17 +153,17 @@ def test_a_gain_that_noise_hides_is_undecided() -> None:
     """Two noisy communicators: the interval is shown, and nothing is claimed."""
     pairs = drawn(lambda _: 1.05, rules=[WIDE], noise=0.15, n=2)
     states = {one.state for one in judged(pairs, [WIDE]).parts}
-    assert State.KEPT not in states
-    assert states <= {State.UNDECIDED, State.SLOWER, State.NO_GAIN}
+    assert RuleState.KEPT not in states
+    assert states <= {RuleState.UNDECIDED, RuleState.SLOWER, RuleState.NO_GAIN}
 
 
 def test_rules_that_are_never_chosen_say_so() -> None:
     """Not selectable, and bypassed: two words for two things."""
     pairs = drawn(lambda _: 1.0, rules=[WIDE], answers=lambda _: "none")
     (part,) = judged(pairs, [WIDE]).parts
-    assert part.state is State.NOT_SELECTABLE
+    assert part.state is RuleState.NOT_SELECTABLE
     (part,) = judged(pairs.assign(is_asked=False), [WIDE]).parts
-    assert part.state is State.BYPASSED
+    assert part.state is RuleState.BYPASSED
 
 
 def test_wrong_results_disqualify_a_rule_whatever_it_gains() -> None:
@@ -171,7 +171,7 @@ def test_wrong_results_disqualify_a_rule_whatever_it_gains() -> None:
     pairs = drawn(lambda _: 1.5, rules=[WIDE])
     wrong = {Collective.ALL_REDUCE: frozenset({128 * KIB})}
     (part,) = judged(pairs, [WIDE], wrong=wrong).parts
-    assert part.state is State.WRONG
+    assert part.state is RuleState.WRONG
     assert "128 KiB" in part.reason
 
 
@@ -181,7 +181,7 @@ def test_a_rule_whose_timings_stall_goes() -> None:
     ruled = pairs["answer"] != "none"
     stalled = np.where(ruled & (np.arange(len(pairs)) % 4 == 0), 1, 0)
     (part,) = judged(pairs.assign(stalls_rules=stalled), [WIDE]).parts
-    assert part.state is State.SLOWER
+    assert part.state is RuleState.SLOWER
     assert "stalled" in part.reason
 
 
@@ -191,13 +191,13 @@ def test_a_rule_that_the_loop_proves_to_be_slower_goes() -> None:
     loop = drawn(lambda _: 0.92, rules=[WIDE], clock="loop", seed=2)
     loop = loop[loop["nbytes"].isin([64 * KIB, 256 * KIB, MIB])]
     (part,) = judged(pd.concat([graph, loop]), [WIDE]).parts
-    assert part.state is State.SLOWER
+    assert part.state is RuleState.SLOWER
     assert "one by one" in part.reason
     # And where the loop is too noisy to say, the graph counts.
     noisy = drawn(lambda _: 0.92, rules=[WIDE], clock="loop", noise=0.3, seed=2)
     noisy = noisy[noisy["nbytes"].isin([64 * KIB, 256 * KIB, MIB])]
     (part,) = judged(pd.concat([graph, noisy]), [WIDE]).parts
-    assert part.state is State.KEPT
+    assert part.state is RuleState.KEPT
     assert part.loop is not None
 
 
@@ -209,17 +209,17 @@ def test_what_the_idle_plugin_costs_is_taken_off() -> None:
         return Estimate(log=float(np.log(0.97)), se=0.001, df=10.0, n=8)
 
     (part,) = judged(pairs, [WIDE], beside=costs).parts
-    assert part.state is not State.KEPT
+    assert part.state is not RuleState.KEPT
     # Within 1 % the two are one.
     (part,) = judged(pairs, [WIDE], beside=lambda *_: Estimate(-0.002, 0.001, 10.0, 8)).parts
-    assert part.state is State.KEPT
+    assert part.state is RuleState.KEPT
 
 
 def test_what_a_switch_leaves_behind_is_taken_off() -> None:
     """Heat that the rules leave for the library must not look like a gain."""
     pairs = drawn(lambda _: 1.03, rules=[WIDE], noise=0.002).assign(left_over=0.03)
     (part,) = judged(pairs, [WIDE]).parts
-    assert part.state is not State.KEPT
+    assert part.state is not RuleState.KEPT
 
 
 def test_sizes_are_judged_one_by_one() -> None:
@@ -265,6 +265,6 @@ def test_a_vendors_row_that_slows_sizes_is_harm() -> None:
     )
     pairs = drawn(lambda n: 1.1 if n <= MIB else 0.9, rules=[WIDE, vendor])
     found = judged(pairs, [WIDE, vendor])
-    assert [one.state for one in found.parts] == [State.KEPT]
+    assert [one.state for one in found.parts] == [RuleState.KEPT]
     assert found.harmed
     assert all(low >= MIB for _, low, _, _ in found.harmed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rccltune import plugin
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.errors import MachineError
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
@@ -16,8 +16,8 @@ from rccltune.rules.decision import Decision, cost_table, decisions
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
-from rccltune.verify.judge import Part
-from rccltune.verify.verdict import Ratio, State
+from rccltune.verify.judge import RulePart
+from rccltune.verify.verdict import Ratio, RuleState
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=64)
@@ -31,10 +31,10 @@ allreduce,1048576,16777216,ring,simple,-1,1,64,-1,-1
 """
 
 
-def part(rule: Rule, low: int, high: int, state: State, reason: str = "") -> Part:
+def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") -> RulePart:
     """A part of the rule, with a gain of its own."""
     gain = Ratio(ratio=0.98, low=0.97, high=0.99, n=8)
-    return Part(
+    return RulePart(
         rule=rule,
         low=low,
         high=high,
@@ -55,9 +55,9 @@ def test_each_reason_has_its_sizes_and_the_next_verification_has_them_too() -> N
     """What is cut once stays in the file; verdict.json of a later run says the same."""
     (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)
     found = [
-        part(rule, MIB, 8 * MIB, State.KEPT),
-        part(rule, 10 * MIB, 12 * MIB, State.NO_GAIN, "gains next to nothing"),
-        part(rule, 14 * MIB, 16 * MIB, State.SLOWER, "looks slower"),
+        part(rule, MIB, 8 * MIB, RuleState.KEPT),
+        part(rule, 10 * MIB, 12 * MIB, RuleState.NO_GAIN, "gains next to nothing"),
+        part(rule, 14 * MIB, 16 * MIB, RuleState.SLOWER, "looks slower"),
     ]
     assert rule.setting == Setting.parse("ring/simple")
     made = rewriting.narrowed(TEXT, [rule], found)
@@ -74,7 +74,7 @@ def test_each_reason_has_its_sizes_and_the_next_verification_has_them_too() -> N
 def test_one_reason_needs_no_sizes_of_its_own() -> None:
     """The cut has them."""
     (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)
-    made = rewriting.narrowed(TEXT, [rule], [part(rule, MIB, 16 * MIB, State.UNDECIDED)])
+    made = rewriting.narrowed(TEXT, [rule], [part(rule, MIB, 16 * MIB, RuleState.UNDECIDED)])
     assert [one.reason for one in made.cuts] == ["undecided, 0.98x (0.97 to 0.99)"]
 
 

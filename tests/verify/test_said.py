@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli.verify import text_of
-from rccltune.model.chosen import Judgement, RuleCount, SizeVerdict
+from rccltune.model.choice import Judgement, RuleCount, SizeVerdict
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, View
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.verify.outcome import Verified
-from rccltune.verify.verdict import Ratio, RuleVerdict, State, VerdictFile
-from rccltune.verify.verified import name_of
+from rccltune.verify.outcome import VerificationResult
+from rccltune.verify.verdict import Ratio, RuleState, RuleVerdict, VerdictFile
+from rccltune.verify.verifications import name_of
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=8)
 
 
-def stood(low: int, high: int, state: State, n_sizes: int, n_undecided: int = 0) -> RuleVerdict:
+def stood(low: int, high: int, state: RuleState, n_sizes: int, n_undecided: int = 0) -> RuleVerdict:
     """A rule that was verified."""
     return RuleVerdict(
         collective=Collective.ALL_REDUCE,
@@ -29,7 +29,7 @@ def stood(low: int, high: int, state: State, n_sizes: int, n_undecided: int = 0)
         gain=Ratio(ratio=1.1, low=1.05, high=1.15, n=8),
         n_sizes=n_sizes,
         n_undecided=n_undecided,
-        reason="" if state is State.KEPT else state.value,
+        reason="" if state is RuleState.KEPT else state.value,
     )
 
 
@@ -54,12 +54,14 @@ def undecided(nbytes: int) -> SizeVerdict:
     )
 
 
-def verified(*standings: RuleVerdict, keeps: bool, needs: dict[str, str] | None = None) -> Verified:
+def verified(
+    *standings: RuleVerdict, keeps: bool, needs: dict[str, str] | None = None
+) -> VerificationResult:
     """How it ended, with or without a file that was written."""
     kept = sum(one.is_kept for one in standings)
     path = None if keeps else Path("rules.csv")
     n = len(standings)
-    return Verified(
+    return VerificationResult(
         path=path,
         text="",
         file=VerdictFile(
@@ -91,7 +93,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sizes_in_the_rules_lines_add_up_to_those_below() -> None:
     """One that was called once has no verdict, and counts in both."""
-    rules = [stood(MIB, 4 * MIB, State.KEPT, 10, 2), stood(8 * MIB, 9 * MIB, State.KEPT, 3)]
+    rules = [stood(MIB, 4 * MIB, RuleState.KEPT, 10, 2), stood(8 * MIB, 9 * MIB, RuleState.KEPT, 3)]
     said = str(text_of(verified(*rules, keeps=False)))
     assert "none of 13 sizes with a rule is slower; at 2 a loss of 2 % is not excluded" in said
     assert "2 rules of 2 stand after 8 communicators of 2 starts" in said
@@ -99,7 +101,7 @@ def test_sizes_in_the_rules_lines_add_up_to_those_below() -> None:
 
 def test_a_look_shows_every_rule_and_contradicts_itself_nowhere() -> None:
     """With --keep-losers: what stands, what does not and why; nothing goes."""
-    rules = [stood(MIB, 4 * MIB, State.KEPT, 10), stood(8 * MIB, 9 * MIB, State.SLOWER, 3)]
+    rules = [stood(MIB, 4 * MIB, RuleState.KEPT, 10), stood(8 * MIB, 9 * MIB, RuleState.SLOWER, 3)]
     said = str(text_of(verified(*rules, keeps=True)))
     assert [line.split()[-1] for line in said.splitlines()[2:4]] == ["kept", "slower"]
     assert "1 rule of 2 does not stand after 8 communicators" in said
@@ -112,7 +114,7 @@ def test_a_look_shows_every_rule_and_contradicts_itself_nowhere() -> None:
 def test_what_a_verified_file_needs_is_said() -> None:
     """As emit-config says it."""
     needs = {"RCCL_LL128_FORCE_ENABLE": "1"}
-    said = str(text_of(verified(stood(MIB, MIB, State.KEPT, 1), keeps=False, needs=needs)))
+    said = str(text_of(verified(stood(MIB, MIB, RuleState.KEPT, 1), keeps=False, needs=needs)))
     assert "They need RCCL_LL128_FORCE_ENABLE=1 in the job's environment" in said
 
 

@@ -16,7 +16,7 @@ from wording import lacks
 
 from rccltune.logs import reader
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measured import StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
 from rccltune.workload.reader import read_workload

@@ -20,7 +20,7 @@ from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, SILENT, Variant
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import plan, runs
 from rccltune.perf.samples import by_clock
-from rccltune.verify.verdict import Beside, Ratio
+from rccltune.verify.verdict import IdleEffect, Ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class SiteAndIdle:
         idle = fine[(fine["setting"] == str(SILENT)) & (fine["variant"] == self.variant.name)]
         return _by_replicate(by_clock(site)), _by_replicate(by_clock(idle))
 
-    def octaves(self, sizes: Mapping[Collective, Iterable[int]]) -> Iterator[Beside]:
+    def octaves(self, sizes: Mapping[Collective, Iterable[int]]) -> Iterator[IdleEffect]:
         """What the two differ by in each octave of measured sizes."""
         for collective, measured in sizes.items():
             by_octave: dict[int, list[int]] = {}
@@ -81,7 +81,7 @@ class SiteAndIdle:
             for own in by_octave.values():
                 found = self.between(collective, own[0], own[-1])
                 if found is not None:
-                    yield Beside(
+                    yield IdleEffect(
                         collective=collective,
                         min_nbytes=own[0],
                         max_nbytes=own[-1],
@@ -104,17 +104,17 @@ def _by_replicate(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def not_judged_below(found: Iterable[Beside]) -> int | None:
+def not_judged_below(found: Iterable[IdleEffect]) -> int | None:
     """Size in bytes below which an environment is not known within 3 %; None where it is."""
     unknown = [one.max_nbytes for one in found if not _is_judged(one)]
     return max(unknown) + 1 if unknown else None
 
 
-def _is_judged(one: Beside) -> bool:
+def _is_judged(one: IdleEffect) -> bool:
     half = max(one.ratio.high / one.ratio.ratio, one.ratio.ratio / one.ratio.low)
     return half <= exp(_JUDGED)
 
 
-def slower(found: Iterable[Beside]) -> tuple[Beside, ...]:
+def slower(found: Iterable[IdleEffect]) -> tuple[IdleEffect, ...]:
     """Octaves in which a loss of 2 % is not excluded, though they are known within 3 %."""
     return tuple(one for one in found if _is_judged(one) and one.ratio.low <= exp(_NOT_SLOWER))

@@ -18,7 +18,7 @@ WENT_WITH_TORCH: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RemovedOption:
     """An option that went.
 
     Attributes:
@@ -33,40 +33,44 @@ class Gone:
 
 
 _CALLS: Final = "a timing by rccl-tests has its own 20 calls after 5 untimed ones: more launches"
-KEYS: Final[Mapping[str, Gone]] = {
-    "step": Gone("sizes grow by --factor; single ones are named in sweep.yaml under 'sizes'."),
-    "iters": Gone(f"{_CALLS} (--communicators) make a time steadier.", "20"),
-    "warmup": Gone(f"{_CALLS} (--communicators) make a time steadier.", "5"),
-    "check": Gone("results are always checked: wrong ones must not become rules.", "true"),
-    "method": Gone(
+KEYS: Final[Mapping[str, RemovedOption]] = {
+    "step": RemovedOption(
+        "sizes grow by --factor; single ones are named in sweep.yaml under 'sizes'."
+    ),
+    "iters": RemovedOption(f"{_CALLS} (--communicators) make a time steadier.", "20"),
+    "warmup": RemovedOption(f"{_CALLS} (--communicators) make a time steadier.", "5"),
+    "check": RemovedOption("results are always checked: wrong ones must not become rules.", "true"),
+    "method": RemovedOption(
         "rccl-tests measure one setting in each launch.",
         "auto",
     ),
-    "repeats": Gone(
+    "repeats": RemovedOption(
         "--communicators N says how often everything is measured: in so many communicators, or "
         "with rccl-tests launches.",
         harmless=True,
     ),
-    "graph": Gone("--timing graph replays captured graphs, with rccl-tests by -G.", "0"),
-    "exhaustive": Gone(
+    "graph": RemovedOption("--timing graph replays captured graphs, with rccl-tests by -G.", "0"),
+    "exhaustive": RemovedOption(
         "rccltune-perf times every setting at every size: rccltune sweep without --runner.",
         "false",
     ),
-    "force_tree_simple": Gone(
+    "force_tree_simple": RemovedOption(
         "Tree with Simple is measured with a library built after scripts/enable-tree-simple: "
         "--librccl FILE.",
         "false",
     ),
-    "longest": Gone("no launch measures many settings.", "120s"),
-    "clear": Gone("take a variable away before: env -u NAME rccltune sweep …"),
-    "python": Gone(WENT_WITH_TORCH),
-    "backend": Gone(WENT_WITH_TORCH),
-    "no_environment": Gone("a variant is tried only where it is named.", harmless=True),
-    "placement_of_ranks": Gone("it is called --rank-placement now (rank_placement).", "node"),
+    "longest": RemovedOption("no launch measures many settings.", "120s"),
+    "clear": RemovedOption("take a variable away before: env -u NAME rccltune sweep …"),
+    "python": RemovedOption(WENT_WITH_TORCH),
+    "backend": RemovedOption(WENT_WITH_TORCH),
+    "no_environment": RemovedOption("a variant is tried only where it is named.", harmless=True),
+    "placement_of_ranks": RemovedOption(
+        "it is called --rank-placement now (rank_placement).", "node"
+    ),
 }
 
 
-def refused(key: str, value: object) -> str | None:
+def message_for_removed(key: str, value: object) -> str | None:
     """What to say of a key of a file; None where it did not go, empty where it changes nothing.
 
     Args:

@@ -1,6 +1,6 @@
 """The program that ranks run before anything is measured: each says what its host is.
 
-``python -m rccltune.measure.answer mpi|lines QUESTION``, started by the launcher that starts
+``python -m rccltune.measure.host_report mpi|lines QUESTION``, started by the launcher that starts
 the benchmarks. With mpi4py the ranks meet, and rank 0 alone prints; without it each rank prints for
 itself. The only module that imports MPI, and no other imports it.
 """

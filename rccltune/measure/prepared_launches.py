@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.launch import variables
-from rccltune.measure import launching, turns, variants
+from rccltune.measure import launch_order, one_launch, variants
 from rccltune.measure.instrument import same_machine, same_runner
-from rccltune.measure.rccl_tests import Where
+from rccltune.measure.launch_order import UnmeasuredSetting
+from rccltune.measure.rccl_tests import RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site, find_site
-from rccltune.measure.turns import LeftOut
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.failure import Quarantine
-from rccltune.model.measured import Launch, Outcome, Sweep
+from rccltune.model.measurement import Launch, Outcome, Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Role
-from rccltune.model.vocabulary import Doubt
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf import plan
 from rccltune.session import place, store
 from rccltune.session.launches import setting_of
@@ -41,13 +41,18 @@ GRAPH: Final = "graph"
 # other, after which it is asked whether the machine still works.
 _MOST_FAILURES: Final = 2
 # Why times are no setting's own.
-_NOT_ITS_OWN: Final = (Doubt.BYPASSED, Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.UNPROVEN)
+_NOT_ITS_OWN: Final = (
+    UnusableReason.BYPASSED,
+    UnusableReason.INELIGIBLE,
+    UnusableReason.SUBSTITUTED,
+    UnusableReason.UNPROVEN,
+)
 # A GPU's second memory fault says more about the GPU than about the setting.
 _MEMORY_FAULTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToLaunch:
+class PreparedLaunches:
     """A sweep by rccl-tests that could start now.
 
     Attributes:
@@ -63,9 +68,9 @@ class ToLaunch:
 
     folder: Path
     sweep: Sweep
-    where: Where
+    where: RcclTestsSetup
     launches: tuple[Launch, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[UnmeasuredSetting, ...]
     refused: tuple[str, ...]
     timeout_s: float | None
     budget_s: float | None
@@ -98,7 +103,7 @@ class ToLaunch:
 
     def expected_s(self, launches: Sequence[Launch]) -> float:
         """Seconds that launches roughly take."""
-        return turns.expected_s(launches, self.sweep, self.where.site, self.outcomes)
+        return launch_order.expected_s(launches, self.sweep, self.where.site, self.outcomes)
 
     def made(self, planned: Launch) -> list[Ended]:
         """Every attempt at a planned launch."""
@@ -119,8 +124,8 @@ class ToLaunch:
         """What is still to be started, as for a shell: what it measures, and how often."""
         found: dict[str, tuple[str, int]] = {}
         for one in self.left:
-            own = self.folder.resolve() / launching.FOLDER / "ID"
-            line = launching.shell_line(one, self.where, own)
+            own = self.folder.resolve() / one_launch.FOLDER / "ID"
+            line = one_launch.shell_line(one, self.where, own)
             what, n = found.get(line, (what_of(one), 0))
             found[line] = (what, n + 1)
         return found
@@ -155,7 +160,7 @@ def _planned(one: Launch) -> str:
     return store.launch_id(replace(one, attempt=0))
 
 
-def prepare_launches(request: Request, folder: Path) -> ToLaunch:
+def prepare_launches(request: Request, folder: Path) -> PreparedLaunches:
     """Find out what is there, what was asked for, and what of it the session already has.
 
     Nothing is started or written.
@@ -200,8 +205,8 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
     seen = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
     )
-    proof, remark = turns.proof_of(site, seen.variables)
-    planned = turns.turns_of(
+    proof, remark = launch_order.proof_of(site, seen.variables)
+    planned = launch_order.launch_order_of(
         sweep,
         site,
         proof,
@@ -214,10 +219,10 @@ def prepare_launches(request: Request, folder: Path) -> ToLaunch:
         for one in site.hidden
         for name, value in one.fills(seen.variables)
     )
-    return ToLaunch(
+    return PreparedLaunches(
         folder=folder,
         sweep=sweep,
-        where=Where(site=site, node=None if site.node is None else folder / NODE_FILE),
+        where=RcclTestsSetup(site=site, node=None if site.node is None else folder / NODE_FILE),
         launches=planned.launches,
         left_out=planned.left_out,
         refused=refused,

@@ -20,10 +20,10 @@ from rccltune import plugin
 from rccltune.logs import decisions
 from rccltune.machine import overrides
 from rccltune.measure import rccl_tests
-from rccltune.measure.rccl_tests import Call
+from rccltune.measure.rccl_tests import BenchmarkCall
 from rccltune.measure.site import Site
 from rccltune.model import defaults
-from rccltune.model.measured import Launch, Outcome, Status, Sweep
+from rccltune.model.measurement import Launch, Outcome, Status, Sweep
 from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
@@ -56,7 +56,7 @@ _CALL_S: Final = 50e-6
 _BYTES_S: Final = 10e9
 
 
-class Proof(Enum):
+class ExecutionProof(Enum):
     """What says that a setting ran: our plugin, the benchmark's columns, the library, nothing."""
 
     DECISIONS = "decisions"
@@ -65,7 +65,7 @@ class Proof(Enum):
     NOTHING = "nothing"
 
 
-def proof_of(site: Site, variables: Mapping[str, str]) -> tuple[Proof, str | None]:
+def proof_of(site: Site, variables: Mapping[str, str]) -> tuple[ExecutionProof, str | None]:
     """What will say which setting ran, and what a user should know of that.
 
     Args:
@@ -74,28 +74,28 @@ def proof_of(site: Site, variables: Mapping[str, str]) -> tuple[Proof, str | Non
     """
     release = release_of(site.library)
     if site.tunerless is None and (release is None or release.abi > 2):
-        return Proof.DECISIONS, None
+        return ExecutionProof.DECISIONS, None
     # The second version of the tuner interface shows no costs.
     name = site.tunerless or str(site.library)
     against = sorted(one for one in variables if one.startswith("NCCL_DEBUG"))
     if "A" in site.help_letters:
         return (
-            Proof.COLUMNS,
+            ExecutionProof.COLUMNS,
             f"{name} tells no plugin its choices; the benchmark's columns say them",
         )
     if against or (release is not None and not release.tells_choices):
         why = f"the site sets {', '.join(against)}" if against else "its log does not name them"
-        return Proof.NOTHING, (
+        return ExecutionProof.NOTHING, (
             f"{name} tells no plugin its choices, and {why}: no time of a setting will count"
         )
-    return Proof.LOG, (
+    return ExecutionProof.LOG, (
         f"{name} tells no plugin its choices: its log of every call says them, in every launch, so "
         "that small sizes take a little longer, the baseline's too"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class UnmeasuredSetting:
     """A setting that is not measured, and why."""
 
     collective: Collective
@@ -108,19 +108,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class LaunchOrder:
     """All launches of a sweep in their order, and what is left out."""
 
     launches: tuple[Launch, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[UnmeasuredSetting, ...]
 
 
 Arm = tuple[Collective, Setting, Variant]
 
 
-def turns_of(
-    sweep: Sweep, site: Site, proof: Proof, *, repeats: int, graph: bool, tells: bool = True
-) -> Turns:
+def launch_order_of(
+    sweep: Sweep,
+    site: Site,
+    proof: ExecutionProof,
+    *,
+    repeats: int,
+    graph: bool,
+    tells: bool = True,
+) -> LaunchOrder:
     """Plan a sweep.
 
     Args:
@@ -132,17 +138,19 @@ def turns_of(
         tells: the site keeps no log of the library's, so that the first launch may.
     """
     arms: list[Arm] = []
-    left_out: list[LeftOut] = []
+    left_out: list[UnmeasuredSetting] = []
     for variant, collective in product(sweep.variants, sweep.collectives):
         if variant.serves and collective not in variant.serves:
             continue
         if collective not in site.programs:
             missing = f"there is no {collective.benchmark} beside the other benchmarks"
-            left_out.append(LeftOut(collective=collective, setting=BASELINE, reason=missing))
+            left_out.append(
+                UnmeasuredSetting(collective=collective, setting=BASELINE, reason=missing)
+            )
             continue
         arms.append((collective, BASELINE, variant))
         settings = _settings(sweep, collective, variant)
-        if settings and proof is Proof.DECISIONS:
+        if settings and proof is ExecutionProof.DECISIONS:
             # NCCL_ALGO switches paths off that go around a tuner; this launch shows where they are.
             arms.append((collective, SILENT, variant))
         for setting in settings:
@@ -150,15 +158,17 @@ def turns_of(
             if reason is None:
                 arms.append((collective, setting, own))
             else:
-                left_out.append(LeftOut(collective=collective, setting=setting, reason=reason))
+                left_out.append(
+                    UnmeasuredSetting(collective=collective, setting=setting, reason=reason)
+                )
     launches = [
         launch_of(sweep, site, arm, repeat, proof, graph=graph)
         for repeat in range(repeats)
         for arm in _turned(arms, sweep.seed, repeat)
     ]
-    if launches and tells and proof is not Proof.LOG:
+    if launches and tells and proof is not ExecutionProof.LOG:
         launches[0] = _with(launches[0], _TELL_TUNER)
-    return Turns(
+    return LaunchOrder(
         launches=tuple(replace(one, id=store.launch_id(one)) for one in launches),
         left_out=tuple(dict.fromkeys(left_out)),
     )
@@ -216,9 +226,11 @@ def is_gated(site: Site) -> bool:
     return arch.startswith(_GATED) and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
 
 
-def call_of(sweep: Sweep, collective: Collective, *, graph: bool, shows: bool = False) -> Call:
+def call_of(
+    sweep: Sweep, collective: Collective, *, graph: bool, shows: bool = False
+) -> BenchmarkCall:
     """What every launch of a collective calls."""
-    return Call(
+    return BenchmarkCall(
         collective=collective,
         min_nbytes=sweep.min_nbytes,
         max_nbytes=sweep.max_nbytes,
@@ -233,15 +245,15 @@ def call_of(sweep: Sweep, collective: Collective, *, graph: bool, shows: bool = 
     )
 
 
-def forcing(setting: Setting, proof: Proof) -> tuple[tuple[str, str], ...]:
+def forcing(setting: Setting, proof: ExecutionProof) -> tuple[tuple[str, str], ...]:
     """Variables that make a library take a setting, and those that let it be seen.
 
     Args:
         setting: the baseline's forces nothing.
         proof: what says that it ran.
     """
-    pairs = overrides.switches(setting, tells=proof is Proof.LOG)
-    if setting == BASELINE or proof is not Proof.DECISIONS:
+    pairs = overrides.switches(setting, tells=proof is ExecutionProof.LOG)
+    if setting == BASELINE or proof is not ExecutionProof.DECISIONS:
         return pairs
     # Of a communicator's channels the library's log tells, once at its start.
     told = _TELL_TUNER if setting.channels is not None else ()
@@ -254,11 +266,11 @@ def forcing(setting: Setting, proof: Proof) -> tuple[tuple[str, str], ...]:
 
 
 def launch_of(
-    sweep: Sweep, site: Site, arm: Arm, repeat: int, proof: Proof, *, graph: bool
+    sweep: Sweep, site: Site, arm: Arm, repeat: int, proof: ExecutionProof, *, graph: bool
 ) -> Launch:
     """One launch of one setting; its id comes later, from all of its content."""
     collective, setting, variant = arm
-    call = call_of(sweep, collective, graph=graph, shows=proof is Proof.COLUMNS)
+    call = call_of(sweep, collective, graph=graph, shows=proof is ExecutionProof.COLUMNS)
     one = Launch(
         id="",
         argv=rccl_tests.command(site, call, variant),

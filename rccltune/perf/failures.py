@@ -11,8 +11,8 @@ from rccltune.model.errors import LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.settings import Role
 from rccltune.perf import runs
-from rccltune.perf.plan import Placed
-from rccltune.perf.runs import EndFile, Run
+from rccltune.perf.plan import PlacedStep
+from rccltune.perf.runs import EndFile, PerfRun
 
 _SAID: Final = re.compile(rf"{runs.PROGRAM}: (?:rank \d+: )?(.*)")
 # A rank that only says that another one is gone.
@@ -23,7 +23,7 @@ _BY_SIGNAL: Final = 128
 _SIGKILL: Final = 9
 
 
-def judged(made: Run, ending: LaunchEnd, *, stalled: bool) -> EndFile:
+def end_of_run(made: PerfRun, ending: LaunchEnd, *, stalled: bool) -> EndFile:
     """How a run ended, and which setting is to blame where it failed."""
     end = EndFile(
         exit_code=ending.exit_code, signal=ending.signal, duration_s=round(ending.duration_s, 3)
@@ -54,7 +54,7 @@ def _failure(ending: LaunchEnd, *, stalled: bool) -> Failure:
     return Failure.KILLED if killed else Failure.CRASH
 
 
-def _failed_at(made: Run) -> Placed | None:
+def _failed_at(made: PerfRun) -> PlacedStep | None:
     """The step that a rank itself says to have failed at, or that a rank was at which is gone."""
     failed = made.remarks.failed
     lines = {line for _, line, words in failed if not _ECHO.search(words)}
@@ -66,7 +66,7 @@ def _failed_at(made: Run) -> Placed | None:
     return next((one for one in made.steps[made.n_done :] if one.line in lines), None)
 
 
-def _words(made: Run, *, stalled: bool) -> str:
+def _words(made: PerfRun, *, stalled: bool) -> str:
     """What the program or the library said: the first rank's words that are about itself."""
     said = [words for _, _, words in made.remarks.failed]
     try:
@@ -79,7 +79,7 @@ def _words(made: Run, *, stalled: bool) -> str:
     return next(iter(own if stalled else [*own, *said]), "")[:400]
 
 
-def _last(made: Run) -> str:
+def _last(made: PerfRun) -> str:
     """The last line that anybody wrote."""
     log = made.folder / runs.LOG_FILE
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
@@ -92,7 +92,7 @@ def _last(made: Run) -> str:
 _USAGE, _LIBRARY, _DEVICES, _MEMORY, _ROWS, _SIMULATION = 2, 3, 4, 5, 8, 64
 
 
-def stop_if_hopeless(made: Run) -> None:
+def raise_if_hopeless(made: PerfRun) -> None:
     """Raise what a run ended with, where trying again or without a setting cannot help.
 
     Raises:

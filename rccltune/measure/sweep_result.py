@@ -14,7 +14,7 @@ from rccltune.session.store import Session
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SweepResult:
     """How a sweep ended.
 
     Attributes:

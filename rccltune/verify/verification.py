@@ -19,9 +19,9 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.site import Site
 from rccltune.model import schema
-from rccltune.model.chosen import Rule, RuleCount
+from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, HarmError
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant
 from rccltune.model.vocabulary import format_span
@@ -34,14 +34,19 @@ from rccltune.rules.refusals import read_accepted
 from rccltune.session import files, store
 from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, verdict_store
-from rccltune.verify.communicators import Communicators
-from rccltune.verify.judge import Judged, Part, judge
-from rccltune.verify.launches import Launches
-from rccltune.verify.outcome import Verified, Verifying, VerifyRequest, made_of
+from rccltune.verify.communicators import CommunicatorPairs
+from rccltune.verify.judge import JudgedFile, RulePart, judge
+from rccltune.verify.launches import LaunchPairs
+from rccltune.verify.outcome import (
+    OngoingVerification,
+    VerificationResult,
+    VerifyRequest,
+    result_of,
+)
 from rccltune.verify.rewriting import of_scale, ours
-from rccltune.verify.sides import Sides
-from rccltune.verify.sizes import Size
-from rccltune.verify.verdict import Cut, State
+from rccltune.verify.sides import SidesCaller
+from rccltune.verify.sizes import SizeResult
+from rccltune.verify.verdict import LeftToLibrary, RuleState
 from rccltune.verify.verdict_store import FOLDER
 
 
@@ -51,7 +56,7 @@ def verify_rules(
     where: Instrument | Site,
     *,
     reporter: Reporter,
-) -> Verified:
+) -> VerificationResult:
     """Verify a file, narrow it until all that is left stands, and write that.
 
     Interrupted at any moment, the same command goes on with the steps that are missing.
@@ -75,14 +80,14 @@ def verify_rules(
     text = rewriting.read_text(request.rules)
     file = read_accepted(text.encode(), request.rules)
     sides = _sides(request, sweep, where, _variant_of(file, sweep), reporter)
-    verifying = Verifying(request=request, sweep=sweep, sides=sides, reporter=reporter)
+    verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     before = count_rules(ours(file, scale))
     _check(file, before, request, scale)
     # A line that cannot be written again is told now, and not when all is measured.
     rewritten(text, {}, ())
-    beyond: tuple[Cut, ...] = ()
+    beyond: tuple[LeftToLibrary, ...] = ()
     if not request.keep_losers:
         reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}
         text, beyond = rewriting.within(text, ours(file, scale), reach)
@@ -104,7 +109,7 @@ def verify_rules(
         if request.keep_losers:
             # What was verified before, and what was refused, stay as they are.
             return nullcontext()
-        return verdict_store.kept(request.folder, name, request.rules)
+        return verdict_store.keep_failure(request.folder, name, request.rules)
 
     with (
         recording(),
@@ -130,7 +135,7 @@ def verify_rules(
     return made
 
 
-def _last_word(request: VerifyRequest, made: Verified, reporter: Reporter) -> str:
+def _last_word(request: VerifyRequest, made: VerificationResult, reporter: Reporter) -> str:
     """What rccl-tests say of the rules, in a sentence; empty where they were not asked.
 
     Raises:
@@ -142,7 +147,7 @@ def _last_word(request: VerifyRequest, made: Verified, reporter: Reporter) -> st
     if site is None:
         return ""
     found = confirming.confirm(
-        confirming.Confirming(
+        confirming.ConfirmationRequest(
             site=site,
             verdict=made.file,
             rules=made.path,
@@ -159,10 +164,10 @@ def _sides(
     where: Instrument | Site,
     variant: Variant,
     reporter: Reporter,
-) -> Sides:
+) -> SidesCaller:
     """Who calls both sides: the rank program, or rccl-tests in a session of theirs."""
     if isinstance(where, Instrument):
-        return Communicators(
+        return CommunicatorPairs(
             instrument=where,
             sweep=sweep,
             session=request.folder,
@@ -172,7 +177,7 @@ def _sides(
             dtype_asked=request.dtype,
             timing=request.timing,
         )
-    return Launches(
+    return LaunchPairs(
         site=where,
         sweep=sweep,
         session=request.folder,
@@ -223,8 +228,8 @@ def _variant_of(file: RuleFile, sweep: Sweep) -> Variant:
 
 
 def _settled(
-    verifying: Verifying, text: str, beyond: tuple[Cut, ...], before: RuleCount
-) -> Verified:
+    verifying: OngoingVerification, text: str, beyond: tuple[LeftToLibrary, ...], before: RuleCount
+) -> VerificationResult:
     """Call, judge, narrow; and once more what was narrowed."""
     request = verifying.request
     rules = of_scale(read_rules(text.encode()), verifying.scale)
@@ -243,20 +248,20 @@ def _settled(
         first = rewriting.narrowed(text, [one for one in rules if not one.vendor], judged.parts)
         text, judged, more = _confirmed(verifying, first.text, judged)
         cuts += [*first.cuts, *more]
-    return made_of(verifying, text, judged=judged, cuts=cuts, before=before, harmed=harmed)
+    return result_of(verifying, text, judged=judged, cuts=cuts, before=before, harmed=harmed)
 
 
 _SHOWN: Final = 3
 
 
 def _looked(
-    verifying: Verifying,
+    verifying: OngoingVerification,
     text: str,
     rules: Sequence[Rule],
     *,
     again: bool = False,
     n_rules: int | None = None,
-) -> Judged:
+) -> JudgedFile:
     """What both sides say of a file, in replicates of its own."""
     called = verifying.sides.call(text, rules, again=again)
     verifying.n_replicates += called.n_replicates
@@ -275,7 +280,7 @@ def _looked(
     )
     failed = called.failed
     parts = [
-        replace(one, state=State.FAILED, reason=failed[one.rule.collective], is_whole=True)
+        replace(one, state=RuleState.FAILED, reason=failed[one.rule.collective], is_whole=True)
         if one.rule.collective in failed
         else one
         for one in found.parts
@@ -289,13 +294,13 @@ def _looked(
 
 
 def _confirmed(
-    verifying: Verifying, text: str, judged: Judged
-) -> tuple[str, Judged, tuple[Cut, ...]]:
+    verifying: OngoingVerification, text: str, judged: JudgedFile
+) -> tuple[str, JudgedFile, tuple[LeftToLibrary, ...]]:
     """What was narrowed, judged in fresh replicates; it stays as it is, or goes.
 
     What is said of its sizes is what those replicates say.
     """
-    cut = [one for one in judged.parts if one.state is State.KEPT and not one.is_whole]
+    cut = [one for one in judged.parts if one.state is RuleState.KEPT and not one.is_whole]
     if not cut:
         return text, judged, ()
     spans = {(one.rule.collective, one.low) for one in cut}
@@ -319,7 +324,7 @@ def _confirmed(
     ]
     made = rewriting.narrowed(text, [one for one in rules if not one.vendor], found)
 
-    def is_again(size: Size) -> bool:
+    def is_again(size: SizeResult) -> bool:
         return any(one.collective is size.collective and one.reaches(size.nbytes) for one in again)
 
     return (
@@ -336,21 +341,21 @@ def _confirmed(
     )
 
 
-def _merged(parts: Sequence[Part]) -> list[Part]:
+def _merged(parts: Sequence[RulePart]) -> list[RulePart]:
     """One part for each rule that would have to be narrowed once more: it goes instead."""
-    by_line: dict[int | None, Part] = {}
+    by_line: dict[int | None, RulePart] = {}
     for one in parts:
-        if one.state is not State.KEPT or one.rule.line not in by_line:
+        if one.state is not RuleState.KEPT or one.rule.line not in by_line:
             by_line[one.rule.line] = one
     return list(by_line.values())
 
 
-def _as_it_is(part: Part) -> Part:
+def _as_it_is(part: RulePart) -> RulePart:
     """A part as all of its rule."""
     state = part.state
     reason = part.reason
-    if not part.is_whole and state is State.KEPT:
-        state, reason = State.UNDECIDED, "it would have to be narrowed a second time"
+    if not part.is_whole and state is RuleState.KEPT:
+        state, reason = RuleState.UNDECIDED, "it would have to be narrowed a second time"
     return replace(
         part,
         state=state,

@@ -18,11 +18,11 @@ from rccltune.launch.process import LaunchEnd
 from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs.library import tuner_of
 from rccltune.measure import rccl_tests
-from rccltune.measure.rccl_tests import Where
+from rccltune.measure.rccl_tests import RcclTestsSetup
 from rccltune.measure.site import Site
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Caution, Launch, Notice, Outcome, Sample, Status
+from rccltune.model.measurement import Caution, Launch, Notice, Outcome, Sample, Status
 from rccltune.model.settings import DEFAULT_VARIANT, Role
 from rccltune.model.vocabulary import json_text
 from rccltune.session import place, store
@@ -47,7 +47,7 @@ _STATUS: Final[Mapping[Failure | None, Status]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class LaunchResult:
     """What one launch of a session gave."""
 
     launch: Launch
@@ -55,15 +55,15 @@ class Ran:
     samples: tuple[Sample, ...]
 
 
-def run(
+def run_launch(
     one: Launch,
-    where: Where,
+    where: RcclTestsSetup,
     folder: Path,
     *,
     timeout_s: float,
     removed: Iterable[str] = (),
     files: Sequence[tuple[str, str, str]] = (),
-) -> Ran:
+) -> LaunchResult:
     """Make a launch, its outcome last.
 
     Args:
@@ -117,7 +117,7 @@ def run(
     return replace(ran, outcome=outcome)
 
 
-def shell_line(one: Launch, where: Where, folder: Path) -> str:
+def shell_line(one: Launch, where: RcclTestsSetup, folder: Path) -> str:
     """A launch for a shell: its own variables, then its command line.
 
     What only tells a launch of a simulated node, or its processes, from others is left out.
@@ -138,7 +138,9 @@ def shell_line(one: Launch, where: Where, folder: Path) -> str:
     return shlex.join([*(("env", *cleared) if cleared else ()), *own, *argv])
 
 
-def _environment(one: Launch, where: Where, own: Path, removed: Iterable[str]) -> LaunchEnvironment:
+def _environment(
+    one: Launch, where: RcclTestsSetup, own: Path, removed: Iterable[str]
+) -> LaunchEnvironment:
     return rccl_tests.environment_of(
         where,
         own,
@@ -164,7 +166,7 @@ def _put_aside(own: Path) -> None:
             path.rename(into / path.name)
 
 
-def _read(one: Launch, own: Path, ending: LaunchEnd, library: str | None) -> Ran:
+def _read(one: Launch, own: Path, ending: LaunchEnd, library: str | None) -> LaunchResult:
     """What a launch's files say; a failure becomes an outcome, never an exception."""
     failure, why = rccl_tests.why_failed(own, ending)
     samples: tuple[Sample, ...] = ()
@@ -202,7 +204,7 @@ def _read(one: Launch, own: Path, ending: LaunchEnd, library: str | None) -> Ran
         notices=tuple(notices),
         failure=failure,
     )
-    return Ran(launch=one, outcome=outcome, samples=samples)
+    return LaunchResult(launch=one, outcome=outcome, samples=samples)
 
 
 def limit_s(outcomes: Sequence[Outcome]) -> float:
@@ -251,7 +253,7 @@ def _failed(one: Launch, why: str) -> Notice:
     )
 
 
-def _unkillable(one: Launch, error: LaunchError, started: str, where: Where) -> Outcome:
+def _unkillable(one: Launch, error: LaunchError, started: str, where: RcclTestsSetup) -> Outcome:
     return Outcome(
         launch=one.id,
         status=Status.TIMED_OUT,

@@ -21,7 +21,7 @@ from rccltune.model.settings import (
     vendor_of,
 )
 from rccltune.model.times import is_usable
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Doubt, Placement
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason
 
 # Behind a launch's id: a run of several in one imported file.
 RUNS: Final = ":"
@@ -56,7 +56,7 @@ class Sample:
     cycle: Whole = 0
     count: Whole | None = None
     n_wrong: Whole | None = None
-    doubt: Doubt | None = None
+    doubt: UnusableReason | None = None
     executed: Setting | None = None
     line: Whole | None = None
     clock: Word | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rccltune.model.chosen import Rule, SizeVerdict
+from rccltune.model.choice import Rule, SizeVerdict
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import RuleFile
 from rccltune.verify.verdict import RuleVerdict, VerdictFile, replicates_of

@@ -15,19 +15,19 @@ from rccltune import __version__
 from rccltune.launch import signals
 from rccltune.logs.decisions import PATTERN
 from rccltune.machine.overrides import is_watched
-from rccltune.measure import launching, sweep_file
+from rccltune.measure import one_launch, sweep_file
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.launching import Ran
-from rccltune.measure.swept import Swept
-from rccltune.measure.to_launch import ToLaunch, refuse_hidden_choices, what_of
+from rccltune.measure.one_launch import LaunchResult
+from rccltune.measure.prepared_launches import PreparedLaunches, refuse_hidden_choices, what_of
+from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, SessionError
 from rccltune.model.failure import Failure
-from rccltune.model.measured import Launch
+from rccltune.model.measurement import Launch
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Variant
-from rccltune.model.vocabulary import Doubt, format_span
+from rccltune.model.vocabulary import UnusableReason, format_span
 from rccltune.releases import LOADING_OURS
 from rccltune.session import files, folders, store
 from rccltune.session.launches import setting_of
@@ -48,13 +48,18 @@ GRAPH: Final = "graph"
 # other, after which it is asked whether the machine still works.
 _MOST_FAILURES: Final = 2
 # Why times are no setting's own.
-_NOT_ITS_OWN: Final = (Doubt.BYPASSED, Doubt.INELIGIBLE, Doubt.SUBSTITUTED, Doubt.UNPROVEN)
+_NOT_ITS_OWN: Final = (
+    UnusableReason.BYPASSED,
+    UnusableReason.INELIGIBLE,
+    UnusableReason.SUBSTITUTED,
+    UnusableReason.UNPROVEN,
+)
 # A GPU's second memory fault says more about the GPU than about the setting.
 _MEMORY_FAULTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class LaunchProgress:
     """Told after every launch.
 
     Attributes:
@@ -65,13 +70,13 @@ class Progress:
     done: int
     of: int
     what: str
-    ran: Ran
+    ran: LaunchResult
     left_s: float
 
 
 def measure_by_launches(
-    prepared: ToLaunch, *, reporter: Reporter, command: str, force: bool = False
-) -> Swept:
+    prepared: PreparedLaunches, *, reporter: Reporter, command: str, force: bool = False
+) -> SweepResult:
     """Make the launches that are left, and the session's samples of all that is there.
 
     Args:
@@ -95,7 +100,7 @@ def measure_by_launches(
         same_hosts(site, folder, reporter=reporter, force=force)
         # Read again: another rccltune may have gone on with it before we held it.
         prepared.ended[:] = store.read_launches(folder)
-        maker = _Maker(prepared, reporter)
+        maker = _LaunchRunner(prepared, reporter)
         try:
             maker.make_all()
         finally:
@@ -108,10 +113,10 @@ def measure_by_launches(
             hint="give more with --budget.",
         )
     if not n_samples:
-        raise LaunchError("no launch gave a time", where=str(folder / launching.FOLDER))
+        raise LaunchError("no launch gave a time", where=str(folder / one_launch.FOLDER))
     good = [pair for pair in prepared.ended if is_good(pair)]
     versions = [outcome.library_version for _, outcome in good if outcome.library_version]
-    return Swept(
+    return SweepResult(
         session=opened,
         runner=defaults.RUNNER,
         n_starts=len(good),
@@ -121,19 +126,19 @@ def measure_by_launches(
         is_over=maker.is_over,
         seconds=prepared.spent_s,
         library=site.library or (versions[0] if versions else "unknown"),
-        tuner=launching.tuner_in(folder, prepared.launches),
+        tuner=one_launch.tuner_in(folder, prepared.launches),
     )
 
 
-class _Maker:
+class _LaunchRunner:
     """Makes launches one after the other, and decides what a failure means."""
 
-    def __init__(self, prepared: ToLaunch, reporter: Reporter) -> None:
+    def __init__(self, prepared: PreparedLaunches, reporter: Reporter) -> None:
         self.prepared = prepared
         self.reporter = reporter
         self.is_over = False
         # Failures of settings since the last launch that ended well.
-        self.in_a_row: list[Ran] = []
+        self.in_a_row: list[LaunchResult] = []
         self.faults = 0
 
     def make_all(self) -> None:
@@ -161,7 +166,7 @@ class _Maker:
             return False
         ran = self._run(planned)
         how = failure_of(ran.outcome)
-        launching.stop_if_changed(self.prepared.where.site, "during")
+        one_launch.stop_if_changed(self.prepared.where.site, "during")
         if how is None:
             self.in_a_row = []
             return True
@@ -179,7 +184,7 @@ class _Maker:
         cost = self.prepared.expected_s([planned])
         return budget is None or self.prepared.spent_s + cost <= budget
 
-    def _insist(self, planned: Launch, failed: Ran) -> bool:
+    def _insist(self, planned: Launch, failed: LaunchResult) -> bool:
         """Try the library as it is once more; whether to go on.
 
         Raises:
@@ -193,7 +198,7 @@ class _Maker:
             raise LaunchError(
                 f"the benchmark does not work, with nothing forced "
                 f"({planned.collectives[0].value}): {_why(again)}",
-                where=f"{self.prepared.folder / launching.FOLDER / again.launch.id}/",
+                where=f"{self.prepared.folder / one_launch.FOLDER / again.launch.id}/",
                 hint="run command.txt there by hand until it works, or leave the collective out "
                 "(--collective names those to measure); the same command then goes on.",
             )
@@ -220,26 +225,26 @@ class _Maker:
         raise LaunchError(
             f"the benchmark with nothing forced worked before {names} failed and does not now: "
             f"{_why(control)}",
-            where=f"{self.prepared.folder / launching.FOLDER / control.launch.id}/",
+            where=f"{self.prepared.folder / one_launch.FOLDER / control.launch.id}/",
             hint="a hang or a crash may have wedged a GPU: look into dmesg and for processes that "
             "are still on the GPUs, reset them (an administrator's: rocm-smi --gpureset), then run "
             "the same command again; none of these failures counts.",
         )
 
-    def _forgive(self, ran: Ran) -> None:
+    def _forgive(self, ran: LaunchResult) -> None:
         """Let a failure count no more, since the machine did not work; its log stays."""
         outcome = replace(ran.outcome, lifted=True)
-        path = self.prepared.folder / launching.FOLDER / ran.launch.id / "outcome.json"
+        path = self.prepared.folder / one_launch.FOLDER / ran.launch.id / "outcome.json"
         files.write_atomically(path, store.dump_json(outcome))
 
-    def _run(self, planned: Launch) -> Ran:
+    def _run(self, planned: Launch) -> LaunchResult:
         prepared = self.prepared
-        launching.stop_if_changed(prepared.where.site, "before")
-        ran = launching.run(
+        one_launch.stop_if_changed(prepared.where.site, "before")
+        ran = one_launch.run_launch(
             prepared.next_attempt(planned),
             prepared.where,
             prepared.folder,
-            timeout_s=prepared.timeout_s or launching.limit_s(prepared.outcomes),
+            timeout_s=prepared.timeout_s or one_launch.limit_s(prepared.outcomes),
             files=prepared.filled,
         )
         took = f"{ran.outcome.duration_s or 0:.1f} s"
@@ -247,7 +252,7 @@ class _Maker:
         prepared.ended.append((ran.launch, ran.outcome))
         left = prepared.left
         self.reporter.progress(
-            Progress(
+            LaunchProgress(
                 done=len(prepared.launches) - len(left),
                 of=len(prepared.launches),
                 what=what_of(planned),
@@ -259,13 +264,13 @@ class _Maker:
         self._stop_without_plugin(ran)
         return ran
 
-    def _stop_without_plugin(self, ran: Ran) -> None:
+    def _stop_without_plugin(self, ran: LaunchResult) -> None:
         """Stop where no rank loaded the plugin that is to say what ran: no setting would count.
 
         Raises:
             LaunchError: none did.
         """
-        own = self.prepared.folder / launching.FOLDER / ran.launch.id
+        own = self.prepared.folder / one_launch.FOLDER / ran.launch.id
         if not is_watched(ran.launch) or not ran.samples or any(own.glob(PATTERN)):
             return
         raise LaunchError(
@@ -275,9 +280,9 @@ class _Maker:
             "is seen, and its log or the benchmark's columns say what ran.",
         )
 
-    def _tell(self, ran: Ran, how: Failure) -> None:
+    def _tell(self, ran: LaunchResult, how: Failure) -> None:
         aside = [one for one in self.prepared.aside if ran.launch.id in one.launches]
-        log = self.prepared.folder / launching.FOLDER / ran.launch.id / "stdout.log"
+        log = self.prepared.folder / one_launch.FOLDER / ran.launch.id / "stdout.log"
         if how is Failure.WRONG:
             self.reporter.say(
                 f"WRONG RESULTS: {what_of(ran.launch)}: {_why(ran)} ({log}); it is chosen nowhere"
@@ -287,13 +292,13 @@ class _Maker:
         for one in aside:
             self.reporter.say(f"{one} is set aside, {one.reason}; the rest goes on ({log})")
 
-    def _stop_after_faults(self, ran: Ran) -> None:
+    def _stop_after_faults(self, ran: LaunchResult) -> None:
         self.faults += ran.outcome.failure is Failure.MEMORY_FAULT
         if ran.outcome.failure is Failure.MEMORY_FAULT and self.faults >= _MEMORY_FAULTS:
             raise LaunchError(
                 f"{self.faults} launches ended with a GPU memory fault: the GPU, its driver or its "
                 "firmware may be the cause, and what else is measured here could be wrong",
-                where=str(self.prepared.folder / launching.FOLDER / ran.launch.id / "stderr.log"),
+                where=str(self.prepared.folder / one_launch.FOLDER / ran.launch.id / "stderr.log"),
                 hint="look into dmesg for resets and page faults, reset the GPUs (an "
                 "administrator's: rocm-smi --gpureset) or the machine, try another driver or RCCL; "
                 "the same command goes on with the other settings.",
@@ -304,7 +309,7 @@ def _is_untouched(one: Launch) -> bool:
     return setting_of(one).role is Role.BASELINE and one.variant == DEFAULT_VARIANT
 
 
-def _why(ran: Ran) -> str:
+def _why(ran: LaunchResult) -> str:
     return ran.outcome.notices[-1].message if ran.outcome.notices else "no reason given"
 
 
@@ -319,7 +324,7 @@ def _unattributed(samples: pd.DataFrame) -> Iterator[str]:
         yield f"{collective} {setting}{where}, {span}: not used, {reasons[str(why)].meaning}"
 
 
-def _begin(prepared: ToLaunch, command: str) -> None:
+def _begin(prepared: PreparedLaunches, command: str) -> None:
     folder, site = prepared.folder, prepared.where.site
     planned = {one.variant.name: one.variant for one in prepared.launches}
     own = [one for one in planned.values() if one != KNOWN_VARIANTS.get(one.name)]
@@ -346,7 +351,7 @@ def _begin(prepared: ToLaunch, command: str) -> None:
         files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
 
 
-def _check_variants(prepared: ToLaunch, variants: Iterable[Variant]) -> None:
+def _check_variants(prepared: PreparedLaunches, variants: Iterable[Variant]) -> None:
     """Samples name their variant, so that one name stands for one environment.
 
     Raises:

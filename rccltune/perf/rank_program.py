@@ -25,9 +25,9 @@ from rccltune.launch.variables import CHANNELS, CLEARED, LaunchEnvironment, laun
 from rccltune.model import schema, vocabulary
 from rccltune.model.errors import MachineError, SessionError, reason_of
 from rccltune.model.settings import RankLocation, Variant
-from rccltune.perf import endings, plan, runs
+from rccltune.perf import failures, plan, runs
 from rccltune.perf.plan import Communicators
-from rccltune.perf.runs import Run, RunFile
+from rccltune.perf.runs import PerfRun, RunFile
 
 # Until the first row: libraries load and connections are made, slower with more ranks.
 _START_S: Final = 120.0
@@ -40,7 +40,7 @@ _SHORTEST_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class LibraryUnderTest:
     """The library that is measured, and the runtime under it.
 
     Attributes:
@@ -60,7 +60,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class LaunchSetup:
     """Where ranks run, and with what.
 
     Attributes:
@@ -74,7 +74,7 @@ class Ground:
         host_ids: of each rank, where one host plays several; empty otherwise.
     """
 
-    library: Measured
+    library: LibraryUnderTest
     place: RankLocation
     launcher: Launcher
     hostfile: Path | None = None
@@ -92,7 +92,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RunRequest:
     """What one run is for.
 
     Attributes:
@@ -125,7 +125,7 @@ def program() -> Path:
 
 
 def environment_of(
-    ground: Ground, order: Order, site: Mapping[str, str], token: str
+    ground: LaunchSetup, order: RunRequest, site: Mapping[str, str], token: str
 ) -> LaunchEnvironment:
     """What every rank of a run sees.
 
@@ -152,7 +152,7 @@ def environment_of(
 
 
 def argv_of(
-    ground: Ground, order: Order, folder: Path, seen: LaunchEnvironment
+    ground: LaunchSetup, order: RunRequest, folder: Path, seen: LaunchEnvironment
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Command line of a run, and the environment that it is started with.
 
@@ -202,16 +202,16 @@ def _one_by_one(words: Sequence[str], host_ids: Sequence[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def run(
-    ground: Ground,
-    order: Order,
+def run_ranks(
+    ground: LaunchSetup,
+    order: RunRequest,
     communicators: Communicators,
     session: Path,
     *,
     site: Mapping[str, str],
     most_s: float | None = None,
     grown: Callable[[int], None] = lambda _: None,
-) -> Run:
+) -> PerfRun:
     """Start all ranks, wait until they end or nothing goes on, and keep how it ended.
 
     Args:
@@ -234,7 +234,7 @@ def run(
     folder = _made(session, number)
     seen = environment_of(ground, order, site, token)
     argv, variables = argv_of(ground, order, folder, seen)
-    _write(folder / runs.PLAN_FILE, plan.written(communicators))
+    _write(folder / runs.PLAN_FILE, plan.plan_text(communicators))
     file = RunFile(
         process=token[:12],
         purpose=order.purpose,
@@ -255,7 +255,7 @@ def run(
     )
     _write_json(folder / runs.ENVIRONMENT_FILE, _variables(seen))
     _write_json(folder / runs.RUN_FILE, schema.to_plain(file))
-    watch = _Watch(ground, grown)
+    watch = _StallWatch(ground, grown)
     limit_s = 10 * 365 * 86_400.0 if most_s is None else max(most_s, _SHORTEST_S)
     ending = process.run(
         process.LaunchCommand(
@@ -269,7 +269,7 @@ def run(
         )
     )
     made = runs.read_run(folder)
-    end = endings.judged(made, ending, stalled=watch.stalled)
+    end = failures.end_of_run(made, ending, stalled=watch.stalled)
     _write_json(folder / runs.END_FILE, schema.to_plain(end))
     return replace(made, ended=end)
 
@@ -289,10 +289,10 @@ def _variables(seen: LaunchEnvironment) -> dict[str, Any]:
     }
 
 
-class _Watch:
+class _StallWatch:
     """Whether rows still come: asked once a second, of their files' sizes alone."""
 
-    def __init__(self, ground: Ground, grown: Callable[[int], None]) -> None:
+    def __init__(self, ground: LaunchSetup, grown: Callable[[int], None]) -> None:
         self.stalled = False
         self._grown = grown
         self._start_s = _START_S + _START_EACH_S * ground.n_ranks

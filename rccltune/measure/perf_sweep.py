@@ -24,10 +24,10 @@ from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.options import PERF
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site
-from rccltune.measure.swept import Swept
+from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
-from rccltune.model.measured import Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import (
@@ -40,9 +40,9 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 from rccltune.perf import passes, plan, runs
-from rccltune.perf.passes import Wanted
-from rccltune.perf.runs import Run
-from rccltune.perf.sweep import Measuring, clocks_differ, not_offered, of_ranks, unattributed
+from rccltune.perf.passes import SweepScope
+from rccltune.perf.runs import PerfRun
+from rccltune.perf.sweep import OngoingSweep, clocks_differ, not_offered, of_ranks, unattributed
 from rccltune.session import files, folders, place, store
 from rccltune.session.folders import SWEEP_FILE
 from rccltune.session.place import PLACE_FILE
@@ -60,7 +60,7 @@ _WIDENED: Final = "gfx942"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToMeasure:
+class PreparedPerfSweep:
     """A sweep by the rank program that could start now.
 
     Attributes:
@@ -75,7 +75,7 @@ class ToMeasure:
     folder: Path
     sweep: Sweep
     instrument: Instrument
-    measuring: Measuring
+    measuring: OngoingSweep
     refused: tuple[str, ...]
     left_out: tuple[str, ...]
     cleared: tuple[tuple[str, str], ...]
@@ -83,19 +83,19 @@ class ToMeasure:
     keys: Mapping[str, Any]
 
     @property
-    def units(self) -> list[passes.Unit]:
+    def units(self) -> list[passes.RunPlan]:
         """Starts of all ranks; those of the second pass are a guess before the first is done."""
         wanted = self.measuring.wanted
         # Without a run there is no table, and pandas takes half a second to load.
         table = self.measuring.table() if self.measuring.runs else None
-        found: list[passes.Unit] = []
+        found: list[passes.RunPlan] = []
         for stage in passes.stages(wanted):
             is_over = not any(self.measuring.left(one) for one in found)
             found += stage(wanted, table if is_over else None)
         return found
 
     @property
-    def left(self) -> list[passes.Unit]:
+    def left(self) -> list[passes.RunPlan]:
         """Those of which something is left."""
         return [one for one in self.units if self.measuring.left(one)]
 
@@ -133,7 +133,7 @@ class ToMeasure:
 
 def prepare_measuring(
     request: Request, folder: Path, reporter: Reporter, *, widens: bool = False
-) -> ToMeasure:
+) -> PreparedPerfSweep:
     """Find out what is there, what was asked for, and what of it the session already has.
 
     Nothing is started or written.
@@ -172,11 +172,11 @@ def prepare_measuring(
     sweep = replace(
         sweep, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,)
     )
-    wanted = _wanted(request, sweep, instrument)
+    wanted = _sweep_scope(request, sweep, instrument)
     seen = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
     )
-    measuring = Measuring(
+    measuring = OngoingSweep(
         ground=instrument.ground,
         wanted=wanted,
         session=folder,
@@ -184,7 +184,7 @@ def prepare_measuring(
         budget_s=request.budget_s,
     )
     measuring.read()
-    return ToMeasure(
+    return PreparedPerfSweep(
         folder=folder,
         sweep=sweep,
         instrument=instrument,
@@ -222,7 +222,7 @@ def _variants(request: Request, sweep: Sweep) -> tuple[tuple[Variant, ...], tupl
     return tuple(named), tuple(refused)
 
 
-def _wanted(request: Request, sweep: Sweep, instrument: Instrument) -> Wanted:
+def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> SweepScope:
     """What is measured, as the rank program takes it.
 
     Raises:
@@ -250,7 +250,7 @@ def _wanted(request: Request, sweep: Sweep, instrument: Instrument) -> Wanted:
             hint="ask for larger sizes (--max-bytes).",
         )
     dtype = sweep.dtypes[0]
-    return Wanted(
+    return SweepScope(
         sizes=sizes,
         placements=sweep.placements,
         dtype=_TYPES.get(dtype, dtype),
@@ -266,8 +266,8 @@ def _wanted(request: Request, sweep: Sweep, instrument: Instrument) -> Wanted:
 
 
 def measure_with_perf(
-    prepared: ToMeasure, *, reporter: Reporter, command: str, force: bool
-) -> Swept:
+    prepared: PreparedPerfSweep, *, reporter: Reporter, command: str, force: bool
+) -> SweepResult:
     """Measure what is left, and make the session's samples of all that is there.
 
     Args:
@@ -309,7 +309,7 @@ def measure_with_perf(
     if not n_samples:
         raise LaunchError("no run gave a time", where=str(folder / runs.FOLDER))
     table = measuring.table()
-    return Swept(
+    return SweepResult(
         session=opened,
         runner=PERF,
         n_starts=len(measuring.runs),
@@ -324,7 +324,7 @@ def measure_with_perf(
     )
 
 
-def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
+def _tuner_of_baseline(measured: Sequence[PerfRun]) -> str | None:
     """Which tuner the library used where our plugin was not loaded."""
     for run in measured:
         log = run.folder / runs.LIBRARY_LOG
@@ -333,7 +333,7 @@ def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
     return None
 
 
-def _begin(prepared: ToMeasure, command: str) -> None:
+def _begin(prepared: PreparedPerfSweep, command: str) -> None:
     folder, site = prepared.folder, prepared.instrument.site
     own = [one for one in prepared.sweep.variants if one != KNOWN_VARIANTS.get(one.name)]
     made = Session(
@@ -381,7 +381,7 @@ def _same_computing(there: Session, sweep: Sweep) -> None:
         )
 
 
-def _sweep_text(prepared: ToMeasure) -> str:
+def _sweep_text(prepared: PreparedPerfSweep) -> str:
     """The session's sweep.yaml: what the rank program understands."""
     import yaml
 
@@ -402,7 +402,7 @@ def _finish(folder: Path) -> tuple[Session, int]:
     return store.commit(opened, [], samples), usable
 
 
-def _not_offered(prepared: ToMeasure, table: pd.DataFrame) -> Iterator[str]:
+def _not_offered(prepared: PreparedPerfSweep, table: pd.DataFrame) -> Iterator[str]:
     """A sentence for each setting that could not be chosen, and what would let it be."""
     site = prepared.instrument.site
     gated = (site.fingerprint.arch or "").startswith(_GATED) and site.scale.n_nodes == 1

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from rccltune.measure.measuring import ToMeasure
+from rccltune.measure.perf_sweep import PreparedPerfSweep
 from rccltune.model import defaults
-from rccltune.model.chosen import Rule
+from rccltune.model.choice import Rule
 from rccltune.model.settings import Setting
 from rccltune.perf import passes
 from rccltune.verify import pairs
-from rccltune.verify.pairs import Calls
+from rccltune.verify.pairs import VerificationCalls
 
 # Any setting has as many calls.
 _SETTING = Setting.parse("ring/simple")
 
 
-def expected_s(prepared: ToMeasure) -> float:
+def expected_s(prepared: PreparedPerfSweep) -> float:
     """Seconds that it takes at most: a rule for all sizes of each collective, narrowed once.
 
     A file of each environment is verified.
@@ -30,7 +30,7 @@ def expected_s(prepared: ToMeasure) -> float:
                 setting=_SETTING,
             )
             sizes.append(pairs.sizes_of([rule], collective, swept, (), scale))
-    calls = Calls(
+    calls = VerificationCalls(
         sizes=tuple(sizes),
         placements=wanted.placements,
         dtype=wanted.dtype,
