@@ -313,7 +313,7 @@ _DOUBT_MEANING: Final = {
     UnusableReason.INCONSISTENT: "size, count, time and algbw of the row contradict each other",
     UnusableReason.ONE_RANK: "one rank: nothing was communicated",
     UnusableReason.NO_TIME: "the row has no usable time",
-    UnusableReason.CONNECTING: "first use of an algorithm in a communicator, which sets connections up",
+    UnusableReason.CONNECTING: "first use of an algorithm in a communicator: it makes connections",
     UnusableReason.QUARANTINED: "the setting failed in other launches and is quarantined",
     UnusableReason.UNPROVEN: "nothing says which setting ran",
     UnusableReason.UNKNOWN_TYPE: "no benchmark has a data type of this name: a column may be lost",
