@@ -11,10 +11,10 @@ from scipy import stats
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, NOT_MEASURED, GainProof, Zone
+from rccltune.model.choice import BASELINE_UNKNOWN, NOT_MEASURED, GainProof, Zone
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Caution, Sample
-from rccltune.model.settings import Setting, Variant
+from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Placement
 
 MakeSamples = Callable[..., list[Sample]]
@@ -42,15 +42,6 @@ def reasons(choice: Choice) -> list[str]:
 # --- reasons -------------------------------------------------------------------------------------
 
 
-def test_where_nothing_beats_the_baseline_there_is_a_gap(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Settings as fast as the default are no reason for a rule."""
-    table = {"baseline": [100] * 6, "ring/ll": [99] * 6, "tree/ll": [150] * 6}
-    choice = choose_from(make_samples(table))
-    assert (rules(choice), reasons(choice)) == ([], [NOT_FASTER])
-
-
 def test_what_looks_faster_and_is_not_sure_says_by_how_much_and_what_is_known(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -61,17 +52,6 @@ def test_what_looks_faster_and_is_not_sure_says_by_how_much_and_what_is_known(
     assert reasons(choice) == [said]
 
 
-def test_sizes_far_apart_have_reasons_of_their_own(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Slower at 32 B and 128 MiB, and 6 % faster at 1 KiB: no size speaks for another."""
-    table = {"baseline": [70.0, 154.0, 9996.0], "tree/ll": [76.0, 145.0, 21500.0]}
-    choice = choose_from(make_samples(table, sizes=[32, KIB, 128 << 20]))
-    assert rules(choice) == []
-    found = [reason.partition(",")[0] for reason in reasons(choice)]
-    assert found == [NOT_FASTER, "not proven: up to 6% faster", NOT_FASTER]
-
-
 def test_a_baseline_missing_at_a_size_is_a_reason_of_its_own(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -80,16 +60,6 @@ def test_a_baseline_missing_at_a_size_is_a_reason_of_its_own(
     zones = choose_from(make_samples(table, launches="ab")).zones
     assert [zone.reason for zone in zones] == [NOT_MEASURED, BASELINE_UNKNOWN, None, NOT_MEASURED]
     assert [zone.n_sizes for zone in zones] == [0, 3, 3, 0]
-
-
-def test_a_setting_missing_where_the_library_was_measured_is_not_measured(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Something was compared at the other sizes alone: nothing is said of these."""
-    table = {"baseline": [100] * 6, "ring/ll": [0, 0, 0, 100, 100, 100]}
-    zones = choose_from(make_samples(table, sizes=[KIB << 3 * i for i in range(6)])).zones
-    found = [(zone.reason, zone.measured_from) for zone in zones if zone.n_sizes]
-    assert [reason for reason, _ in found] == [NOT_MEASURED] * 3 + [NOT_FASTER] * 3
 
 
 # --- evidence ------------------------------------------------------------------------------------
@@ -122,16 +92,6 @@ def test_only_what_repeats_prove_is_a_rule_where_that_is_wanted(
     assert all("seen once" in reason for reason in reasons(once))
     (zone,) = rules(choose_from(make_samples(table, launches="abc"), proven))
     assert (zone.proof, zone.n_communicators) == (GainProof.REPEATED, 3)
-
-
-def test_without_a_baseline_nothing_is_proven(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """--proven wants what repeats prove to beat the library."""
-    table = {"ring/ll": [60.0] * 8, "tree/ll": [70.0] * 8}
-    choice = choose_from(make_samples(table, launches="abc"), ChoiceOptions(proven=True))
-    assert rules(choice) == []
-    assert reasons(choice) == [BASELINE_UNKNOWN]
 
 
 def test_passes_of_one_communicator_are_no_repeats(
@@ -189,16 +149,6 @@ def test_a_gain_at_one_size_may_be_a_row_that_stood_still(
     assert found([4, 5], one) == 1
 
 
-def test_both_placements_must_gain(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
-    """60 % out of place and 1 % in place are no gain for a rule that serves both."""
-    out = make_samples({"baseline": [100] * 5, "ring/ll": [60] * 5})
-    inside = make_samples(
-        {"baseline": [100] * 5, "ring/ll": [99] * 5}, placement=Placement.IN_PLACE
-    )
-    assert len(rules(choose_from(out))) == 1
-    assert rules(choose_from([*out, *inside])) == []
-
-
 def test_the_gain_of_a_rule_is_that_of_the_least_favourable_view(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -223,15 +173,6 @@ def test_a_gain_in_one_view_is_no_choice_where_another_view_was_not_measured(
     choice = choose_from(samples)
     assert rules(choice) == []
     assert Caution.MISSING_VIEW in {notice.caution for notice in choice.notices}
-
-
-def test_neighbours_that_gain_less_join_a_zone(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """A gain does not end at a size: 4 % beside 50 % is taken, half a percent is not."""
-    table = {"baseline": [100.0] * 7, "ring/ll": [99.5, 96, 60, 60, 60, 96, 99.5]}
-    (zone,) = rules(choose_from(make_samples(table, sizes=LARGE[:7], launches="ab")))
-    assert (zone.measured_from, zone.measured_to) == (2 * MIB, 32 * MIB)
 
 
 def test_a_rule_ends_where_it_gains_what_is_wanted(
@@ -264,15 +205,6 @@ def test_a_rule_ends_on_a_measured_size_where_those_are_close(
     assert 1448 < both[0].max_nbytes == both[1].min_nbytes - 1 < 1720
 
 
-def test_a_rule_covers_its_last_measured_size(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """2 % faster at 4 KiB, where 2 % is wanted, and slower at 8 KiB: it ends at 4 KiB."""
-    table = {"baseline": [51.0] * 5, "ring/ll": [25.5, 25.5, 50, 56, 56]}
-    (zone,) = rules(choose_from(make_samples(table, launches="abcd", paired=True)))
-    assert (zone.measured_to, zone.max_nbytes) == (4 * KIB, 4 * KIB)
-
-
 # --- what is compared with -----------------------------------------------------------------------
 
 
@@ -284,17 +216,6 @@ def test_a_setting_may_be_named_as_baseline(
     choice = choose_from(samples, ChoiceOptions(baseline=Setting.parse("ring/simple")))
     assert names(choice) == ["ring/ll"]
     assert rules(choose_from(samples, ChoiceOptions(baseline=Setting.parse("ring/ll")))) == []
-
-
-def test_a_variant_may_be_named_as_baseline(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """The untouched library under another environment."""
-    site = Variant(name="site", environment=(("NCCL_MIN_NCHANNELS", "112"),))
-    samples = make_samples({"ring/ll": [50] * 4, "baseline": [51] * 4})
-    samples += make_samples({"baseline": [100] * 4}, variant=site)
-    assert rules(choose_from(samples)) == []
-    assert names(choose_from(samples, ChoiceOptions(baseline="site"))) == ["ring/ll"]
 
 
 def test_a_baseline_that_was_not_measured_is_an_error(

@@ -91,18 +91,6 @@ def test_the_order_of_samples_changes_nothing(
     assert choose_from(samples).zones == choose_from(samples[::-1]).zones
 
 
-def test_rules_end_where_measuring_ended(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Below the smallest and above the largest size is a gap that says so, whatever won there."""
-    zones = choose_from(make_samples({"tree/ll": [10] * 6, "ring/ll": [30] * 6})).zones
-    assert [(z.min_nbytes, z.max_nbytes, z.reason) for z in zones] == [
-        (0, KIB - 1, NOT_MEASURED),
-        (KIB, 32 * KIB, None),
-        (32 * KIB + 1, MAX_NBYTES, NOT_MEASURED),
-    ]
-
-
 def test_between_sizes_more_than_a_factor_of_four_apart_nothing_is_known(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -117,41 +105,7 @@ def test_between_sizes_more_than_a_factor_of_four_apart_nothing_is_known(
     ]
 
 
-def test_each_side_of_such_a_gap_needs_evidence_of_its_own(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """As fast as the library behind it: what wins before it is no rule there."""
-    sizes = (KIB, 2 * KIB, 4 * KIB, 64 * KIB, 128 * KIB)
-    table = {"baseline": [100.0] * 5, "ring/ll": [50.0] * 3 + [100.0] * 2}
-    (zone,) = rules(choose_from(make_samples(table, sizes=sizes, launches="abc")))
-    assert (zone.min_nbytes, zone.max_nbytes) == (KIB, 4 * KIB)
-
-
-def test_a_boundary_lies_at_the_crossing_and_not_half_way(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """10 to 40 µs and 20 to 20 µs between 4 and 8 KiB cross at the square root of two."""
-    table = {"tree/ll": [10, 10, 10, 40, 80], "ring/ll": [20, 20, 20, 20, 20]}
-    first, second = rules(choose_from(make_samples(table)))
-    assert (first.max_nbytes, second.min_nbytes - 1) == (int(4096 * 2**0.5),) * 2
-
-
 _ROWS = st.lists(st.sampled_from([0, 0, 100, 103, 110, 140, 200]), min_size=9, max_size=9)
-
-
-BEYOND = (
-    "the edge between two sizes of which one has no time of the setting is half-way, though the "
-    "setting was not measured on that side"
-)
-
-
-def test_a_rule_begins_where_its_own_setting_was_measured(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Neither at 2.8 KiB, where nobody tried it, nor ends the one before it there."""
-    samples = make_samples({"tree/ll": [0, 0, 60, 60], "ring/ll": [60, 60, 0, 0]})
-    ring, tree = rules(choose_from(samples))
-    assert (ring.max_nbytes, tree.min_nbytes) == (2 * KIB, 4 * KIB)
 
 
 @settings(max_examples=8, phases=(Phase.generate,))
@@ -224,14 +178,6 @@ def test_whatever_is_missing_the_zones_are_whole(
 # --- what is chosen --------------------------------------------------------------------------
 
 
-def test_noise_within_tolerance_flips_nothing(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """One setting is 1 % faster here and there: still one zone."""
-    table = {"tree/ll": [100, 101, 100, 101], "ring/ll": [101, 100, 101, 100]}
-    assert len(rules(choose_from(make_samples(table)))) == 1
-
-
 def test_what_noise_alone_may_have_made_slower_flips_nothing_either(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -248,13 +194,6 @@ def test_what_noise_alone_may_have_made_slower_flips_nothing_either(
             )
         ]
         assert len(rules(choose_from(samples))) == n_rules
-
-
-def test_ties_go_to_fewer_channels(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
-    """A difference of 0.1 % is no reason to take 48 compute units more."""
-    samples = make_samples({"ring/ll/56": [100.0] * 4, "ring/ll/8": [100.09] * 4})
-    assert names(choose_from(samples)) == ["ring/ll/8"]
-    assert names(choose_from(samples, ChoiceOptions(tolerance=0.0))) == ["ring/ll/56"]
 
 
 def by_workload(
@@ -277,14 +216,6 @@ def test_a_workload_decides_between_equally_short_lists(
     assert by_workload(make_samples, choose_from, large) == ["ring/ll"]
 
 
-def test_a_workload_need_not_call_every_size(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Two of four."""
-    calls = {KIB: 1.0, 8 * KIB: 1000.0}
-    assert by_workload(make_samples, choose_from, calls) == ["ring/ll"]
-
-
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_workload_calls_sizes_that_nobody_measured(
     make_samples: MakeSamples, choose_from: ChooseFrom
@@ -296,33 +227,6 @@ def test_a_workload_calls_sizes_that_nobody_measured(
     assert by_workload(make_samples, choose_from, calls) == ["tree/ll"]
 
 
-def test_calls_of_another_scale_do_not_weigh(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """A communicator of eight says nothing of that of all ranks."""
-    samples = make_samples({"tree/ll": [100, 100, 109, 109], "ring/ll": [109, 109, 100, 100]})
-    other = Scale(n_nodes=7, n_ranks=77)
-    plain = names(choose_from(samples, ChoiceOptions(tolerance=0.1)))
-    for nbytes in (1024, 8192):
-        weights = ((Collective.ALL_REDUCE, other, nbytes, 1000.0),)
-        assert names(choose_from(samples, ChoiceOptions(tolerance=0.1, weights=weights))) == plain
-
-
-def test_one_rule_serves_both_placements(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Regret is the worse of the two: 4 % in both beats 0 % in one and 30 % in the other."""
-    samples = make_samples({"tree/ll": [100] * 4, "ring/ll": [104] * 4, "ring/simple": [150] * 4})
-    samples += make_samples(
-        {"tree/ll": [130] * 4, "ring/ll": [104] * 4, "ring/simple": [100] * 4},
-        placement=Placement.IN_PLACE,
-    )
-    (zone,) = rules(choose_from(samples))
-    assert str(zone.setting) == "ring/ll"
-    assert zone.worst_regret == pytest.approx(0.04)
-    assert zone.mean_regret == pytest.approx(0.04)
-
-
 def test_a_setting_missing_in_a_view_is_not_chosen_and_that_is_said(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -332,23 +236,6 @@ def test_a_setting_missing_in_a_view_is_not_chosen_and_that_is_said(
     choice = choose_from(samples)
     assert names(choice) == ["ring/ll"]
     assert Caution.MISSING_VIEW in cautions(choice)
-
-
-def test_settings_that_no_view_has_in_common_are_a_gap(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Each was measured in another placement: nothing is known to be good in both."""
-    samples = make_samples({"tree/ll": [50] * 4})
-    samples += make_samples({"ring/ll": [50] * 4}, placement=Placement.IN_PLACE)
-    assert rules(choose_from(samples)) == []
-
-
-def test_a_size_missing_on_one_curve_is_interpolated(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """A row that was lost does not cut a zone in two."""
-    table = {"tree/ll": [100, 100, 0, 100, 100], "ring/ll": [150] * 5}
-    assert names(choose_from(make_samples(table))) == ["tree/ll"]
 
 
 def test_types_are_served_together_and_scales_apart(

@@ -66,14 +66,6 @@ def held(samples: Sequence[Sample]) -> IdleComparison:
     return one
 
 
-def test_a_plugin_that_changes_nothing_is_shown_to() -> None:
-    """Replayed graphs in four communicators: equal within 2 %, and nothing is said."""
-    one = held(measured(lambda _: 1.0))
-    assert (one.n_sizes, one.unknown, one.changes) == (len(SIZES), (), ())
-    assert idle_notices([one]) == ()
-    assert idle_text([one]) == ""
-
-
 def test_a_plugin_that_replaces_a_tuner_is_told_with_its_sizes() -> None:
     """13 % slower from 16 KiB to 256 KiB, where the library had a table of its own."""
     one = held(measured(lambda n: 1.13 if 16 * KIB <= n <= 256 * KIB else 1.0))
@@ -125,14 +117,6 @@ def test_a_difference_beyond_the_margin_is_rarely_called_equal(drawing: ModuleTy
 
 def _n_sizes(change: IdleDifference) -> int:
     return (change.max_nbytes // change.min_nbytes).bit_length()
-
-
-def test_nothing_is_compared_where_one_of_the_two_is_missing() -> None:
-    """Logs of others have no idle plugin: that is no news."""
-    only = [one for one in measured(lambda _: 1.0) if one.key.setting == BASELINE]
-    found = points.usable(points.in_environments(frame(only), KNOWN_VARIANTS))
-    table = points.by_communicator(found)
-    assert compare_idle(points.grids(table), KNOWN_VARIANTS) == ()
 
 
 def test_what_the_library_ran_by_itself_is_known_where_all_that_was_seen_agrees() -> None:

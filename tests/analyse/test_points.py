@@ -69,22 +69,6 @@ def test_a_time_is_the_median_over_communicators_of_the_medians_over_passes() ->
     assert (found["n_communicators"], found["n_passes"], found["n_stalled"]) == (3, 7, 0)
 
 
-def test_a_communicator_is_one_of_its_process() -> None:
-    """Number 0 of two processes are two communicators; settings of one process share one."""
-    rows = [row(10.0, process=p, setting=s) for p in (0, 1) for s in ("ring/ll", "tree/ll")]
-    (grid,) = points.grids(table(rows))
-    assert grid.times.log_us.shape[-1] == 2
-    assert np.isfinite(grid.times.log_us).all()
-
-
-def test_passes_tell_the_variance_of_their_median() -> None:
-    """pi/2 times that of a mean of as many; one pass tells none."""
-    logs = [1.0, 1.1, 1.2, 1.3]
-    found = table([row(float(np.exp(one))) for one in logs])
-    assert found["pass_var"].item() == pytest.approx(np.pi / 2 * np.var(logs, ddof=1) / 4)
-    assert table([row(10.0)])["pass_var"].item() == 0
-
-
 # --- stalls --------------------------------------------------------------------------------------
 
 
@@ -107,22 +91,6 @@ def test_a_stall_is_half_as_slow_again_as_the_others(
     assert stalled([*others, 152.0], **fields) == [False] * len(others) + [True]
 
 
-def test_where_the_host_waits_a_stall_is_more_than_that() -> None:
-    """A loop of 14 µs below 512 KiB varies by 18 %: 2.62 times as slow is a stall, in a graph 1.5."""
-    limit = 14 * float(np.exp(5.4 * 2.5 / 14))
-    assert not any(stalled([14.0, 14.0, 0.99 * limit], nbytes=KIB))
-    assert stalled([14.0, 14.0, 1.01 * limit], nbytes=KIB) == [False, False, True]
-    for fields in ({"nbytes": KIB, "clock": "graph"}, {"nbytes": 512 * KIB}):
-        assert stalled([14.0, 14.0, 21.3], **fields) == [False, False, True]
-
-
-def test_one_that_stood_still_counts_in_no_point_and_is_counted() -> None:
-    """Its row is kept in the table; the median is of the others."""
-    found = point([row(t, communicator=c) for c, t in enumerate((10.0, 10.2, 50.0))])
-    assert found["time_us"] == pytest.approx((10 * 10.2) ** 0.5)
-    assert (found["n_communicators"], found["n_stalled"]) == (2, 1)
-
-
 def alone(times: Sequence[float]) -> list[bool]:
     """Which times of one communicator stood still, from 64 KiB on by a factor of two."""
     found = table([row(time, nbytes=64 * KIB << at) for at, time in enumerate(times)])
@@ -138,16 +106,6 @@ def test_what_nothing_repeats_is_held_against_its_curve() -> None:
     assert alone([10, 20, 241]) == [False, False, True]
     # A curve that steps by five, and goes on there, is one.
     assert alone([10, 10, 50, 50, 100]) == [False] * 5
-
-
-def test_another_communicator_is_asked_before_the_curve() -> None:
-    """Two that agree on a time far above the curve did not stand still."""
-    rows = [
-        row(time, nbytes=64 * KIB << at, communicator=c)
-        for c in (0, 1)
-        for at, time in enumerate((10.0, 100.0, 10.0))
-    ]
-    assert not table(rows)["is_stalled"].any()
 
 
 # --- what counts ---------------------------------------------------------------------------------

@@ -72,9 +72,3 @@ def test_a_baseline_that_is_behind_everywhere_changes_no_zone(
     choice = choose_from(samples, ChoiceOptions(arch="gfx942"))
     assert found(choice) == ZONES
     assert {zone.proof for zone in choice.zones if zone.setting} == {GainProof.UNPROVEN}
-
-
-def test_tree_with_simple_is_left_out(choose_from: ChooseFrom) -> None:
-    """It ran under a patch of RCCL, and was the fastest at no size."""
-    choice = choose_from(seed_samples(), ChoiceOptions(arch="gfx942"))
-    assert [(str(one.setting), one.n_fastest) for one in choice.left_out] == [("tree/simple", 0)]

@@ -10,17 +10,15 @@ import pytest
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced, why_not_selectable
-from rccltune.model.choice import NOTHING_SELECTABLE, Zone
+from rccltune.model.choice import Zone
 from rccltune.model.measurement import Caution, Sample
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
-    TREE_SIMPLE_PATCHED,
     Scale,
     Setting,
-    Variant,
 )
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, UnusableReason
+from rccltune.model.vocabulary import Collective, UnusableReason
 
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]
@@ -113,32 +111,6 @@ def test_what_was_measured_and_cannot_be_chosen_is_named_with_what_it_would_have
     assert Caution.NOT_SELECTABLE in {notice.caution for notice in choice.notices}
 
 
-def test_a_limit_on_channels_also_bars_an_unstated_number(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """What RCCL would use by itself cannot be promised to be below a limit."""
-    samples = make_samples({"ring/ll/56": [90] * 4, "ring/ll": [90] * 4, "ring/ll/8": [100] * 4})
-    choice = choose_from(samples, ChoiceOptions(max_channels=16))
-    assert names(choice) == ["ring/ll/8"]
-    assert {str(out.setting): out.reason for out in choice.left_out} == {
-        "ring/ll/56": "56 channels are above the limit of 16",
-        "ring/ll": "it leaves channels to RCCL, which a limit of 16 cannot bound",
-    }
-
-
-def test_a_patched_library_is_left_out_of_the_target_that_it_patches(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Shown and never emitted, with how often it would have won: no zone has its variant."""
-    samples = make_samples({"ring/ll": [100, 100, 40, 40]})
-    samples += make_samples({"tree/simple": [50] * 4}, variant=TREE_SIMPLE_PATCHED)
-    choice = choose_from(samples)
-    assert {zone.variant.name for zone in choice.zones} == {"default"}
-    (out,) = choice.left_out
-    assert (out.target.variant, out.variant.name) == (DEFAULT_VARIANT, "tree-simple-patched")
-    assert (out.n_fastest, "patched" in out.reason) == (2, True)
-
-
 def test_wrong_results_disqualify(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
     """However fast, and be it in one row of many."""
     samples = make_samples({"tree/ll": [1] * 4, "ring/ll": [100] * 4})
@@ -168,13 +140,6 @@ def test_a_collective_that_never_asks_has_no_zones(
     assert len(choice.left_out) == 1
 
 
-def test_nothing_selectable_is_one_gap(make_samples: MakeSamples, choose_from: ChooseFrom) -> None:
-    """The whole range, with the reason."""
-    wish = ChoiceOptions(arch="gfx942")
-    (zone,) = choose_from(make_samples({"tree/simple": [10] * 4}), wish).zones
-    assert (zone.min_nbytes, zone.max_nbytes, zone.reason) == (0, MAX_NBYTES, NOTHING_SELECTABLE)
-
-
 # --- what a rule needs ---------------------------------------------------------------------------
 
 
@@ -192,21 +157,6 @@ def test_ll128_on_one_node_carries_its_variable_and_a_fallback(
     assert str(second.fallback) == "ring/ll"
 
 
-def test_a_fallback_that_does_not_beat_the_baseline_is_none(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Where LL128 is off, RCCL's own choice is then the better fallback."""
-    samples = make_samples({"baseline": [100] * 4, "ring/ll": [101] * 4})
-    samples += make_samples({"ring/ll128": [50] * 4}, variant=LL128_FORCED)
-    (zone,) = rules(choose_from(samples))
-    assert (str(zone.setting), zone.fallback) == ("ring/ll128", None)
-    samples += make_samples({"ring/simple": [60] * 4})
-    (zone,) = rules(choose_from(samples))
-    assert (str(zone.setting), str(zone.fallback)) == ("ring/ll128", "ring/simple")
-    assert zone.fallback_gain is not None
-    assert zone.fallback_gain.mean == pytest.approx(100 / 60 - 1)
-
-
 def test_ll128_measured_without_its_variable_still_says_what_it_needs(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
@@ -219,28 +169,3 @@ def test_ll128_measured_without_its_variable_still_says_what_it_needs(
     for arch in ("nvidia", "gfx90a", None):
         (zone,) = rules(choose_from(samples, ChoiceOptions(arch=arch)))
         assert zone.variant == DEFAULT_VARIANT
-
-
-def test_what_was_measured_in_a_widening_variant_alone_carries_all_of_it(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """A rule is for the environment that it was measured in, whichever cell it names."""
-    pairs = (("NCCL_BUFFSIZE", "8388608"), ("RCCL_LL128_FORCE_ENABLE", "1"))
-    mine = Variant(name="mine", environment=pairs, widens="default")
-    samples = make_samples({"ring/simple": [50] * 4})
-    samples += make_samples({"ring/ll": [10] * 4, "ring/ll128": [20] * 4}, variant=mine)
-    for arch in ("gfx942", None):
-        (zone,) = rules(choose_from(samples, ChoiceOptions(arch=arch)))
-        found = (str(zone.setting), zone.variant, zone.target.variant)
-        assert found == ("ring/ll", mine, DEFAULT_VARIANT)
-
-
-def test_other_variants_are_targets_of_their_own(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Nothing measured with 32 channels in the environment is pooled with the default."""
-    variant = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
-    samples = make_samples({"tree/ll": [10] * 4})
-    samples += make_samples({"ring/ll": [1] * 4}, variant=variant)
-    chosen = {zone.target.variant.name: str(zone.setting) for zone in rules(choose_from(samples))}
-    assert chosen == {"default": "tree/ll", "channels-32": "ring/ll"}

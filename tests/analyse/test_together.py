@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from rccltune.analyse.choice import choose_together
 from rccltune.model.choice import Zone
 from rccltune.model.measurement import Sample
-from rccltune.model.vocabulary import UnusableReason
 from rccltune.session.sample_table import frame
 
 MakeSamples = Callable[..., list[Sample]]
@@ -36,26 +34,11 @@ def chosen(parts: dict[str, list[Sample]]) -> list[tuple[int, str | None]]:
     ]
 
 
-def test_what_wins_in_both_is_chosen(make_samples: MakeSamples) -> None:
-    """And what wins in one alone is not, however much."""
-    one = make_samples({"baseline": BASE, "tree/ll": FAST, "ring/ll": [10.0] * SIZES})
-    other = make_samples({"baseline": BASE, "tree/ll": FAST, "ring/ll": SLOW})
-    assert chosen({"one-oam": one, "one-per-oam": other}) == [(1024, "tree/ll")]
-    assert chosen({"one-oam": one}) == [(1024, "ring/ll")]
-
-
 def test_a_zone_says_that_it_is_of_all_placements(make_samples: MakeSamples) -> None:
     """A rule file has one target for both."""
     one = make_samples({"baseline": BASE, "tree/ll": FAST})
     found = {zone.target.rank_placement for zone in together({"one-oam": one, "node": one})}
     assert found == {"one-oam and node"}
-
-
-def test_where_one_placement_loses_there_is_a_gap(make_samples: MakeSamples) -> None:
-    """Sizes are decided one by one."""
-    one = make_samples({"baseline": BASE, "tree/ll": FAST})
-    other = make_samples({"baseline": BASE, "tree/ll": [50.0] * 3 + [150.0] * 3})
-    assert chosen({"one-oam": one, "one-per-oam": other}) == [(1024, "tree/ll"), (8192, None)]
 
 
 def test_what_one_placement_did_not_measure_is_not_chosen(make_samples: MakeSamples) -> None:
@@ -68,14 +51,6 @@ def test_what_one_placement_did_not_measure_is_not_chosen(make_samples: MakeSamp
     zones = together({"one-oam": whole, "one-per-oam": half})
     assert max(z.measured_to or 0 for z in zones) == 4096
     assert chosen({"one-oam": whole, "one-per-oam": blind}) == []
-
-
-def test_wrong_results_in_one_placement_disqualify_everywhere(make_samples: MakeSamples) -> None:
-    """Right first, fast second."""
-    one = make_samples({"baseline": BASE, "tree/ll": FAST})
-    *_, last = one
-    wrong = [*one, replace(last, launch="again", n_wrong=1, doubt=UnusableReason.WRONG)]
-    assert all(setting is None for _, setting in chosen({"one-oam": one, "node": wrong}))
 
 
 TIMES = st.lists(st.sampled_from([20.0, 60.0, 100.0, 200.0]), min_size=SIZES, max_size=SIZES)

@@ -79,13 +79,6 @@ def test_samples_that_may_not_be_used_are_counted_by_reason(doubt: UnusableReaso
     assert [n.caution for n in notices] == told.get(doubt, [Caution.DOUBTED_SAMPLES])
 
 
-def test_wrong_results_are_told_with_their_setting_and_count() -> None:
-    """No speed is worth them."""
-    bad = [sample(64, 9.0, doubt=UnusableReason.WRONG, n_wrong=3)] * 2
-    (notice,) = said([sample(64, 10.0), *bad])
-    assert "all_reduce ring/ll gave WRONG RESULTS in 2 samples" in notice.message
-
-
 def test_shares_of_wrong_elements_are_of_all_ranks() -> None:
     """Of 256 float elements of 8 ranks 2048 are compared; a reduce_scatter's are divided."""
     lossy = Variant(name="quick", lossy=True)

@@ -99,12 +99,6 @@ def test_a_threshold_is_where_the_curves_cross(
         assert all(one.max_nbytes <= found.threshold_nbytes for one in gain.better)
 
 
-def test_a_path_that_wins_everywhere_is_taken_up_to_the_largest_size() -> None:
-    """Nobody measured beyond it."""
-    found = judge(samples_of({**PLAIN, ("baseline", PATH): line(20, 200)}))["pp"]
-    assert found.threshold_nbytes == SIZES[-1]
-
-
 def test_a_path_that_is_slower_at_small_sizes_cannot_be_confined() -> None:
     """A threshold bounds from above only: calls below it would all take the path."""
     found = judge(samples_of({**PLAIN, ("baseline", PATH): line(60, 400)}))["pp"]
@@ -114,23 +108,6 @@ def test_a_path_that_is_slower_at_small_sizes_cannot_be_confined() -> None:
     assert gain.worse[0].min_nbytes == SIZES[0]
     assert gain.worse[0].gain.low == pytest.approx(BASE(1024) / line(60, 400)(1024) - 1, abs=0.02)
     assert gain.better[-1].max_nbytes == SIZES[-1]
-
-
-def test_rules_may_make_a_path_superfluous() -> None:
-    """A rule that beats the path everywhere leaves it nothing, though the library loses to it."""
-    table = {
-        **PLAIN,
-        ("tree/ll", DEFAULT_VARIANT): line(10, 300),
-        ("baseline", PATH): line(20, 200),
-    }
-    found = judge(samples_of(table))["pp"]
-    assert found.threshold_nbytes is None
-    [gain] = found.gains
-    assert not gain.better
-    # 10 + n/300e3 of the rule against 20 + n/200e3: half the speed at 1 KiB.
-    assert dict(gain.points)[1024] == pytest.approx(
-        line(10, 300)(1024) / line(20, 200)(1024) - 1, abs=0.01
-    )
 
 
 def mixed(factor_small: float, factor_large: float) -> Time:
@@ -164,14 +141,6 @@ def test_gains_and_losses_are_against_the_sites_rules_at_every_size() -> None:
     assert not gain.worse
 
 
-def test_one_that_changes_nothing_gains_and_loses_nothing() -> None:
-    """Noise of 1 % and eight seeds."""
-    for seed in range(8):
-        table = {**PLAIN, ("baseline", CHANNELS): BASE, ("ring/ll", CHANNELS): BASE}
-        [gain] = judge(samples_of(table, sigma=0.01, seed=seed))["channels-32"].gains
-        assert not (*gain.better, *gain.worse)
-
-
 def test_what_a_lossy_variant_gets_wrong_stands_beside_its_gains() -> None:
     """Twice as fast, and wrong from 16 MiB on."""
     lossy = Variant(name="lp", environment=(("LP", "1"),), path=True, lossy=True)
@@ -181,17 +150,6 @@ def test_what_a_lossy_variant_gets_wrong_stands_beside_its_gains() -> None:
     [gain] = judge(samples, wrong)["lp"].gains
     assert gain.better
     assert gain.wrong == wrong[0]
-
-
-def test_collectives_that_a_path_does_not_serve_keep_their_rules() -> None:
-    """They are what they were, and nothing is said of them."""
-    served = samples_of({**PLAIN, ("baseline", PATH): line(20, 50)})
-    other = samples_of(
-        {**PLAIN, ("tree/ll", DEFAULT_VARIANT): line(10, 300), ("baseline", PATH): BASE},
-        collective="reduce_scatter",
-    )
-    found = judge((*served, *other))["pp"]
-    assert {gain.target.collective.value for gain in found.gains} == {"all_reduce"}
 
 
 def test_without_the_untouched_site_nothing_is_judged() -> None:
@@ -269,35 +227,3 @@ def test_two_paths_that_follow_each_other_get_a_threshold_each() -> None:
     assert not found["flat"].gains[0].worse
     # By itself the tree cannot be confined: it harms the calls that flat takes.
     assert found["tree"].threshold_nbytes is None
-
-
-def test_a_path_that_wins_nowhere_between_two_others_gets_no_call() -> None:
-    """The tree of above, slower than the library without it everywhere: it ends where flat does."""
-    flat = Variant(
-        name="flat",
-        environment=(("FLAT_MAX", "1000000000"),),
-        threshold="FLAT_MAX",
-        path=True,
-        without="tree",
-    )
-    tree = Variant(
-        name="tree",
-        environment=(("FLAT_MAX", "0"), ("TREE_MAX", "1000000000")),
-        threshold="TREE_MAX",
-        path=True,
-        without="off",
-    )
-    off = Variant(name="off", environment=(("ON", "0"),))
-    table = {
-        ("baseline", DEFAULT_VARIANT): line(90, 50),
-        ("baseline", flat): line(10, 10),
-        ("baseline", tree): line(90, 50),
-        ("baseline", off): line(60, 100),
-        ("ring/ll", off): line(60, 100),
-    }
-    found = judge(samples_of(table, sigma=0.0005))["flat"]
-    exported = dict(found.variant.environment)
-    # 10 + n/10e3 = 60 + n/100e3 at 555,556 bytes.
-    assert int(exported["FLAT_MAX"]) == pytest.approx(555_556, rel=0.04)
-    assert exported["TREE_MAX"] == exported["FLAT_MAX"]
-    assert found.reach == int(exported["FLAT_MAX"])

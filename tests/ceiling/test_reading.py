@@ -47,14 +47,6 @@ def _sums(text: str) -> dict[str, float]:
     return {line[:6]: float(line.split()[-2]) for line in rows}
 
 
-def test_releases_without_the_column_actual() -> None:
-    """As up to 1.4x: the header ends with the sums (src/TransferBench.cpp, v1.30)."""
-    lines = columns_form(square(MI300X)).replace("      Actual", "").splitlines()
-    old = [line[: line.rindex(" ")].rstrip() if "N/A" in line else line for line in lines]
-    found = read_rates("\r\n".join(old), "x")
-    assert found.rates == square(MI300X)
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows", [MI300X, MI350X])
 def test_published_figures_in_each_form(form: str, rows: tuple[tuple[float, ...], ...]) -> None:
@@ -89,17 +81,6 @@ def test_any_square_reads_back(thousandths: list[list[int | None]], form: str) -
     assert found.rates == tuple(
         tuple(None if i == j else rate for j, rate in enumerate(row)) for i, row in enumerate(rates)
     )
-
-
-def test_a_nic_column_is_no_link() -> None:
-    """NUM_QUEUE_PAIRS=1 adds one, which is in the sums."""
-    found = read_rates(columns_form(square(MI300X), nic=25.5), "x")
-    assert found.rates == square(MI300X)
-
-
-def test_the_stand_ins_output_says_so() -> None:
-    """Its first line is a mark that survives."""
-    assert read_rates("# SIMULATED\n" + columns_form(square(MI300X)), "x").simulated
 
 
 class TestDamage:

@@ -9,8 +9,6 @@ import pytest
 
 from rccltune.cli import run
 
-VERBS = (["fit"], ["emit-config"], ["plot", "--format", "svg"], ["report"])
-
 
 @pytest.fixture
 def session(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -18,23 +16,6 @@ def session(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     assert run(["import", str(repository / "examples/mi300x-cpx-nps4/all_reduce.csv"), "-q"]) == 0
     return tmp_path / "rccltune-session"
-
-
-@pytest.mark.parametrize("order", [VERBS, VERBS[::-1]], ids=["as shown", "backwards"])
-def test_each_verb_again(session: Path, order: tuple[list[str], ...]) -> None:
-    """Derived files are made anew, and no verb minds what another one left."""
-    codes = [run([*verb, "-q"]) for verb in (*order, *order)]
-    assert codes == [0] * 8
-    assert (session / "report.html").is_file()
-
-
-def test_rules_of_the_session_follow_the_options(session: Path) -> None:
-    """What was not verified is derived: other options, other rules, in the same file."""
-    (first, second) = (
-        _written(session, ["--baseline", "ring/simple", *more])
-        for more in ([], ["--min-gain", "40"])
-    )
-    assert first != second
 
 
 def test_verified_rules_are_kept(session: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,6 @@ N, USUAL, SLOW = 8, 40.0, 35.0
 LIMIT = (N - 1) * SLOW
 # AllReduce at 1 GiB in the log below: busbw is 2 * 7/8 * 2**30 B / 8 ms = 234.88 GB/s.
 BUSBW = 2 * 7 / 8 * 2**30 / 8e-3 / 1e9
-
-Sh = Callable[..., Path]
 
 
 def output(*, slow: float = SLOW, n: int = N) -> str:
@@ -94,21 +90,6 @@ class TestAnOutput:
         assert (found["transferbench"], found["simulated"]) == ("1.60.00", False)
         assert found["sha256"] == hashlib.sha256(output().encode()).hexdigest()
 
-    def test_in_words(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """What a person reads, of fit and of plot, the second without being asked again."""
-        Path("a2a.txt").write_text(output(), encoding="utf-8")
-        assert run(["fit", "--transferbench", "a2a.txt"]) == 0
-        said = capsys.readouterr().out
-        assert "7 x 35.000, GPU 2 -> GPU 5" in said
-        assert "245.0" in said
-        assert "0.96" in said
-        assert lacks(said, "GPU", "2 ->", "5", "35.00", "GB/s", "12 %") == []
-        assert run(["plot", "--format", "svg"]) == 0
-        assert "7 x 35.000, GPU 2 -> GPU 5" in capsys.readouterr().err
-        svg = (SESSION / "plots/bandwidth.svg").read_text(encoding="utf-8")
-        assert "ceiling 245 GB/s = 7 × 35 (GPU 2" in svg
-        assert "reached 0.96 at 1 GiB" in svg
-
     def test_the_raw_output_is_kept(self) -> None:
         """To the byte; the file may go."""
         file = Path("a2a.txt")
@@ -118,39 +99,6 @@ class TestAnOutput:
         (kept,) = (SESSION / "ceiling").glob("*/stdout.log")
         assert kept.read_text(encoding="utf-8") == output()
         assert run(["fit"]) == 0
-
-    def test_a_later_one_counts(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Both are kept."""
-        for slow in (30.0, 39.0):
-            Path("a2a.txt").write_text(output(slow=slow), encoding="utf-8")
-            found = fitted(capsys, "--transferbench", "a2a.txt")["ceiling"]
-            assert found["targets"][0]["ceiling_gb_per_s"] == pytest.approx(7 * slow)
-        assert len(list((SESSION / "ceiling").glob("*/stdout.log"))) == 2
-
-    def test_of_other_devices(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """No line is drawn that would mean nothing; why is said."""
-        Path("a2a.txt").write_text(output(n=4, slow=USUAL), encoding="utf-8")
-        found = fitted(capsys, "--transferbench", "a2a.txt")["ceiling"]
-        assert found["targets"] == []
-        assert lacks(found["without"][0], "4 devices", "8 ranks") == []
-        assert run(["plot", "--format", "svg"]) == 0
-        svg = (SESSION / "plots/bandwidth.svg").read_text(encoding="utf-8")
-        assert "ceiling" not in svg
-
-    def test_without_any_nothing_is_said(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """As before."""
-        assert "ceiling" not in fitted(capsys)
-
-    def test_a_file_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """A mistake on the command line."""
-        assert run(["fit", "--transferbench", "gone.txt"]) == 2
-        assert lacks(capsys.readouterr().err, "no such") == []
-
-    def test_a_program_that_may_not_be_run(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """And is no output either."""
-        Path("TransferBench").write_bytes(b"\x7fELF")
-        assert run(["fit", "--transferbench", "TransferBench"]) == 2
-        assert "chmod +x TransferBench" in capsys.readouterr().err
 
     def test_damage_names_the_file_and_its_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Output not understood; nothing of it counts."""
@@ -168,39 +116,6 @@ class TestAnOutput:
         Path("a2a.txt").write_text("# SIMULATED\n" + output(), encoding="utf-8")
         assert run(["fit", "--transferbench", "a2a.txt"]) == 7
         assert "simulated" in capsys.readouterr().err
-
-    def test_a_record_of_a_newer_rccltune(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Said, not misread."""
-        (SESSION / "ceiling").mkdir()
-        (SESSION / "ceiling/ceiling.json").write_text('{"format": 9}', encoding="utf-8")
-        assert run(["fit"]) == 7
-        assert "format 9" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("imported")
-class TestAProgram:
-    """Run where it measures the session's machine."""
-
-    @pytest.fixture
-    def program(self, here: Path) -> Sh:
-        """A script with TransferBench's name."""
-
-        def write(body: str) -> Path:
-            path = here / "TransferBench"
-            path.write_text(f"#!{sys.executable}\n{body}", encoding="utf-8")
-            path.chmod(0o755)
-            return path
-
-        return write
-
-    def test_a_session_of_an_unknown_machine(
-        self, program: Sh, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """Imported logs do not say whose they are: it is not started."""
-        path = program("open('ran', 'w').close()")
-        assert run(["fit", "--transferbench", str(path)]) == 7
-        assert "another machine" in capsys.readouterr().err
-        assert not Path("ran").exists()
 
 
 @pytest.mark.usefixtures("here")
@@ -295,45 +210,3 @@ class TestTheStandIn:
         launch = json.loads((own / "launch.json").read_text())
         assert launch["argv"][1:] == ["a2a", "64M", "8"]
         assert len(launch["sha256"]) == 64
-
-    def test_one_that_fails_is_run_again(
-        self, here: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """Its last line is told; the sweep is kept."""
-        program = here / "TransferBench"
-        words = "# SIMULATED\n[ERROR] no GPUs"
-        program.write_text(f"#!{sys.executable}\nprint({words!r})\nraise SystemExit(3)\n")
-        program.chmod(0o755)
-        assert self.sweep() == 0
-        capsys.readouterr()
-        assert run(["fit", "--transferbench", str(program)]) == 5
-        said = capsys.readouterr().err
-        assert lacks(said, "3", "ERROR", "GPUs") == []
-        assert (SESSION / "samples.csv").exists()
-        assert run(["fit", "--transferbench", str(program)]) == 5
-        assert "not run again" not in capsys.readouterr().err
-
-    def test_partitions_have_no_such_ceiling(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """64 devices, whose links are shared: the reason instead of a figure."""
-        assert self.sweep(mode="cpx-nps4") == 0
-        assert run(["fit", "--transferbench", str(self.program(64))]) == 0
-        assert lacks(capsys.readouterr().out, "all_reduce", "64 ranks", "1 node", "cpx-nps4") == []
-
-    def test_plot_draws_it(self) -> None:
-        """In the figure of the bandwidth."""
-        assert self.sweep() == 0
-        assert run(["fit", "--transferbench", str(self.program())]) == 0
-        assert run(["plot", "--format", "svg"]) == 0
-        svg = (SESSION / "plots/bandwidth.svg").read_text(encoding="utf-8")
-        assert "ceiling" in svg
-        assert "SIMULATED" in svg
-
-    def test_ranks_on_some_devices_use_the_links_between_those(
-        self, here: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """Four of eight GPUs: three links each."""
-        node = self.quiet(here)
-        assert self.sweep("--np", "4", node=node) == 0
-        (target,) = fitted(capsys, "--transferbench", str(self.program()))["ceiling"]["targets"]
-        assert target["n_links"] == 3
-        assert target["ceiling_gb_per_s"] == pytest.approx(3 * self.RATE, abs=0.01)

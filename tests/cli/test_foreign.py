@@ -148,15 +148,6 @@ def test_the_node_in_a_session_is_data_for_our_own_benchmark(
     assert not Path("ran").exists()
 
 
-def test_ones_own_session_goes_on_elsewhere(
-    mailed: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The note is of the session's id: another folder, or another node with this home, has it."""
-    mailed.rename("moved")
-    monkeypatch.setenv("HOSTNAME", "another")
-    assert goes_on([VERIFY[0], "moved", *VERIFY[1:]], capsys)
-
-
 def test_a_session_stays_ones_own_when_a_copy_of_it_is_swept_again(
     mailed: Path, capsys: Capture, swept_once: Path
 ) -> None:
@@ -213,17 +204,6 @@ def test_what_a_rule_file_needs_is_not_set_unasked(
     assert f"--allow-need {name}" in capsys.readouterr().err
 
 
-def test_the_page_tells_nobody_to_set_what_may_load_code(mailed: Path) -> None:
-    """It says what the rules need, and has no line to paste that sets it."""
-    head = "\n#@ needs LD_PRELOAD=/tmp/x.so\n#@ needs NCCL_MIN_NCHANNELS=32\n"
-    text = RULES.replace("\n", head, 1)
-    (mailed / "rccl_tuner_gfx942_spx-nps1.csv").write_text(text, encoding="utf-8")
-    assert run(["report", "-o", "page.html", "-q"]) == 0
-    page = Path("page.html").read_text(encoding="utf-8")
-    assert "export " not in page
-    assert lacks(page, "with LD_PRELOAD=/tmp/x.so NCCL_MIN_NCHANNELS=32") == []
-
-
 def reading() -> list[list[str]]:
     """Verbs that read a session."""
     verbs = [["fit"], ["emit-config", "-o", "-"], ["report", "-o", "page.html"], ["explain"]]
@@ -251,12 +231,6 @@ def test_links_and_pipes_in_a_session_are_not_followed(
         if kept is not None:
             path.write_bytes(kept)
     assert not any("the secret" in p.read_text(errors="replace") for p in Path().glob("*.html"))
-
-
-def test_links_inside_a_session_are_its_own(mailed: Path) -> None:
-    """Whoever made them, they lead nowhere else."""
-    (mailed / "again.csv").symlink_to("samples.csv")
-    assert run(["fit", "-q"]) == 0
 
 
 @pytest.mark.parametrize(

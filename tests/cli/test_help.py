@@ -9,49 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.cli import _VERBS, group, run
-from rccltune.cli.help import HEADINGS
+from rccltune.cli import run
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """What a command line that ends well puts on stdout."""
     assert run(list(words)) == 0
     return capsys.readouterr().out
-
-
-def options_in(text: str) -> set[str]:
-    """The long options that a help lists."""
-    words = (line.split() for line in text.splitlines() if line.startswith("  -"))
-    return {word.strip(",") for line in words for word in line[:2] if word.startswith("--")}
-
-
-@pytest.mark.parametrize("verb", ["sweep", "tune", "verify"])
-def test_a_long_verb_shows_the_usual_options(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A dozen or so, and all of them with --help-all, each under one heading."""
-    short, whole = told(capsys, verb, "--help"), told(capsys, verb, "--help-all")
-    assert 8 <= len(options_in(short)) <= 17
-    # Which context it is asked in is nothing to this group.
-    command = group.get_command(None, verb)  # type: ignore[arg-type]
-    assert command is not None
-    every = {one for param in command.params for one in param.opts if one.startswith("--")}
-    assert every | {"--help", "--help-all"} == options_in(whole)
-    headings = [line[:-1] for line in whole.splitlines() if line and line[:-1] in HEADINGS]
-    assert headings == [one for one in HEADINGS if one in headings]
-    assert "Options" not in headings
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_help_fits_the_terminal(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each verb's on a screen of 40 lines of 80 columns, all options on 100 lines."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    # Which context it is asked in is nothing to this group.
-    for verb in group.list_commands(None):  # type: ignore[arg-type]
-        lines = told(capsys, verb, "--help").splitlines()
-        assert [line for line in lines if len(line) > columns] == []
-        assert len(lines) <= 40, verb
-        assert len(told(capsys, verb, "--help-all").splitlines()) <= 100, verb
 
 
 def test_bare_it_says_where_to_start(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,13 +64,6 @@ def test_a_word_that_is_nearly_right_is_named_with_all_known_ones(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("share", ["nan", "inf", "-1", "100", "x"])
-def test_a_percentage_is_told_apart(share: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """NaN compares with nothing, and so is in no range."""
-    assert run(["emit-config", "--tolerance", share]) == 2
-    assert f"'{share}' is no percentage" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("typed", "verbs"),
     [
@@ -123,11 +80,6 @@ def test_an_option_of_another_verb_is_answered_with_that_verb(
     said = capsys.readouterr().err
     assert "is no option of" in said
     assert verbs <= set(said.replace(",", " ").split())
-
-
-def test_the_version_has_a_letter(capsys: pytest.CaptureFixture[str]) -> None:
-    """-V is --version."""
-    assert told(capsys, "-V") == told(capsys, "--version")
 
 
 @pytest.mark.parametrize(
@@ -160,12 +112,3 @@ def test_a_shell_completes_values(line: str, expected: set[str]) -> None:
     found = {word.partition(",")[2] for word in done.stdout.splitlines()}
     assert expected <= found
     assert all(word.startswith(line.rsplit(maxsplit=1)[-1]) for word in found)
-
-
-@pytest.mark.parametrize("verb", _VERBS)
-def test_help_of_every_verb_fits_a_screen(
-    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """40 lines of 80 columns; --help-all shows the rest."""
-    monkeypatch.setenv("COLUMNS", "80")
-    assert len(told(capsys, verb, "--help").splitlines()) <= 40

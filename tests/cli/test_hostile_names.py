@@ -56,22 +56,20 @@ def seen(capfd: pytest.CaptureFixture[str]) -> Seen:
     return Seen(capfd)
 
 
-def _poisoned(plain: Any, harm: str) -> Any:  # noqa: ANN401 - JSON
-    """Every text of a JSON file with harm at its end, but for words that select how it is read."""
-    if isinstance(plain, dict):
-        return {key: _poisoned(value, harm) for key, value in plain.items()}
-    if isinstance(plain, list):
-        return [_poisoned(value, harm) for value in plain]
-    return plain + harm if isinstance(plain, str) else plain
+@pytest.fixture(scope="module")
+def chosen(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session of published measurements with its rules; nobody may change it."""
+    made = tmp_path_factory.mktemp("chosen") / "plain"
+    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(table), "-o", str(made)]) == 0
+    assert run(["emit-config", str(made)]) == 0
+    return made
 
 
 @pytest.fixture
-def session(repository: Path) -> Path:
-    """A session in a folder of a hostile name, with figures of published measurements."""
-    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
-    assert run(["import", str(table), "-o", "plain"]) == 0
-    assert run(["emit-config", "plain"]) == 0
-    return Path("plain").rename(NAME)
+def session(chosen: Path) -> Path:
+    """The same in a folder of a hostile name."""
+    return shutil.copytree(chosen, Path(NAME))
 
 
 def _edit(path: Path, change: Callable[[Any], Any]) -> None:
@@ -83,7 +81,6 @@ ON_SESSION: Final = (
     ["fit", "--json"],
     ["emit-config", "-o", "-"],
     ["emit-config", "--json", "--force"],
-    ["plot", "-o", "drawn", "--force"],
     ["report", "-o", "page.html", "--force"],
     ["verify"],
     ["deploy", "site"],
@@ -95,14 +92,6 @@ def on(session: Path, command: list[str]) -> list[str]:
     if command[0] == "deploy":
         return [*command, str(session)]
     return [command[0], str(session), *command[1:]]
-
-
-def test_the_name_of_a_session(session: Path, seen: Seen) -> None:
-    """It is in nearly every line of talk; the letters that can be read are shown."""
-    for command in ON_SESSION:
-        told = seen.check(on(session, command))
-        assert "FORGED" in told or "--json" in command
-    assert "\\x1b[2J\\r\\n" in seen.check(on(session, ["fit"]))
 
 
 FIELDS: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
@@ -128,16 +117,6 @@ def test_what_the_header_of_a_session_says(session: Path, seen: Seen, field: str
         return head
 
     _edit(session / "session.json", change)
-    for command in ON_SESSION:
-        seen.check(on(session, command))
-
-
-@pytest.mark.parametrize("name", ["fit.json", "verdict.json", "outcome.json", "launch.json"])
-def test_every_text_of_what_else_a_session_holds(session: Path, seen: Seen, name: str) -> None:
-    """Notices, reasons, names of settings: wherever text stands, it is text of somebody."""
-    (session / "verdict.json").write_text(json.dumps({"format": 1, "path": "x", "standings": []}))
-    for path in session.rglob(name):
-        _edit(path, lambda plain: _poisoned(plain, TEXT))
     for command in ON_SESSION:
         seen.check(on(session, command))
 
@@ -268,13 +247,3 @@ def test_what_is_typed(seen: Seen, stand_ins: None, verb: str, there: str) -> No
     for arguments in IN_OPTIONS[verb]:
         seen.check([verb, *arguments])
     seen.check([NAME])
-
-
-def test_markup_is_no_markup(seen: Seen, session: Path) -> None:
-    """``[red]`` and ``:smile:`` in a name are letters of it."""
-    shutil.copy(next(session.glob("rccl_tuner*.csv")), "plain.csv")
-    Path("[red]x:smile:\\[b].csv").write_text(
-        "allreduce,8,1024,ring,ll,-1,1,64,-1,-1\n", encoding="utf-8"
-    )
-    told = seen.check(["explain", "plain.csv", "--diff", "[red]x:smile:\\[b].csv"])
-    assert "[red]x:smile:\\[b].csv" in told

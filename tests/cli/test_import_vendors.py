@@ -18,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("here")
 DATA = Path(__file__).parent / "data" / "h100x4-algorithms.log"
 # The log's out-of-place times in µs, at 256 MiB, 1 GiB and 8 GiB: NVLS 2.7 to 5.6 % before Ring.
 RING, NVLS = (1187.29, 4528.41, 35175.3), (1120.54, 4336.86, 34221.4)
-SCALE = ("--ranks", "4", "--nodes", "1")
 Capture = pytest.CaptureFixture[str]
 
 
@@ -104,19 +103,6 @@ def test_ll128_of_an_nvidia_log_needs_nothing(capsys: Capture) -> None:
     assert "whose GPUs" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["AMD Instinct MI355X", "AMD Radeon Graphics"])
-def test_an_amd_log_without_an_arch_keeps_amds_limits(name: str, capsys: Capture) -> None:
-    """Tree with Simple never runs on one node, and LL128 needs its variable."""
-    imported(table(name, {1024: 10.0, 2048: 10.0}), "--algorithm", "tree", "--protocol", "simple")
-    imported(table(name, {1024: 20.0, 2048: 20.0}), "--algorithm", "ring", "--protocol", "ll128")
-    imported(table(name, {1024: 40.0, 2048: 40.0}), "--algorithm", "ring", "--protocol", "ll")
-    assert product() == name
-    file, _ = emitted("--variant", "ll128-forced")
-    assert named(file) == {"ring/ll128", "ring/ll"}
-    assert file.needs == (("RCCL_LL128_FORCE_ENABLE", "1"),)
-    assert "whose GPUs" not in capsys.readouterr().err
-
-
 def test_where_nothing_tells_nothing_is_barred_or_needed_and_the_option_is_named(
     capsys: Capture,
 ) -> None:
@@ -133,74 +119,8 @@ def test_where_nothing_tells_nothing_is_barred_or_needed_and_the_option_is_named
     assert " ".join(capsys.readouterr().err.split()).count(said) == 1
 
 
-@pytest.mark.parametrize(
-    ("assumed", "best", "needs"),
-    [
-        ("arch=gfx942", "ring/ll128", (("RCCL_LL128_FORCE_ENABLE", "1"),)),
-        ("product=AMD Instinct MI300X", "ring/ll128", (("RCCL_LL128_FORCE_ENABLE", "1"),)),
-        ("arch=gfx90a", "tree/simple", ()),
-        ("product=NVIDIA H200", "nvls/simple", ()),
-        ("arch=nvidia", "nvls/simple", ()),
-    ],
-)
-def test_the_option_that_the_line_names_says_whose_they_are(
-    assumed: str, best: str, needs: tuple[tuple[str, str], ...], capsys: Capture
-) -> None:
-    """The same four logs, the fastest first, judged by what the user says of the GPUs."""
-    for time, cell in (
-        (10, "nvls simple"),
-        (20, "tree simple"),
-        (30, "ring ll128"),
-        (40, "ring ll"),
-    ):
-        a, p = cell.split()
-        times = {1024: float(time), 2048: float(time)}
-        imported(table("", times), "--algorithm", a, "--protocol", p, "--assume", assumed)
-    file, text = emitted(*(["--variant", "ll128-forced"] if needs else []))
-    assert str(file.rules[0].setting) == best
-    assert file.needs == needs
-    assert "whose GPUs" not in text + capsys.readouterr().err
-
-
 @pytest.mark.parametrize("assumed", ["arch=gfx942", "product=AMD Instinct MI300X"])
 def test_an_assumption_does_not_make_nvidias_log_amds(assumed: str, capsys: Capture) -> None:
     """A file is believed: exit code 2, and what it says."""
     assert run(["import", str(DATA), "--protocol", "simple", "--assume", assumed]) == 2
     assert lacks(capsys.readouterr().err, "NVIDIA", "H100", "80GB HBM3") == []
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "expected"),
-    [
-        ("nv25_xxrjun_10n80r_allreduce_alltoall.log", (), "NVIDIA H100 80GB HBM3"),
-        ("nv31_4gpu_allreduce_v2.18.3.txt", (), "NVIDIA H100 80GB HBM3"),
-        ("nv14_gh200_16r_4n_srun_prefix_FAILED.out", (), "NVIDIA GH200 120GB"),
-        ("nv06_h800_8r_allreduce_oop_only_concat.txt", ("all_reduce",), "NVIDIA H800"),
-        ("nv02_abci_a100_16node_allreduce.log", ("all_reduce",), "A100-SXM4-40GB"),
-        ("amd01_mi355x_1n8r_allreduce.log", (), "AMD Instinct MI355X"),
-        ("amd19_mi300x_2n16r_allreduce.log", ("all_reduce",), "AMD Instinct MI300X"),
-        ("amd21_mi355x_2n16r_allreduce_v2.17.9.log", (), "AMD Radeon Graphics"),
-        ("amd15_rccl_json_allreduce_int8_channels56.json", (), None),
-    ],
-)
-def test_real_logs_name_their_product(
-    shared_data: Path,
-    name: str,
-    options: tuple[str, ...],
-    expected: str | None,
-    capsys: Capture,
-) -> None:
-    """From the rank list; rccl-tests' own JSON has none, and the line says so."""
-    collective = ("--collective", *options) if options else ()
-    assert run(["import", str(shared_data / "logs" / name), "--baseline", *collective]) == 0
-    assert product() == expected
-    assert ("whose GPUs" in capsys.readouterr().err) == (expected is None)
-
-
-def test_the_real_sweep_of_algorithms_gives_what_its_excerpt_gives(shared_data: Path) -> None:
-    """The grepped file has no rank list: NVLS all the same."""
-    path = shared_data / "logs" / "nv36_grepped_algo_sweep.txt"
-    words = ["--collective", "all_reduce", *SCALE, "--protocol", "simple"]
-    assert run(["import", str(path), *words]) == 0
-    file, _ = emitted()
-    assert (named(file), file.needs) == ({"nvls/simple"}, ())

@@ -1,6 +1,6 @@
-"""SIGKILL and Ctrl-C while a tune measures and while it proves: nothing stays, and it goes on.
+"""SIGKILL and Ctrl-C while a tune measures: nothing stays, and it goes on.
 
-What becomes of the rows of a sweep is tests/perf's.
+What becomes of the rows of a sweep is tests/perf's, of a verification tests/verify's.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def alive(here: Path) -> list[int]:
     return found
 
 
-def until(done: object, process: subprocess.Popen[bytes]) -> None:
+def until(done: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until rows of this pattern are there."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline and process.poll() is None:
-        if any(path.read_bytes().count(b"\n") > 12 for path in Path().glob(str(done))):
+        if any(path.read_bytes().count(b"\n") > 12 for path in Path().glob(done)):
             return
         time.sleep(0.005)
     raise AssertionError(f"ended with {process.returncode} before there were rows")
@@ -70,26 +70,12 @@ def rows_of(session: Path) -> dict[Path, list[str]]:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize(
-    ("verb", "rows"),
-    [
-        ("tune", f"{made.SESSION}/runs/*/rank-0.csv"),
-        ("verify", f"{made.SESSION}/verification/*/runs/*/rank-0.csv"),
-    ],
-)
 @pytest.mark.usefixtures("undrawn")
-def test_nothing_stays_and_the_same_command_goes_on(
-    request: pytest.FixtureRequest, here: Path, kind: signal.Signals, verb: str, rows: str
-) -> None:
+def test_nothing_stays_and_the_same_command_goes_on(here: Path, kind: signal.Signals) -> None:
     """No row is lost or measured again, and it ends as if nobody had ended it."""
-    if verb == "verify":
-        request.getfixturevalue("swept")
-        assert run(["emit-config", "-q"]) == 0
-        words = ["verify", "-q"]
-    else:
-        words = ["tune", *made.words(made.node(here / "node.yaml")), "-q"]
+    words = ["tune", *made.words(made.node(here / "node.yaml")), "-q"]
     process = start(here, words)
-    until(rows, process)
+    until(f"{made.SESSION}/runs/*/rank-0.csv", process)
     process.send_signal(kind)
     code = process.wait(timeout=_PATIENCE_S)
     assert code == (-signal.SIGKILL if kind == signal.SIGKILL else 130)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import yamls
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.launch.variables import LaunchEnvironment, launch_environment
 from rccltune.links import pairs as measured_pairs
 from rccltune.links import session
 from rccltune.machine import records
@@ -136,32 +133,6 @@ def test_real_ranks_under_a_launcher(here: Path, capsys: pytest.CaptureFixture[s
         assert devices == pair["devices"]
 
 
-def test_everything_says_that_it_is_simulated(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Text, JSON, record, session and both pictures."""
-    assert links("mi300x-cpx-nps4") == 0
-
-    assert capsys.readouterr().out.startswith("SIMULATED node mi300x-cpx-nps4: no hardware")
-    assert answer(capsys)["simulated"] is True
-    assert json.loads((SESSION / "links/links.json").read_text())["simulated"] is True
-    assert json.loads((SESSION / "session.json").read_text())["simulated"] is True
-    svg = (SESSION / "plots/links.svg").read_text()
-    assert "SIMULATED" in svg
-    assert "simulated" in svg
-    png = (SESSION / "plots/links.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
-    assert b"simulated" in png
-
-
-def test_whole_gpus_have_one_class(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In SPX there is nothing inside an OAM to tell apart."""
-    assert links("mi300x-spx-nps1") == 0
-    out = capsys.readouterr().out
-    assert lacks(out, "OAM", "XGMI") == []
-    assert "IOD" not in out
-
-
 def test_it_is_measured_once_a_session(
     node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,20 +148,6 @@ def test_it_is_measured_once_a_session(
     assert again.out == first
     assert lacks(again.err, "a new session") == []
     assert sorted(SESSION.glob("links/launches/*")) == logs
-
-
-def test_a_map_is_shown_where_nothing_can_be_drawn(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A colleague's session is read-only; the figures are there all the same."""
-    assert links(node()) == 0
-    shutil.rmtree(SESSION / "plots")
-    (SESSION / "plots").write_text("no folder")
-    capsys.readouterr()
-    assert links(None) == 0
-    shown = capsys.readouterr()
-    assert lacks(shown.out, "OAM", "IOD") == []
-    assert re.search("not drawn: cannot write (links|plots)", shown.err)
 
 
 def test_a_failing_class_is_shown_and_the_rest_goes_on(
@@ -219,80 +176,6 @@ def test_a_failing_class_is_shown_and_the_rest_goes_on(
     again = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
     assert sum(again[p] != at for p, at in done.items()) == 3
     assert answer(capsys)["classes"][1]["measured"] == 3
-
-
-def test_wrong_results_are_no_figures(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """Right first, fast second."""
-    wrong = {"kind": "wrong", "elements": 3, "placement": "one-iod"}
-    assert links(node(faults=[wrong])) == 5
-    shown = capsys.readouterr()
-    assert "#wrong > 0" in shown.out
-    assert "1 of 3 pairs failed" in shown.err
-
-
-def test_too_little_memory_for_the_large_size(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The benchmark lowers the largest size without an error; that is seen."""
-    hardware = {
-        **yamls.loaded(sources.node_path("mi300x", "cpx-nps4").read_text())["hardware"],
-        "memory_gib": 2.1,
-    }
-    assert links(node(hardware=hardware)) == 5
-    assert lacks(capsys.readouterr().err, "64 MiB", "no usable") == []
-
-
-def test_where_no_pair_works(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """The reason of the first, its log, and no record."""
-    init = {"kind": "init-error", "rank": 0, "message": "no memory"}
-    assert links(node(faults=[init])) == 5
-    said = capsys.readouterr().err
-    assert lacks(said, "sendrecv") == []
-    assert "links/launches/" in said
-    assert not (SESSION / "links/links.json").exists()
-
-
-@pytest.mark.mpi
-def test_ranks_of_another_mpi(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two jobs of one rank, which end well and are fast, are no pair."""
-
-    def mismatched(
-        site: Mapping[str, str], added: Iterable[tuple[str, str]], **kept: Iterable[str]
-    ) -> LaunchEnvironment:
-        return launch_environment(site, [*added, ("RCCLTUNE_SIM_LINKED", "mpich")], **kept)
-
-    monkeypatch.setattr("rccltune.launch.variables.launch_environment", mismatched)
-    assert links("mi300x-cpx-nps4", launcher="openmpi") == 5
-    assert lacks(capsys.readouterr().err, "2 jobs", "2 ranks", "ran instead") == []
-
-
-def test_a_swept_session_says_where(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its node and its launcher; samples of pairs never come among those of the node."""
-    where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
-    sizes = ["--collective", "all_reduce", "--min-bytes", "1K", "--max-bytes", "4K"]
-    words = ["--runner", "rccl-tests", *where, *sizes, "--communicators", "1", "-o", "swept"]
-    assert run(["sweep", *words]) == 0
-    assert links(None, "swept") == 0
-    assert capsys.readouterr().out.count("SIMULATED node mi300x-cpx-nps4") == 1
-    assert "sendrecv" not in Path("swept/samples.csv").read_text()
-    assert run(["fit", "swept"]) == 0
-
-
-def test_a_session_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything is started."""
-    (here / "file").write_text("no folder")
-    assert links("mi300x-cpx-nps4", "file/session") == 7
-    assert lacks(capsys.readouterr().err, "folder writable") == []
-
-
-def test_a_record_of_another_format(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A newer rccltune's map is not guessed at."""
-    (SESSION / "links").mkdir(parents=True)
-    (SESSION / "links/links.json").write_text('{"format": 2}')
-    assert links(None) == 7
-    assert "format 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -400,21 +283,3 @@ def test_a_machine_that_is_there(
         # Without a launcher one process has both devices.
         assert "-b 8 -e 67108864 -f 8388608" in line
         assert "-g 2" in line
-
-
-def test_benchmarks_without_sendrecv(
-    benchmarks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It says which one is missing and how to get it."""
-    system = two_gpus("amd")
-    monkeypatch.setattr("rccltune.machine.this_machine.local_system", lambda *_: system)
-    monkeypatch.setattr(site_module, "system_here", lambda: system)
-    (benchmarks / "sendrecv_perf").unlink()
-    request = SiteRequest(rccl_tests=benchmarks, launcher="none")
-    monkeypatch.setattr(site_module, "SiteRequest", lambda: request)
-    assert links(None) == 4
-    said = capsys.readouterr().err
-    assert lacks(said, "sendrecv_perf") == []
-    assert str(benchmarks) in said
-    assert "make MPI=1" in said
-    assert not SESSION.exists()

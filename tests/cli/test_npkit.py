@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
@@ -116,24 +115,6 @@ def test_a_setting_leaves_its_events(capsys: pytest.CaptureFixture[str]) -> None
     assert "not empty" in capsys.readouterr().err
 
 
-@pytest.mark.mpi
-@pytest.mark.usefixtures("with_npkit", "swept")
-def test_a_call_without_events(capsys: pytest.CaptureFixture[str]) -> None:
-    """NPKit has none for reduce: the dump is of no use."""
-    assert npkit("ring/ll", "reduce") == 5
-    assert lacks(capsys.readouterr().err, "GPU") == []
-    assert not (SESSION / "npkit/npkit.json").exists()
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("swept")
-def test_a_simulated_library_without(capsys: pytest.CaptureFixture[str]) -> None:
-    """That nodes are simulated with has none."""
-    assert npkit() == 4
-    assert "without NPKit" in capsys.readouterr().err
-    assert not Path("d").exists()
-
-
 @pytest.fixture
 def site() -> Site:
     """One rank, as hardware would have it: nothing is known to be simulated."""
@@ -153,15 +134,3 @@ def test_a_library_of_hardware(site: Site, has: bool, tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="without") as caught:
         session.check_dump(tmp_path / "d", site)
     assert "--npkit-enable" in str(caught.value.hint)
-
-
-def test_a_library_that_is_not_seen_is_tried(site: Site, tmp_path: Path) -> None:
-    """A script around the benchmark hides it; then the dump itself tells."""
-    session.check_dump(tmp_path / "d", replace(site, library_file=None))
-
-
-def test_all_ranks_in_one_process(tmp_path: Path) -> None:
-    """NPKit's memory is one for a process."""
-    wish = SiteRequest(simulate="mi300x-spx-nps1", launcher="none")
-    with pytest.raises(MachineError, match="one GPU in a process"):
-        session.check_dump(tmp_path / "d", find_site(wish))

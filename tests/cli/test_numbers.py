@@ -117,17 +117,6 @@ def test_an_imported_session_has_one_number_for_one_fact(
     assert all("not verified" in proof for _, proof in page.values())
 
 
-def test_a_swept_session_too(
-    swept_once: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Simulated, chosen and not verified."""
-    monkeypatch.setenv("COLUMNS", "200")
-    session = shutil.copytree(swept_once, tmp_path / "s")
-    capsys.readouterr()
-    assert run(["emit-config", str(session)]) == 0
-    assert check(session, capsys.readouterr().out, capsys)
-
-
 def test_a_verified_session_prints_what_the_verdict_says(
     swept_once: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,18 +141,6 @@ def test_a_verified_session_prints_what_the_verdict_says(
     assert f"{verdicts['n_replicates'].max()} communicators each" in " ".join(
         proof for _, proof in page.values()
     )
-
-
-def test_a_tuned_session_prints_the_same_when_it_is_looked_at_again(
-    tuned_once: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """``tune`` said the gains that the page has."""
-    monkeypatch.setenv("COLUMNS", "200")
-    session = shutil.copytree(tuned_once, tmp_path / "s")
-    page = check(session, "", capsys)
-    said = " ".join((tuned_once.parent / "stdout").read_text(encoding="utf-8").split())
-    for (collective, span, setting), (gain, _) in page.items():
-        assert f"{collective} {span}: {setting}, {gain.replace('×', 'x')}" in said
 
 
 def test_the_page_has_no_rule_that_the_file_has_not(tuned_once: Path, tmp_path: Path) -> None:

@@ -64,27 +64,6 @@ def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
     assert {name: (abi, one, more.strip(" |")) for name, (abi, one, more) in found.items()} == KNOWN
 
 
-def test_readme_has_the_table_in_short(repository: Path) -> None:
-    """A row for each pair of answers that works, from the first release that gets it on."""
-    text = (repository / "README.md").read_text(encoding="utf-8")
-    _, after = text.split("| which file do I need")
-    found = [
-        line.strip("| ").split(" | ") for line in after.splitlines()[2:] if line.startswith("| ")
-    ]
-    first: dict[tuple[str, str], list[str]] = {}
-    for name, (_, one, several) in KNOWN.items():
-        first.setdefault((one, several), []).append(name)
-    assert {(one, several) for _, one, several in found} == set(first) - {("nothing works",) * 2}
-    rows = {(one, several): releases for releases, one, several in found}
-    # ROCm 6.3 brought RCCL 2.21.5, 7.12 the last 2.28 without a reader (KNOWN, and the long table).
-    assert lacks(rows["plugin", KEYED], "RCCL", "ROCm", "6.3", "7.12", "NCCL", "2.21") == []
-    assert first["plugin", KEYED][0] == "RCCL 2.21.5"
-    assert "NCCL 2.21.5" in first["plugin", KEYED]
-    assert "NCCL 2.32.6" in first["plugin", KEYED]
-    assert lacks(rows["file alone", KEYED], "RCCL", "ROCm", "7.13") == []
-    assert first["file alone", KEYED][0] == "RCCL 2.28.3 built in"
-
-
 @pytest.mark.parametrize("release", LINES, ids=lambda one: one.name)
 def test_a_library_is_told_what_the_table_says(release: Release) -> None:
     """By its version, as its file writes it."""
@@ -93,12 +72,6 @@ def test_a_library_is_told_what_the_table_says(release: Release) -> None:
     _, one, several = KNOWN[release.version + " built in" * release.reads_rules]
     assert said.startswith(one)
     assert (f"{several} where modes change" in said) == (one != "nothing works")
-
-
-def test_a_library_that_does_not_say_what_it_is_is_not_guessed_at() -> None:
-    """No version, or none that is known."""
-    assert needs(None, (5,), built_in=False).startswith("not known")
-    assert needs("libfabric 1.2", (5,), built_in=False).startswith("not known")
 
 
 def test_each_library_of_the_machine_is_told_what_it_needs(
@@ -118,10 +91,3 @@ def test_each_library_of_the_machine_is_told_what_it_needs(
     library.write_bytes(b"\x7fELF" + bytes(60) + words + b"Using built-in CSV tuner, config: %s\0")
     assert run(["plugin", "--check"]) == 0
     assert "file alone; plugin with mode key" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize("option", ["--pid", "--python"])
-def test_what_looked_into_jobs_is_answered(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what says it now."""
-    assert run(["plugin", "--check", option, "1"]) == 2
-    assert "/proc/PID/maps" in capsys.readouterr().err

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import made
 import pytest
@@ -55,20 +54,6 @@ def sourced(path: Path) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name.startswith(("NCCL", "RCCL"))}
 
 
-def test_without_a_baseline_no_rule_reaches_down_either(here: Path) -> None:
-    """ring/simple, measured from 256 MiB on, was a rule from byte 0."""
-    table = "collective,ranks,nodes,bytes,algorithm,protocol,time_us\n"
-    for power in range(28, 33):
-        for setting, factor in (("ring,simple", 1), ("ring,ll", 3)):
-            table += f"all_reduce,4,1,{1 << power},{setting},{(1 << power) / 1e5 * factor}\n"
-    (here / "large.csv").write_text(table, encoding="utf-8")
-    assert run(["import", "large.csv", "-q"]) == 0
-    assert run(["emit-config", "-o", "rules.csv", "-q"]) == 0
-    assert [row[1:5] for row in made.rows(here / "rules.csv")] == [
-        [str(1 << 28), str(1 << 32), "ring", "simple"]
-    ]
-
-
 @pytest.mark.usefixtures("swept")
 def test_what_is_printed_to_use_it_works(capsys: pytest.CaptureFixture[str]) -> None:
     """The plugin is among it: without it NCCL, and RCCL before ROCm 7.13, read no rule."""
@@ -83,17 +68,6 @@ def test_what_is_printed_to_use_it_works(capsys: pytest.CaptureFixture[str]) -> 
     assert answered(environment, 2, 64 * KIB) == "ring/simple"
     for nbytes in (0, 64 * KIB - 1, MIB + 1, MAX_NBYTES):
         assert answered(environment, 2, nbytes) is None
-
-
-def test_a_folder_with_odd_letters_is_quoted(here: Path, swept_once: Path) -> None:
-    """Spaces, quotes and dollars in a path are the path."""
-    home = here / "it's $HOME; touch `x`"
-    home.mkdir()
-    os.chdir(home)
-    shutil.copytree(swept_once, SESSION)
-    assert run(["emit-config", "-q"]) == 0
-    assert sourced(OWN.with_suffix(".env"))["NCCL_TUNER_CONFIG_FILE"] == str(OWN.resolve())
-    assert not (home / "x").exists()
 
 
 @pytest.mark.usefixtures("swept")
@@ -113,36 +87,6 @@ def test_needs_go_with_the_last_rule_that_has_them(here: Path) -> None:
     assert made.rows(OWN) == []
     assert "#@ needs" not in OWN.read_text(encoding="utf-8")
     assert sourced(exports) == {}
-    assert here == Path.cwd()
-
-
-COUNTED = (
-    "#@ needs RCCL_LL128_FORCE_ENABLE=1\n"
-    "allreduce,65536,131072,ring,simple,-1,1,2,-1,-1\n"
-    "allreduce,131073,262144,ring,ll128,-1,1,2,-1,-1\n"
-    "allreduce,131073,262144,ring,simple,-1,1,2,-1,-1\n"
-)
-
-
-@pytest.mark.usefixtures("swept")
-def test_every_verb_counts_the_same_rules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two rules and a fallback were 2 for one verb and 3 for the next."""
-    OWN.write_text(COUNTED, encoding="utf-8")
-    wanted = {"rules": 2, "fallbacks": 1}
-
-    def plain(*words: str) -> dict[str, Any]:
-        capsys.readouterr()
-        assert run([*words, "--json"]) == 0
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return {name: found[name] for name in wanted}
-
-    assert plain("explain", str(OWN)) == wanted
-    assert plain("deploy", "site") == wanted
-    for words in (["explain", str(OWN)], ["deploy", "elsewhere"]):
-        assert run(words) == 0
-        assert "2 rules (and 1 fallback)" in capsys.readouterr().out
-    assert run(["verify", "--keep-losers"]) in (0, 9)
-    assert "2 rules (and 1 fallback)" in capsys.readouterr().out
     assert here == Path.cwd()
 
 

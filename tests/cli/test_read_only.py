@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import made
 import pytest
 from wording import lacks
 
@@ -163,25 +162,6 @@ def test_a_read_only_session_gives_what_a_writable_one_gives(
         for line, name in zip(lines, unkept, strict=True):
             assert lacks(line, name, "only read") == []
             assert "Permission denied" in line
-
-
-@pytest.mark.parametrize("readable", ["fitted", "logs only"], indirect=True)
-def test_what_has_to_be_written_there_says_so(readable: Path, tmp_path: Path) -> None:
-    """Exit code 7, and the line tells of -o."""
-    head = "# rccltune: collective=all_reduce nodes=1 ranks=2 mode=spx-nps1 placement=out\n"
-    Path("other.csv").write_text(f"{head}setting,nbytes,time_us\nring/ll,1024,5\n")
-    sweep = made.words("s/node.node", "ring/ll", "tree/ll")
-    commands = (
-        ["emit-config", "s"],
-        ["report", "s"],
-        ["plot", "s"],
-        ["import", "other.csv", "-o", "s"],
-        ["sweep", *sweep, "-o", "s"],
-    )
-    for command, one in zip(commands, run_all(commands, tmp_path), strict=True):
-        assert one.code == 7, command
-        assert "Permission denied" in one.err
-        assert "-o" in one.err.splitlines()[-1]
 
 
 HOLD: Final = """

@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 
 import pytest
-from wording import lacks
 
 from rccltune.cli import run
 from rccltune.machine.real_rccl import (
@@ -18,7 +17,6 @@ from rccltune.machine.real_rccl import (
     free_mib,
     real_library,
     real_start_s,
-    real_words,
 )
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
@@ -51,19 +49,6 @@ def test_nothing_fetched_says_how(
     assert not (here / "rccltune-session").exists()
 
 
-def test_the_newest_one_fetched_is_taken(tmp_path: Path) -> None:
-    """And a file that is named is itself."""
-    for version in ("7.2.4-1", "7.10.0-1"):
-        folder = tmp_path / f"rccltune/rccl/{version}/usr/lib/x86_64-linux-gnu"
-        folder.mkdir(parents=True)
-        (folder / "librccl.so.1").write_text("")
-    found = real_library(Path("real"), {"XDG_CACHE_HOME": str(tmp_path)})
-    assert "7.10.0-1" in str(found)
-    assert real_library(found, {}) == found
-    with pytest.raises(MachineError):
-        real_library(tmp_path / "none.so", {})
-
-
 def test_memory_is_checked_before_anything_starts() -> None:
     """64 ranks took 6.7 GB in 64 processes and 6.2 GB in one (docs/simulated-nodes.md)."""
     for one_process in (True, False):
@@ -76,14 +61,6 @@ def test_memory_is_checked_before_anything_starts() -> None:
     assert free_mib("MemTotal: 4 kB\nMemAvailable:   2097152 kB\n") == 2048
     assert free_mib("") is None
     assert real_start_s(64, one_process=True) < real_start_s(64, one_process=False)
-
-
-def test_another_library_is_none(tmp_path: Path) -> None:
-    """What does not say that it is RCCL is not asked."""
-    file = tmp_path / "librccl.so.1"
-    file.write_bytes(b"NCCL version 2.28.3+cuda12.9")
-    with pytest.raises(MachineError, match="no RCCL"):
-        real_words(file)
 
 
 def test_a_library_that_does_not_load_is_said_before_anything_is_measured(
@@ -199,14 +176,6 @@ TWO = (
     "--communicators",
     "1",
 )
-
-
-def test_two_hosts_want_processes(
-    fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In one process they are refused before anything starts."""
-    assert run([*TWO, "--launcher", "none"]) == 4
-    assert lacks(capsys.readouterr().err, "tells simulated") == []
 
 
 @pytest.mark.long

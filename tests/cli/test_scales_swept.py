@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yamls
-from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model.settings import Scale
 from rccltune.session import store
-from rccltune.session.folders import sessions_in
 from rccltune.simulate import sources
 
 SMALL = [
@@ -128,43 +124,6 @@ def test_a_session_goes_on_without_being_told_its_scale_again(
     assert json.loads(capsys.readouterr().out)["launches"] == []
 
 
-def test_the_plan_of_each_scale(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One document, and its launches have as many ranks as the scale."""
-    capsys.readouterr()
-    assert sweep(node, "--scales", "1x2,2x4", "--plan", "--json") == 0
-    plans = json.loads(capsys.readouterr().out)["scales"]
-    ranks = {
-        name: {one["environment"]["RCCLTUNE_SIM_RANKS"] for one in plan["launches"]}
-        for name, plan in plans.items()
-    }
-    assert ranks == {"1x2": {"2"}, "2x4": {"4"}}
-    assert sweep(node, "--scales", "1x2,2x4", "--plan") == 0
-    assert "all/2x4\n" in capsys.readouterr().out
-
-
-def test_a_scale_that_fails_leaves_the_others(
-    node: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 5 at the end, and what could be measured is there."""
-    raw = yamls.loaded(node.read_text())
-    raw["fill"] = [one for one in raw["fill"] if one["ranks"] != 2]
-    raw["curves"] = [one for one in raw["curves"] if one["ranks"] != 2]
-    node.write_text(yamls.dumped(raw))
-
-    assert sweep(node, "--scales", "1x2,2x4") == 5
-    assert "all/1x2" in capsys.readouterr().err.split("Error:")[1]
-    assert scales_of(Path("all/2x4")) == {(2, 4)}
-
-
-def test_a_sweep_file_names_scales_and_all_its_mistakes(node: Path) -> None:
-    """As a list or as one word; wrong ones with their line."""
-    Path("sweep.yaml").write_text("scales: [1x2, 2x4]\n")
-    assert sweep(node, "-c", "sweep.yaml", "--plan") == 0
-
-    Path("sweep.yaml").write_text("scales: [1x2, 2*4, 4x2]\n")
-    assert sweep(node, "-c", "sweep.yaml") == 3
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -181,54 +140,6 @@ def test_scales_that_cannot_be(
     """Exit code 2, with the one that is wrong."""
     assert sweep(node, *more, "--plan") == 2
     assert said in capsys.readouterr().err
-
-
-def test_several_nodes_of_a_real_machine_need_hosts(
-    node: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Found before any benchmark is looked for."""
-    del node
-    assert run(["sweep", "--runner", "rccl-tests", "--scales", "1x8,2x16", "-o", "all"]) == 2
-    said = capsys.readouterr().err
-    assert "--scales 2x16 needs 2 hosts" in said
-    assert "--hostfile" in said
-
-
-def test_hosts_that_nothing_starts_ranks_on(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--launcher none reads no host file: said as without --scales, and nothing is written."""
-    Path("hosts").write_text("a\nb\n")
-    assert sweep(node, "--scales", "1x2,2x4", "--hostfile", "hosts") == 2
-    assert "--hostfile needs a launcher that reads it" in capsys.readouterr().err
-    assert not Path("all").exists()
-
-
-def test_tune_is_for_one_scale(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It proves its rules where it is; several scales have sweep."""
-    Path("sweep.yaml").write_text("scales: 1x2\n")
-    command = ["tune", "--mode", "cpx-nps4", "--simulate", str(node), "-c", "sweep.yaml", "-o", "t"]
-    assert run(command) == 2
-    assert lacks(capsys.readouterr().err, "one scale") == []
-
-
-def test_sessions_of_a_folder_are_by_size(node: Path) -> None:
-    """Ten nodes are more than two; what is no session is not one."""
-    assert sweep(node, "--scales", "1x2") == 0
-    for name in ("2x16", "10x80", "notes", "3x"):
-        shutil.copytree("all/1x2", f"all/{name}")
-    Path("all/4x32").mkdir()
-
-    names = [path.name for path in sessions_in([Path("all")])]
-    assert names == ["1x2", "2x16", "10x80"]
-    # A session stands for itself, and so does what is not there.
-    assert sessions_in([Path("all/1x2"), Path("none")]) == (Path("all/1x2"), Path("none"))
-
-
-@pytest.mark.parametrize("text", ["", "x", "1x", "x8", "-1x8", "1x8x", "0x8", "8x1", "²x8"])
-def test_what_is_no_scale(text: str) -> None:
-    """And what is comes back as it was written."""
-    with pytest.raises(ValueError, match="scale"):
-        Scale.parse(text)
-    assert Scale.parse(" 2x128").short == "2x128"
 
 
 def test_fit_splits_latency_over_the_scales_of_a_folder(

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,8 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure.request import merge_request, site_keys
 from rccltune.measure.site import SiteRequest, find_site
-from rccltune.measure.sweep_file import dump_sweep, read_sweep_file
-from rccltune.model.errors import CommandLineError, InputFileError, MachineError
+from rccltune.model.errors import InputFileError, MachineError
 
 
 @pytest.fixture
@@ -55,12 +52,6 @@ def test_a_library_with_the_change_is_known_by_its_variable(
         assert site.has_patched_library is patched
         assert dict(site.environment)["LD_LIBRARY_PATH"].split(":")[0] == str(library.parent)
     assert find_site(wish(bench)).has_patched_library is False
-
-
-def test_a_library_that_is_not_there_is_named(bench: Path, tmp_path: Path) -> None:
-    """Not measured with the site's own instead."""
-    with pytest.raises(MachineError, match="library"):
-        find_site(wish(bench, librccl=tmp_path / "build"))
 
 
 @pytest.mark.parametrize(
@@ -118,33 +109,6 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Non
         program.chmod(0o755)
 
     return list_them
-
-
-@no_amd_gpu
-def test_nvidias_gpus_say_which_machine_a_session_is_of(
-    bench: Path, gpus: Callable[[int], None]
-) -> None:
-    """So that a session is not continued on another machine of the same host name."""
-    gpus(2)
-    known = find_site(wish(bench)).fingerprint
-
-    assert known.product == "NVIDIA H200"
-    assert [one.split()[-1] for one in known.devices] == ["GPU-00", "GPU-11"]
-
-
-@no_amd_gpu
-def test_a_rank_for_every_gpu_that_detect_shows(
-    bench: Path, gpus: Callable[[int], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without --np, on NVIDIA's GPUs as on AMD's; nothing is chosen where all are used."""
-    gpus(4)
-    assert run(["detect", "--json"]) == 0
-    n_shown = json.loads(capsys.readouterr().out)["n_devices"]
-    site = find_site(wish(bench, n_ranks=None))
-
-    assert (site.scale.n_ranks, site.seating.n_started) == (n_shown, n_shown) == (4, 4)
-    assert site.seating.place.name == "node"
-    assert "CUDA_VISIBLE_DEVICES" not in dict(site.environment)
 
 
 @no_amd_gpu
@@ -211,44 +175,6 @@ def test_where_the_number_of_ranks_is_not_known_nothing_is_made(
     assert run(["sweep", "--runner", "rccl-tests", *words]) == code
     assert said in capsys.readouterr().err
     assert list(empty.iterdir()) == []
-
-
-@no_amd_gpu
-def test_a_plan_on_nvidias_gpus_needs_no_number_of_ranks(
-    bench: Path,
-    gpus: Callable[[int], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The command as a user types it on a machine with two GPUs."""
-    gpus(2)
-    monkeypatch.chdir(tmp_path)
-    words = ["--mode", "none", "--rccl-tests", str(bench), "--launcher", "none", "--plan"]
-    assert run(["sweep", "--runner", "rccl-tests", *words]) == 0
-    assert "all_reduce_perf -b " in " ".join(capsys.readouterr().out.split())
-    assert not (tmp_path / "rccltune-session").exists()
-
-
-@no_amd_gpu
-def test_a_session_of_some_gpus_is_kept_with_their_number(
-    bench: Path, gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What verify reads: "the first devices" is a placement only with their number."""
-    gpus(4)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    request = merge_request(None, {"rccl_tests": bench, "launcher": "none"})
-    site = find_site(request.site)
-    wanted = replace(request.sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
-    kept = read_sweep_file(dump_sweep(wanted, site_keys(request.site)), "sweep.yaml")
-
-    assert (kept["rank_placement"], kept["np"]) == ("first", 2)
-
-
-def test_a_host_file_needs_somebody_to_read_it(bench: Path, tmp_path: Path) -> None:
-    """With --launcher none it would be ignored in silence."""
-    with pytest.raises(CommandLineError, match="--hostfile needs a launcher"):
-        find_site(wish(bench, hostfile=tmp_path / "hosts"))
 
 
 @pytest.mark.mpi

@@ -16,7 +16,7 @@ from typing import Final
 import made
 import pytest
 
-from rccltune.cli import _VERBS, run
+from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -74,23 +74,6 @@ def test_a_result_that_could_not_be_written_is_an_error_at_the_end(
     assert program(["variants"], "1</dev/null") == 7
 
 
-def test_a_lost_result_is_told_once_and_keeps_the_code_that_was_earned(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """The message says why; an error that came first is not covered up."""
-    command = [sys.executable, "-m", "rccltune"]
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([*command, "variants"], stdout=full, check=False)
-        assert done.returncode == 7
-        told = capfd.readouterr().err
-        assert told.count("could not be written to stdout: No space left on device") == 1
-        # Nothing was meant for stdout here.
-        done = subprocess.run([*command, "fit", "nowhere"], stdout=full, check=False)
-        assert done.returncode == 7
-        assert "could not be written" not in capfd.readouterr().err
-        assert subprocess.run([*command, "fit", "--x"], stdout=full, check=False).returncode == 2
-
-
 def test_a_pipe_that_is_full_for_now_loses_nothing() -> None:
     """Another program's non-blocking mode is on the pipe itself, and so on ours."""
     reader, writer = os.pipe()
@@ -134,11 +117,6 @@ def in_use() -> list[list[str]]:
     ]
 
 
-def test_every_verb_is_tried() -> None:
-    """A new one gets its line above."""
-    assert {command[0] for command in in_use()} == set(_VERBS)
-
-
 @pytest.fixture(scope="module")
 def prepared(
     stand_ins: None, repository: Path, tmp_path_factory: pytest.TempPathFactory
@@ -171,12 +149,3 @@ def test_every_verb_ends_with_what_it_earned(
     ways = cycle(("reader of both never there", "all closed"))
     for (command, code), way in zip(earned.items(), ways, strict=False):
         assert program([*command], TALK_GONE[way], where=folder) == code, (command, way)
-
-
-@pytest.mark.parametrize(
-    ("streams", "code"), [("| true; exit ${PIPESTATUS[0]}", 0), (">/dev/full", 7)]
-)
-def test_help_of_every_verb_can_be_cut_off(streams: str, code: int) -> None:
-    """Nobody sees a traceback for having read enough."""
-    for verb in ([], *([name] for name in _VERBS)):
-        assert program([*verb, "--help"], streams) == code, verb

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import made
 import pytest
 
-from rccltune import plugin
 from rccltune.cli import run
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -92,13 +86,6 @@ def test_mistakes_are_named_before_anything_starts(
     assert not SESSION.exists()
 
 
-def test_stand_ins_are_refused_as_real_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
-    """Law 4: nothing simulated is ever presented as a measurement."""
-    folder = plugin.native_folder() / "sim"
-    assert run(["sweep", "--runner", "rccl-tests", "--rccl-tests", str(folder), "--np", "8"]) == 4
-    assert "stand-in" in capsys.readouterr().err
-
-
 def test_events_are_json_lines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--json: how far it is, then the result."""
     assert sweep(made.node(here / "node.yaml"), "--json") == 0
@@ -107,27 +94,3 @@ def test_events_are_json_lines(here: Path, capsys: pytest.CaptureFixture[str]) -
     assert events[-1]["event"] == "done"
     assert events[-1]["simulated"] is True
     assert all(event["done"] <= event["of"] for event in events[:-1])
-
-
-def test_a_bar_is_drawn_on_a_terminal_only(here: Path) -> None:
-    """It counts up to its end there; a log has no line that is drawn over."""
-    if shutil.which("script") is None:
-        pytest.skip("script(1) is not installed")
-    words = ["sweep", *made.words(made.node(here / "node.yaml"), "ring/ll")]
-    command = [sys.executable, "-m", "rccltune", *words, "--communicators", "1"]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160"}
-    drawn = subprocess.run(
-        [str(shutil.which("script")), "-qec", " ".join(command), "/dev/null"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=True,
-    ).stdout
-    shutil.rmtree(SESSION)
-    plain = subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=True
-    ).stderr
-    bar = re.compile(r"\b\d+/\d+  \d+:\d\d")
-    assert bar.search(drawn)
-    assert not bar.search(plain)
-    assert "\r" not in plain

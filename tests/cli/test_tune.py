@@ -62,45 +62,6 @@ def test_what_is_proven_is_the_node_files_truth(tuned_once: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_same_command_again_measures_nothing_and_proves_the_same(
-    tuned: Path, tuned_once: Path
-) -> None:
-    """Whatever was done is not done again."""
-    files = {p: p.stat().st_mtime_ns for p in tuned.rglob("rank-*.csv")}
-    words = made.words(tuned_once.parent / "node.yaml")
-    assert run(["tune", *words, "-q"]) == 0
-    assert {p: p.stat().st_mtime_ns for p in tuned.rglob("rank-*.csv")} == files
-    text, before = ((one / made.RULES).read_text(encoding="utf-8") for one in (tuned, tuned_once))
-    assert text == before
-
-
-def test_a_plan_says_what_measuring_and_proving_take_and_makes_nothing(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The sweep's own plan, and a line for verification."""
-    words = [*made.words(made.SMALLEST), "--plan"]
-    assert run(["tune", *words]) == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines()[-1].startswith("verification: up to about ")
-    assert "SIMULATED node" in said.err
-    assert run(["tune", *words, "--json"]) == 0
-    plain = json.loads(capsys.readouterr().out)
-    assert plain["verification_s"] > 0
-    assert plain["runs"]
-    assert list(here.iterdir()) == []
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_where_nothing_is_to_be_won_no_rule_is_left(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The only setting that is tried is the library's own choice; exit code 0."""
-    assert run(["tune", *made.words(made.node(here / "node.yaml"), "ring/ll")]) == 0
-    assert "Nothing to gain here" in capsys.readouterr().out
-    assert read_rules(OWN.read_bytes()).rules == ()
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_ll128_has_a_file_of_its_own_which_the_sites_exports_name_where_it_is_better(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,11 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from wording import lacks
 
 from rccltune.cli import run
 from rccltune.model.settings import Setting
-from rccltune.rules.line_format import framed
 from rccltune.rules.reader import read_rules
 
 EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
@@ -117,70 +115,6 @@ def test_only_what_is_asked_for_an_environment_needs_one(
     assert capsys.readouterr().out.count("They need RCCL_LL128_FORCE") == len(needing)
 
 
-def test_a_wider_tolerance_gives_the_three_zones_of_the_publication(here: Path) -> None:
-    """--tolerance 10 joins the 32-byte ring with the tree; its sizes lie in four far groups."""
-    run(["import", EXAMPLE])
-    run(["emit-config", "--variant", "ll128-forced", "--tolerance", "10", "-o", "rules.csv"])
-
-    lines = (here / "rules.csv").read_text().partition("reached only")[0].splitlines()
-    text = "\n".join(framed(lines))
-    chosen = [str(r.setting) for r in read_rules(text.encode()).rules]
-    assert list(dict.fromkeys(chosen)) == ["tree/ll", "tree/ll128", "ring/simple"]
-
-
-def test_the_same_input_gives_the_same_bytes(here: Path) -> None:
-    """A rule file can be compared between two machines by its hash."""
-    for name in ("one", "two"):
-        run(["import", EXAMPLE, "-o", name])
-        run(["emit-config", name])
-    files = [here / n / "rccl_tuner_gfx942_cpx-nps4.csv" for n in ("one", "two")]
-
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_importing_again_adds_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same bytes are known again, under whatever name."""
-    run(["import", EXAMPLE])
-    before = snapshot(here / "rccltune-session")
-    (here / "copy.csv").write_bytes((here / EXAMPLE).read_bytes())
-
-    assert run(["import", "copy.csv"]) == 0
-    assert snapshot(here / "rccltune-session") == before
-    assert "already in the session" in capsys.readouterr().err
-
-
-def test_derived_files_can_be_deleted(here: Path) -> None:
-    """samples.csv and fit.json come back from the raw logs, byte for byte."""
-    run(["import", EXAMPLE])
-    run(["fit"])
-    session = here / "rccltune-session"
-    before = snapshot(session)
-    (session / "samples.csv").unlink()
-    (session / "fit.json").unlink()
-
-    assert run(["fit"]) == 0
-    assert snapshot(session) == before
-
-
-def test_baselines_only_are_fitted_and_drawn_but_give_no_rule(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Seed 2's two untouched runs: nothing to compare, said with exit code 8."""
-    assert run(["import", "examples/mi300x-spx-nps1/all_reduce.csv"]) == 0
-    assert run(["fit"]) == 0
-    assert run(["plot"]) == 0
-    assert run(["emit-config"]) == 8
-    assert lacks(capsys.readouterr().err, "own choice", "to compare") == []
-
-
-def test_json_is_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every verb's --json puts one JSON value on stdout and the talk on stderr."""
-    for command in (["import", EXAMPLE], ["fit"], ["emit-config"], ["plot"]):
-        assert run([*command, "--json"]) == 0
-        out = capsys.readouterr().out
-        assert json.loads(out)
-
-
 BAD_INPUT = {
     "empty file": (b"", 6),
     "binary file": (bytes(range(256)) * 20, 6),
@@ -219,24 +153,6 @@ def test_bad_input_leaves_the_session_unchanged(
     assert snapshot(here / "rccltune-session") == before
 
 
-def test_a_directory_is_no_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message lists what could be meant."""
-    assert run(["import", "examples/mi300x-cpx-nps4"]) == 6
-    assert "all_reduce.csv" in capsys.readouterr().err
-
-
-def test_another_machine_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """CPX and SPX figures in one session would be nonsense; the difference is shown."""
-    run(["import", EXAMPLE])
-    before = snapshot(here / "rccltune-session")
-
-    assert run(["import", "examples/mi300x-spx-nps1/all_reduce.csv"]) == 7
-    said = capsys.readouterr().err
-    assert "mode: cpx-nps4" in said
-    assert "spx-nps1" in said
-    assert snapshot(here / "rccltune-session") == before
-
-
 def test_an_anonymous_table_joins_when_the_user_says_so(here: Path) -> None:
     """Unknown agrees with unknown only, until --assume machine=same."""
     run(["import", EXAMPLE])
@@ -247,29 +163,6 @@ def test_an_anonymous_table_joins_when_the_user_says_so(here: Path) -> None:
 
     assert run(["import", "more.csv"]) == 7
     assert run(["import", "more.csv", "--assume", "machine=same"]) == 0
-
-
-def test_one_size_and_one_setting_are_enough_to_look_at(here: Path) -> None:
-    """A single measurement fits as a point, draws, and gives no rule."""
-    (here / "one.csv").write_text(
-        "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out\n"
-        "setting,nbytes,time_us\nring/ll,65536,140\n"
-    )
-
-    assert [run(["import", "one.csv"]), run(["fit"]), run(["plot"])] == [0, 0, 0]
-
-
-def test_a_size_at_which_only_doubted_rows_exist_is_no_crash(here: Path) -> None:
-    """All settings missing at a size: that size is treated as not measured."""
-    (here / "t.csv").write_text(
-        "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out\n"
-        "setting,nbytes,time_us,n_wrong\n"
-        "ring/ll,1024,10,0\nring/simple,1024,20,0\nring/ll,2048,11,5\nring/simple,2048,20,1\n"
-        "ring/ll,4096,30,0\nring/simple,4096,20,0\n"
-    )
-
-    assert [run(["import", "t.csv"]), run(["fit"])] == [0, 0]
-    assert run(["emit-config"]) in (0, 8)
 
 
 def test_an_existing_rule_file_is_not_overwritten(
@@ -332,42 +225,6 @@ def test_help_needs_no_heavy_library() -> None:
     )
 
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
-
-
-def test_options_have_environment_twins(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RCCLTUNE_CLI_<COMMAND>_<OPTION>, as cli.md promises."""
-    monkeypatch.setenv("RCCLTUNE_CLI_IMPORT_OUTPUT", "elsewhere")
-
-    assert run(["import", EXAMPLE]) == 0
-    assert (here / "elsewhere" / "session.json").exists()
-
-
-def test_our_own_nvidia_sweep_gives_its_rules(here: Path) -> None:
-    """What the session on the GPUs gave, and 5 % of one size, seen in each of three launches."""
-    assert run(["import", "examples/h200x4-nccl-2.28.9/sweep.csv"]) == 0
-    assert run(["emit-config", "-o", "rules.csv"]) == 0
-
-    rules = read_rules((here / "rules.csv").read_bytes()).rules
-    assert [(r.collective.csv_name, str(r.setting)) for r in rules] == [
-        ("broadcast", "ring/ll128"),
-        ("reduce", "ring/ll"),
-        ("allgather", "ring/ll128"),
-        ("reducescatter", "ring/ll128"),
-    ]
-
-
-def test_what_0_1_0_chose_of_our_own_sweep_is_chosen_again(here: Path) -> None:
-    """The same four rules; its ends kept away from noise, today's are where 2 % are gained."""
-    folder = here / "examples" / "h200x4-nccl-2.28.9"
-    assert run(["import", str((folder / "sweep.csv").relative_to(here))]) == 0
-    assert run(["emit-config", "-o", "rules.csv"]) == 0
-
-    made = read_rules((here / "rules.csv").read_bytes()).rules
-    kept = read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
-    for one, before in zip(made, kept, strict=True):
-        assert (one.collective, one.setting) == (before.collective, before.setting)
-        assert before.min_nbytes / 1.1 < one.min_nbytes < before.min_nbytes
-        assert before.max_nbytes < one.max_nbytes < before.max_nbytes * 1.1
 
 
 def test_the_zones_that_were_verified_on_two_h200_are_made_again(here: Path) -> None:

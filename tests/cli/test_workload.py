@@ -9,7 +9,6 @@ from typing import Any
 import made
 import pandas as pd
 import pytest
-from wording import lacks
 
 from rccltune.cli import run
 
@@ -57,16 +56,6 @@ def test_a_jobs_sizes_are_swept_remembered_and_its_saving_is_a_closed_form(
     assert len(list(Path(made.SESSION, "runs").iterdir())) == n_runs
 
 
-def test_the_limit_of_sizes_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """64 of 100 sizes, the heaviest; the rest is left out, and its share is said."""
-    sizes = [4 * KIB * (k + 1) for k in range(100)]
-    Path("w.csv").write_text(HEADER + "".join(f"allreduce,{n},2,1,1\n" for n in sizes))
-    plain = result(capsys, words(here, "--plan"))
-    left = next(said for said in plain["left_out"] if "lightest" in said)
-    share = 100 * sum(sizes[:36]) / sum(sizes)
-    assert lacks(left, "36 lightest", "all_reduce", f"{share:.1f}") == []
-
-
 def test_it_says_what_a_job_asks_for(capsys: pytest.CaptureFixture[str]) -> None:
     """Two ranks added up; small shares are summed up, or shown by -v; what is not seen is said."""
     rows = "".join(f"allreduce,{1 << k},64,1,{k}\n" for k in range(8, 32))
@@ -85,20 +74,6 @@ def test_it_says_what_a_job_asks_for(capsys: pytest.CaptureFixture[str]) -> None
     assert sum(one["of_calls"] for one in plain["counts"]) == pytest.approx(1)
 
 
-def test_snapshots_are_not_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a killed rank left beside the file is named until it is given too."""
-    comm = "#@ comm id=1 host=n pid=1 context=0 since=1 nRanks=8 nNodes=1 calls=3 "
-    Path("a.csv").write_text(HEADER)
-    Path("a.csv.n-1-0.part").write_text(comm + "state=unfinished\n" + HEADER + "reduce,8,8,1,3\n")
-
-    assert run(["workload", "a.csv"]) == 0
-    assert "1 snapshots" in capsys.readouterr().err
-    assert run(["workload", "a.csv", "a.csv.n-1-0.part"]) == 0
-    said = capsys.readouterr()
-    assert "snapshots of recordings" not in said.err
-    assert lacks(said.out, "1 of", "1 recordings", "never finished") == []
-
-
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
@@ -114,18 +89,3 @@ def test_mistakes_are_said(
     Path("w.csv").write_text(HEADER + "allreduce,64,2,1,3\n")
     assert run(words(here, *more)) == code
     assert said in capsys.readouterr().err
-
-
-def test_a_recording_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 6."""
-    assert run(["workload", "none.csv"]) == 6
-    assert "cannot be read" in capsys.readouterr().err
-
-
-def test_a_sweep_file_names_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By hand too; a mistake has its line."""
-    node = str(made.node(here / "node.yaml"))
-    where = ["sweep", "-c", "sweep.yaml", "--simulate", node, "--mode", "spx-nps1", "--plan"]
-    Path("sweep.yaml").write_text("sizes:\n  - reduce/48K\n  - reduce\n")
-    assert run(where) == 3
-    assert "sweep.yaml:3:5" in capsys.readouterr().err

@@ -14,10 +14,8 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.logs import reader
 from rccltune.measure.sweep_file import read_sweep_file
-from rccltune.model.measurement import StatedFacts
-from rccltune.model.settings import Scale, Vendor
+from rccltune.model.settings import Scale
 from rccltune.simulate import sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -41,21 +39,6 @@ def stand_ins() -> None:
     """The simulated benchmarks."""
     if not (plugin.native_folder() / "sim" / "all_reduce_perf").is_file():
         pytest.skip("this install has no stand-in benchmarks")
-
-
-def test_every_case_has_its_file() -> None:
-    """And every file its case."""
-    assert [path.stem for path in SWEEPS] == sorted(CASES)
-
-
-MEASURED = sorted([*EXAMPLES.glob("*/sweep.csv"), *EXAMPLES.glob("*/all_reduce.csv")])
-
-
-@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.parent.name)
-def test_measurements_say_whose_gpus_they_are_of(path: Path) -> None:
-    """By themselves, so that each is judged by the limits of its own library."""
-    vendor = Vendor.AMD if path.parent.name.startswith("mi") else Vendor.NVIDIA
-    assert reader.read(path, StatedFacts(), "L").fingerprint.vendor is vendor
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
@@ -87,13 +70,6 @@ def test_a_sweep_file_is_planned(
     assert not (tmp_path / "rccltune-session").exists()
 
 
-def test_a_workload_of_a_recorded_job_replaces_the_sizes() -> None:
-    """What the comment tells to write is read."""
-    text = (EXAMPLES / "sweeps/training-sizes.yaml").read_text(encoding="utf-8")
-    replaced = text[: text.index("sizes:")] + "workload: record.csv\n"
-    assert read_sweep_file(replaced, "x.yaml")["workload"] == Path("record.csv")
-
-
 @pytest.mark.parametrize("path", NODES, ids=lambda path: path.stem)
 def test_a_node_file_is_a_node(path: Path) -> None:
     """Checked against the schema, filled and compiled; it says that it is made up."""
@@ -119,26 +95,6 @@ def sweep(name: str, *more: str, runner: str = "perf") -> int:
     return run([*words, "--min-bytes", "4K", "--max-bytes", "4M", *more])
 
 
-def test_the_smallest_node_has_something_to_win(
-    stand_ins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """ring/simple, from where its curve is below ring/ll's: between 4 KiB and 64 KiB."""
-    del stand_ins
-    monkeypatch.chdir(tmp_path)
-    assert (
-        sweep(
-            "smallest", "--communicators", "2", "--setting", "ring/ll", "--setting", "ring/simple"
-        )
-        == 0
-    )
-    assert run(["emit-config", "-o", "rules.csv", "-q"]) == 0
-    rules = [
-        line.split(",") for line in Path("rules.csv").read_text().splitlines() if line[0] != "#"
-    ]
-    assert {(rule[3], rule[4]) for rule in rules} == {("ring", "simple")}
-    assert 4096 < int(rules[0][1]) <= 65536
-
-
 @pytest.mark.long
 def test_what_goes_wrong_is_named_and_left_out(
     stand_ins: None,
@@ -158,22 +114,6 @@ def test_what_goes_wrong_is_named_and_left_out(
     settings = {(rule[3], rule[4]) for rule in rules}
     assert settings
     assert not settings & {("ring", "ll128"), ("tree", "ll")}
-
-
-def test_two_hosts_have_two_scales(
-    stand_ins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rules for both in one file."""
-    del stand_ins
-    monkeypatch.chdir(tmp_path)
-    settings = ("--setting", "ring/ll", "--setting", "ring/simple", "--communicators", "2")
-    settings += ("--launcher", "none")
-    assert (
-        sweep("two-hosts", "--scales", "1x4,2x8", "-o", "all", *settings, runner="rccl-tests") == 0
-    )
-    assert run(["emit-config", "all", "-o", "rules.csv", "-q"]) == 0
-    sections = re.findall(r"#@ section allreduce (.*)", Path("rules.csv").read_text())
-    assert sections == ["nodes=1 ranks=4", "nodes=2 ranks=8"]
 
 
 def test_the_batch_job_is_good_shell() -> None:

@@ -29,12 +29,6 @@ def marks(folder: Path, rank: int, times_ms: list[float], **more: object) -> Non
     (folder / f"steps-h-{rank}.json").write_text(json.dumps(line | more) + "\n")
 
 
-def test_without_anything_it_is_the_duration(folder: Path) -> None:
-    """In seconds."""
-    found = measure_run(folder, None, 12.5)
-    assert (found.value, found.what) == (12.5, "duration in s")
-
-
 def test_marked_steps_are_medians_behind_the_first_fifth(folder: Path) -> None:
     """Of 10 steps two warm up; ranks of 3 and 5 ms are 4 ms, whatever one checkpoint takes."""
     marks(folder, 1, [90, 80, 5, 5, 5, 5, 5, 5, 700, 5], first_loss=2.5)
@@ -42,15 +36,6 @@ def test_marked_steps_are_medians_behind_the_first_fifth(folder: Path) -> None:
     found = measure_run(folder, None, 12.5)
     assert (found.value, found.what) == (4, "step time in ms")
     assert (found.first_loss, found.choosing) == (2.5, ("NCCL_ALGO=Ring",))
-
-
-def test_steps_may_be_printed_behind_a_launcher_s_prefix(folder: Path) -> None:
-    """Where no file could be written."""
-    marks(folder, 0, [3.0] * 5)
-    [path] = folder.glob("steps-*.json")
-    (folder / "stdout.log").write_text(f"[1,0]<stdout>: {path.read_text()}")
-    path.unlink()
-    assert measure_run(folder, None, 1).value == 3
 
 
 @pytest.mark.parametrize("text", ['{"rccltune": "steps"', '{"rccltune": "steps", "format": 2}'])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,13 @@ from job_runs import RULES, Played
 from rccltune.job import trial
 from rccltune.job.result import JobResult
 from rccltune.job.runs import RunKind, bad_rules
-from rccltune.job.trial import JobRequest, pairs_in, runs_of_pair, try_job
+from rccltune.job.trial import JobRequest, pairs_in, try_job
 from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
     LaunchError,
     MachineError,
     SessionError,
-    TooLittleDataError,
 )
 from rccltune.model.reporter import Reporter
 from rccltune.rules.reader import read_rules
@@ -81,15 +79,6 @@ def test_bad_rules_are_what_the_plugin_reads() -> None:
     assert {str(rule.setting) for rule in rules.rules} == {"ring/simple/1"}
 
 
-def test_bad_rules_that_break_the_job_are_an_answer() -> None:
-    """They are tried no further, and the rules are."""
-    start = played(failure={3: "was ended after 60 s"})
-    found = tried(start, bad_rules=True)
-    assert start.arms.count("bad-rules") == 1
-    assert start.arms.count("rules") == 6
-    assert "With bad rules: the job was ended after 60 s" in found.lines
-
-
 @pytest.mark.parametrize(
     ("budget_s", "first_s", "n_arms", "pairs"),
     # 600 s: the first run, and 29 pairs of 2 x 10 s, or 19 of 3 x 10 s.
@@ -98,15 +87,6 @@ def test_bad_rules_that_break_the_job_are_an_answer() -> None:
 def test_the_plan(budget_s: float | None, first_s: float, n_arms: int, pairs: int) -> None:
     """Six pairs, or as many as fit into the budget behind the first run."""
     assert pairs_in(budget_s, first_s, n_arms) == pairs
-
-
-def test_too_small_a_budget_says_which_one_would_do() -> None:
-    """Three pairs and the first run: seven times 10 s."""
-    start = played()
-    with pytest.raises(TooLittleDataError, match="2 pairs fit") as told:
-        tried(start, budget_s=69.0)
-    assert "--budget 70s" in str(told.value)
-    assert start.arms == ["as-is"]
 
 
 def test_a_budget_ends_runs_that_take_longer_than_the_first() -> None:
@@ -168,28 +148,6 @@ def test_no_rank_loads_the_plugin() -> None:
     assert start.arms == ["as-is", "as-is", "rules"]
 
 
-def test_no_rule_answers() -> None:
-    """With the number of calls, told as early."""
-    start = played(hits=0)
-    with pytest.raises(TooLittleDataError, match="they answered none of 10 calls"):
-        tried(start)
-    assert start.arms == ["as-is", "as-is", "rules"]
-
-
-def test_each_run_has_a_folder_of_its_own(place: Path) -> None:
-    """In the command and in a variable; numbered by job and by run, with the answer beside."""
-    start = played()
-    first = tried(start, command=("train", "--out={run}"))
-    folders = [variables["RCCLTUNE_JOB_RUN"] for variables in start.variables]
-    assert start.commands == [("train", f"--out={folder}") for folder in folders]
-    assert len(set(folders)) == 13
-    assert first.folder == place.resolve() / "rccltune-job" / "1"
-    assert tried(played()).folder.name == "2"
-    kept = json.loads((first.folder / "answer.json").read_text())
-    assert kept["rules"]["ratio"] == pytest.approx(1.25)
-    assert [run["value"] for run in kept["runs"][:3]] == [10, 10, 8]
-
-
 def test_the_site_s_variables_reach_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transport and debug, and what chooses; the command line's own do not."""
     site = {"NCCL_SOCKET_IFNAME": "eth7", "NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "Ring"}
@@ -202,25 +160,6 @@ def test_the_site_s_variables_reach_every_run(monkeypatch: pytest.MonkeyPatch) -
         assert site.items() <= variables.items()
         assert "RCCLTUNE_CLI_JOB_BUDGET" not in variables
     assert any("NCCL_ALGO=Ring" in line for line in found.lines)
-
-
-def test_only_runs_with_rules_have_the_plugin(place: Path) -> None:
-    """And what the rules need, of shipped variants."""
-    (place / "rules.csv").write_text("#@ needs RCCL_LL128_FORCE_ENABLE=1\n" + RULES)
-    start = played()
-    tried(start, bad_rules=True)
-    for arm, variables in zip(start.arms, start.variables, strict=True):
-        is_ours = arm != "as-is"
-        assert ("NCCL_TUNER_PLUGIN" in variables) == is_ours
-        assert (variables.get("RCCL_LL128_FORCE_ENABLE") == "1") == is_ours
-        if is_ours:
-            assert Path(variables["NCCL_TUNER_CONFIG_FILE"]).name == f"{arm}.csv"
-
-
-def test_what_is_simulated_says_so() -> None:
-    """By what the job prints."""
-    assert tried(played(more="# SIMULATED node\n")).lines[0] == "SIMULATED, no hardware"
-    assert tried(played()).lines[0] != "SIMULATED, no hardware"
 
 
 @pytest.mark.parametrize(
@@ -245,9 +184,3 @@ def test_what_cannot_be_tried(
         tried(start, **given)
     assert start.arms == []
     assert not (place / trial.OUTSIDE).exists()
-
-
-def test_a_pair_is_turned_each_time() -> None:
-    """A B, B A."""
-    both = (RunKind.AS_IS, RunKind.RULES)
-    assert [runs_of_pair(pair, both) for pair in (1, 2)] == [both, both[::-1]]

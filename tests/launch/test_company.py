@@ -12,9 +12,7 @@ import pytest
 from processes import MARK, survivors, wait_for
 from wording import lacks
 
-from rccltune.launch import process
-from rccltune.launch.process import LaunchCommand, end_leftovers, run_beside
-from rccltune.launch.process import spawn as launch_spawn
+from rccltune.launch.process import LaunchCommand, run_beside
 
 # Prints a row, then goes on until it is ended.
 ENDLESS = """
@@ -101,16 +99,6 @@ def test_one_that_never_gets_under_way_leaves_the_launch_unstarted(
     assert survivors(beside) == []
 
 
-def test_an_endless_log_is_cut(folders: tuple[Path, Path]) -> None:
-    """Hundreds of launches would otherwise fill the disk with rows nobody reads."""
-    own, beside = folders
-    chatter = "for _ in range(5000): print('x' * 99, flush=True)"
-
-    run_beside(job(own, "import time; time.sleep(1)"), job(beside, ENDLESS.format(then=chatter)))
-
-    assert (beside / "stdout.log").stat().st_size == 1 << 16
-
-
 DRIVER = """
 import sys
 sys.path[:0] = [{here!r}, {tests!r}]
@@ -141,38 +129,3 @@ def test_neither_outlives_rccltune(folders: tuple[Path, Path], kind: int) -> Non
     driver.wait(timeout=40)
 
     assert wait_for(lambda: not survivors(own) and not survivors(beside))
-
-
-def test_an_interrupt_while_the_other_is_started_ends_it(
-    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It strikes when the other is known, which is gone when the interrupt is told."""
-    own, beside = folders
-    spawn = launch_spawn
-
-    def struck(other: LaunchCommand, run_id: str) -> subprocess.Popen[bytes]:
-        started = spawn(other, run_id)
-        signal.raise_signal(signal.SIGINT)
-        return started
-
-    monkeypatch.setattr(process, "spawn", struck)
-    # Tests that are started in the background inherit signals that are ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run_beside(job(own, "print(1)"), job(beside, ENDLESS.format(then="")))
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-    assert survivors(beside) == []
-    assert not (own / "stdout.log").exists()
-
-
-def test_who_goes_on_finds_both(folders: tuple[Path, Path]) -> None:
-    """Each has its own run id in its own folder, and an end of its own."""
-    own, beside = folders
-    run_beside(job(own, "print(1)"), job(beside, ENDLESS.format(then="")))
-
-    ids = {(folder / "run-id").read_text() for folder in folders}
-    assert len(ids) == 2
-    assert end_leftovers(folders) == 0

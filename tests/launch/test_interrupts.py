@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -41,26 +40,6 @@ def test_a_held_signal_strikes_after_the_block(kind: signal.Signals) -> None:
     assert [signal.getsignal(k) for k in KINDS] == before
 
 
-def test_a_held_signal_does_not_hide_an_error() -> None:
-    """What failed inside stays in the chain."""
-
-    def fail() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        raise ValueError
-
-    with pytest.raises(KeyboardInterrupt) as caught, held():
-        fail()
-    assert isinstance(caught.value.__context__, ValueError)
-
-
-def test_nothing_strikes_where_nothing_came() -> None:
-    """The handlers are as before, and an error inside is the caller's."""
-    before = [signal.getsignal(k) for k in KINDS]
-    with pytest.raises(ValueError, match="own"), interruptible(), held():
-        raise ValueError("own")
-    assert [signal.getsignal(k) for k in KINDS] == before
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_ignored_stays_ignored(kind: signal.Signals) -> None:
     """``nohup`` ignores SIGHUP; a job in the background of a script ignores SIGINT."""
@@ -70,18 +49,3 @@ def test_what_is_ignored_stays_ignored(kind: signal.Signals) -> None:
     with interruptible():
         os.kill(os.getpid(), kind)
     assert signal.getsignal(kind) is signal.SIG_IGN
-
-
-def test_a_thread_leaves_the_handlers_alone() -> None:
-    """Only the main thread may set them; the block still runs."""
-    before = [signal.getsignal(k) for k in KINDS]
-    seen: list[bool] = []
-
-    def body() -> None:
-        with interruptible(), held():
-            seen.append([signal.getsignal(k) for k in KINDS] == before)
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    assert seen == [True]

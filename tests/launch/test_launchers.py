@@ -77,30 +77,6 @@ def test_the_one_wished_for_is_found_behind_others(
         assert find_launcher("openmpi", path=which).program == tmp_path / "wheel/mpirun"
 
 
-def test_intels_own_starter_is_started_and_not_its_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The script dies of the signal that should end the ranks, and they go on."""
-    path = fake(tmp_path, "intel")
-    (tmp_path / "mpiexec.hydra").write_text("")
-    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
-
-    assert find_launcher("intel", path=path).program == tmp_path / "mpiexec.hydra"
-
-
-def test_of_two_in_one_folder_the_one_wished_for_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Debian has both under names of their own, and mpirun points to one of them."""
-    path = fake(tmp_path, "mpich")
-    (tmp_path / "mpirun").rename(tmp_path / "mpirun.mpich")
-    fake(tmp_path, "openmpi")
-    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
-
-    assert find_launcher("mpich", path=path).program == tmp_path / "mpirun.mpich"
-    assert find_launcher("auto", path=path).flavour == "openmpi"
-
-
 def test_the_benchmarks_own_mpi_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A benchmark linked to MPICH under Open MPI is N jobs of one rank that exit with 0."""
     fake(tmp_path / "wheel", "openmpi")
@@ -157,17 +133,6 @@ def test_each_launcher_gets_its_own_options(flavour: str, bind: str, expected: s
     launcher = LAUNCHERS[flavour](program=Path("/m/mpirun"))
 
     assert launcher.argv(64, BENCH, bind=bind) == ("/m/mpirun", *expected.split(), *BENCH)
-
-
-@pytest.mark.parametrize(
-    ("flavour", "option"), [("openmpi", "--hostfile"), ("mpich", "-f"), ("intel", "-f")]
-)
-def test_hosts_come_from_a_file(flavour: str, option: str) -> None:
-    """Each names its host file in its own way."""
-    argv = LAUNCHERS[flavour](program=Path("/m")).argv(16, BENCH, hostfile=Path("/h"))
-
-    assert argv[argv.index(option) + 1] == "/h"
-    assert "--nodelist=/h" in LAUNCHERS["srun"]().options(16, None, Path("/h"))
 
 
 def test_each_variable_is_carried_once() -> None:
@@ -231,17 +196,6 @@ def test_a_host_file_of_another_launcher_is_refused(
 
     with pytest.raises(InputFileError, match=said):
         hosts_used(tmp_path / "hosts", flavour, 8)
-
-
-def test_a_missing_host_file_is_named(tmp_path: Path) -> None:
-    """Exit code 3 with the path."""
-    with pytest.raises(InputFileError, match="read"):
-        hosts_used(tmp_path / "none", "openmpi", 8)
-
-
-def test_without_launcher_the_program_is_started_as_it_is() -> None:
-    """--launcher none."""
-    assert find_launcher("none", path=None).argv(64, BENCH, bind="numa") == BENCH
 
 
 @pytest.mark.parametrize(

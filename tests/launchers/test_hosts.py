@@ -8,12 +8,10 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import mpi4py
 import pandas as pd
 import pytest
 import yamls
@@ -217,27 +215,6 @@ def test_a_host_in_another_mode_stops_the_sweep(hosts: TwoHosts, tmp_path: Path)
 
 
 @LONG
-@pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
-def test_different_hosts_are_measured_where_that_is_insisted_on(
-    hosts: TwoHosts, tmp_path: Path
-) -> None:
-    """--force: the same table, told beforehand."""
-    done = sweep(hosts, tmp_path, "--force")
-    assert done.returncode == 0, done.stderr
-    assert lacks(done.stderr, "Measured all the same: the hosts are not alike:") == []
-
-
-@LONG
-def test_a_hidden_file_of_another_host_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
-    """RCCL reads it in every rank there, and nothing in the environment shows it."""
-    (hosts.folder / "home-hostb" / ".rccl.conf").write_text("NCCL_PROTO=LL\n")
-
-    said = refused(sweep(hosts, tmp_path))
-    assert ".rccl.conf: NCCL_PROTO" in said
-    assert ["LL", "hostb"] in [line.split()[-2:] for line in said.splitlines()]
-
-
-@LONG
 def test_files_and_variables_that_differ_are_in_one_table(hosts: TwoHosts, tmp_path: Path) -> None:
     """What a login there sets, another library of the same name, another build of the benchmark."""
     library = tmp_path / "librccl.so.1"
@@ -287,58 +264,12 @@ def test_rules_that_differ_stop_the_verification(hosts: TwoHosts, tmp_path: Path
 
 
 @LONG
-def test_hosts_with_unequal_ranks_stop_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
-    """Three and one are no two nodes of two."""
-    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
-    Path("hostfile").write_text("hosta slots=3\nhostb slots=1\n")
-    said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
-    rows = [line.split() for line in said.splitlines()]
-    assert ["ranks", "3", "hosta"] in rows
-    assert ["1", "hostb"] in rows
-
-
-@LONG
-def test_one_host_by_two_names_is_one(hosts: TwoHosts, tmp_path: Path) -> None:
-    """The library would count one node, and the rules would be for two."""
-    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path, "mpich")]
-    Path("hostfile").write_text(f"hostb:2\n{ADDRESSES['hostb']}:2\n")
-    said = refused(hosts.run("hosta", [*rccltune("mpich"), *command]))
-    assert lacks(said, "names 2 hosts", "1 (hostb", "ranks") == []
-
-
-@LONG
-def test_hosts_that_a_launcher_takes_by_itself_are_named(hosts: TwoHosts, tmp_path: Path) -> None:
-    """A site's own host file, or an allocation: nobody told the sweep that there are two."""
-    rest = [part for part in wish(tmp_path, "mpich") if part not in ("--hostfile", "hostfile")]
-    command = [*rccltune("mpich"), "sweep", "--runner", "rccl-tests", "-o", "session", *rest]
-    done = hosts.run("hosta", command, HYDRA_HOST_FILE=str(Path("hostfile").resolve()))
-    assert lacks(refused(done), "2 hosts", "the ranks") == []
-
-
-@LONG
 def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """In the launcher's own words, at once."""
     command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
     Path("hostfile").write_text("hosta slots=2\nnowhere slots=2\n")
     said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
     assert lacks(said, "openmpi 5", "4 ranks", "not start") == []
-
-
-@pytest.mark.parametrize(
-    "launcher", ["openmpi", *(pytest.param(n, marks=LONG) for n in ("mpich", "intel"))]
-)
-def test_a_folder_that_is_not_shared_is_named_and_not_waited_for(
-    hosts: TwoHosts, tmp_path: Path, launcher: str
-) -> None:
-    """Each host has a folder of this name, and they are not the same."""
-    command = ["sweep", "--runner", "rccl-tests", "-o", "local/session", *wish(tmp_path, launcher)]
-    Path("local").mkdir()
-    hosts.hide("hostb", tmp_path / "local")
-    start = time.monotonic()
-    done = hosts.run("hosta", [*rccltune(launcher), *command])
-    assert done.returncode == 4, done.stderr
-    assert lacks(done.stderr, "the session") == []
-    assert time.monotonic() - start < 60
 
 
 @LONG
@@ -353,31 +284,6 @@ def test_what_another_host_lacks_is_named(
     command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
     hosts.hide("hostb", tmp_path / hidden)
     assert f"hostb: {said}" in refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
-
-
-@LONG
-def test_without_mpi4py_on_a_host_all_answer_by_themselves(hosts: TwoHosts, tmp_path: Path) -> None:
-    """Nobody waits in MPI for a host that cannot come; the sweep goes on, and it is said."""
-    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
-    hosts.hide("hostb", Path(mpi4py.__file__).parent)
-    done = hosts.run("hosta", [*rccltune("openmpi"), *command])
-    assert done.returncode == 0, done.stderr
-    assert lacks(done.stderr, "mpi4py", "meet through") == []
-    assert json.loads(Path("session/hosts.json").read_text())["met_through"] != "mpi4py"
-
-
-@LONG
-def test_a_stand_in_waits_for_no_other_host(hosts: TwoHosts, tmp_path: Path) -> None:
-    """Its ranks meet in one kernel's memory: elsewhere they stop at once, unless told otherwise."""
-    wanted = wish(tmp_path)
-    at = wanted.index("RCCLTUNE_SIM_SHM_DIR=/dev/shm")
-    rest = [*wanted[: at - 1], *wanted[at + 1 :]]
-    done = hosts.run(
-        "hosta", [*rccltune("openmpi"), "sweep", "--runner", "rccl-tests", "-o", "session", *rest]
-    )
-    assert done.returncode == 5, done.stderr
-    logs = [path.read_text() for path in Path("session").glob("launches/*/std*.log")]
-    assert any(lacks(log, "a simulated") == [] for log in logs)
 
 
 @pytest.fixture
@@ -422,17 +328,6 @@ def test_srun_over_two_nodes_of_an_allocation(
     assert (kept["met_through"] == "mpi4py") == meets
     assert [(one["name"], one["n_ranks"]) for one in kept["hosts"]] == [("hosta", 2), ("hostb", 2)]
     assert set(pd.read_csv("session/samples.csv")["n_nodes"]) == {2}
-
-
-@LONG
-@pytest.mark.parametrize("systems", [{"hosta": TWO, "hostb": ONE}])
-def test_a_node_of_an_allocation_in_another_mode(
-    hosts: TwoHosts, slurm: Slurms, tmp_path: Path
-) -> None:
-    """Stopped under srun too."""
-    with slurm(allocates=True) as found:
-        said = refused(sweep(hosts, tmp_path, launcher="srun", **on_path(found)))
-    assert ["spx-nps1", "hostb"] in [line.split() for line in said.splitlines()]
 
 
 @LONG

@@ -17,7 +17,6 @@ from rccltune.launch.hostfiles import hosts_used
 from rccltune.launch.launchers import Launcher, find_launcher
 from rccltune.launch.process import LaunchCommand, run
 from rccltune.machine import software
-from rccltune.model.errors import MachineError
 
 Real = Callable[[str], object]
 MPI = ("openmpi5", "openmpi4", "mpich", "intel")
@@ -81,39 +80,6 @@ def test_ranks_are_bound_to_numa_sets_where_that_works(
     assert (binding.bind, binding.refused) == ("numa", None)
 
 
-@pytest.mark.parametrize("name", ["openmpi5", "openmpi4"])
-def test_where_nothing_can_be_bound_ranks_start_unbound(
-    real: Real, tmp_path: Path, name: str
-) -> None:
-    """As in a container that forbids it; hwloc is told that this is not its own machine."""
-    found = launcher(real, name)
-    seen = variables(found, HWLOC_THISSYSTEM="0")
-
-    binding = find_binding(found, 3, hostfile=None, variables=seen, folder=tmp_path)
-    assert binding.bind == "none"
-    assert re.search(r"NOT +support +binding", binding.refused or "")
-
-
-def test_a_launcher_that_starts_nothing_says_why(real: Real, tmp_path: Path) -> None:
-    """Too few slots: refused before any benchmark, with the launcher's own words."""
-    found = launcher(real, "openmpi5")
-    hosts = tmp_path / "hosts"
-    hosts.write_text("127.0.0.1 slots=2\n")
-
-    with pytest.raises(MachineError, match="enough"):
-        find_binding(found, 3, hostfile=hosts, variables=variables(found), folder=tmp_path)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_unbound_ranks_may_use_every_core(real: Real, tmp_path: Path, name: str) -> None:
-    """bind none: Intel MPI would otherwise pin each rank to one core."""
-    found = launcher(real, name)
-    program = rank(tmp_path, "str(sorted(os.sched_getaffinity(0)))")
-    argv = found.argv(3, program, bind="none")
-
-    assert told(tmp_path, argv, variables(found)) == [str(sorted(os.sched_getaffinity(0)))] * 3
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rank_sees_each_variable_as_it_was_set(real: Real, tmp_path: Path, name: str) -> None:
     """Values with blanks, colons, commas and semicolons; empty is empty and not unset."""
@@ -146,17 +112,6 @@ def test_ranks_on_another_host_see_the_same(
         *[f"{AWKWARD}||here"] * 2,
         *[f"{AWKWARD}||there"] * 2,
     ]
-
-
-def test_srun_takes_hosts_from_a_file(real: Real, tmp_path: Path) -> None:
-    """Names of the allocation, one a line."""
-    found = launcher(real, "srun")
-    hosts = tmp_path / "hosts"
-    hosts.write_text(os.uname().nodename.partition(".")[0] + "\n")
-    program = rank(tmp_path, _seen("TMPDIR", "HOME"))
-    argv = found.argv(3, program, bind="numa", hostfile=hosts)
-
-    assert len(told(tmp_path, argv, variables(found))) == 3
 
 
 HELLO = """#include <mpi.h>

@@ -89,24 +89,6 @@ def left_running(session: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_launcher_gives_the_samples_of_one_process(
-    node: Callable[..., Path], real: Real, name: str
-) -> None:
-    """Settings forced and proven on every rank: the launcher is no part of the result."""
-    path = node()
-    settings = ["--setting", "ring/ll", "--setting", "tree/simple"]
-    assert sweep(path, "none", *settings) == 0
-    flavour = real(name).flavour
-
-    assert sweep(path, flavour, *settings) == 0
-    pd.testing.assert_frame_equal(samples("none"), samples(flavour))
-    assert set(samples(flavour)["unusable"]) == {""}
-    assert set(samples(flavour)["setting"]) == {
-        *("baseline", "idle", "ring/ll", "tree/simple"),
-    }
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_the_rank_program_does_the_same_under_every_launcher(
     node: Callable[..., Path], real: Real, name: str
 ) -> None:
@@ -149,29 +131,6 @@ def test_a_host_file_sends_a_sweep_to_another_host(
     assert sweep(path, flavour, *settings, "--hostfile", "hosts") == 0
     pd.testing.assert_frame_equal(samples("none"), samples(flavour))
     assert Path("ssh.used").exists() or flavour == "srun"
-
-
-@pytest.mark.parametrize(
-    ("name", "form"), [("openmpi5", "{} slots=2\n"), ("mpich", "{}:2\n"), ("intel", "{}:2\n")]
-)
-def test_two_names_of_one_host_are_no_two_hosts(
-    node: Callable[..., Path],
-    real: Real,
-    another_host: None,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    form: str,
-) -> None:
-    """Asked before anything runs, simulated or not: all ranks say the same host."""
-    path = node()
-    Path("hosts").write_text("".join(form.format(host) for host in ("127.0.0.1", "127.0.0.2")))
-    flavour = real(name).flavour
-
-    assert sweep(path, flavour, "--setting", "ring/ll", "--hostfile", "hosts") == 4
-    said = capsys.readouterr().err
-    assert "names 2 hosts (127.0.0.1, 127.0.0.2)" in said
-    assert lacks(said, "1 ", "ranks") == []
-    assert not list(Path(flavour).glob("launches/*"))
 
 
 # A hang takes as long as its time limit: under each launcher in scripts/test --long.
@@ -228,35 +187,6 @@ def _wait_for(true: Callable[[], object]) -> None:
     deadline = time.monotonic() + 60
     while not true() and time.monotonic() < deadline:
         time.sleep(0.05)
-
-
-@pytest.mark.parametrize(("hidden", "bound"), [("1", "numa:overload-allowed"), ("0", "none")])
-def test_a_real_benchmark_is_bound_or_the_user_is_told(
-    node: Callable[..., Path],
-    real: Real,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    hidden: str,
-    bound: str,
-) -> None:
-    """--bind-to numa by default; where the launcher cannot, none, and the sweep says so."""
-    real("openmpi5")
-    compiled = node().with_suffix(".node")
-    compiled.write_bytes(sources.compile_node(node()))
-    program = plugin.native_folder() / "sim" / "all_reduce_perf"
-    bench = compiled.parent / "all_reduce_perf"
-    bench.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
-    bench.chmod(0o755)
-    # 0 tells hwloc that this is not the machine it runs on: nothing can be bound.
-    monkeypatch.setenv("HWLOC_THISSYSTEM", hidden)
-    wish = ["--rccl-tests", str(bench.parent), "--np", "4", "--launcher", "openmpi", "-o", "real"]
-    wish += ["--env", f"RCCLTUNE_SIM_NODE={compiled}", "--setting", "ring/ll"]
-
-    assert run(["sweep", "--runner", "rccl-tests", *wish, *SMALL]) == 0
-    launches = [json.loads(p.read_text()) for p in Path("real").glob("launches/*/launch.json")]
-    assert {one["argv"][one["argv"].index("--bind-to") + 1] for one in launches} == {bound}
-    told = "Ranks are not bound to their NUMA sets" in capsys.readouterr().err
-    assert told == (bound == "none")
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,6 @@ def test_ranks_that_say_otherwise_are_believed_too() -> None:
     assert found.doubt is UnusableReason.SUBSTITUTED
 
 
-def test_without_a_file_nothing_is_proven() -> None:
-    """No rank loaded the plugin."""
-    (found,) = prove_by_decisions([sample(1024)], None, TREE)
-    assert found.doubt is UnusableReason.UNPROVEN
-
-
 @pytest.mark.parametrize(
     ("channels", "doubt"),
     [

@@ -11,9 +11,8 @@ from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, Role, Scale
-from rccltune.model.vocabulary import Collective, Placement
+from rccltune.model.vocabulary import Collective
 
-OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 # Any row of these files, wherever in a line it stands: size, then the two times.
 _ROW = re.compile(
     r"(\d+)\s+\d+\s+(?:bfloat16|float)\s+sum\s+-1(?:\[0\])?\s+([\d.]+)(?:\s+\S+){3}\s+([\d.]+)"
@@ -69,57 +68,3 @@ def test_a_launchers_label_hides_no_rank(shared: Path, name: str) -> None:
     assert {s.key.scale for s in fault(shared, name).samples} == {Scale(n_nodes=2, n_ranks=2)}
     with pytest.raises(CommandLineError, match="--nodes 1"):
         fault(shared, name, n_nodes=1)
-
-
-def test_labels_inside_a_row(shared: Path) -> None:
-    """INDEX.md: 1626.5 µs out of place, 2302.3 µs in place."""
-    found = {s.key.placement: s.time_us for s in fault(shared, "midlabel2.log").samples}
-    assert found == {OUT: 1626.5, IN: 2302.3}
-
-
-_HEAD = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
-_FIRST = "       16384          8192  bfloat16     sum      -1    20.84    0.79    0.79    N/A\n"
-_NEXT = "       16384          8192  bfloat16     sum      -1    27.25    0.60    0.60    N/A\n"
-_INFO = "host:1:2 [0] NCCL INFO "
-# What stands between two rows, and the setting of the one below it.
-BETWEEN = (
-    ("$ export NCCL_ALGO=RING; export NCCL_PROTO=LL128\n", "ring/ll128"),
-    ("+ NCCL_ALGO=Ring NCCL_PROTO=LL128 mpirun -np 2 all_reduce_perf\n", "ring/ll128"),
-    ("setenv NCCL_ALGO Ring\nsetenv NCCL_PROTO LL128\n", "ring/ll128"),
-    ("# NCCL_ALGO=Ring, NCCL_PROTO=LL128\n", "ring/ll128"),
-    ("--- NCCL_ALGO=Ring NCCL_PROTO=LL128 ---\n", "ring/ll128"),
-    ("### Ring LL128 ###\n", "ring/ll128"),
-    ("docker run -e NCCL_ALGO=Ring -e NCCL_PROTO=LL128 image\n", "ring/ll128"),
-    ("env: NCCL_ALGO=Ring NCCL_PROTO=LL128\n", "ring/ll128"),
-    (f"{_INFO}NCCL_ALGO set by environment to Ring\n", "ring/-"),
-    ("export RCCL_OVERRIDE_ALGO=Tree RCCL_OVERRIDE_PROTO=LL\n", "tree/ll"),
-    ("export NCCL_ALGO=Ring,Tree\n", "unstated"),
-    ("export NCCL_TUNER_PLUGIN=/x/lib.so\n", "unstated"),
-    (f"{_INFO}TUNER/Plugin: Using somebodys_tuner (v3)\n", "unstated"),
-    ("export NCCL_MAX_NCHANNELS=8\n", "unstated"),
-    ("I also tried NCCL_ALGO=Ring but it hung.\n", "baseline"),
-)
-
-
-@pytest.mark.parametrize(("line", "setting"), BETWEEN)
-@pytest.mark.parametrize("headed", [False, True])
-def test_lines_of_any_kind_between_rows(
-    tmp_path: Path, line: str, setting: str, *, headed: bool
-) -> None:
-    """The row above stays the baseline, the one below is what the line says."""
-    path = tmp_path / "x.log"
-    head = "# out-of-place\n" + _HEAD if headed else ""
-    path.write_text(head + _FIRST + line + _NEXT, encoding="utf-8")
-    reading = read(path, StatedFacts(**_STATED, setting=BASELINE), "L")
-    assert [str(s.key.setting) for s in reading.samples] == ["baseline", setting]
-
-
-def test_a_later_command_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
-    """Numbered runs of a script: the second forces nothing; what is unset is gone."""
-    path = tmp_path / "x.log"
-    path.write_text(
-        f"# SET=E10 -x NCCL_ALGO=Ring\n{_FIRST}# SET=E11 args=-b 8K\n{_NEXT}"
-        f"export NCCL_PROTO=LL\n{_FIRST}unset NCCL_PROTO\n{_NEXT}"
-    )
-    settings = [str(s.key.setting) for s in read(path, StatedFacts(**_STATED), "L").samples]
-    assert settings == ["ring/-", "unstated", "-/ll", "unstated"]

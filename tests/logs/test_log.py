@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from rccltune.logs import library
 from rccltune.model.measurement import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
-# From NVIDIA/nccl issue 1453 (NCCL of 2024, two nodes of H100), hosts shortened; the label is
-# mpirun's.
-OLD = """
-[0] h100-1:497888:497888 [0] NCCL INFO 256 Bytes -> Algo 0 proto 0 time 25.229528
-[0] h100-1:497888:497888 [0] NCCL INFO 256 Bytes -> Algo 0 proto 0 time 25.229528
-[0]          512           128     float     sum      -1[0] h100-1:497888:497888 [0] NCCL INFO 512 Bytes -> Algo 0 proto 0 time 25.259054
-"""
 # As src/enqueue.cc of RCCL 2.20.5 (rocm-6.2.0) prints them; src/init.cc the channels.
 INIT = "n:1:1 [0] NCCL INFO {0} coll channels, 0 collnet channels, 0 nvls channels, {0} p2p channels, 2 p2p channels per peer\n"
 LINE = "n:1:1 [0] NCCL INFO {} Bytes -> Algo {} proto {} time 12.8\n"
@@ -42,14 +35,6 @@ def told(one: Sample, *texts: str) -> tuple[str | None, str]:
     """Doubt and what ran, by logs of as many ranks."""
     (found,) = library.prove_by_log([one], library.read_log(texts), one.key.setting)
     return found.doubt and found.doubt.value, str(found.executed)
-
-
-def test_real_lines_of_the_age_without_a_tuner() -> None:
-    """They name no collective, and a row of the benchmark may be glued to one."""
-    assert told(sample(256, "tree/ll"), OLD) == (None, "tree/ll")
-    assert told(sample(512, "tree/ll"), OLD) == (None, "tree/ll")
-    assert told(sample(512, "ring/ll"), OLD) == ("substituted", "tree/ll")
-    assert told(sample(1024, "tree/ll"), OLD) == ("bypassed", "None")
 
 
 def test_real_lines_of_newer_releases(shared_data: Path) -> None:
@@ -113,20 +98,6 @@ def test_what_the_librarys_model_leaves_out_was_not_offered() -> None:
     assert told(sample(8, "ring/ll"), ring, model()) == (None, "ring/ll")
 
 
-# RCCL 2.27.7 for 8 x SPX, retyped from its log (shared/data/real-rccl, base-spx and why).
-CHANNELS_OF_RCCL = (
-    "vm:1:1 [0] NCCL INFO comm:0x75d61d924010, nRanks:8, nNodes:1, coll channels:{0} collnet "
-    "channels:{0}, nvls channels:0, p2p channels:64, p2p channels per peer:8\n"
-)
-NO_TREE = "     0.0/   0.0 |" * 3 + "    12.8/  44.4 |    12.8/   0.0 |    19.1/ 336.0 |"
-ITS_TREE = "    24.6/  10.1 |    24.6/   0.0 |     0.0/   0.0 |    23.2/  15.4 |    23.2/   0.0 |    46.4/ 192.0 |"
-MODEL_OF_RCCL = "".join(
-    f"vm:1:1 [0] NCCL INFO {name:>13} |{cells}     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |\n"
-    for name, cells in (
-        *((name, NO_TREE) for name in ("AllGather", "AllReduce", "AllToAllPivot", "Broadcast")),
-        ("Reduce", ITS_TREE),
-    )
-)
 # What a tuner was offered there (the fact sheet's "Asked -> executed").
 OFFERED = {
     Collective.ALL_REDUCE: {"tree/ll", "ring/ll", "ring/simple"},
@@ -142,25 +113,6 @@ def offered(text: str) -> dict[Collective, set[str]]:
     cells = {f"{a.value}/{p.value}" for a in (Algorithm.TREE, Algorithm.RING) for p in Protocol}
     refused = library.read_log([text]).refused
     return {one: cells - {str(cell) for of, cell in refused if of is one} for one in OFFERED}
-
-
-def test_rows_that_have_other_collectives_names() -> None:
-    """RCCL from ROCm 6.1 on names them after a list in another order than they stand in."""
-    assert offered(MODEL_OF_RCCL) == OFFERED
-    # 2.28.3 has one name more in the list (src/init.cc), so that the last row is called Broadcast.
-    newer = MODEL_OF_RCCL.replace("AllToAllPivot", "AlltoAllPivot").replace(
-        "Broadcast", "AllToAllGda"
-    )
-    assert offered(newer.replace("   Reduce |", "Broadcast |")) == OFFERED
-
-
-def test_channels_as_rccl_prints_them_from_2_27_on() -> None:
-    """One line a rank; without it, or with another number, it is not proven."""
-    ring = LINE.format(8, 1, 0)
-    lines = CHANNELS_OF_RCCL.format(56)
-    assert told(sample(8, "ring/ll/56"), ring, lines) == (None, "ring/ll/56")
-    assert told(sample(8, "ring/ll/32"), ring, lines) == ("substituted", "ring/ll/56")
-    assert library.read_log([INIT.format(24), lines]).channels == {24, 56}
 
 
 @pytest.mark.parametrize(
@@ -212,18 +164,6 @@ def test_a_log_without_any_choice_proves_nothing(text: str) -> None:
     assert told(sample(8, "tree/ll"), text) == ("unproven", "None")
 
 
-def test_no_log_proves_nothing() -> None:
-    """The site's own NCCL_DEBUG was left alone."""
-    (found,) = library.prove_by_log([sample(8, "tree/ll")], None, Setting.parse("tree/ll"))
-    assert found.doubt is UnusableReason.UNPROVEN
-
-
-def test_a_size_at_which_two_settings_ran_is_not_used() -> None:
-    """Not even where one of them is the one asked for."""
-    lines = LINE.format(8, 0, 0) + LINE.format(8, 1, 0)
-    assert told(sample(8, "tree/ll"), lines) == ("substituted", "ring/ll")
-
-
 @pytest.mark.parametrize("words", [(9, 0), (0, 7)])
 def test_a_choice_without_a_name_is_another_one(words: tuple[int, int]) -> None:
     """A library may know algorithms that have no name today."""
@@ -247,11 +187,3 @@ def test_channels_are_the_communicators(
     assert told(sample(8, "tree/ll/16"), *texts) == (doubt, executed)
     # Where no channels were asked for, what ran has none.
     assert told(sample(8, "tree/ll"), *texts) == (None, "tree/ll")
-
-
-def test_what_was_known_before_stays() -> None:
-    """The benchmark's columns see the same call; wrong results stay wrong."""
-    ran = Setting.parse("tree/ll/32")
-    assert told(sample(8, "tree/ll", executed=ran), "") == (None, "tree/ll/32")
-    wrong = sample(8, "tree/ll", doubt=UnusableReason.WRONG)
-    assert told(wrong, LINE.format(8, 1, 0)) == ("wrong-results", "None")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rccltune.model.errors import OutputError
-from rccltune.model.measurement import Caution, StatedFacts
-from rccltune.model.settings import Scale, Setting, Vendor
+from rccltune.model.measurement import Caution
+from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 
 if TYPE_CHECKING:
@@ -70,13 +70,6 @@ def test_a_whole_file(read_text: ReadText, at: Lookup, version: int, indent: int
     assert reading.library_version == "22705"
 
 
-def test_the_product_of_its_devices_tells_the_vendor(read_text: ReadText) -> None:
-    """As the rank list of a log does."""
-    text = json.dumps(document(result(8, 10.0))).replace("AMD Instinct MI300X", "NVIDIA H200")
-    found = read_text(text).fingerprint
-    assert (found.product, found.vendor) == ("NVIDIA H200", Vendor.NVIDIA)
-
-
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.7, 0.9])
 def test_a_crashed_run_leaves_an_unfinished_file(read_text: ReadText, keep: float) -> None:
     """Complete results are read, with a notice; a file without any is an error."""
@@ -106,36 +99,6 @@ def test_unchecked_wrong_and_missing(read_text: ReadText, at: Lookup) -> None:
     assert at(samples, 16, OUT).doubt is UnusableReason.WRONG
     assert [s.key.placement for s in samples if s.nbytes == 32] == [IN]
     assert at(samples, 64, OUT).doubt is UnusableReason.NO_TIME
-
-
-def test_bare_infinity(read_text: ReadText, at: Lookup) -> None:
-    """printf writes inf, which is no JSON; the file is read all the same."""
-    text = json.dumps(document(result(8, 10.0))).replace('"alg_bw": 0.0008', '"alg_bw":inf')
-    assert ":inf" in text
-    assert at(read_text(text).samples, 8, OUT).time_us == 10.0
-
-
-def test_cpu_time(read_text: ReadText, at: Lookup) -> None:
-    """-C: the time comes from alg_bw."""
-    cpu = {"cpu_time": 1.0, "alg_bw": 100.0, "bus_bw": 150.0, "nwrong": None}
-    reading = read_text(json.dumps(document(result(1 << 20, 10.0, out_of_place=cpu))))
-    assert at(reading.samples, 1 << 20, OUT).time_us == pytest.approx(10.48576)
-    assert Caution.DERIVED_TIME in {n.caution for n in reading.notices}
-
-
-def test_setting_from_the_environment(read_text: ReadText) -> None:
-    """The file keeps the environment, and that says what was forced."""
-    text = json.dumps(document(result(8, 10.0), env=["NCCL_ALGO=Tree", "NCCL_PROTO=LL"]))
-    found = {s.key.setting for s in read_text(text, StatedFacts()).samples}
-    assert found == {Setting.parse("tree/ll")}
-
-
-def test_cycles_and_failed_summaries(read_text: ReadText) -> None:
-    """-N repeats the sizes; a summary that is not okay and no row that is wrong doubts all."""
-    text = json.dumps(document(*[result(size, 10.0) for size in (8, 16, 8, 16)]))
-    assert [s.cycle for s in read_text(text).samples] == [0, 0, 0, 0, 1, 1, 1, 1]
-    bad = json.dumps(document(result(8, 10.0), out_of_bounds={"count": 2, "okay": "false"}))
-    assert {s.doubt for s in read_text(bad).samples} == {UnusableReason.WRONG}
 
 
 @pytest.mark.parametrize(

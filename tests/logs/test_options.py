@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measurement import Caution, StatedFacts
-from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, UNSTATED, Mode, Setting, Variant
+from rccltune.model.measurement import StatedFacts
+from rccltune.model.settings import BASELINE, Mode, Setting, Variant
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, ReadText
 
 SIZES = [8, 16, 32]
-
-
-def test_options_that_agree_with_the_file(bench: Bench, read_text: ReadText) -> None:
-    """Saying what the file says is no error."""
-    stated = StatedFacts(
-        collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1, dtype="float"
-    )
-    assert len(read_text(bench.run(SIZES), stated).samples) == 6
 
 
 @pytest.mark.parametrize(
@@ -69,34 +61,6 @@ def test_contradicted_columns(
         read_text(text, stated)
     assert option in error.value.message
     assert str(error.value.where).endswith(":3")
-
-
-def test_mode_is_compared_too(read_text: ReadText) -> None:
-    """--mode against the file's own word."""
-    text = "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out mode=cpx-nps4\n"
-    text += "size,time,setting\n64,10,ring/ll\n"
-    with pytest.raises(CommandLineError, match="--mode spx-nps1"):
-        read_text(text, StatedFacts(mode=Mode.parse("spx-nps1")))
-    assert read_text(text, StatedFacts()).fingerprint.mode == Mode.parse("cpx-nps4")
-
-
-def test_an_unstated_setting_is_said_once(bench: Bench, read_text: ReadText) -> None:
-    """Kept apart under its own word, with the options that say it."""
-    reading = read_text(bench.run(SIZES) * 2, StatedFacts())
-    assert {s.key.setting for s in reading.samples} == {UNSTATED}
-    cautions = [n for n in reading.notices if n.caution is Caution.UNSTATED_SETTING]
-    assert len(cautions) == 1
-    assert "--baseline" in cautions[0].remedy
-
-
-def test_variants(bench: Bench, read_text: ReadText) -> None:
-    """Stated, or the default; LL128 is not moved to another variant by itself."""
-    ll128 = Setting.parse("tree/ll128")
-    plain = read_text(bench.run(SIZES), StatedFacts(setting=ll128)).samples[0].key.variant
-    assert plain is KNOWN_VARIANTS["default"]
-    mine = Variant(name="mine")
-    stated = read_text(bench.run(SIZES), StatedFacts(setting=ll128, variant=mine)).samples[0]
-    assert stated.key.variant is mine
 
 
 def test_assumptions_fill_what_nobody_says(bench: Bench, read_text: ReadText) -> None:

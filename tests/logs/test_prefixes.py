@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.logs.labels import LineLabels
 from rccltune.logs.library import NOISE, cut_log
 from rccltune.model.measurement import Caution, StatedFacts
-from rccltune.model.settings import BASELINE
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Bench, ReadText
@@ -41,14 +39,6 @@ def test_a_prefix_on_every_line_changes_nothing(
     assert read_text(labelled).samples == read_text(plain).samples
 
 
-@pytest.mark.parametrize("prefix", ["[STAT]:", "[STAT]: ", " 0: ", "[0] "])
-def test_a_prefix_on_rows_only(bench: Bench, read_text: ReadText, prefix: str) -> None:
-    """The header that stands without it holds for them."""
-    rows = "".join(prefix + line + "\n" for line in bench.rows([8, 16]).splitlines())
-    reading = read_text(bench.facts() + bench.header() + rows + bench.footer())
-    assert [s.nbytes for s in reading.samples] == [8, 8, 16, 16]
-
-
 def test_ranks_that_print_tables_of_their_own(
     bench: Bench, read_text: ReadText, make_bench: type[Bench]
 ) -> None:
@@ -60,31 +50,6 @@ def test_ranks_that_print_tables_of_their_own(
     assert reading.tables == 3
     assert {s.launch for s in reading.samples} == {"L:1", "L:2", "L:3"}
     assert len(reading.samples) == 18
-
-
-def test_markdown_and_lost_marks(bench: Bench, read_text: ReadText) -> None:
-    """A table pasted into a document: fences, and a header that lost its '#'."""
-    text = bench.run([8, 16]).replace("#       size", "        size")
-    samples = read_text(f"# Results\n\nSome words.\n```\n{text}```\nMore words.\n").samples
-    assert samples == tuple(s for s in samples if s.doubt is None)
-    assert len(samples) == 4
-
-
-def test_log_messages_between_rows(bench: Bench, read_text: ReadText) -> None:
-    """The library's messages and other programs' warnings change nothing but line numbers."""
-    noise = (
-        "node0:123:456 [3] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n"
-        "[2026-01-31 23:59:59] node0:123:456 [3] /src/misc/shm.cc:88 NCCL WARN Error\n"
-        "[1760604834.935748] [node0:9263 :0] parser.c:2033 UCX  WARN  unused variable\n"
-        "srun: error: node0: task 3: something\n"
-        "caf\xe9 in latin-1\n"
-    ).encode("latin-1")
-    plain = bench.run([8, 16, 32]).encode()
-    noisy = noise + b"".join(line + noise for line in plain.splitlines(keepends=True))
-    found = read_text(noisy).samples
-    assert [(s.key, s.nbytes, s.time_us) for s in found] == [
-        (s.key, s.nbytes, s.time_us) for s in read_text(plain).samples
-    ]
 
 
 @pytest.mark.parametrize("host", ["node0", "38dcf168f605", "0-digit.example.org"])
@@ -126,12 +91,6 @@ def test_a_row_whose_rest_never_comes(bench: Bench, read_text: ReadText) -> None
     assert str(reading.notices[0].where).endswith(f":{text.count(chr(10))}")
 
 
-def test_carriage_returns(bench: Bench, read_text: ReadText) -> None:
-    """A log that went through Windows."""
-    plain = bench.run([8, 16])
-    assert read_text(plain.replace("\n", "\r\n")).samples == read_text(plain).samples
-
-
 LABELS = (
     "[default0]:", "hostA: ", "(Worker pid=3808) ", "\x1b[36m(head, rank=0, pid=12)\x1b[0m ",
     "web-1  | ", "pod-7f9-x2 nccl ", "2026-01-31T23:59:{i:02}.123456789Z stdout F ",
@@ -155,25 +114,6 @@ def test_labels_of_any_launcher_hide_nothing(bench: Bench, read_text: ReadText, 
     found = read_text(labelled, StatedFacts()).samples
     assert found == read_text(plain, StatedFacts()).samples
     assert {(str(s.key.setting), s.key.scale.n_nodes) for s in found} == {("ring/-", 2)}
-
-
-def test_labels_of_several_writers() -> None:
-    """Labels of ranks tell writers apart; one that all lines have tells nothing."""
-    row = "1024 256 float sum -1 28.39 0.04 0.04 0\n"
-    ranks = LineLabels()
-    ranks.learn([f"[1,{i % 2}]<stdout>: {row}" for i in range(6)])
-    assert ranks.cut("[1,1]<stdout>: 8  2") == ("[1,1]<stdout>:", " 8  2")
-    alone = LineLabels()
-    alone.learn([f"[STAT]:{row}"] * 2)
-    assert alone.cut("[STAT]:  8  2") == ("", "  8  2")
-
-
-def test_hosts_end_a_rows_part() -> None:
-    """A message of the library's begins with its host's name."""
-    assert cut_log("sum -138dcf:1:2 [0] NCCL INFO x", {"38dcf"}) == ("sum -1", True)
-    assert cut_log("sum -1node:1:2 [0] NCCL INFO x", set()) == ("sum -1", True)
-    assert cut_log("8 2 float sum -1", set()) == ("8 2 float sum -1", False)
-    assert BASELINE is not None
 
 
 # NCCL's src/debug.cc: what stands before a level in each release; its levels, ATTN from 2.32.3 on.

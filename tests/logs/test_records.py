@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Mode, Scale, Setting
-from rccltune.model.vocabulary import Collective, Placement, UnusableReason, parse_size
+from rccltune.model.vocabulary import Collective, UnusableReason, parse_size
 
 if TYPE_CHECKING:
     from tests.logs.conftest import ReadText
 
-OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 EIGHT = StatedFacts(
     collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1,
     assume=(("placement", "out"),),
@@ -51,55 +50,6 @@ def test_our_own_long_table(read_text: ReadText) -> None:
     assert reading.notices == ()
 
 
-@pytest.mark.parametrize(
-    ("names", "row"),
-    [
-        ("size,time", "4096,25.5"),
-        ("size_bytes;time_us", "4096;25.5"),
-        ("nbytes\tlatency_us", "4096\t25.5"),
-        ("Size, Time_us", "4K, 25.5"),
-        ("time_us,nbytes,comment", '25.5,4096.0,"a, b"'),
-        ("size,time_oop_us", "4KiB,25.5"),
-    ],
-)
-def test_spellings_of_the_two_columns_that_matter(
-    read_text: ReadText, names: str, row: str
-) -> None:
-    """Names, separators and sizes in the ways people write them."""
-    samples = read_text(f"{names}\n{row}\n", EIGHT).samples
-    assert [(s.nbytes, s.time_us) for s in samples] == [(4096, 25.5)]
-
-
-def test_every_column(read_text: ReadText) -> None:
-    """All that tells curves apart can be a column."""
-    text = (
-        "collective,algo,proto,nchannels,variant,type,op,inplace,num_gpus,num_nodes,graph,"
-        "rank_placement,size,count,time,algbw,busbw,#wrong,repeat,cycle\n"
-        "AllGather,RING,LL,4,v,half,none,1,16,2,1,one-oam,4096,2048,20.48,0.2,0.1875,0,a,3\n"
-        "AllGather,-1,-1,-1,v,half,none,0,16,2,0,one-oam,4096,2048,20.48,0.2,0.1875,2,b,3\n"
-    )
-    first, second = read_text(text, StatedFacts()).samples
-    key = first.key
-    assert (key.collective, str(key.setting)) == (Collective.ALL_GATHER, "ring/ll/4")
-    assert (key.variant.name, key.dtype, key.redop) == ("v", "half", "none")
-    assert (key.placement, key.graph, key.rank_placement) == (IN, True, "one-oam")
-    assert key.scale == Scale(n_nodes=2, n_ranks=16)
-    assert (first.count, first.cycle, first.doubt, first.launch) == (2048, 3, None, "L:1")
-    assert (second.key.setting, second.doubt, second.launch) == (
-        BASELINE,
-        UnusableReason.WRONG,
-        "L:2",
-    )
-
-
-def test_both_placements_in_one_row(read_text: ReadText) -> None:
-    """Two columns of times are two half-rows; a blank cell is none."""
-    samples = read_text("size,time_oop_us,time_ip_us\n64,10,11\n128,12,\n", EIGHT).samples
-    assert [(s.nbytes, s.time_us, s.key.placement) for s in samples] == [
-        (64, 10.0, OUT), (64, 11.0, IN), (128, 12.0, OUT),
-    ]  # fmt: skip
-
-
 def test_unsaid_placement_is_assumed_aloud(read_text: ReadText) -> None:
     """Out of place, with a notice and the option that ends it."""
     stated = StatedFacts(collective=Collective.ALL_REDUCE, setting=BASELINE, n_ranks=8, n_nodes=1)
@@ -115,12 +65,6 @@ def test_times_that_are_none(read_text: ReadText, cell: str) -> None:
     stated = StatedFacts(n_ranks=8, n_nodes=1, assume=(("placement", "out"),))
     (sample,) = read_text(text, stated).samples
     assert (sample.time_us, sample.doubt) == (None, UnusableReason.NO_TIME)
-
-
-def test_milliseconds_in_a_column_of_microseconds(read_text: ReadText) -> None:
-    """Where algbw is given too, a wrong unit shows."""
-    (sample,) = read_text("size,time,algbw\n1048576,0.0582,18.02\n", EIGHT).samples
-    assert sample.doubt is UnusableReason.INCONSISTENT
 
 
 def test_a_size_twice_with_other_values(read_text: ReadText) -> None:
@@ -160,19 +104,6 @@ def test_mistakes_in_a_table(read_text: ReadText, text: str, says: str, line: in
     assert str(error.value.where).endswith(f":{line}")
 
 
-def test_a_cut_last_row(read_text: ReadText) -> None:
-    """Without a line end and too short: left out, with a notice."""
-    reading = read_text("size,time,algbw\n64,10,0.01\n128,11", EIGHT)
-    assert [s.nbytes for s in reading.samples] == [64]
-    assert [n.caution for n in reading.notices] == [Caution.INCOMPLETE_LOG]
-    assert str(reading.notices[0].where).endswith(":3")
-
-
-def test_bytes_before_the_header(read_text: ReadText) -> None:
-    """A byte order mark of a spreadsheet is no part of the first name."""
-    assert len(read_text(b"\xef\xbb\xbfsize,time\r\n64,10\r\n", EIGHT).samples) == 1
-
-
 def test_optimize_config_input_in_both_lengths(read_text: ReadText) -> None:
     """Eleven columns, or twelve with cost_metric: by name, so the twelfth shifts nothing."""
     eleven = (
@@ -203,21 +134,6 @@ def test_json_as_lines_and_as_an_array(read_text: ReadText) -> None:
     assert [s.n_wrong for s in found] == [0, None]
     again = read_text(array, StatedFacts(setting=BASELINE)).samples
     assert [(s.key, s.time_us) for s in again] == [(s.key, s.time_us) for s in found]
-
-
-def test_json_cycles_without_a_column(read_text: ReadText) -> None:
-    """Older releases have no numCycle: the order tells."""
-    old = {k: v for k, v in RECORD.items() if k != "numCycle"}
-    text = "".join(json.dumps(old | {"size": size, "algBw": 0}) + "\n" for size in (8, 16, 8, 16))
-    assert [s.cycle for s in read_text(text).samples] == [0, 0, 1, 1]
-
-
-def test_json_that_ends_inside_a_record(read_text: ReadText) -> None:
-    """What is whole is read, the rest is said to be missing."""
-    text = json.dumps(RECORD) + "\n" + json.dumps(RECORD)[:40]
-    reading = read_text(text)
-    assert len(reading.samples) == 1
-    assert [n.caution for n in reading.notices] == [Caution.INCOMPLETE_LOG]
 
 
 rows = st.lists(

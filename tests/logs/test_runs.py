@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 SIZES = [8, 16, 32, 64]
 
 
-def test_one_run_keeps_the_launch_id(bench: Bench, read_text: ReadText) -> None:
-    """Only a file of several runs numbers them."""
-    assert {s.launch for s in read_text(bench.run(SIZES)).samples} == {"L"}
-
-
 def test_concatenated_runs_are_launches_of_their_own(
     bench: Bench, read_text: ReadText, make_bench: type[Bench]
 ) -> None:
@@ -33,12 +28,6 @@ def test_concatenated_runs_are_launches_of_their_own(
     assert {s.cycle for s in reading.samples} == {0}
 
 
-def test_a_header_alone_inherits_nothing(bench: Bench, read_text: ReadText) -> None:
-    """The table before it may have been of another collective."""
-    with pytest.raises(OutputError, match="which collective"):
-        read_text(bench.run(SIZES) + bench.header() + bench.rows(SIZES))
-
-
 def test_cycles_of_one_run(bench: Bench, read_text: ReadText) -> None:
     """-N: the sizes come again below one header."""
     text = bench.facts() + bench.header() + bench.rows(SIZES) + "# Testing 2 cycle.\n"
@@ -46,23 +35,6 @@ def test_cycles_of_one_run(bench: Bench, read_text: ReadText) -> None:
     assert {s.launch for s in reading.samples} == {"L"}
     eight = [s.cycle for s in reading.samples if s.nbytes == 8]
     assert eight == [0, 0, 1, 1, 2, 2]
-
-
-def test_types_and_operations_in_one_table(bench: Bench, read_text: ReadText) -> None:
-    """-d all -o all: sizes start again, but on another curve."""
-    rows = bench.rows(SIZES)
-    text = bench.facts() + bench.header() + rows + rows.replace("float", " half")
-    reading = read_text(text + rows.replace("sum", "max"))
-    assert {s.cycle for s in reading.samples} == {0}
-    assert {(s.key.dtype, s.key.redop) for s in reading.samples} == {
-        ("float", "sum"), ("half", "sum"), ("float", "max"),
-    }  # fmt: skip
-
-
-def test_equal_sizes_in_a_row_are_repeats(bench: Bench, read_text: ReadText) -> None:
-    """all_gather rounds small sizes down to the same number."""
-    reading = read_text(bench.facts() + bench.header() + bench.rows([96, 96, 96, 192]))
-    assert [s.cycle for s in reading.samples] == [0, 0, 1, 1, 2, 2, 0, 0]
 
 
 def test_a_size_that_comes_again_out_of_turn(bench: Bench, read_text: ReadText) -> None:
@@ -73,23 +45,6 @@ def test_a_size_that_comes_again_out_of_turn(bench: Bench, read_text: ReadText) 
     first = bench.facts().count("\n") + 4
     assert f"lines {first} and {first + 2}" in error.value.message
     assert str(error.value.where).endswith(f":{first + 2}")
-
-
-def test_two_jobs_in_one_log(bench: Bench, read_text: ReadText) -> None:
-    """Both headers first, then rows as they come: told apart by the sizes they continue."""
-    one = bench.rows(SIZES, first=10.0).splitlines(keepends=True)
-    two = bench.rows(SIZES, first=50.0).splitlines(keepends=True)
-    turns = [one[0], one[1], two[0], one[2], two[1], one[3], two[2], two[3]]
-    text = bench.facts() + bench.facts() + bench.header() + bench.header() + "".join(turns)
-    reading = read_text(text)
-    times = {
-        launch: [s.time_us for s in reading.samples if s.launch == launch]
-        for launch in ("L:1", "L:2")
-    }
-    assert sorted(times.values()) == [
-        [10.0, 10.5, 11.0, 11.5, 12.0, 12.5, 13.0, 13.5],
-        [50.0, 50.5, 51.0, 51.5, 52.0, 52.5, 53.0, 53.5],
-    ]
 
 
 def test_a_run_that_died_and_its_repeat(bench: Bench, read_text: ReadText) -> None:
@@ -106,27 +61,6 @@ def test_a_run_that_died_and_its_repeat(bench: Bench, read_text: ReadText) -> No
     assert "ends at 16 bytes" in short[0].message
 
 
-def test_a_preamble_whose_run_died_is_forgotten(
-    bench: Bench, read_text: ReadText, make_bench: type[Bench]
-) -> None:
-    """The next run's table belongs to the next run's preamble."""
-    died = make_bench(Collective.ALL_GATHER, 4).facts()
-    reading = read_text(died + bench.run(SIZES))
-    assert {(s.key.collective.value, s.key.scale.n_ranks) for s in reading.samples} == {
-        ("all_reduce", 8)
-    }
-
-
-def test_rows_below_a_summary_go_on(bench: Bench, read_text: ReadText) -> None:
-    """grep dropped the headers: rows and averages in turn are runs of one kind."""
-    text = bench.facts() + bench.header()
-    for i in range(3):
-        text += bench.row(1 << 20, 58.0 + i, 59.0) + "# Avg bus bandwidth    : 31.3\n"
-    reading = read_text(text)
-    assert {s.launch for s in reading.samples} == {"L:1", "L:2", "L:3"}
-    assert {s.key.scale.n_ranks for s in reading.samples} == {8}
-
-
 def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> None:
     """A mark holds until the next one, for whole outputs too."""
     text = "### ALGO=Ring PROTO=LL\n" + bench.run(SIZES) + bench.run(SIZES)
@@ -134,31 +68,6 @@ def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> N
     reading = read_text(text, StatedFacts())
     found = {s.launch: str(s.key.setting) for s in reading.samples}
     assert found == {"L:1": "ring/ll", "L:2": "ring/ll", "L:3": "tree/-", "L:4": "baseline"}
-
-
-def test_a_mark_is_completed_by_an_option(bench: Bench, read_text: ReadText) -> None:
-    """The file says Ring, the option adds the protocol."""
-    stated = StatedFacts(setting=Setting.parse("-/simple"))
-    reading = read_text("### ALGO=Ring\n" + bench.run(SIZES), stated)
-    assert {s.key.setting for s in reading.samples} == {Setting.parse("ring/simple")}
-
-
-def test_decoration_between_facts_and_table(bench: Bench, read_text: ReadText) -> None:
-    """A line of equal signs there is no new section."""
-    text = bench.facts() + "====== starting ======\n" + bench.header() + bench.rows(SIZES)
-    assert {s.key.scale.n_ranks for s in read_text(text).samples} == {8}
-
-
-def test_collective_from_the_command_line_in_the_log(bench: Bench, read_text: ReadText) -> None:
-    """Old benchmarks name it nowhere else; it holds for the next table only."""
-    facts = "\n".join(bench.facts().splitlines()[1:]) + "\n"
-    table = facts + bench.header() + bench.rows(SIZES)
-    reading = read_text("+ srun ./reduce_scatter_perf_mpi -b 8\n" + table)
-    assert {s.key.collective for s in reading.samples} == {Collective.REDUCE_SCATTER}
-    with pytest.raises(OutputError, match="which collective"):
-        read_text("+ ./reduce_scatter_perf -b 8\n" + table + "# Avg bus bandwidth : 1\n" + table)
-    with pytest.raises(OutputError, match="which collective"):
-        read_text("running all_reduce_perf and broadcast_perf\n" + table)
 
 
 @pytest.mark.parametrize(

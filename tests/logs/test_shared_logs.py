@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from wording import lacks
 
 from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError, OutputError
@@ -130,50 +129,6 @@ def test_no_real_row_is_called_inconsistent(shared: Path, name: str) -> None:
     assert doubts[UnusableReason.NO_TIME] == 0
 
 
-def test_plain_rccl_tests_table(shared: Path) -> None:
-    """amd01: header with blank trailing columns, times with four digits, all facts."""
-    reading = import_log(shared, "amd01_mi355x_1n8r_allreduce.log")
-    largest = pick(reading, 8589934592, IN)
-    assert (largest.time_us, largest.count, largest.n_wrong) == (36974.0, 2147483648, 0)
-    assert (largest.line, largest.cycle, largest.doubt) == (49, 0, None)
-    key = largest.key
-    assert (key.dtype, key.redop, key.graph) == ("float", "sum", False)
-    assert reading.fingerprint.product == "AMD Instinct MI355X"
-    assert reading.fingerprint.hosts == ("amd-mi355x-5",)
-    assert reading.fingerprint.devices[5] == "amd-mi355x-5 5 [0000:95:00]"
-    assert reading.fingerprint.ranks_per_process == 1
-    assert reading.benchmark == "rccl-tests: Version Unknown"
-    assert [n.caution for n in reading.notices] == [Caution.UNSTATED_SETTING]
-
-
-def test_one_rank_communicates_nothing(shared: Path) -> None:
-    """amd02: every row of a one-rank run is kept and doubted."""
-    reading = import_log(shared, "amd02_mi355x_1n1r_allreduce_busbw0.log")
-    assert {s.doubt for s in reading.samples} == {UnusableReason.ONE_RANK}
-    assert pick(reading, 8589934592, IN).time_us == 1.54
-
-
-def test_zero_byte_rows_are_kept_and_doubted(shared: Path) -> None:
-    """amd09: five 0-byte rows, sizes that are no powers of two, a collective unlike its name."""
-    reading = import_log(shared, "amd09_mi355x_6r_all_gather_size0.log")
-    zero = [s for s in reading.samples if s.nbytes == 0]
-    assert len(zero) == 10
-    assert {s.doubt for s in zero} == {UnusableReason.ZERO_BYTES}
-    assert pick(reading, 480, OUT).time_us == 36.11
-    assert reading.fingerprint.product is None
-
-
-def test_two_interleaved_jobs(shared: Path) -> None:
-    """amd10: two independent 8-rank jobs in one log are two runs; each has its own rows."""
-    reading = import_log(shared, "amd10_mi35x_2n16r_allreduce_info_interleaved.log")
-    first = [s.time_us for s in reading.samples if (s.launch, s.key.placement) == ("L:1", OUT)]
-    assert first[:8] == [65.61, 53.84, 54.67, 52.89, 55.05, 54.73, 54.73, 55.18]
-    assert pick(reading, 4, OUT, "L:2").time_us == 64.33
-    # Each job's last row: the sums agree with the two averages only this way round.
-    assert pick(reading, 134217728, OUT, "L:1").time_us == 697.6
-    assert pick(reading, 134217728, OUT, "L:2").time_us == 685.9
-
-
 def test_rows_that_continue_fifty_lines_later(shared: Path) -> None:
     """nv34: the library's messages are glued into rows, without a blank, on both sides."""
     reading = import_log(shared, "nv34_4gpu_allreduce_rows_split_by_info.log")
@@ -213,72 +168,6 @@ def test_wrong_results_are_labelled(shared: Path) -> None:
         (s.key.placement, s.n_wrong) for s in stripped.samples if s.doubt is UnusableReason.WRONG
     }
     assert wrong == {(OUT, 85888), (IN, 43136)}
-
-
-def test_old_error_columns(shared: Path) -> None:
-    """N/A means unchecked; a difference such as 5e-07 means checked and not wrong."""
-    unchecked = import_log(shared, "nv01_superbench_old_allreduce.log")
-    assert {s.n_wrong for s in unchecked.samples} == {None}
-    checked = import_log(shared, "nv02_abci_a100_16node_allreduce.log")
-    assert {s.n_wrong for s in checked.samples} == {0}
-    assert pick(checked, 131072, OUT).time_us == 203.2
-
-
-def test_rows_without_the_operation_that_the_header_has(shared: Path) -> None:
-    """nv01 alltoall: redop is blank, so nothing is counted from the left."""
-    reading = import_log(shared, "nv01_superbench_old_alltoall.log")
-    assert pick(reading, 32, OUT).time_us == 89.0
-    assert pick(reading, 32, IN).time_us == 85.13
-    assert {s.key.redop for s in reading.samples} == {None}
-
-
-def test_root_column_is_no_operation(shared: Path) -> None:
-    """nv01 broadcast: column four is the root."""
-    reading = import_log(shared, "nv01_superbench_old_broadcast.log")
-    assert pick(reading, 4, OUT).time_us == 33.96
-    assert {s.key.redop for s in reading.samples} == {None}
-
-
-def test_out_of_place_only_rows(shared: Path) -> None:
-    """nv06: 27 runs of one size; the header announces in-place, the rows have none."""
-    reading = import_log(shared, "nv06_h800_8r_allreduce_oop_only_concat.txt")
-    assert {s.key.placement for s in reading.samples} == {OUT}
-    assert reading.samples[0].time_us == 46.99
-    assert [s.launch for s in reading.samples[:2]] == ["L:1", "L:2"]
-    assert [s.nbytes for s in reading.samples] == [64 * 2**i for i in range(27)]
-
-
-def test_five_tests_in_one_file(shared: Path) -> None:
-    """nv25: each table has the collective that its own preamble names."""
-    reading = import_log(shared, "nv25_xxrjun_10n80r_allreduce_alltoall.log")
-    by_launch = {s.launch: s.key.collective.value for s in reading.samples}
-    assert list(by_launch.values()) == [
-        "all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv",
-    ]  # fmt: skip
-    assert pick(reading, 17179868160, OUT, "L:4").time_us == 336737.0
-    assert any("lowered to 26549638485" in n.message for n in reading.notices)
-
-
-def test_a_failed_test_before_a_good_one(shared: Path) -> None:
-    """nv29: the failure is told, the second test's rows are read, 1.6e+07 included."""
-    reading = import_log(shared, "nv29_xxrjun_pair_failed_b.log")
-    assert pick(reading, 17179869184, OUT).time_us == 1.6e7
-    assert pick(reading, 17179869184, OUT).doubt is None
-    assert pick(reading, 17179869184, IN).n_wrong is None
-    told = [n for n in reading.notices if n.caution is Caution.INCOMPLETE_LOG]
-    assert told
-    assert lacks(told[0].message, "NCCL") == []
-    assert told[0].where is not None
-    assert told[0].where.endswith(":18")
-
-
-def test_settings_from_a_scripts_marks(shared: Path) -> None:
-    """nv36: rows without any header, the algorithm from the mark above them."""
-    reading = import_log(shared, "nv36_grepped_algo_sweep.txt")
-    algorithms = [s.key.setting.algorithm for s in reading.samples]
-    assert algorithms == [Algorithm.RING] * 6 + [Algorithm.TREE] * 6 + [Algorithm.NVLS] * 6
-    assert pick(reading, 8589934592, OUT, "L:9").time_us == 34221.4
-    assert not [n for n in reading.notices if n.caution is Caution.UNSTATED_SETTING]
 
 
 def test_options_that_contradict_a_real_log(shared: Path) -> None:

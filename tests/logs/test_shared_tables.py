@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from rccltune.logs.reader import read
-from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution, StatedFacts
-from rccltune.model.settings import BASELINE, Role, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
+from rccltune.model.settings import BASELINE
+from rccltune.model.vocabulary import Collective, Placement
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 
@@ -26,24 +25,6 @@ def test_rccl_tests_csv_with_the_column_it_forgets(shared: Path) -> None:
     assert reading.samples[1].key.placement is IN
     assert reading.notices == ()
     assert {s.doubt for s in reading.samples} == {None}
-
-
-def test_its_node_count_gives_way_to_the_option(shared: Path) -> None:
-    """For 2 nodes the file says 1; --nodes is believed, and a notice says so."""
-    path = shared / "sweeps/gpu107/mi355x_2n16r_allreduce_ring_ll.csv"
-    ring_ll = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL)
-    reading = read(path, StatedFacts(setting=ring_ll, n_nodes=2), "L")
-    assert {s.key.scale.n_nodes for s in reading.samples} == {2}
-    assert [n.caution for n in reading.notices] == [Caution.FILE_OVERRULED]
-    with pytest.raises(CommandLineError, match="--ranks 8"):
-        read(path, StatedFacts(setting=ring_ll, n_nodes=2, n_ranks=8), "L")
-
-
-def test_outliers_are_measurements(shared: Path) -> None:
-    """A stall of 19 ms is kept without doubt: judging it is the fit's business."""
-    path = shared / "sweeps/gpu107/mi355x_2n16r_allreduce_default_rep2_outliers.csv"
-    first = read(path, StatedFacts(setting=BASELINE, n_nodes=2), "L").samples[0]
-    assert (first.time_us, first.doubt) == (19348.753122, None)
 
 
 def test_a_sweep_with_forced_and_default_rows(shared: Path) -> None:
@@ -78,15 +59,6 @@ def test_a_table_of_bandwidths(shared: Path) -> None:
     assert first.time_us == pytest.approx(33554432 * 1.875 / 127.38 / 1000)
     assert Caution.DERIVED_TIME in {n.caution for n in reading.notices}
     assert {s.key.variant.name for s in reading.samples} == {"before", "after"}
-
-
-def test_vendors_sample_of_optimize_config(shared: Path) -> None:
-    """Twelve columns by name; latency is the time; bandwidth, which is invented, is not used."""
-    reading = read(shared / "configs/amd_sample_performance_data.csv", StatedFacts(), "L")
-    first = reading.samples[0]
-    assert (first.nbytes, first.time_us, str(first.key.setting)) == (1024, 12.5, "tree/simple/2")
-    assert first.key.setting.role is Role.FORCED
-    assert {s.doubt for s in reading.samples} == {None}
 
 
 def test_json_lines(shared: Path) -> None:

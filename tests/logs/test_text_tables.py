@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
@@ -54,44 +54,6 @@ def test_another_setting_than_asked_for(
     assert {s.key.setting for s in reading.samples} == {RING_LL}
 
 
-def test_requested_channels_are_not_executed_channels(bench: Bench, read_text: ReadText) -> None:
-    """64 channels asked for, 16 used: a substitution too."""
-    wanted = Setting(algorithm=Algorithm.RING, protocol=Protocol.LL, channels=64)
-    reading = read_text(executed_table(bench, "  RING", "  LL", 16), StatedFacts(setting=wanted))
-    assert {s.doubt for s in reading.samples} == {UnusableReason.SUBSTITUTED}
-
-
-def test_a_ten_letter_algorithm_touches_the_column_before(
-    bench: Bench, read_text: ReadText, at: Lookup
-) -> None:
-    """CE-Scratch fills more than its eight columns; the row is read, and it asks no tuner."""
-    text = executed_table(bench, "CE-Scratch", "  SIMPLE", 2)
-    assert "0CE-Scratch" in text
-    sample = at(read_text(text, StatedFacts(setting=RING_LL)).samples, 1048576, IN)
-    assert (sample.time_us, sample.n_wrong) == (58.3, 0)
-    assert sample.doubt is UnusableReason.BYPASSED
-    untouched = at(read_text(text, StatedFacts(setting=BASELINE)).samples, 1048576, IN)
-    assert untouched.doubt is None  # whatever an untouched library does is what it does
-
-
-def test_executed_columns_may_be_blank(bench: Bench, read_text: ReadText) -> None:
-    """The header announces them, the rows leave them out."""
-    text = bench.run([8, 16]).replace("#wrong\n", "#wrong    algo   proto nchannels\n")
-    assert [s.doubt for s in read_text(text).samples] == [None] * 4
-
-
-def test_timestamps_are_two_words(bench: Bench, read_text: ReadText, at: Lookup) -> None:
-    """-S: a date and a time of day end each row."""
-    lines = []
-    for line in bench.run([8, 16]).splitlines():
-        is_header = line.startswith("#       size")
-        tail = "           timestamp" if is_header else "  2026-01-31 23:59:59"
-        lines.append(line + tail if is_header or line[:1] == " " else line)
-    reading = read_text("\n".join(lines) + "\n")
-    assert at(reading.samples, 16, IN).time_us == 11.5
-    assert reading.notices == ()
-
-
 def test_cpu_time_is_no_time(bench: Bench, read_text: ReadText, at: Lookup) -> None:
     """-C: the time is the CPU's, so it comes from algbw where that has digits enough."""
     small = bench.row(8, 10.0, 10.5)
@@ -118,24 +80,6 @@ def test_one_placement_tables(
     assert [(s.key.placement, s.time_us) for s in samples] == [(placement, 10.0)]
 
 
-def test_one_placement_without_its_name_is_refused(bench: Bench, read_text: ReadText) -> None:
-    """One block and no word about it: an error that says what to write."""
-    header = (
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
-    )
-    with pytest.raises(OutputError, match="which placement") as error:
-        read_text(bench.facts() + header + bench.row(8, 10.0))
-    assert "in-place" in str(error.value.hint)
-
-
-def test_rows_with_blank_out_of_place_numbers(bench: Bench, read_text: ReadText) -> None:
-    """nccl-tests prints 32 blanks there when it measures in place only."""
-    lead = f"{64:12}  {16:12}  {'float':>8}  {'sum':>6}  {-1:6}"
-    row = lead + " " * 32 + bench.half(64, 12.5) + "\n"
-    samples = read_text(bench.facts() + bench.header() + row + bench.footer()).samples
-    assert [(s.key.placement, s.time_us) for s in samples] == [(IN, 12.5)]
-
-
 def test_columns_of_single_calls_are_kept(read_text: ReadText, bench: Bench, at: Lookup) -> None:
     """-I of nccl-tests 2.19: four columns more in each block, µs and a percentage."""
     extra = "    i_min    i_max    i_p99    i_cv%"
@@ -153,25 +97,6 @@ def test_columns_of_single_calls_are_kept(read_text: ReadText, bench: Bench, at:
     ]
 
 
-def test_unknown_columns_are_stepped_over(read_text: ReadText, bench: Bench, at: Lookup) -> None:
-    """A column that rccl-tests adds after each time (hipevt) changes nothing."""
-    header = bench.HEADER.replace("time ", "time  hipevt ")
-    row = f"{64:12}  {16:12}  {'float':>8}  {'sum':>6}  {-1:6}"
-    for time in (10.0, 11.0):
-        half = bench.half(64, time)
-        row += half[:9] + f"  {time - 1:6.2f}" + half[9:]
-    text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n{bench.footer()}"
-    assert at(read_text(text).samples, 64, IN).time_us == 11.0
-
-
-def test_a_column_whose_name_is_a_number(bench: Bench, read_text: ReadText, at: Lookup) -> None:
-    """A damaged header names no further block: the row is read by its place."""
-    header = bench.HEADER.replace("size ", "size  999 ")
-    row = bench.row(64, 10.0, 11.0).replace("64 ", "64  5 ", 1)
-    text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}{bench.footer()}"
-    assert at(read_text(text).samples, 64, IN).time_us == 11.0
-
-
 def test_columns_in_any_order(bench: Bench, read_text: ReadText, at: Lookup) -> None:
     """Columns are found by name: the first five may stand in any order, and so may a block's."""
     names = ("size", "count", "type", "redop", "root")
@@ -179,7 +104,7 @@ def test_columns_in_any_order(bench: Bench, read_text: ReadText, at: Lookup) -> 
     block = ("time", "algbw", "busbw", "#wrong")
     numbers = dict(zip(block, ("10.00", "0.01", "0.01", "7"), strict=True))
     orders = list(zip(permutations(names), list(permutations(block)) * 5, strict=True))
-    for lead, inner in orders:
+    for lead, inner in orders[::5]:
         header = "# " + "  ".join((*lead, *inner, *inner))
         row = "  ".join([values[n] for n in lead] + [numbers[n] for n in inner] * 2)
         text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n"
@@ -194,23 +119,6 @@ def test_contradicting_numbers_are_doubted(bench: Bench, read_text: ReadText, at
     reading = read_text(bench.facts() + bench.header() + bad)
     assert at(reading.samples, 1 << 20, OUT).doubt is UnusableReason.INCONSISTENT
     assert at(reading.samples, 1 << 20, IN).doubt is None
-
-
-@pytest.mark.parametrize("time", ["nan", "inf", "-3.00", "0.00", "-nan"])
-def test_times_that_are_none(bench: Bench, read_text: ReadText, at: Lookup, time: str) -> None:
-    """No number to compute with: kept with its doubt, and never as NaN."""
-    text = (
-        bench.facts() + bench.header() + bench.row(64, 10.0, 11.0).replace("  10.00", f"  {time}")
-    )
-    sample = at(read_text(text).samples, 64, OUT)
-    assert (sample.time_us, sample.doubt) == (None, UnusableReason.NO_TIME)
-
-
-def test_wrong_results_in_any_notation(bench: Bench, read_text: ReadText, at: Lookup) -> None:
-    """%6g writes 100000 as 1e+05."""
-    text = bench.facts() + bench.header() + bench.row(64, 10.0, 11.0, wrong="1e+05")
-    sample = at(read_text(text).samples, 64, OUT)
-    assert (sample.n_wrong, sample.doubt) == (100000, UnusableReason.WRONG)
 
 
 def test_a_summary_that_failed_without_saying_where(bench: Bench, read_text: ReadText) -> None:
@@ -233,12 +141,6 @@ def test_rows_that_are_missing_show_in_the_average(bench: Bench, read_text: Read
     assert "average bus bandwidth" in notices[0].message
 
 
-def test_graph_comes_from_the_first_line(bench: Bench, read_text: ReadText) -> None:
-    """``graph: 20`` means replays of a captured graph."""
-    text = bench.facts(graph=20) + bench.header() + bench.row(8, 10.0, 10.0)
-    assert {s.key.graph for s in read_text(text).samples} == {True}
-
-
 def test_a_simulated_benchmark_is_known_by_its_version_line(
     bench: Bench, read_text: ReadText
 ) -> None:
@@ -246,21 +148,6 @@ def test_a_simulated_benchmark_is_known_by_its_version_line(
     text = "# rccl-tests version 2.17.9-rccltune SIMULATED\n" + bench.run([8, 16])
     assert read_text(text).fingerprint.simulated
     assert not read_text(bench.run([8, 16])).fingerprint.simulated
-
-
-def test_a_simulated_log_keeps_its_facts(
-    bench: Bench, read_text: ReadText, make_bench: type[Bench]
-) -> None:
-    """The stand-in says several times that it is one; its rank list counts all the same."""
-    lone = make_bench(Collective.SENDRECV, 1)
-    mark = "# SIMULATED node n: no hardware was measured\n# SIMULATED modelled sendrecv\n#\n"
-    head = "# rccl-tests version 2.17.9-rccltune SIMULATED\n"
-    text = head + lone.run([8]).replace("# Using devices\n", mark + "# Using devices\n")
-    reading = read_text(text, StatedFacts(setting=RING_LL))
-    assert reading.fingerprint.simulated
-    assert {(s.key.scale.n_ranks, s.key.graph) for s in reading.samples} == {(1, False)}
-    with pytest.raises(CommandLineError, match="which says 1"):
-        read_text(text, StatedFacts(setting=RING_LL, n_ranks=2, n_nodes=1))
 
 
 def test_split_communicators_have_the_size_of_a_group(
@@ -285,25 +172,12 @@ def test_a_rank_list_with_a_gap_is_not_believed(bench: Bench, read_text: ReadTex
     assert "--ranks" in str(error.value.hint)
 
 
-def test_fnuz_line_without_a_line_end(bench: Bench, read_text: ReadText) -> None:
-    """On gfx942 the version line begins in the middle of a line."""
-    text = "On gfx942 architecture, using FNUZ FP8 types# rccl-tests version 2.17.9-abc SIMULATED\n"
-    assert read_text(text + bench.run([8, 16])).fingerprint.simulated
-
-
 def test_forced_settings_by_the_librarys_own_log(bench: Bench, read_text: ReadText) -> None:
     """NCCL_ALGO set by environment to Ring: the file says what was asked for."""
     info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n"
     info += "node0:1:2 [0] NCCL INFO NCCL_PROTO set by environment to LL128\n"
     text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
     assert {str(s.key.setting) for s in read_text(text, StatedFacts()).samples} == {"ring/ll128"}
-
-
-def test_a_list_of_algorithms_is_no_setting(bench: Bench, read_text: ReadText) -> None:
-    """NCCL_ALGO=Ring,Tree leaves the choice to the library."""
-    info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring,Tree\n"
-    text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
-    assert {str(s.key.setting) for s in read_text(text, StatedFacts()).samples} == {"unstated"}
 
 
 @pytest.mark.parametrize(("number", "version"), [("22902", "2.29.2"), ("2708", "2.7.8")])

@@ -114,7 +114,7 @@ def taken(read_one: Callable[[Path, str], float | None], folder: Path, word: str
     return None
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(FIGURES | WORDS)
 @example("1e15")
 @example("nan")

@@ -41,17 +41,6 @@ def test_a_missing_or_torn_line_is_no_answer(data: st.DataObject) -> None:
     assert read_lines(text[:-3]) == ()
 
 
-def test_lines_fit_a_pipe_and_stand_beside_other_output() -> None:
-    """PIPE_BUF is 4096 bytes; a banner without a line's end may come before."""
-    answer = {"facts": {"x": "ä" * 9000}}
-    lines = lines_of(answer, "host:1")
-    assert max(len(line.encode()) for line in lines) < 4096
-    noise = "WARNING: no hwloc"
-    assert read_lines(noise + noise.join(lines) + noise) == (
-        json.dumps(answer, separators=(",", ":")).encode(),
-    )
-
-
 def test_ranks_of_a_host_become_one() -> None:
     """The first of each host says what it is, each what it sees."""
     first = RankReport(host="a", boot_id="1", facts={"mode": "cpx-nps4"}, variables={"NCCL_X": "1"})
@@ -63,12 +52,6 @@ def test_ranks_of_a_host_become_one() -> None:
     assert [(one.name, one.n_ranks) for one in found] == [("a", 2), ("b", 1)]
     assert found[0].facts == (("mode", "cpx-nps4"), ("NCCL_X", "1"))
     assert merged([RankReport(**asdict(first))]) == merged([first])
-
-
-def test_a_host_that_says_nothing_is_an_error() -> None:
-    """It cannot be compared."""
-    with pytest.raises(ValueError, match="rank"):
-        merged([RankReport(host="a", boot_id=None, facts=None)])
 
 
 @pytest.mark.parametrize(

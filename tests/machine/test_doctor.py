@@ -19,7 +19,6 @@ OAMS = tuple(f"0000:{bus}:00" for bus in ("05", "15", "65", "75", "85", "95", "e
 DEVICE = "sys/bus/pci/devices/0000:05:00.0"
 AMD_CPU = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu vme"
 GUEST_CPU = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu hypervisor vme"
-INTEL_CPU = "processor : 0\nvendor_id : GenuineIntel\nflags : fpu vme"
 GIB = 1 << 30
 LIBRARY = Library(
     path=Path("/opt/rocm/lib/librccl.so.1.0.70200"),
@@ -324,68 +323,6 @@ def test_every_kind_of_finding_was_seen(patient: Patient) -> None:
     assert len(CHECKS) > 25
 
 
-def test_drivers_older_than_partitions(tmp_path: Path) -> None:
-    """Only where the node is partitioned; ROCm before 6.3 does not know CPX."""
-    patient = Patient(tmp_path, machine="mi300x-cpx-nps4")
-    patient.write()
-    assert not patient.named("driver")
-    patient.put("sys/module/amdgpu/version", "6.10.5")
-    patient.put("opt/rocm/.info/version", "6.2.4-1")
-    patient.variables["HSA_NO_SCRATCH_RECLAIM"] = "1"
-    assert len(patient.named("driver")) == 1
-    assert len(patient.named("rocm")) == 1
-    assert not patient.named("scratch-reclaim")
-
-
-def test_locked_memory_matters_with_network_cards(patient: Patient) -> None:
-    """Without RDMA nobody registers memory."""
-    patient.limits = {"memlock": 8 << 20}
-    assert not patient.named("locked-memory")
-    patient.put("sys/class/infiniband/mlx5_0/node_type", "1: CA")
-    assert len(patient.named("locked-memory")) == 1
-
-
-def test_scratch_reclaim_is_silent_where_set(patient: Patient) -> None:
-    """The variable answers the firmware's gate too."""
-    add(patient.root, 4, {"fw_version": 168})
-    patient.variables["HSA_NO_SCRATCH_RECLAIM"] = "1"
-    assert not patient.named("mec-firmware")
-
-
-def test_iommu_is_not_asked_of_a_guest(patient: Patient) -> None:
-    """RCCL skips it under a hypervisor; Intel needs a second word."""
-    patient.put("proc/cmdline", "quiet")
-    patient.put("proc/cpuinfo", GUEST_CPU)
-    assert not patient.named("iommu")
-    patient.put("proc/cpuinfo", INTEL_CPU)
-    assert "intel_iommu=on" in patient.named("iommu")[0].message
-
-
-def test_a_hidden_file_fills_only_what_is_open(patient: Patient) -> None:
-    """RCCL does not overwrite the environment with it."""
-    patient.put("opt/job.conf", "NCCL_PROTO=LL\nNCCL_ALGO = Tree\n# NCCL_DEBUG=INFO")
-    patient.variables |= {"NCCL_CONF_FILE": "/opt/job.conf", "NCCL_PROTO": "Simple"}
-    message = patient.named("hidden-file")[0].message
-    assert "NCCL_ALGO=Tree" in message
-    assert "NCCL_PROTO" not in message
-    assert "NCCL_DEBUG" not in message
-
-
-def test_some_benchmarks_simulated(patient: Patient) -> None:
-    """Only the real ones are held against the launcher."""
-    fake = replace(BENCHMARK, name="alltoall_perf", simulated=True, mpi="none")
-    patient.benchmarks = (BENCHMARK, fake)
-    assert "alltoall_perf" in patient.named("simulated-benchmark")[0].message
-    assert not patient.named("benchmark-without-mpi")
-
-
-def test_channel_variables_are_kept_and_the_others_cleared(patient: Patient) -> None:
-    """A tuner cannot give channels back, so every launch has the site's."""
-    patient.variables |= {"NCCL_MAX_NCHANNELS": "8", "NCCL_PROTO": "LL"}
-    assert "NCCL_MAX_NCHANNELS" not in patient.named("choosing-variables")[0].message
-    assert "NCCL_MAX_NCHANNELS=8" in patient.named("channels")[0].message
-
-
 @pytest.mark.parametrize(
     ("machine", "name", "severity"),
     [
@@ -416,14 +353,6 @@ def test_a_machine_with_rocm_and_nothing_else_is_ready(
     said = capsys.readouterr()
     assert said.out == "Ready: nothing here stops a measurement.\n"
     assert "Next: rccltune tune" in said.err
-
-
-def test_what_only_rccl_tests_and_several_nodes_need_is_no_warning(patient: Patient) -> None:
-    """Where programs can be looked for, that they are not there is a note."""
-    patient.benchmarks, patient.starters = (), ()
-    found = patient.findings()
-    assert {(one.name, one.severity) for one in found} == {("no-benchmark", N), ("no-launcher", N)}
-    assert verdict(found, strict=True)
 
 
 def test_findings_are_in_order_of_harm(patient: Patient) -> None:
@@ -461,12 +390,6 @@ def test_nothing_of_amd_is_asked_of_nvidia(tmp_path: Path) -> None:
     facts = HostState(system=seen(root), home=Path("/home/ada"))
     names = {finding.name for finding in doctor(facts)}
     assert names == {"nvidia-gpus", "numa-balancing", "hidden-file"}
-
-
-def test_an_empty_tree_is_no_crash(tmp_path: Path) -> None:
-    """Nothing can be read, so nothing is found but that."""
-    findings = doctor(HostState(system=seen(tmp_path)))
-    assert [finding.name for finding in findings] == ["no-sysfs"]
 
 
 def test_the_doctor_changes_nothing(patient: Patient) -> None:

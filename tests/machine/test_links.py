@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import add_links, seen, write
 
-from rccltune.machine.links import DevicePair, pairs, representatives, usable
-from rccltune.machine.records import Gpu, System, XgmiLink
+from rccltune.machine.links import pairs, representatives, usable
+from rccltune.machine.records import Gpu, System
 from rccltune.model.errors import MachineError
 from rccltune.model.links import LinkClass
 
@@ -54,50 +54,12 @@ def test_classes_follow_from_the_topology(
     assert classes(system_of(name, tmp_path)) == expected
 
 
-def test_without_links_the_distance_is_not_known(tmp_path: Path) -> None:
-    """What KFD does not say is not guessed from the product."""
-    found = classes(system_of("mi300x-cpx-nps4", tmp_path, with_links=False))
-    assert found == {LinkClass.SAME_IOD: 32, LinkClass.SAME_OAM: 192, LinkClass.OTHER_OAM: 1792}
-
-
 def gpus(*places: tuple[str, int | None, tuple[int, ...]]) -> tuple[Gpu, ...]:
     """Devices from (oam, partition, iods)."""
     return tuple(
         Gpu(index=i, oam=oam, partition=partition, iods=iods)
         for i, (oam, partition, iods) in enumerate(places)
     )
-
-
-def test_io_dies_that_are_not_known() -> None:
-    """An MI308X: how its XCDs lie on the I/O dies is not published."""
-    (pair,) = pairs(gpus(("a", 0, ()), ("a", 1, ())), ())
-    assert pair.link is LinkClass.INSIDE_OAM
-
-
-@pytest.mark.parametrize(
-    ("hops", "expected"),
-    [(1, LinkClass.ONE_LINK), (2, LinkClass.MORE_LINKS), (None, LinkClass.OTHER_OAM)],
-)
-def test_links_between_oams(hops: int | None, expected: LinkClass) -> None:
-    """One, several, or a weight that nobody has explained."""
-    two = gpus(("a", 0, ()), ("b", 0, ()))
-    (pair,) = pairs(two, [XgmiLink(origin=0, target=1, hops=hops)])
-    assert pair.link is expected
-
-
-def test_an_oam_without_xgmi() -> None:
-    """Where others are linked, a pair that is not has only PCIe."""
-    three = gpus(("a", 0, ()), ("b", 0, ()), ("c", 0, ()))
-    found = pairs(three, [XgmiLink(origin=0, target=1, hops=1)])
-    assert [pair.link for pair in found] == [
-        *(LinkClass.ONE_LINK, LinkClass.NO_XGMI, LinkClass.NO_XGMI),
-    ]
-
-
-def test_gpus_of_another_maker_have_one_class() -> None:
-    """NVIDIA's have neither OAMs nor partitions."""
-    found = pairs(gpus(("gpu0", None, ()), ("gpu1", None, ()), ("gpu2", None, ())), ())
-    assert {pair.link for pair in found} == {LinkClass.UNKNOWN}
 
 
 def test_representatives_are_spread(tmp_path: Path) -> None:
@@ -133,12 +95,6 @@ def test_representatives_are_as_many_as_asked_for(
     assert taken == {link: min(n, wanted) for link, n in there.items()}
     assert len({(pair.first.index, pair.second.index) for pair in chosen}) == len(chosen)
     assert len(every) == len(list(combinations(places, 2)))
-
-
-def test_a_pair_knows_the_lower_number_first() -> None:
-    """Whatever the order in which a variable names the devices."""
-    a, b = gpus(("a", 0, ()), ("b", 0, ()))
-    assert pairs([b, a], ()) == (DevicePair(first=a, second=b, link=LinkClass.OTHER_OAM),)
 
 
 @pytest.mark.parametrize(
@@ -184,11 +140,3 @@ def test_a_machine_without_gpus(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="used") as caught:
         usable(system_of("no-amd-gpu", tmp_path, with_links=False), {})
     assert "--simulate" in (caught.value.hint or "")
-
-
-def test_a_topology_that_cannot_be_read(tmp_path: Path) -> None:
-    """That is another thing than no GPU."""
-    with pytest.raises(MachineError, match="read") as caught:
-        usable(system_of("no-sysfs", tmp_path, with_links=False), {})
-    assert str(caught.value.where).endswith("sys/class/kfd/kfd/topology")
-    assert "doctor" in (caught.value.hint or "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from rccltune.machine.hosts import Host, differences, named_hosts, table_of
@@ -34,31 +32,6 @@ def test_two_hundred_hosts_need_no_more_lines() -> None:
     one, other = table.splitlines()
     assert one == "  mode  cpx-nps4  node001, node002, node003, node004, … (199 hosts)"
     assert other == "        spx-nps1  node077"
-
-
-def test_two_hundred_values_are_not_all_shown() -> None:
-    """Each host its own: six are enough to see that, and nobody is left out of the count."""
-    odd = {number: ("driver", f"6.{number}") for number in range(1, 201)}
-    table = table_of(differences(hosts(200, odd, "driver")))
-    lines = table.splitlines()
-    assert len(lines) == 7
-    assert "… 194 more values" in lines[-1]
-    assert lines[-1].endswith("node007, node008, node009, node010, … (194 hosts)")
-
-
-def test_long_values_are_cut_and_hashes_short() -> None:
-    """A line stays a line."""
-    odd = {1: ("mode", "RCCL 2.26.6 " + "a" * 64), 2: ("mode", "x" * 500)}
-    table = table_of(differences(hosts(2, odd)))
-    assert f"RCCL 2.26.6 {'a' * 12}…" in table
-    assert max(map(len, table.splitlines())) < 100
-
-
-def test_what_a_host_has_not_is_a_dash() -> None:
-    """Not an empty place, which could be a value."""
-    found = differences(hosts(2, {2: ("other", "")}))
-    assert "mode   cpx-nps4  node001" in table_of(found)
-    assert re.search(r"–\s+node002", table_of(found))
 
 
 @pytest.mark.parametrize(

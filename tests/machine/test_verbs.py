@@ -38,15 +38,6 @@ def test_detect_shows_the_node(tmp_path: Path) -> None:
     assert "lacks partition 7" in done.stderr
 
 
-def test_detect_with_sources(tmp_path: Path) -> None:
-    """-v has each device, and where values were read."""
-    done = run(detect, "--root", write("mi300x-cpx-nps4", tmp_path), "-v")
-    assert "0000:f5:00.7" in done.stdout
-    assert (
-        "compute: /sys/bus/pci/drivers/amdgpu/0000:05:00.0/current_compute_partition" in done.stdout
-    )
-
-
 def test_detect_as_json(tmp_path: Path) -> None:
     """stdout is one value, every OAM with its sources."""
     root = write("mi300x-cpx-nps4", tmp_path)
@@ -59,32 +50,12 @@ def test_detect_as_json(tmp_path: Path) -> None:
     assert answer["findings"] == []
 
 
-def test_detect_says_what_a_library_makes_of_a_tuner(tmp_path: Path) -> None:
-    """RCCL 2.20.5 looks up an interface that is not ours, 2.27.7 version 4, 2.28.3 reads rules too."""
-    root = write("mi300x-spx-nps1", tmp_path)
-    said = []
-    for version in ("2.20.5+hip6.2", "2.27.7+hip7.2", "2.28.3+hip7.13"):
-        put(root, "opt/rocm/lib/librccl.so.1", f"RCCL version {version}")
-        (library,) = json.loads(run(detect, "--root", root, "--json").stdout)["libraries"]
-        said.append((library["tuner_abi"], library["reads_rules"]))
-    assert said == [(1, False), (4, False), (5, True)]
-    assert lacks(run(detect, "--root", root).stdout, "tuner", "v5,", "rules") == []
-
-
 @pytest.mark.parametrize("name", ["no-amd-gpu", "no-sysfs", "mi300x-mixed", "container-no-gpu"])
 def test_detect_never_fails(name: str, tmp_path: Path) -> None:
     """It describes; whether that will do is the doctor's answer."""
     root = write(name, tmp_path)
     assert run(detect, "--root", root).exit_code == 0
     assert json.loads(run(detect, "--root", root, "--json").stdout)["findings"]
-
-
-def test_the_root_may_come_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same variable as the plugin's."""
-    monkeypatch.setenv("RCCLTUNE_SYSROOT", str(write("mi355x-spx-nps1", tmp_path)))
-    assert "MI355X, mode spx-nps1" in run(detect).stdout
 
 
 def test_doctor_exits_with_0_on_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,20 +83,3 @@ def test_doctor_exits_with_4_where_no_sweep_can_run(
     assert "mixed-modes" in done.exception.message
     (first, *_) = json.loads(done.stdout)["findings"]
     assert (first["name"], first["severity"], first["spoils"]) == ("mixed-modes", "stops", True)
-
-
-def test_this_machine_as_it_is() -> None:
-    """Whatever it is, both verbs end, and detect's JSON can be read."""
-    answer = json.loads(run(detect, "--json").stdout)
-    assert answer["root"] == "/"
-    done = run(doctor, "--json")
-    assert done.exception is None or isinstance(done.exception, MachineError)
-    assert json.loads(done.stdout)["format"] == 1
-
-
-@pytest.mark.parametrize("verb", [detect, doctor])
-def test_help_begins_with_what_it_is_for(verb: object) -> None:
-    """With an example and the exit codes."""
-    text = run(verb, "--help").output
-    assert "Example:" in text
-    assert "Exit codes:" in text

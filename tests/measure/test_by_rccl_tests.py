@@ -120,14 +120,6 @@ def test_a_plan_has_the_documents_own_commands(
     assert not Path("rccltune-session").exists()
 
 
-def test_a_plan_reads_as_a_shell_does(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """Variables, launcher, program; how often it is run, and for how long."""
-    assert sweep(node(), "--setting", "tree/ll", "--plan", n=4) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert lacks(out, "tree/ll, 4 times:", "NCCL_ALGO=Tree NCCL_PROTO=LL", "9 launches") == []
-    assert "all_reduce_perf -b 4096 -e 131072 -f 2 -g 1" in out
-
-
 def test_a_variant_is_measured_whole(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """RCCL_LL128_FORCE_ENABLE=1: what the library does in it by itself, and every pair."""
     assert sweep(node(), "--variant", "ll128-forced", "--plan", "--json") == 0
@@ -147,28 +139,6 @@ def test_tree_with_simple_needs_the_patched_library(
         is_patched = one["setting"] == "tree/simple"
         assert (one["variant"] == "tree-simple-patched") is is_patched
         assert ("RCCL_FORCE_TREE_SIMPLE" in one["environment"]) is is_patched
-
-
-def test_graphs_are_rccl_tests_own(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """--timing graph is -G, and every time says so."""
-    assert sweep(node(), "--setting", "ring/ll", "--timing", "graph") == 0
-    assert all("-G" in launch["argv"] for launch in records("launch.json"))
-    assert set(samples()["clock"]) == {"graph"}
-    capsys.readouterr()
-    assert sweep(node(), "--setting", "ring/ll", "--plan", "--json") == 0
-    assert all("-G" not in launch["argv"] for launch in planned(capsys)["launches"])
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [(["--repeats", "2"], "--communicators"), (["--graph", "2"], "--timing graph")],
-)
-def test_options_of_before_say_what_replaces_them(
-    node: Node, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
-) -> None:
-    """One sentence each, exit code 2."""
-    assert sweep(node(), *words) == 2
-    assert sentence in capsys.readouterr().err
 
 
 # --- what counts ----------------------------------------------------------------------------------
@@ -209,19 +179,6 @@ def test_what_asks_no_tuner_is_not_used(node: Node) -> None:
         **{n << 20: {"bypassed"} for n in (1, 2, 4)},
         **{n << 20: {""} for n in (8, 16)},
     }
-
-
-def test_a_path_that_nccl_algo_switches_off_is_seen_without_it(node: Node) -> None:
-    """DDA takes calls up to 8 MiB unless NCCL_ALGO is set: forced times are true, and no rule's."""
-    path = sources.node_path("mi300x-dda", "spx-nps1")
-    where = ["--simulate", str(path), "--mode", "spx-nps1", "--launcher", "none"]
-    words = ["--collective", "all_reduce", "--min-bytes", "4M", "--max-bytes", "16M"]
-    more = ["--setting", "ring/simple", "--communicators", "1"]
-    assert run(["sweep", "--runner", "rccl-tests", *where, *words, *more]) == 0
-    table = samples()
-    forced = table[table["setting"] == "ring/simple"]
-    by_size = forced.groupby("nbytes")["unusable"].agg(set).to_dict()
-    assert by_size == {4 << 20: {"bypassed"}, 8 << 20: {"bypassed"}, 16 << 20: {""}}
 
 
 def test_channels_are_seen_in_the_librarys_log(node: Node) -> None:
@@ -279,46 +236,6 @@ def test_a_launch_that_ended_is_never_repeated(
     assert "1 launch to make" in capsys.readouterr().err
     assert Path("rccltune-session/samples.csv").read_bytes() == before
     assert list(victim.glob("earlier-1/stdout.log"))
-
-
-def test_more_repetitions_are_added(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """--communicators 3 after 1 makes the two that are missing; settings and baseline in turns."""
-    assert sweep(node()) == 0
-    capsys.readouterr()
-    assert sweep(node(), n=3) == 0
-    assert "10 launches to make" in capsys.readouterr().err
-    assert Counter(map(setting_of, records("launch.json"))) == {
-        "baseline": 3,
-        "silent": 1,
-        **dict.fromkeys(PAIRS, 3),
-    }
-
-
-def test_the_rest_of_the_way_works(node: Node) -> None:
-    """fit, emit-config and plot read such a session as any other."""
-    assert sweep(node(), n=3) == 0
-    words = [["fit"], ["emit-config"], ["plot", "--format", "svg"]]
-    assert [run(one) for one in words] == [0, 0, 0]
-    rules = Path("rccltune-session/rccl_tuner_gfx942_cpx-nps4.csv").read_text()
-    assert "allreduce,4096,131072,tree,ll," in rules
-    # This library loads our plugin: its rules are its own.
-    assert "loads no tuner" not in rules
-
-
-def test_a_budget_ends_a_sweep(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is there counts; a larger one goes on."""
-    assert sweep(node(), "--budget", "2s", n=99) == 0
-    assert "the budget is spent" in capsys.readouterr().out
-    n_made = len(records("outcome.json"))
-    assert 1 <= n_made < 400
-    assert sweep(node(), n=1) == 0
-
-
-def test_a_range_alone_can_be_measured(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """rccl-tests step through sizes: single ones are the rank program's."""
-    Path("sizes.yaml").write_text("sizes: [all_reduce/64K]\n")
-    assert sweep(node(), "-c", "sizes.yaml") == 2
-    assert "single" in capsys.readouterr().err
 
 
 def test_a_session_of_the_rank_program_goes_on_with_it_alone(

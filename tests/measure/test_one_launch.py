@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ from rccltune import plugin
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import SiteRequest
-from rccltune.model.errors import SessionError
 from rccltune.model.failure import Failure
-from rccltune.model.vocabulary import Collective, Placement
+from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
 
 CALL = BenchmarkCall(collective=Collective.ALL_REDUCE, min_nbytes=4096, max_nbytes=65536, factor=4)
@@ -47,14 +45,6 @@ def test_a_table_has_every_time_in_its_order(tmp_path: Path) -> None:
     assert done.table["order"].tolist() == [0, 0, 1, 1, 2, 2]
     assert (done.table["time_us"] > 0).all()
     assert (done.table["n_wrong"] == 0).all()
-
-
-def test_one_placement_by_graph(tmp_path: Path) -> None:
-    """Its -O and -G are the benchmark's."""
-    call = replace(CALL, placements=(Placement.IN_PLACE,), graph=True)
-    done = rccl_tests.launch(where_of(tmp_path), call, tmp_path / "one")
-    assert done.table is not None
-    assert set(done.table["placement"]) == {"in"}
 
 
 def test_variables_are_added_and_taken_away(
@@ -91,10 +81,3 @@ def test_a_failure_is_an_answer(
     assert done.failure is failure
     assert done.words
     assert (done.table is not None) is has_table
-
-
-def test_a_launch_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    """Nothing is written over."""
-    where = where_of(tmp_path)
-    with pytest.raises(SessionError, match="folder of its own"):
-        rccl_tests.launch(where, CALL, tmp_path)

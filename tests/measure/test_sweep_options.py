@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yamls
 
@@ -118,11 +117,6 @@ def test_words_of_a_list_stand_between_commas_too(name: str) -> None:
     assert context.params[name] == read[name]
 
 
-def test_a_file_alone_says_few() -> None:
-    """A list of sizes is long."""
-    assert set(SAID) - set(TYPED) == {"sizes"}
-
-
 @pytest.mark.parametrize("name", sorted(set(SAID) - RESOLVED))
 def test_a_session_keeps_it(name: str, tmp_path: Path) -> None:
     """Its sweep.yaml makes the same wish again."""
@@ -178,15 +172,6 @@ def test_the_range_in_the_help_is_what_every_runner_measures(runner: str) -> Non
     assert (sweep.min_nbytes, sweep.max_nbytes) == (1024, 256 << 20)
 
 
-def test_click_shows_what_is_declared() -> None:
-    """No option of a sweep is declared beside the record."""
-    own = {param.name for param in sweep.params if isinstance(param, click.Option)}
-    assert own - set(FIELDS) == {
-        *("config", "output", "apply_mode", "plan_only", "force"),
-        *("verbose", "quiet", "as_json", "color"),
-    }
-
-
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -200,14 +185,6 @@ def test_what_the_rank_program_alone_understands(said: dict[str, Any], why: str)
     with pytest.raises(CommandLineError, match=why) as caught:
         merge_request(None, said)
     assert caught.value.hint
-
-
-def test_a_file_that_wanted_no_further_environment_is_read() -> None:
-    """0.1.0 wrote it into sessions; a mistake below it keeps its line."""
-    for key in ("no_environment: true", "no-environment: yes"):
-        assert read_sweep_file(f"{key}\nseed: 2\n", "s") == {"seed": 2}
-    with pytest.raises(InputFileError, match=r"s:2:1: unknown key 'sed'"):
-        read_sweep_file("no_environment: true\nsed: 2\n", "s")
 
 
 @pytest.mark.parametrize("key", [key for key, one in KEYS.items() if not one.harmless])

@@ -14,12 +14,8 @@ from rccltune.model.settings import (
     UNSTATED,
     CurveKey,
     Mode,
-    Role,
     Scale,
     Setting,
-    Target,
-    Variant,
-    View,
 )
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
 
@@ -52,14 +48,6 @@ def test_what_is_no_setting_is_refused(text: str) -> None:
     """A typo must not become a setting."""
     with pytest.raises(ValueError, match=r"setting|channels|unknown"):
         Setting.parse(text)
-
-
-def test_a_setting_is_forced_or_names_nothing() -> None:
-    """Baseline with an algorithm would be a contradiction that later code must not meet."""
-    with pytest.raises(ValueError, match="forced"):
-        Setting(algorithm=Algorithm.RING, role=Role.BASELINE)
-    with pytest.raises(ValueError, match="forced"):
-        Setting()
 
 
 @pytest.mark.parametrize(
@@ -112,18 +100,6 @@ def test_impossible_scales_and_zones_are_refused() -> None:
         Zone(target=KEY.target, min_nbytes=0, max_nbytes=1, setting=None)
 
 
-def test_target_and_view_share_the_key_between_them() -> None:
-    """What a tuner sees and what it does not see make up the whole key and never overlap.
-
-    A view's own ranks take the place of the target's while a rule for several placements is chosen;
-    what ran beside it belongs to a verification, of which no curve is kept.
-    """
-    parts = {f for kind in (Target, View) for f in kind.__dataclass_fields__} - {"ranks", "beside"}
-
-    assert parts | {"setting"} == set(CurveKey.__dataclass_fields__)
-    assert not set(Target.__dataclass_fields__) & set(View.__dataclass_fields__)
-
-
 @given(
     nbytes=st.integers(0, 300),
     bounds=st.tuples(st.integers(0, 300), st.integers(0, 300)).map(sorted),
@@ -144,8 +120,3 @@ def test_a_rule_matches_inclusive_bounds_and_wildcards(
 
     assert rule.matches(Collective.ALL_REDUCE, nbytes, ONE_NODE) is not outside
     assert not rule.matches(Collective.REDUCE, nbytes, ONE_NODE)
-
-
-def test_variants_of_one_name_and_two_libraries_are_two_variants() -> None:
-    """Samples of two builds of librccl must not fall onto one curve."""
-    assert Variant(library_sha256="a") != Variant(library_sha256="b")

@@ -20,7 +20,7 @@ from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.links import LinkMap, LinkRates
 from rccltune.model.measurement import Fingerprint, Launch, Outcome
-from rccltune.model.settings import RankLocation, Variant
+from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable
 from rccltune.npkit.session import DumpResult
 from rccltune.perf.runs import EndFile, RunFile
@@ -126,13 +126,6 @@ def test_whatever_is_written_can_be_read(name: str, value: str, several: str) ->
     assert read(FailedVerification, schema.to_plain(said)).message == printable(several, "\n\t")
 
 
-def test_what_could_not_be_read_is_told_before_it_is_written() -> None:
-    """With the file that it comes from."""
-    with pytest.raises(InputFileError, match="arch") as caught:
-        schema.checked(Fingerprint(arch="../x"), "x.log", "correct it.")
-    assert caught.value.where == "x.log"
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, 1e19])
 def test_numbers_are_finite_and_their_squares_too(value: float) -> None:
     """1e308 is finite, and what is computed with it is not."""
@@ -143,14 +136,6 @@ def test_numbers_are_finite_and_their_squares_too(value: float) -> None:
             "x.json",
             "delete it.",
         )
-
-
-def test_texts_are_no_numbers_and_ones_no_flags() -> None:
-    """JSON has its own types."""
-    for plain in ({"cu_count": "8"}, {"cu_count": 8.0}, {"cu_count": True}, {"simulated": 1}):
-        with pytest.raises(SessionError):
-            read(Fingerprint, plain)
-    assert read(Variant, {"name": "default", "up_to": 8}).up_to == 8
 
 
 class Plain(TypedDict, total=False):

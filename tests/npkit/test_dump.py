@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.npkit.dump import Dump, read_dump, why_useless
+from rccltune.npkit.dump import read_dump, why_useless
 
 EVENT = bytes(16)
 
@@ -38,11 +38,6 @@ def test_all_that_is_there_is_counted(
     assert found.n_files == sum(len(buffers) + 4 for buffers in events)
     useless = why_useless(found, len(events))
     assert (useless is None) == (found.n_gpu_events > 0)
-
-
-def test_the_older_name_of_a_buffer(tmp_path: Path) -> None:
-    """``channel``, as NPKit's first samples read it."""
-    assert read_dump(written(tmp_path, [[3]], form="channel")).n_gpu_events == 3
 
 
 class TestUseless:
@@ -90,13 +85,3 @@ def test_calibrated_clocks_are_seen(tmp_path: Path) -> None:
     found = read_dump(tmp_path)
     assert found.calibrated
     assert why_useless(found, 1) is None
-
-
-def test_a_folder_of_other_things(tmp_path: Path) -> None:
-    """Names that look alike are no ranks."""
-    for name in ("gpu_clock_rate_rank_x", "xgpu_clock_rate_rank_1", "notes.txt"):
-        (tmp_path / name).write_text("")
-    (tmp_path / "gpu_clock_rate_rank_5").mkdir()
-    assert read_dump(tmp_path) == Dump(
-        ranks=(), n_files=3, n_bytes=0, n_gpu_events=0, n_cpu_events=0
-    )

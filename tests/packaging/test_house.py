@@ -38,16 +38,3 @@ def test_no_two_modules_need_each_other(repository: Path) -> None:
         needs[name] = wanted & paths.keys()
     order = list(graphlib.TopologicalSorter(needs).static_order())
     assert len(order) == len(paths)
-
-
-def test_talk_goes_through_one_object(repository: Path) -> None:
-    """A Reporter: no function takes a callback that prints, and no alias names one."""
-    callbacks = []
-    for path in modules(repository):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            where = f"{path.relative_to(repository)}:{getattr(node, 'lineno', 0)}"
-            if isinstance(node, ast.arg) and node.arg in ("note", "tell"):
-                callbacks.append(where)
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                callbacks += [where] * (ast.unparse(node.value) == "Callable[[str], None]")
-    assert callbacks == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -89,23 +87,6 @@ def test_torchs_own_comes_with_its_runtime(
     assert library.find_library(Path("torch"), {}) == found
 
 
-def test_nvidias_wheels_may_lie_in_another_folder(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with --system-site-packages."""
-    wheel(bare, monkeypatch)
-    other = touch(bare / "other/nvidia/nccl/lib/libnccl.so.2")
-    monkeypatch.setattr(sys, "path", [str(bare / "other")])
-    assert library.library_of_torch().file == other
-
-
-def test_a_torch_for_the_cpu_is_told(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no library."""
-    wheel(bare, monkeypatch)
-    with pytest.raises(MachineError, match="for the CPU alone"):
-        library.library_of_torch()
-
-
 def test_torch_of_another_python_is_asked_for(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The python3 on PATH, where ours has none; it imports nothing of torch."""
     package = touch(bare / "packages/torch/__init__.py", "raise SystemExit('it was imported')\n")
@@ -121,19 +102,6 @@ def test_torch_of_another_python_is_asked_for(bare: Path, monkeypatch: pytest.Mo
     package.unlink()
     with pytest.raises(MachineError, match="no torch in"):
         library.library_of_torch()
-
-
-def test_a_broken_torch_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What importlib stumbles over, and a namespace of that name, say nothing."""
-
-    def broken(_name: str) -> importlib.machinery.ModuleSpec:
-        raise ValueError("torch.__spec__ is None")
-
-    monkeypatch.setattr(importlib.util, "find_spec", broken)
-    assert library._origin() is None
-    empty = importlib.machinery.ModuleSpec("torch", None)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: empty)
-    assert library._origin() is None
 
 
 def test_a_library_is_known_by_its_size_beginning_middle_and_end(tmp_path: Path) -> None:

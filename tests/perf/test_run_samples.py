@@ -14,7 +14,7 @@ from rccltune.model.failure import Failure
 from rccltune.model.measurement import Fingerprint, Sample
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
-from rccltune.model.settings import BASELINE, SILENT, Setting, Variant
+from rccltune.model.settings import Setting, Variant
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf import passes, rows, runs, samples
 from rccltune.perf.plan import Step
@@ -23,7 +23,6 @@ from rccltune.session.sample_table import arranged, records
 from rccltune.session.samples import load_samples
 from rccltune.session.store import Session
 
-MIB = 1 << 20
 RING = Setting.parse("ring/ll")
 
 
@@ -91,22 +90,6 @@ def test_what_ran_beside_products_is_kept_apart(tmp_path: Path) -> None:
     assert passes.rough_rows(table, Variant())["nbytes"].unique().tolist() == [1024]
 
 
-def test_of_two_clocks_one_counts(tmp_path: Path) -> None:
-    """Graphs up to 4 MiB, loops above; and a curve of both is of neither alone."""
-    steps = [
-        *timed("ring/ll", 1024, "graph"),
-        *timed("ring/ll", 4 * MIB, "loop", "graph"),
-        *timed("ring/ll", 8 * MIB, "loop"),
-    ]
-    steps.sort(key=lambda one: one.clock == "graph")
-    make(tmp_path, steps)
-    found = read(tmp_path)
-    assert [one.nbytes for one in found] == [8 * MIB, 1024, 4 * MIB]
-    assert {one.key.graph for one in found} == {None}
-    kept = rows_of(tmp_path)
-    assert kept["clock"].tolist() == ["loop", "loop", "graph", "graph"]
-
-
 def test_loops_count_where_nothing_can_be_captured(tmp_path: Path) -> None:
     """Their graphs have no time."""
     make(
@@ -119,20 +102,6 @@ def test_loops_count_where_nothing_can_be_captured(tmp_path: Path) -> None:
     )
     (sample,) = read(tmp_path)
     assert sample.key.graph is False
-
-
-def test_care_counts_where_there_is_any(tmp_path: Path) -> None:
-    """A rough time of a setting that was measured again with care is left out, at that size."""
-    make(tmp_path, [*timed("ring/ll", 1024, "graph"), *timed("ring/ll", 2048, "graph")])
-    fine = [step("measure", "ring/ll", 1024, "graph")] * 2
-    make(tmp_path, fine, number=2, purpose=runs.FINE)
-    assert rows_of(tmp_path)["rough"].tolist() == [True, True, False, False]
-    found = read(tmp_path)
-    assert [(one.launch, one.cycle, one.nbytes) for one in found] == [
-        ("run-1:0", 0, 2048),
-        ("run-2:0", 0, 1024),
-        ("run-2:0", 1, 1024),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -187,30 +156,6 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
 
     make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
     assert len(samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]), {})) == 1
-
-
-def test_baseline_and_idle_are_what_the_library_does(tmp_path: Path) -> None:
-    """Also where no tuner is asked."""
-    unasked = {"asked": 0, "answer": "", "told_bytes": ""}
-    make(
-        tmp_path,
-        timed("silent", 1024, "graph"),
-        told=lambda one, rank: as_asked(one, rank) | unasked,
-    )
-    steps = [step("measure", "baseline", 1024, "graph")]
-    make(tmp_path, steps, number=2, plugin=False, purpose=runs.FINE)
-    assert [(one.key.setting, one.doubt) for one in read(tmp_path)] == [
-        (SILENT, None),
-        (BASELINE, None),
-    ]
-
-
-def test_samples_name_their_variant(tmp_path: Path) -> None:
-    """With its variables, as the session has them; of one that it has not, the name alone."""
-    make(tmp_path, timed("ring/ll", 1024, "graph"), variant="own")
-    own = Variant(name="own", environment=(("A", "1"),))
-    assert [one.key.variant for one in read(tmp_path, own)] == [own]
-    assert [one.key.variant for one in read(tmp_path)] == [Variant(name="own")]
 
 
 def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
@@ -284,27 +229,3 @@ def test_sizes_are_closer_where_a_rule_may_begin_or_end() -> None:
     assert between([1.0] * 6, [*alike[:3], *["ring/simple"] * 3]) == [4]
     # A size that nothing ran at is none that a rule is for.
     assert between([1.2, 1.2, float("nan"), 1.2, 1.2, 1.2], alike) == [2, 4]
-
-
-def test_sizes_between_are_a_quarter_of_an_octave_apart() -> None:
-    """In whole KiB where their neighbours are, and never one of these."""
-    assert list(passes.quarters(1 << 20, 2 << 20)) == [1218 << 10, 1448 << 10, 1722 << 10]
-    assert list(passes.quarters(64, 128)) == [80, 96, 112]
-    assert list(passes.quarters(100, 110)) == []
-    assert len(list(passes.quarters(1 << 20, 4 << 20))) == 7
-
-
-def test_no_setting_is_measured_with_care_where_it_did_not_run(tmp_path: Path) -> None:
-    """It may win at another size."""
-    steps = [*timed("silent", 1024, "graph"), *timed("ring/ll", 1024, "graph")]
-    steps += [*timed("silent", 2048, "graph"), *timed("ring/ll", 2048, "graph")]
-    steps.sort(key=lambda one: one.kind == "measure")
-    make(
-        tmp_path,
-        steps,
-        told=lambda one, rank: (
-            as_asked(one, rank) | ({"answer": "none"} if one.call.nbytes == 1024 else {})
-        ),
-    )
-    table = rows.rows_of_runs(runs.read_runs(tmp_path))
-    assert (list(fine_of(table, 1024)), list(fine_of(table, 2048))) == ([], [RING])

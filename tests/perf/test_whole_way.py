@@ -3,45 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from perf_sweeps import Ground
 
 from rccltune.cli import run
-from rccltune.model.settings import Setting
 from rccltune.perf import runs
-
-
-def test_a_sweep_and_everything_after_it(
-    ground: Ground, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Sweep, fit, emit-config, plot, explain, report, as a user types them."""
-    assert ground.sweep() == 0
-    said = capsys.readouterr()
-    assert "SIMULATED node smallest" in said.err.splitlines()[1]
-    assert "Next: rccltune fit" in said.out
-    samples = ground.samples()
-    usable = samples[samples["unusable"] == ""]
-    forced = usable[usable["role"] == "forced"]
-    assert set(usable["role"]) == {"forced", "baseline", "idle"}
-    assert set(forced["setting"]) >= {"ring/ll", "ring/simple"}
-    # What counts as a setting's time is what the library said that it ran.
-    for asked, ran in zip(forced["setting"], forced["ran"], strict=True):
-        assert not Setting.parse(asked).contradicts(Setting.parse(ran))
-    baseline = usable[usable["setting"] == "baseline"]
-    assert len(baseline.groupby(["process", "communicator"])) == 4
-    assert set(samples["nbytes"]) == {4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}
-
-    for words in (["fit"], ["emit-config"], ["plot", "--format", "svg"], ["report"]):
-        assert run([words[0], "s", *words[1:]]) == 0
-    (rules,) = Path("s").glob("rccl_tuner*.csv")
-    assert "SIMULATED" in rules.read_text()
-    assert "library: RCCL 2.28.3" in rules.read_text()
-    assert run(["explain", str(rules)]) == 0
-    assert len(list(Path("s/plots").iterdir())) > 3
-    assert "SIMULATED" in Path("s/report.html").read_text()
 
 
 def test_the_same_command_again_starts_nothing(
@@ -58,15 +26,6 @@ def test_the_same_command_again_starts_nothing(
     Path("s/samples.csv").unlink()
     assert run(["fit", "s"]) == 0
     assert Path("s/samples.csv").read_bytes() == before
-
-
-def test_what_is_left_is_counted(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
-    """One run that is lost is one start."""
-    assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 0
-    shutil.rmtree(max(Path("s/runs").iterdir(), key=lambda run: int(run.name)))
-    capsys.readouterr()
-    assert ground.sweep("--setting", "ring/ll", "--communicators", "1", "--plan") == 0
-    assert "\n1 start of all ranks, about" in capsys.readouterr().out
 
 
 def test_more_is_measured_where_more_is_asked_for(ground: Ground) -> None:
@@ -135,49 +94,6 @@ def test_a_plan_shows_and_starts_nothing(
     assert not Path("s").exists()
 
 
-def test_a_session_keeps_what_was_asked_for(ground: Ground) -> None:
-    """Its sweep.yaml asks for the same again."""
-    words = ("--setting", "ring/ll", "--communicators", "2", "--timing", "loop")
-    assert ground.sweep(*words) == 0
-    text = Path("s/sweep.yaml").read_text()
-    assert all(line in text for line in ("runner: perf", "communicators: 2", "timing: loop"))
-    assert "repeats" not in text
-    n = len(ground.endings())
-    assert run(["sweep", "-c", "s/sweep.yaml", "-o", "s"]) == 0
-    assert len(ground.endings()) == n
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--collective", "gather"],
-    ],
-)
-def test_what_only_a_benchmark_understands_names_its_runner(
-    ground: Ground, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 2, before anything is looked at."""
-    assert ground.sweep(*words) == 2
-    assert "--runner rccl-tests" in capsys.readouterr().err
-
-
-def test_a_session_is_of_one_runner(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
-    """The other one is told so, exit code 7; tune is the rank program's alone."""
-    assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 0
-    words = ground.words()[1:]
-    assert run(["sweep", *words, "--runner", "rccl-tests"]) == 7
-    assert "was measured by rccltune-perf" in capsys.readouterr().err
-    assert run(["tune", *words, "--runner", "rccl-tests"]) == 2
-    assert "sweep --runner rccl-tests" in capsys.readouterr().err
-
-
-def test_one_clock_where_it_is_asked_for(ground: Ground) -> None:
-    """Loops at every size, and samples say so."""
-    assert ground.sweep("--setting", "ring/ll", "--timing", "loop", "--communicators", "1") == 0
-    assert set(ground.table().query("step == 'measure'")["clock"]) == {"loop"}
-    assert set(ground.samples()["clock"]) == {"loop"}
-
-
 def test_a_budget_ends_it_and_the_next_command_goes_on(
     ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,13 +107,3 @@ def test_a_budget_ends_it_and_the_next_command_goes_on(
     names = ["purpose", "setting", "placement", "nbytes", "clock"]
     assert table.groupby(names).size().max() == 4
     assert set(table["state"]) == {"good", "not-offered"}
-
-
-def test_a_session_is_of_one_library(
-    ground: Ground, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another file under the same name is another machine; exit code 7."""
-    assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 0
-    monkeypatch.setattr("rccltune.perf.library.digest_of", lambda _: "0" * 64)
-    assert ground.sweep("--setting", "ring/ll", "--communicators", "1") == 7
-    assert "benchmark_sha256" in capsys.readouterr().err

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import subprocess
@@ -46,24 +44,6 @@ def test_needs_libc_alone_and_an_old_one(plugin_path: Path) -> None:
     assert "GLIBC_ABI" not in private
 
 
-def test_installs_by_cmake_alone(plugin_build: Path, tmp_path: Path) -> None:
-    """The install component holds the library and what it says about itself."""
-    command = ["cmake", "--install", str(plugin_build), "--component", "plugin"]
-    subprocess.run(
-        [*command, "--prefix", str(tmp_path)], check=True, capture_output=True, timeout=60
-    )
-    folder = tmp_path / "lib" / "rccltune"
-    info = json.loads((folder / "buildinfo.json").read_text(encoding="utf-8"))
-    assert info["abi_versions"] == list(ABI_VERSIONS)
-    assert PluginLibrary(folder / info["name"]).abi_versions == ABI_VERSIONS
-    assert os.access(folder / "rccltune-perf", os.X_OK)
-
-
-def test_every_version_has_the_plugin_s_name(host: PluginLibrary) -> None:
-    """Libraries print it when they load a tuner."""
-    assert {host.name(abi) for abi in host.abi_versions} == {"rccltune"}
-
-
 def test_a_host_says_what_it_cannot_load(tmp_path: Path, host: PluginLibrary) -> None:
     """A missing file, a library that is no tuner and an unknown version are told apart."""
     with pytest.raises(MachineError, match="loaded"):
@@ -82,18 +62,6 @@ def test_refusals_carry_the_reason(abi: int, host: PluginLibrary, tmp_path: Path
     env = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
     with pytest.raises(InputFileError, match="algorithm"):
         host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env)
-
-
-def test_questions_that_make_no_sense(host: PluginLibrary) -> None:
-    """A ragged table and a closed communicator are the caller's mistakes, and are said so."""
-    communicator = host.communicator(abi=5, n_nodes=1, n_ranks=8)
-    with pytest.raises(ValueError, match="equally long"):
-        communicator.ask(Collective.ALL_REDUCE, 1, [[1.0], [1.0, 2.0]])
-    assert communicator.ask(77, 1, []).table == ()
-    communicator.close()
-    communicator.close()
-    with pytest.raises(ValueError, match="closed"):
-        communicator.ask(Collective.ALL_REDUCE, 1, TABLE)
 
 
 def test_decisions_say_what_the_table_held(host: PluginLibrary, tmp_path: Path) -> None:

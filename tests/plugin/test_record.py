@@ -18,7 +18,7 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.rules.plugin_library import ABI_VERSIONS, PluginLibrary
 from rccltune.workload.reader import read_workload
-from rccltune.workload.records import CallSource, RecordingEnd, Workload, sum_of_workloads
+from rccltune.workload.records import CallSource, RecordingEnd, Workload
 
 TABLE = ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
 SIZES = st.integers(0, 2**40) | st.sampled_from([0, 1, 2**20, 2**61, 2**63, 2**64 - 1])
@@ -54,28 +54,6 @@ def test_every_call_is_counted_once(host: PluginLibrary, abi: int, asked: list[A
     assert found.scales in ((), (Scale(n_nodes=2, n_ranks=128),))
 
 
-@pytest.mark.parametrize("abi", ABI_VERSIONS)
-def test_communicators_of_one_process_keep_apart(
-    host: PluginLibrary, abi: int, tmp_path: Path
-) -> None:
-    """Three scales, ended in another order than they began; %n gives each a file of its own."""
-    env = {"RCCLTUNE_RECORD": str(tmp_path / "r-%n.csv")}
-    scales = [(1, 8), (2, 16), (4, 32)]
-    comms = [
-        host.communicator(abi=abi, n_nodes=n, n_ranks=r, env=env, comm_id=r) for n, r in scales
-    ]
-    for times, comm in enumerate(comms, start=1):
-        for _ in range(times):
-            comm.ask(Collective.ALL_REDUCE, 4096, TABLE)
-    for comm in reversed(comms):
-        comm.close()
-
-    whole = sum_of_workloads([read_workload(path) for path in sorted(tmp_path.glob("r-*.csv"))])
-
-    assert [(c.scale.n_ranks, c.calls) for c in whole.counts] == [(8, 1), (16, 2), (32, 3)]
-    assert [whole.ranks_at(scale) for scale in whole.scales] == [1, 1, 1]
-
-
 def test_threads_lose_nothing(host: PluginLibrary, tmp_path: Path) -> None:
     """Eight threads, each with a communicator, one file; ctypes leaves the interpreter's lock."""
     path = tmp_path / "record.csv"
@@ -100,21 +78,6 @@ def test_threads_lose_nothing(host: PluginLibrary, tmp_path: Path) -> None:
     assert len(found.recorders) == 8
     # One communicator, eight contexts: eight GPUs of one process.
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=8)) == 8
-
-
-def test_what_rules_answer_is_not_changed(host: PluginLibrary, tmp_path: Path) -> None:
-    """Recording beside a rule file: the answer is the file's."""
-    rules = tmp_path / "rules.csv"
-    rules.write_text("allreduce,0,99,ring,ll,7,-1,-1\n")
-    env = {
-        "NCCL_TUNER_CONFIG_FILE": str(rules),
-        "RCCLTUNE_RECORD": str(tmp_path / "record.csv"),
-    }
-    with host.communicator(abi=4, n_nodes=1, n_ranks=8, env=env) as comm:
-        answer = comm.ask(Collective.ALL_REDUCE, 50, TABLE)
-
-    assert (answer.cell, answer.channels) == ((1, 0), 7)
-    assert read_workload(tmp_path / "record.csv").calls == 1
 
 
 KILLED = """

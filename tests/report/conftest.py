@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
@@ -48,24 +47,10 @@ def _nothing() -> Iterator[tuple[str, int, float]]:
         yield "ring/ll", KIB << power, 15.0
 
 
-def _size() -> Iterator[tuple[str, int, float]]:
-    yield from (("baseline", 4096, 12.0), ("ring/ll", 4096, 10.0))
-
-
-def _channels() -> Iterator[tuple[str, int, float]]:
-    for power in range(18):
-        yield "baseline", KIB << power, 30 + (1 << power) / 90
-        for name, latency in (("tree/ll", 20), ("ring/ll", 25), ("ring/simple", 42)):
-            for channels in (1, 4, 16, 32, 56):
-                yield f"{name}/{channels}", KIB << power, latency + (1 << power) / (channels * 2)
-
-
 ODD = {
     "holes": _holes,
     "one setting": _one,
     "nothing to win": _nothing,
-    "one size": _size,
-    "channels": _channels,
 }
 
 
@@ -84,22 +69,6 @@ def _two_scales() -> str:
     )
     head = "# rccltune: nodes=1 mode=spx-nps1 arch=gfx942 placement=out\n"
     return f"{head}collective,ranks,setting,nbytes,time_us,repeat\n{rows}"
-
-
-def _mi355x(path: Path) -> str:
-    """MI355X, one node, 30 settings and the library (another project's data, read in place)."""
-    with path.open() as file:
-        rows = [
-            (
-                f"{row['algo']}/{row['proto']}/{row['nchannels']}".lower()
-                if row["requested"] == "forced"
-                else "baseline",
-                row["size_bytes"],
-                row["time_oop_us"],
-            )
-            for row in csv.DictReader(file)
-        ]
-    return f"{HEAD}setting,nbytes,time_us\n" + "\n".join(map(",".join, rows)) + "\n"
 
 
 @pytest.fixture(scope="session")
@@ -122,11 +91,6 @@ def _session(name: str, repository: Path, folder: Path) -> Path:
         table.write_text(_repeated(ODD[name]()), encoding="utf-8")
     elif name == "two scales":
         table.write_text(_two_scales(), encoding="utf-8")
-    elif name == "MI355X":
-        sweep = repository.parent / "shared/data/sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv"
-        if not sweep.is_file():
-            pytest.skip(f"{sweep.name} is not there")
-        table.write_text(_mi355x(sweep), encoding="utf-8")
     elif name == "CPX":
         table, more = repository / CPX, ["--baseline", "ring/simple"]
     else:

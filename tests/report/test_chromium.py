@@ -129,23 +129,6 @@ def test_nothing_is_cut_off(browser: Browser, written: Path, width: int) -> None
         assert all(left >= 0 and right <= width for left, right in edges)
 
 
-def test_texts_of_a_figure_stay_inside_it_with_the_readers_font(
-    browser: Browser, written: Path
-) -> None:
-    """A browser may have another font than the one that figures were laid out with."""
-    with Opened(browser, written, viewport={"width": 1280, "height": 900}) as page:
-        unfold(page)
-        outside = page.evaluate(
-            """[...document.querySelectorAll("figure svg")].flatMap(svg => {
-                const frame = svg.getBoundingClientRect();
-                return [...svg.querySelectorAll("text")].filter(text => {
-                    const box = text.getBoundingClientRect();
-                    return box.left < frame.left - 2 || box.right > frame.right + 2;
-                }).map(text => text.textContent); })"""
-        )
-        assert outside == []
-
-
 @pytest.mark.long
 def test_a_keyboard_opens_a_fold(browser: Browser, written: Path) -> None:
     """By Tab and Enter, and what has the focus is seen."""
@@ -157,18 +140,6 @@ def test_a_keyboard_opens_a_fold(browser: Browser, written: Path) -> None:
         page.keyboard.press("Tab")
         style = "getComputedStyle(document.activeElement).outlineStyle"
         assert page.evaluate(style) != "none"
-
-
-@pytest.mark.long
-def test_paper_has_everything_on_white(browser: Browser, written: Path) -> None:
-    """Printing unfolds what is folded, whatever the screen is."""
-    with Opened(browser, written, color_scheme="dark") as page:
-        content = page.pdf(format="A4")
-        assert content.startswith(b"%PDF-")
-        assert len(re.findall(rb"/Type\s*/Page\b", content)) >= 3
-        page.emulate_media(media="print", color_scheme="dark")
-        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert colour == "rgb(255, 255, 255)"
 
 
 @pytest.mark.long

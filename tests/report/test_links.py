@@ -92,19 +92,6 @@ def test_what_is_simulated_says_so_and_what_is_not_does_not(tmp_path: Path) -> N
         assert ("SIMULATED, no hardware" in svg.read_text()) == MAPS[name].simulated
 
 
-def test_the_same_map_gives_the_same_bytes(tmp_path: Path) -> None:
-    """So that a session can be compared file by file."""
-    first = [path.read_bytes() for path in draw_links(MAPS["three classes"], tmp_path / "a")]
-    second = [path.read_bytes() for path in draw_links(MAPS["three classes"], tmp_path / "b")]
-    assert first == second
-
-
-def test_a_pair_without_figures_needs_a_reason() -> None:
-    """No figure is ever left out silently."""
-    with pytest.raises(ValueError, match="neither"):
-        PairTimes(first=0, second=1, names=("a", "b"), link=IOD)
-
-
 def test_rows_count_pairs_and_take_medians() -> None:
     """Two devices' times of 2**26 bytes in 200 µs are 335.5 GB/s; failed pairs count apart."""
     rows = {row.link: row for row in MAPS["failures and far figures"].rows}

@@ -12,7 +12,7 @@ from rccltune.model.choice import ExportedVariant, Gain, GainRange, VariantGain,
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, Variant
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.writer import finding_lines, render_environment
+from rccltune.rules.writer import render_environment
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -101,20 +101,6 @@ def test_what_is_no_name_of_a_variable_is_refused(name: str) -> None:
         render_environment(["x"], None, [(name, "1")], [])
 
 
-def test_a_value_of_several_lines_is_refused() -> None:
-    """Its second line would be read as a line of the file by whoever does not quote."""
-    with pytest.raises(VerificationError, match="variable"):
-        render_environment(["x"], None, [("A", "1\nexport B=2")], [])
-
-
-def test_where_none_is_chosen_nothing_but_the_rules_is_exported(tmp_path: Path) -> None:
-    """And it says so."""
-    made = text(None)
-    assert sourced(made, tmp_path) == {"NCCL_TUNER_CONFIG_FILE": "/r/rules.csv"}
-    assert "no variant is exported" in made
-    assert sourced(text(None, rules=None), tmp_path) == {}
-
-
 @pytest.mark.parametrize("value", ["/a b", "$(touch x)", "a'b", 'a"b', "a\\b", "; exit 1"])
 def test_values_are_taken_literally(tmp_path: Path, value: str) -> None:
     """Whatever a path or a user's file holds."""
@@ -141,20 +127,3 @@ def test_each_gain_stands_beside_its_export_with_what_it_rests_on() -> None:
         == []
     )
     assert lacks(made, "1 KiB", "4 KiB", "25.0", "11.1", "100.0", "slower") == []
-
-
-def test_what_a_lossy_variant_gets_wrong_is_said() -> None:
-    """As a share, from which size on, and that it is none where it is none."""
-    wrong = WrongShare(target=TARGET, share=0.125, at_nbytes=1 << 26, from_nbytes=1 << 24)
-    [line] = [x for x in finding_lines(gain(wrong=wrong)) if "allows" in x]
-    assert "from 16 MiB on" in line
-    assert lacks(line, "12 %", "64 MiB", "all elements") == []
-    right = WrongShare(target=TARGET, share=0.0, at_nbytes=1 << 26, from_nbytes=None)
-    assert any("within the benchmark's tolerance" in x for x in finding_lines(gain(wrong=right)))
-
-
-def test_lines_are_short_comments_or_exports() -> None:
-    """Whatever is in it."""
-    for line in (text(CHOSEN) + text(OTHER)).splitlines():
-        assert len(line) <= 100
-        assert line.startswith(("#", "export "))

@@ -133,16 +133,6 @@ def test_no_line_of_a_rule_file_is_cut(
     assert said == " ".join(f"{key}={value}" for key, value in requires)
 
 
-def test_an_environment_that_fits_no_line_is_refused() -> None:
-    """RCCL would take the end of the line for a rule: here the tail is one."""
-    value = "x" * 238 + "," + ROW
-    document = documents.RuleDocument(
-        provenance=(), requires=(), needs=(("LD_LIBRARY_PATH", value),), sections=()
-    )
-    with pytest.raises(InputFileError, match="LD_LIBRARY_PATH"):
-        writer.render(document)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("A", "1\nB"), ("A", "1\r"), ("A", " 1"), ("A B", "1"), ("A#", "1"), ("", "1"), ("A", "\x1b")],
@@ -156,19 +146,6 @@ def test_an_environment_that_would_be_read_back_as_another_is_refused(
     )
     with pytest.raises(InputFileError, match="asked"):
         writer.render(document)
-
-
-def test_many_needs_and_requirements_stand_on_lines_of_their_own() -> None:
-    """Every line is complete by itself, and all of them together are what was meant."""
-    needs = tuple((f"NAME_{n}", "v" * 180) for n in range(6))
-    requires = (("arch", "gfx942"), ("device", "0x74a1"), *[("compute", "CPX")] * 20)
-    document = documents.RuleDocument(provenance=(), requires=requires, needs=needs, sections=())
-    text = writer.render(document)
-    assert text.count("#@ needs NAME_") == 6
-    assert text.count("#@ requires ") == 2
-    read = reader.read_rules(text.encode())
-    assert read.needs == needs
-    assert dict(read.requires) == {"arch": "gfx942", "device": "0x74a1", "compute": "CPX"}
 
 
 def test_rules_without_a_cell_never_become_a_file() -> None:
@@ -240,13 +217,6 @@ def test_no_line_of_a_rewritten_file_is_cut(
     assert (after.needs, dict(after.requires)) == (before.needs, dict(before.requires))
     for new in (False, True):
         assert [(r.low, r.high) for r in rccl_rows(text, new=new)] == [w[:2] for w in wanted]
-
-
-def test_a_line_of_somebodys_that_cannot_be_shortened_is_refused() -> None:
-    """With its number; the tail of what it asks for would be a rule to RCCL."""
-    content = f"{ROW}\n#@ needs A={'v' * 240},{ROW}\n"
-    with pytest.raises(InputFileError, match="longer"):
-        line_format.rewritten(content, {}, ())
 
 
 def test_what_has_evidence_of_its_own_is_unproven_no_more() -> None:

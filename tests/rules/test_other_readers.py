@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.cli import run
 from rccltune.rules.other_readers import READERS, misread, read_line
 from rccltune.rules.reader import read_rules
 
@@ -66,20 +64,6 @@ def _names(text: str) -> list[str]:
     return text.replace(" and ", ", ").split(", ")
 
 
-def test_a_header_row_matches_no_call_for_anybody() -> None:
-    """It is for no nodes and no ranks, since atoi makes 0 of words."""
-    header = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks"
-    assert said(header, ROW) == {}
-
-
-def test_a_long_line_is_two_lines_to_a_buffer_of_256_bytes() -> None:
-    """What stands behind the 255th byte of a comment is a row."""
-    comment = "#" + "x" * 254
-    assert [len(read_line(comment + ROW, one)) for one in READERS] == [1, 1, 1]
-    # Without its first letter it is no collective, which two of them take for allreduce.
-    assert [len(read_line(comment[:-1] + ROW, one)) for one in READERS] == [1, 0, 1]
-
-
 fields = st.text(st.sampled_from("01248-+ K\tx"), max_size=5)
 
 
@@ -118,53 +102,6 @@ def test_files_that_people_published(shared_data: Path) -> None:
     # 5 rows of sizes that are words are of 0 bytes (INDEX.md counts them).
     assert found.pop("amd_test_incorrect_values_config.conf") == 5 + 5 + 1 + 5
     assert {name for name, n in found.items() if n} == set()
-
-
-HAND_WRITTEN = f"{ROW},-1,-1\n  # {ROW},-1,-1\n"
-
-
-def test_explain_names_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An indented comment is a row of no collective to RCCL's first reader, which guesses one."""
-    path = tmp_path / "rules.csv"
-    path.write_text(HAND_WRITTEN)
-    assert run(["explain", str(path), "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["read_otherwise"]
-    assert found["line"] == 2
-    assert all(reader.name in found["said"] for reader in READERS)
-
-
-def test_a_file_that_the_plugin_refuses_is_still_read_by_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Eight fields without the empty one: nodes are where channels were, and any ranks are left."""
-    path = tmp_path / "rules.csv"
-    path.write_text("allreduce,0,4096,ring,ll,,1,8,-1,-1\n")
-    assert run(["explain", str(path)]) == 3
-    words = " ".join(capsys.readouterr().err.split())
-    assert "our plugin: refuses the file" in words
-    assert all(reader.name in words for reader in READERS)
-    assert "allreduce 0 B to 4 KiB ring/ll/1 nodes 8" in words
-
-
-def test_deploy_names_the_lines(
-    repository: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Whoever reads the file without our plugin is an admin's business too."""
-    monkeypatch.chdir(tmp_path)
-    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
-    assert run(["import", str(table), "-o", "one", "-q"]) == 0
-    assert run(["emit-config", "one", "--baseline", "ring/simple", "-q"]) == 0
-    (path,) = Path("one").glob("rccl_tuner*.csv")
-    with path.open("a") as file:
-        file.write("  # allreduce,8,16,tree,ll,-1,1,64,-1,-1\n")
-    n_lines = len(path.read_text().splitlines())
-    capsys.readouterr()
-    assert run(["deploy", "site", "one", "--unproven", "--json"]) == 0
-    (lines,) = json.loads(capsys.readouterr().out)["read_otherwise"].values()
-    assert [one.partition(":")[0] for one in lines] == [f"line {n_lines}"]
 
 
 @given(

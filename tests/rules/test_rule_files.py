@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune.model.choice import GainInterval, GainProof, Rule, Zone
-from rccltune.model.errors import VerificationError
-from rccltune.model.settings import LL128_FORCED, Mode, Scale, Setting, Target
+from rccltune.model.choice import GainInterval, Rule, Zone
+from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
 from rccltune.rules.documents import RuleDocument, audit_order, sections_of
-from rccltune.rules.line_format import LineChange, rewritten
 from rccltune.rules.reader import read_rules
 from rccltune.rules.writer import render
 
@@ -152,14 +150,6 @@ def test_every_size_is_in_a_rule_or_in_a_stated_hole(zones: list[Zone]) -> None:
     assert all(a[1] + 1 == b[0] for a, b in pairwise(spans))
 
 
-def test_zones_with_a_gap_never_become_a_file() -> None:
-    """A bug upstream must not reach production as a rule file."""
-    gap = Zone(target=TARGET, min_nbytes=8, max_nbytes=MAX_NBYTES, setting=None, reason="x")
-
-    with pytest.raises(VerificationError, match="jump from 0 to 8"):
-        sections_of([gap])
-
-
 # What each public file must be found to be, from INDEX.md ("configs"): rules kept, and the
 # classes of finding with their number.
 EXPECTED = {
@@ -200,30 +190,6 @@ def test_public_files_are_judged_as_expected(shared_data: Path, name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "n_gaps"),
-    [
-        # 12 closed ranges; 65536 to 131072 apart, none touches the next: 11 gaps between them,
-        # one below the first and one above the last.
-        ("gpu107_generated_n5_BROKEN.conf", 13),
-        # Contiguous from 0 to 17179869184 in 9 groups: one gap above each.
-        ("amd_ext_tuner_gfx950.conf", 9),
-    ],
-)
-def test_gaps_between_rules_are_found(shared_data: Path, name: str, n_gaps: int) -> None:
-    """Closed ranges on sampled sizes leave every size between them to the library."""
-    read = read_rules((shared_data / "configs" / name).read_bytes())
-
-    assert len(audit_order(read.rules).gaps) == n_gaps
-
-
-def test_the_partition_mode_of_a_fork_is_a_filter() -> None:
-    """Column 11 restricts a row; ignoring it would apply CPX rules to whole GPUs."""
-    read = read_rules(b"allreduce,0,9,tree,ll,-1,1,64,-1,-1,cpx,-1\n")
-
-    assert read.rules[0].only_mode == Mode(compute="CPX", memory=None)
-
-
-@pytest.mark.parametrize(
     ("content", "code"),
     [
         (b"PK\x03\x04\x00\n", "not-text"),
@@ -247,25 +213,6 @@ def test_mistakes_that_would_choose_wrongly_refuse_the_file(content: bytes, code
     assert [f.code for f in read.errors] == [code]
     assert read.errors[0].line >= 2
     assert read.rules == ()
-
-
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        (b"collective_type,min_bytes,max_bytes,algorithm,protocol,channels,n,r\n", "header-row"),
-        (b"alltoall,0,8,ring,ll,-1,1,8\n", "untunable-collective"),
-        (b"broadcast,0,8,tree,ll,-1,1,8\n", "tree-not-allreduce"),
-        (b"allreduce,0,8,ring,ll,-1,1,8,-1,-1,warp,-1\n", "unknown-field"),
-        (b"allreduce,0,8,ring,ll,-1,1,8,-1,-1,cpx,3\n", "unknown-field"),
-        (b"allreduce,0,8,ring,ll,-1,1,8,-1,-1,-1,-1,7\n", "unknown-field"),
-    ],
-)
-def test_rows_that_mean_nothing_here_are_skipped_with_a_warning(content: bytes, code: str) -> None:
-    """The rest of the file works as its author meant it."""
-    read = read_rules(content + b"allreduce,0,8,ring,ll,-1,1,8")
-
-    assert [(f.code, f.line) for f in read.findings] == [(code, 1)]
-    assert len(read.rules) == 1
 
 
 def test_todays_forms_are_tolerated() -> None:
@@ -324,34 +271,3 @@ def test_dead_and_fallback_are_what_trying_every_call_says(rules: list[Rule]) ->
     if all(rule.n_nodes is None for rule in rules):
         assert dead == set(range(len(rules))) - reached_ever
         assert fallbacks == reached_ever - reached_first
-
-
-@pytest.mark.parametrize("proof", [GainProof.UNPROVEN, GainProof.REPEATED])
-def test_a_fallback_says_that_nothing_proves_it(proof: GainProof) -> None:
-    """As any row does; once verification has held the row itself, its mark goes."""
-    zone = Zone(
-        target=TARGET,
-        min_nbytes=0,
-        max_nbytes=MAX_NBYTES,
-        setting=Setting.parse("tree/ll128"),
-        n_sizes=4,
-        fallback=Setting.parse("ring/ll"),
-        n_communicators=1,
-        proof=proof,
-    )
-    document = RuleDocument(
-        provenance=("made up",), requires=(), needs=(), sections=sections_of([zone])
-    )
-    text = render(document)
-    said = [line for line in text.splitlines() if line.startswith("# fallback UNPROVEN:")]
-    read = read_rules(text.encode())
-    assert read.errors == ()
-    row = read.rules[-1].line or 0
-    if proof is GainProof.REPEATED:
-        assert said == []
-        return
-    assert len(said) == 1
-    assert "seen once" in said[0]
-    assert text.splitlines()[row - 2] == said[0]
-    held = LineChange(parts=(read.rules[-1],), evidence="verified")
-    assert "fallback UNPROVEN" not in rewritten(text, {row: held}, ())

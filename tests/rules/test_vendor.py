@@ -13,7 +13,6 @@ from wording import lacks
 
 from rccltune.model.choice import Rule
 from rccltune.rules import documents, reader, vendor_rules, writer
-from rccltune.rules.reader import LineSeverity
 
 GOOD = "allreduce,0,99,ring,ll,-1,1,8,-1,-1"
 
@@ -88,14 +87,6 @@ def test_rows_on_which_readers_disagree_are_left_out(row: str, why: str) -> None
     assert reader.read_rules(text.encode()).findings == ()
 
 
-def test_rows_behind_a_mark_are_not_taken() -> None:
-    """RCCL takes a byte-order mark for part of the first name: newer skips, older says allreduce."""
-    text, left_out = merged(f"\ufeffallgather,0,99,ring,ll,-1,1,8\n{GOOD}\n")
-    assert list(left_out) == [1]
-    assert "byte-order mark" in left_out[1]
-    assert [row.collective for row in rccl_rows(text, new=True)] == ["allreduce"]
-
-
 @pytest.mark.parametrize(
     "row",
     [
@@ -120,23 +111,6 @@ def test_what_every_reader_takes_alike_is_kept(row: str) -> None:
             *(wanted.collective, wanted.low, wanted.high, wanted.cell, wanted.filters),
         )
         assert max(found.channels, 0) == max(wanted.channels, 0)
-
-
-@pytest.mark.parametrize("row", ["allreduce,0,64K,ring,ll,-1,1,8", "allreduce,0,-1,ring,ll,-1,1,8"])
-def test_a_row_that_every_rccl_plays_otherwise_than_written_is_an_error(row: str) -> None:
-    """64 bytes, and every size: leaving it out would lose a choice of the vendor's silently."""
-    file, _ = vendor_rules.read_base(f"{GOOD}\n{row}\n".encode())
-    assert [(one.severity, one.line) for one in file.errors] == [(LineSeverity.ERROR, 2)]
-
-
-def test_lines_of_one_reason_are_named_together() -> None:
-    """A table of thousands of such rows makes one sentence."""
-    text, _ = merged("\n".join([GOOD, *["alltoall,0,9,ring,ll,-1,1,8"] * 3, "", "x,1,2"]))
-    assert "# lines 2-4 of it are not written: alltoall never asks a tuner" in text
-    assert vendor_rules.by_reason([(9, "b"), (1, "a"), (3, "a"), (2, "a"), (7, "a")]) == [
-        ("1-3, 7", "a"),
-        ("9", "b"),
-    ]
 
 
 FIELDS = (
@@ -169,7 +143,7 @@ def rows(draw: st.DrawFn) -> str:
     return ",".join(fields[: draw(st.sampled_from([6, 8, 8, 9, 10, 10, 10, 11]))])
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.lists(rows(), max_size=6), st.sampled_from(["\n", "\r\n"]))
 @example(["allreduce,0,99,ring,ll,-1,1,8 # a, b", "allreduce,0,99,ring,ll,-1,1,8,\r"], "\n")
 def test_a_row_is_taken_exactly_where_every_reader_has_the_same(

@@ -7,7 +7,6 @@ their answer; what is downloaded for real is tests/simulate/test_real_library.py
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -77,24 +76,6 @@ def test_what_is_cached_needs_no_network_and_no_apt(fetch: Fetch) -> None:
         assert (ended.returncode, ended.stdout.strip()) == (0, str(library))
 
 
-def test_path_downloads_nothing(fetch: Fetch) -> None:
-    """It only looks."""
-    ended = fetch.run("--path")
-    assert ended.returncode == 1
-    assert lacks(ended.stderr, "scripts/fetch-rccl") == []
-    assert fetch.left() == []
-
-
-def test_another_architecture(fetch: Fetch) -> None:
-    """The packages are for one."""
-    fetch.play("uname", "echo aarch64")
-    ended = fetch.run()
-    assert ended.returncode == 1
-    assert "aarch64" in ended.stderr
-    assert "--librccl FILE" in ended.stderr
-    assert fetch.left() == []
-
-
 @needs_keyring
 def test_a_full_disk_is_seen_before_anything_is_downloaded(fetch: Fetch) -> None:
     """By the room that the packages and what is in them take together."""
@@ -139,43 +120,3 @@ def test_another_file_than_the_pinned_one_is_not_used(fetch: Fetch) -> None:
     assert ended.returncode == 1
     assert lacks(ended.stderr, "is pinned") == []
     assert fetch.left() == []
-
-
-@needs_keyring
-def test_a_killed_download_is_swept_away(fetch: Fetch) -> None:
-    """Its folder does not stay for ever."""
-    (fetch.cache / ".part-abc").mkdir(parents=True)
-    fetch.run()
-    assert fetch.left() == []
-
-
-def test_words_it_does_not_know(fetch: Fetch) -> None:
-    """Are no wish to download 400 MB."""
-    ended = fetch.run("--force")
-    assert ended.returncode == 1
-    assert "--path" in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "said"),
-    [
-        (0, 0, "tests ran"),
-        (3, 0, "its tests are skipped: fetch-rccl: lost"),
-        (1, 1, "could not be fetched (status 1): fetch-rccl: lost"),
-    ],
-)
-def test_continuous_integration_skips_only_what_the_registry_lost(
-    tmp_path: Path, status: int, code: int, said: str
-) -> None:
-    """Another file under the pinned version, or no registry at all, ends it before any test."""
-    for folder in (".ci", "scripts"):
-        (tmp_path / folder).mkdir()
-    run = shutil.copy(SCRIPT.parents[1] / ".ci/run", tmp_path / ".ci/run")
-    played = {"fetch-rccl": f"echo fetch-rccl: lost >&2; exit {status}", "test": "echo tests ran"}
-    for name, script in played.items():
-        (tmp_path / "scripts" / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "scripts" / name).chmod(0o755)
-    ended = subprocess.run([run], check=False, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == code, ended.stderr
-    assert said in ended.stdout + ended.stderr
-    assert ("tests ran" in ended.stdout) == (code == 0)

@@ -256,18 +256,3 @@ def test_no_byte_of_a_file_crashes(sessions: Path, tmp_path: Path, name: str) ->
         path.write_bytes(content)
         found.append(_wrong(path, folder, what))
     assert [one for one in found if one is not None] == []
-
-
-@pytest.mark.parametrize("time_us", [0, -1])
-def test_a_time_that_is_none_in_a_fit_is_told(
-    sessions: Path, tmp_path: Path, time_us: float
-) -> None:
-    """By whoever draws it: the logarithm of it is none."""
-    folder, path = _copied(sessions, "imported/fit.json", tmp_path)
-    plain = json.loads(path.read_text())
-    plain["curves"][0]["points"][0]["time_us"] = time_us
-    path.write_text(json.dumps(plain))
-    with pytest.raises(RccltuneError) as caught:
-        api.plot(folder, tmp_path, formats=("svg",))
-    assert "fit.json" in str(caught.value.where)
-    assert caught.value.hint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,15 +44,6 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tup
     return running
 
 
-def test_doubted_says_what_for(tmp_path: Path, run: Callable[..., tuple[str, str]]) -> None:
-    """A type that is none: how many half-rows, and why."""
-    (tmp_path / "a.log").write_text(log("22902", "floate5", "10.00"))
-    out, _ = run(str(tmp_path / "a.log"))
-    assert "no benchmark has a data type of this name" in out
-    out, _ = run(str(tmp_path / "a.log"), "--json")
-    assert json.loads(out)["doubts"] == {}
-
-
 def test_two_library_versions_in_one_session_are_named(
     tmp_path: Path, run: Callable[..., tuple[str, str]]
 ) -> None:
@@ -68,15 +58,3 @@ def test_two_library_versions_in_one_session_are_named(
     said = run(str(tmp_path / "c"))[1]
     assert "2.29.2 (" in said
     assert "2.28.9 (c)" in said
-
-
-def test_two_library_versions_in_one_file_are_named(
-    tmp_path: Path, run: Callable[..., tuple[str, str]]
-) -> None:
-    """Two runs of one log, a benchmark's own line and the library's of one version beside them."""
-    one, other = log("22902", "float", "10.00"), log("22809", "float", "12.00")
-    (tmp_path / "two").write_text(one + other)
-    said = run(str(tmp_path / "two"))[1]
-    assert "2.29.2 and of 2.28.9 (line" in said
-    (tmp_path / "one").write_text("NCCL version 2.29.2+cuda13.1\n" + one)
-    assert "runs of library" not in run(str(tmp_path / "one"), "-o", str(tmp_path / "s"))[1]

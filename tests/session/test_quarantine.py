@@ -72,30 +72,6 @@ def test_failures_of_something_else_do_not_count(changes: dict[str, object]) -> 
     assert samples.quarantines(pairs) == ()
 
 
-def test_a_lifted_failure_counts_no_more() -> None:
-    """And the order in which launches are found does not matter."""
-    first, second = ended("a", Failure.HANG), ended("b", Failure.CRASH, attempt=1)
-    (found,) = samples.quarantines([second, first])
-    assert found.launches == ("a", "b")
-    assert (str(found), found.reason) == (
-        "all_reduce tree/ll",
-        "it hung in 1 launch and crashed in 1 launch",
-    )
-    lifted = (second[0], replace(second[1], lifted=True))
-    assert samples.quarantines([first, lifted]) == ()
-
-
-def test_outcomes_of_older_sessions_count() -> None:
-    """They say that a launch failed, and not yet how."""
-    pairs = [
-        (ended("a", None)[0], Outcome(launch="a", status=Status.TIMED_OUT)),
-        (ended("b", None)[0], Outcome(launch="b", status=Status.FAILED)),
-        (ended("c", None)[0], Outcome(launch="c", status=Status.INTERRUPTED)),
-    ]
-    (found,) = samples.quarantines(pairs)
-    assert found.failures == (Failure.HANG, Failure.CRASH)
-
-
 def test_samples_of_a_quarantined_setting_are_doubted() -> None:
     """Those that are doubted already keep their reason."""
     key = CurveKey(

@@ -33,7 +33,6 @@ from rccltune.model.settings import (
     Mode,
     Scale,
     Setting,
-    Variant,
 )
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session import files, store
@@ -86,31 +85,6 @@ def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
     assert stored(opened) == (sample(),)
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        # One setting by itself, several in turn, and these through PyTorch.
-        {"settings": ["tree/ll"], "scale": {"n_nodes": 1, "n_ranks": 8}},
-        {"settings": ["idle", "tree/ll"], "questions": {"leading": 1, "per_row": 3}},
-        {"settings": ["idle", "tree/ll"], "questions": {"leading": 1, "per_row": 3}, "told": True},
-    ],
-)
-def test_a_launch_of_a_schedule_names_the_version_that_reads_it(
-    tmp_path: Path, schedule: dict[str, object]
-) -> None:
-    """In one sentence, and not as a mistake of its file; what was imported then is still read."""
-    committed(tmp_path / "s")
-    file = tmp_path / "s/launches/a1/launch.json"
-    plain = json.loads(file.read_text(encoding="utf-8"))
-    assert "schedule" not in plain
-    file.write_text(json.dumps({**plain, "schedule": schedule}), encoding="utf-8")
-    with pytest.raises(SessionError, match=r"rccltune 0\.1\.0's.* reads it"):
-        store.read_launches(tmp_path / "s")
-    file.write_text(json.dumps({**plain, "wings": 2}), encoding="utf-8")
-    with pytest.raises(SessionError, match="wings is unknown"):
-        store.read_launches(tmp_path / "s")
-
-
 def test_a_launch_without_outcome_does_not_count(tmp_path: Path) -> None:
     """A kill between raw log and outcome loses that launch only, and samples are made anew."""
     opened = committed(tmp_path / "s")
@@ -121,24 +95,6 @@ def test_a_launch_without_outcome_does_not_count(tmp_path: Path) -> None:
     assert store.stored_samples(opened) is not None
 
 
-def test_samples_older_than_the_launches_are_not_believed(tmp_path: Path) -> None:
-    """A kill between the last outcome and samples.csv must not hide the last launch."""
-    opened = committed(tmp_path / "s")
-    (tmp_path / "s/launches/b2").mkdir()
-    (tmp_path / "s/launches/b2/outcome.json").write_text("{}")
-
-    assert store.stored_samples(opened) is None
-
-
-def test_a_table_with_other_columns_is_made_again(tmp_path: Path) -> None:
-    """As an earlier version wrote it; what it was made from is there."""
-    opened = committed(tmp_path / "s")
-    (tmp_path / "s/samples.csv").write_text("launch,step,cycle\na1,0,0\n")
-
-    assert store.stored_samples(opened) is None
-    assert "other columns" in (store.why_not_current(opened) or "")
-
-
 def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
     """The same launches in another order give the same bytes, so hashes can be compared."""
     first, second = tmp_path / "one", tmp_path / "two"
@@ -146,14 +102,6 @@ def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
         store.commit(header(folder), [], [sample(f"{n}1") for n in order])
 
     assert (first / "samples.csv").read_bytes() == (second / "samples.csv").read_bytes()
-
-
-def test_an_id_depends_on_all_that_was_asked() -> None:
-    """Resuming finds a launch by its content."""
-    launch = Launch(id="", argv=("all_reduce_perf", "-b", "8"), repeat=0)
-
-    assert store.launch_id(launch) == store.launch_id(replace(launch, id="whatever"))
-    assert store.launch_id(launch) != store.launch_id(replace(launch, repeat=1))
 
 
 @pytest.mark.parametrize(
@@ -182,13 +130,6 @@ def test_a_header_of_another_kind_is_refused(tmp_path: Path, text: str, said: st
 
     assert caught.value.exit_code == 7
     assert caught.value.hint
-
-
-def test_a_folder_without_session_says_how_to_make_one(tmp_path: Path) -> None:
-    """The commonest mistake is the wrong working directory."""
-    with pytest.raises(SessionError, match="session") as caught:
-        store.open_session(tmp_path / "nowhere")
-    assert "rccltune import" in str(caught.value)
 
 
 def test_a_damaged_table_is_named_with_its_line(tmp_path: Path) -> None:
@@ -387,24 +328,6 @@ def test_a_full_disk_is_found_by_writing(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_more_patience_measures_the_same() -> None:
-    """A sweep may be resumed with another --timeout; each attempt is a launch of its own."""
-    launch = Launch(id="", argv=("all_reduce_perf",))
-    assert store.launch_id(launch) == store.launch_id(replace(launch, timeout_s=9.0))
-    assert store.launch_id(launch) != store.launch_id(replace(launch, attempt=1))
-
-
-def test_a_read_only_folder_is_a_message(tmp_path: Path) -> None:
-    """No traceback for a disk that says no (a file where the folder must be)."""
-    (tmp_path / "s").write_text("")
-
-    with (
-        pytest.raises(SessionError, match="cannot write"),
-        files.writing(tmp_path / "s", Reporter()),
-    ):
-        pass
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     """An error while writing never destroys what was there, and leaves no temporary file."""
     target = tmp_path / "x"
@@ -415,14 +338,3 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
-
-
-def test_variants_outlive_the_process(tmp_path: Path) -> None:
-    """A user's own variant is kept in session.json, so samples.csv can name it."""
-    own = Variant(name="mine", environment=(("A", "1"),))
-    keyed = sample(key=replace(sample().key, variant=own))
-    store.commit(replace(header(tmp_path / "s"), variants=(own,)), [], [keyed])
-
-    opened = store.open_session(tmp_path / "s")
-
-    assert stored(opened) == (keyed,)

@@ -17,16 +17,13 @@ from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
     KNOWN_VARIANTS,
-    RULES,
-    SILENT,
-    UNSTATED,
     CurveKey,
     Scale,
     Setting,
 )
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
-from rccltune.session.sample_table import COLUMNS, KINDS, frame, joined, records
+from rccltune.session.sample_table import COLUMNS, KINDS, frame, records
 
 KEYS = st.builds(
     CurveKey,
@@ -81,11 +78,6 @@ def read(folder: Path, text: str | bytes, n_rows: int | None = None) -> pd.DataF
     return samples_csv.read(path, KNOWN_VARIANTS, n_rows)
 
 
-def of_setting(setting: Setting) -> Sample:
-    """The sample, of another setting."""
-    return replace(SAMPLE, key=replace(SAMPLE.key, setting=setting))
-
-
 @given(st.lists(SAMPLES, max_size=30))
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -99,37 +91,6 @@ def test_samples_survive_their_csv(tmp_path: Path, samples: list[Sample]) -> Non
         texts = (column.astype(str).tolist() for column in (made[name], again[name]))
         assert next(texts) == next(texts)
         assert again[name].dtype == KINDS.get(name, "category")
-
-
-def test_the_words_are_the_fields_own(tmp_path: Path) -> None:
-    """Who chose stands in a column of its own; idle is called idle."""
-    samples = [of_setting(one) for one in (SILENT, BASELINE, RULES, UNSTATED)]
-    read(tmp_path, written(frame([*samples, SAMPLE])))
-    plain = pd.read_csv(tmp_path / "samples.csv")
-    assert plain["setting"].tolist() == ["idle", "baseline", "rules", "unstated", "tree/ll128"]
-    assert plain["role"].tolist() == ["idle", "baseline", "rules", "unstated", "forced"]
-    assert set(plain["purpose"]) == {"sweep"}
-    assert plain["rough"].dtype == bool
-    assert plain["unusable"].isna().all()
-    assert plain.loc[0, ["nbytes", "time_us", "line"]].tolist() == [1024, 12.5, 7]
-
-
-def test_what_a_log_has_of_one_setting_is_one_communicator() -> None:
-    """A run in a file is another process, and each setting was measured by itself."""
-    other = of_setting(BASELINE)
-    samples = [SAMPLE, other, replace(SAMPLE, launch="a1:2"), replace(SAMPLE, cycle=1)]
-    found = frame(samples)
-    named = zip(found["process"], found["communicator"], found["pass"], strict=True)
-    assert list(named) == [("a1", 0, 0), ("a1", 1, 0), ("a1:2", 0, 0), ("a1", 0, 1)]
-
-
-def test_several_tables_are_joined() -> None:
-    """As if they had been one."""
-    one, other = frame([SAMPLE]), frame([replace(SAMPLE, launch="b2")])
-    assert written(joined([one, frame(()), other])) == written(
-        frame([SAMPLE, replace(SAMPLE, launch="b2")])
-    )
-    assert list(joined([]).columns) == list(COLUMNS)
 
 
 ODD = {

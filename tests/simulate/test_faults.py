@@ -14,7 +14,6 @@ from simulation import Sim, Small, leftovers, plugin_env
 from wording import lacks
 
 from rccltune.model.errors import InputFileError
-from rccltune.plugin import LIBRARY, native_folder
 from rccltune.simulate.sources import load_node
 
 
@@ -49,44 +48,6 @@ def test_hang_of_one_setting(sim: Sim, small: Small) -> None:
     out, _ = stop(process)
     sizes = [int(x.split()[0]) for x in out.splitlines() if " float " in x and len(x.split()) > 8]
     assert sizes == [1024, 2048]
-
-
-def test_timeout_option_ends_a_hang(sim: Sim, small: Small) -> None:
-    """-T, exit code 4."""
-    node = small("faults: [{kind: hang, setting: ring/ll}]\n")
-    got = sim.run(node, "-b 1K -e 1K -T 1")
-    assert got.code == 4
-    assert "simnode: Test timeout (1s)" in got.out
-
-
-def test_one_rank_without_the_plugin_hangs_the_job(sim: Sim, small: Small) -> None:
-    """Why a plugin must never be inert on one rank."""
-    node = small("faults: [{kind: no-plugin, rank: 3}]\n")
-    env = {"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_ANSWER": "tree/ll"}
-    assert sim.run(node, "-b 1K -e 1K -T 1", **env).code == 4
-    # Where the plugin answers what the library would have chosen anyway, nobody notices.
-    assert sim.run(node, "-b 1K -e 1K -T 1", **(env | {"TESTPLUGIN_ANSWER": "ring/ll"})).code == 0
-    assert sim.run(node, "-b 1K -e 1K -T 1").code == 0
-
-
-def test_one_rank_without_the_rule_file_is_told_to_its_plugin(
-    sim: Sim, small: Small, tmp_path: Path
-) -> None:
-    """That of rank 3 is given a file that is not there; all others get theirs."""
-    real = os.environ.get("RCCLTUNE_TEST_PLUGIN")
-    plugin = real or str(native_folder() / LIBRARY)
-    if not Path(plugin).is_file():
-        pytest.skip("no plugin is built")
-    rules = tmp_path / "rules.csv"
-    rules.write_text("allreduce,0,9999,tree,ll,-1,1,4,-1,-1\n")
-    env = {"NCCL_TUNER_PLUGIN": plugin, "NCCL_TUNER_CONFIG_FILE": str(rules)}
-    assert sim.run(small(), "-b 1K -e 1K -A 1", **env).settings[1024].startswith("tree/ll")
-    node = small("faults: [{kind: no-file, rank: 3}]\n")
-    got = sim.run(node, "-b 1K -e 1K", **env)
-    assert got.code != 0
-    assert "no/such/file.csv" in got.out + got.err
-    # Where nobody has a file there is none to miss.
-    assert sim.run(node, "-b 1K -e 1K").code == 0
 
 
 @pytest.mark.mpi
@@ -152,22 +113,6 @@ def test_crash(sim: Sim, small: Small, how: str, code: int) -> None:
     assert "Out of bounds" not in got.out
 
 
-def test_memory_fault_says_so(sim: Sim, small: Small) -> None:
-    """The driver's words, then an abort."""
-    got = sim.run(small("faults: [{kind: crash, how: memory-fault}]\n"), "-b 1K -e 1K")
-    assert got.code == -signal.SIGABRT
-    assert lacks(got.err, "GPU", "node-1") == []
-
-
-@pytest.mark.mpi
-def test_crash_of_one_rank_is_ended_by_mpirun(sim: Sim, small: Small) -> None:
-    """Exit code 139 is Open MPI 5's."""
-    node = small("faults: [{kind: crash, rank: 2, how: segv, bytes: [2048, 2048]}]\n")
-    got = sim.run(node, "-b 1K -e 4K -f 2", np=4)
-    assert got.code == 139
-    assert not leftovers(sim)
-
-
 def test_wrong_results(sim: Sim, small: Small) -> None:
     """#wrong, FAILED and exit code 1; unseen with -c 0."""
     node = small("faults: [{kind: wrong, setting: tree/ll, elements: 12, bytes: [2048, 4096]}]\n")
@@ -196,13 +141,6 @@ def test_substitution_is_what_runs_and_what_is_logged(sim: Sim, small: Small) ->
     assert got.times[1024] > 60
 
 
-def test_slow_rank_slows_all(sim: Sim, small: Small) -> None:
-    """A collective is as slow as its slowest rank."""
-    node = small("faults: [{kind: slow-rank, rank: 3, factor: 1.5}]\n")
-    fast, slow = sim.run(small(), "-b 1K -e 1K"), sim.run(node, "-b 1K -e 1K")
-    assert slow.times[1024] == pytest.approx(1.5 * fast.times[1024], rel=0.01)
-
-
 def test_slow_rank_of_a_share_of_the_launches(sim: Sim, small: Small) -> None:
     """As many as its probability says; such a launch is slow in all passes, with that setting."""
     launches, probability = 200, 0.3
@@ -222,47 +160,6 @@ def test_slow_rank_of_a_share_of_the_launches(sim: Sim, small: Small) -> None:
     assert slow / launches == pytest.approx(probability, abs=chance)
 
 
-def warmed(sim: Sim, node: Path, log: Path, **env: str) -> tuple[list[float], int]:
-    """First time of each of two passes of a walk, and how often the plugin was asked."""
-    got = sim.run(
-        node,
-        "-b 8 -e 32 -f 2 -w 3 -N 2",
-        NCCL_TUNER_PLUGIN=sim.plugin(),
-        TESTPLUGIN_CYCLE="ring/ll tree/ll ring/simple tree/ll128",
-        RCCL_LL128_FORCE_ENABLE="1",
-        TESTPLUGIN_LOG=str(log),
-        **env,
-    )
-    assert got.code == 0, got.err
-    times = [row.time_us for row in got.rows if row.size == 8]
-    return times, log.read_text().count("ask ")
-
-
-def test_shift_of_the_warm_up(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """A pass more or none: what counts passes is wrong by one from there on."""
-    more, none = (f"faults: [{{kind: shift, passes: {n}}}]\n" for n in (1, -1))
-    plain, asked = warmed(sim, small(), tmp_path / "plain")
-    later, asked_more = warmed(sim, small(more), tmp_path / "more")
-    sooner, asked_less = warmed(sim, small(none), tmp_path / "none")
-    assert plain == [20, 60]  # the warm-up had ring/ll
-    assert later == [60, 25]
-    assert sooner == [30, 20]
-    # Three sizes of three calls, by each of 4 ranks.
-    assert (asked_more - asked, asked - asked_less) == (36, 36)
-
-
-def test_shift_of_some_launches_and_collectives(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """Drawn as other faults are; the collective is that of the launch."""
-    node = small("faults: [{kind: shift, passes: -1, probability: 0.5}]\n")
-    seen = [warmed(sim, node, tmp_path / f"{i}", RCCLTUNE_SIM_LAUNCH=str(i))[0] for i in range(30)]
-    assert all(times in ([20, 60], [30, 20]) for times in seen)
-    assert 4 < seen.count([30, 20]) < 26  # 4 standard errors
-    other = small("faults: [{kind: shift, passes: -1, collective: all_gather}]\n")
-    assert warmed(sim, other, tmp_path / "other")[0] == [20, 60]
-    mine = small("faults: [{kind: shift, passes: -1, collective: all_reduce, ranks: 4}]\n")
-    assert warmed(sim, mine, tmp_path / "mine")[0] == [30, 20]
-
-
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -279,32 +176,6 @@ def test_mistakes_in_a_shift(small: Small, fault: str, said: str) -> None:
     with pytest.raises(InputFileError) as caught:
         load_node(small(f"faults: [{fault}]\n"))
     assert said in str(caught.value)
-
-
-def test_info_lines_inside_rows(sim: Sim, small: Small) -> None:
-    """NCCL_DEBUG=INFO on stdout splits rows (real log nv34)."""
-    glued = sim.run(small(), "-b 1K -e 8K -f 2", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="TUNING")
-    assert not glued.times
-    assert glued.out.count("-1simnode:") == 4
-
-
-def test_init_error(sim: Sim, small: Small) -> None:
-    """As common.cu prints an NCCL failure."""
-    got = sim.run(
-        small("faults: [{kind: init-error, message: failed to map shared memory}]\n"), "-b 1K -e 1K"
-    )
-    assert got.code == 3
-    assert lacks(got.out, "NCCL_DEBUG=INFO", "/") == []
-
-
-def test_a_fault_may_strike_only_some_launches(sim: Sim, small: Small) -> None:
-    """Drawn once per launch, repeatable."""
-    node = small("faults: [{kind: init-error, message: x, probability: 0.5}]\n")
-    codes = [sim.run(node, "-b 1K -e 1K", RCCLTUNE_SIM_LAUNCH=str(i)).code for i in range(30)]
-    assert 5 < codes.count(3) < 25
-    assert codes == [
-        sim.run(node, "-b 1K -e 1K", RCCLTUNE_SIM_LAUNCH=str(i)).code for i in range(30)
-    ]
 
 
 def fake_launch(sim: Sim, node: Path, rank: int, size: int, **env: str) -> subprocess.Popen[str]:
@@ -370,38 +241,3 @@ def test_what_a_killed_launch_left_is_swept_by_the_next(
         p.communicate(timeout=30)
     assert [p.returncode for p in other] == [0] * 4
     assert not left.exists()
-
-
-def test_a_stale_meeting_place_of_the_same_name_is_replaced(
-    sim: Sim, small: Small, tmp_path: Path
-) -> None:
-    """The name may come again; its maker is dead all the same."""
-    node = small()
-    env = {"RCCLTUNE_SIM_SHM_DIR": str(tmp_path), "RCCLTUNE_RUN_ID": "same"}
-    lonely = fake_launch(sim, node, 0, 4, **env)
-    kill_in_waiting(lonely, tmp_path)
-    assert list(tmp_path.glob("rccltune-sim-*"))
-    again = [fake_launch(sim, node, rank, 4, **env) for rank in range(4)]
-    for p in again:
-        p.communicate(timeout=30)
-    assert [p.returncode for p in again] == [0] * 4
-    assert not list(tmp_path.glob("rccltune-sim-*"))
-
-
-def test_wrong_launcher_gives_many_jobs_of_one_rank(sim: Sim, small: Small) -> None:
-    """A mismatch of launcher and MPI: every process runs alone and exits 0."""
-    node = small()
-    got = sim.run(node, "-b 1K -e 1K", RCCLTUNE_SIM_LINKED="openmpi", PMI_RANK="2", PMI_SIZE="4")
-    assert got.code == 0
-    assert got.out.count("#  Rank") == 1
-    assert len(got.rows) == 1
-
-
-def test_launched_ranks_live_half_a_second(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """Open MPI's launcher can hang on shorter lives."""
-    began = time.monotonic()
-    env = {"RCCLTUNE_SIM_SHM_DIR": str(tmp_path)}
-    ranks = [fake_launch(sim, small(ranks=2), rank, 2, **env) for rank in range(2)]
-    for p in ranks:
-        p.communicate(timeout=30)
-    assert time.monotonic() - began >= 0.5

@@ -60,9 +60,3 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, old: str, new: str, sai
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(InputFileError, match=said):
         sources.load_node(path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """As a node file is."""
-    with pytest.raises(InputFileError, match="read"):
-        sources.load_node(tmp_path / "node.node")

@@ -58,35 +58,6 @@ def test_newest_version_that_the_release_knows_is_used(
             assert "is unsupported" in one.err
 
 
-@pytest.mark.parametrize(
-    ("switches", "choice", "time_us"),
-    [
-        ({}, (1, 0), 30),
-        ({"NCCL_ALGO": "Tree"}, (0, 0), 20),
-        ({"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}, (1, 2), 60),
-        # Gated on one node: nothing is left to choose, and the fastest ring runs.
-        ({"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"}, (1, 0), 30),
-    ],
-)
-def test_a_library_before_tuners_goes_by_its_switches(
-    sim: Sim, small: Small, switches: dict[str, str], choice: tuple[int, int], time_us: float
-) -> None:
-    """ROCm 6.2 asks for version 1 alone, and says at every call what it chose, by numbers."""
-    got = sim.run(
-        small(rccl="2.20.5", benchmark="rt24"),
-        "-b 8 -e 8 -n 3 -w 1 -c 1",
-        NCCL_TUNER_PLUGIN=sim.plugin(),
-        TESTPLUGIN_ANSWER="ring/ll128",
-        **switches,
-        **TUNING,
-    )
-    assert lacks(got.err, "ncclTunerPlugin_v1") == []
-    assert got.times[8] == pytest.approx(time_us, rel=0.01)
-    said = re.findall(r"NCCL INFO (\d+) Bytes -> Algo (\d) proto (\d) time ", got.err)
-    # Warm-up at the largest and the smallest size, then per half one, three and one to check.
-    assert said == [("8", *map(str, choice))] * (1 + 1 + 2 * (1 + 3 + 1))
-
-
 def test_init_and_questions_are_counted(sim: Sim, small: Small, tmp_path: Path) -> None:
     """A scheduling plugin counts the questions, so there must be as many as in reality."""
     log = tmp_path / "log"
@@ -102,30 +73,6 @@ def test_init_and_questions_are_counted(sim: Sim, small: Small, tmp_path: Path) 
     # A rank asks per size: warm-up 2, then per half 1 to warm up, 5 timed, 1 to check.
     for size in (1024, 2048, 4096):
         assert lines.count(f"ask 4 {size} 7x3") == 4 * (2 + 2 * (1 + 5 + 1))
-
-
-def test_old_warm_up_order_and_table_size(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """Before RTnew the largest size is warmed up first; before 2.23 the table has six rows."""
-    log = tmp_path / "log"
-    sim.run(
-        small(rccl="2.22.3", benchmark="rt24"),
-        "-b 1K -e 4K -f 2 -n 1 -w 3 -c 0",
-        NCCL_TUNER_PLUGIN=sim.plugin("3"),
-        TESTPLUGIN_LOG=str(log),
-        RCCLTUNE_SIM_RANKS="1",
-    )
-    # One rank asks nobody.
-    assert not [x for x in log.read_text().splitlines() if x.startswith("ask")]
-    log.unlink()
-    sim.run(
-        small(rccl="2.22.3", benchmark="rt24"),
-        "-b 1K -e 4K -f 2 -n 1 -w 3 -c 0",
-        NCCL_TUNER_PLUGIN=sim.plugin("3"),
-        TESTPLUGIN_LOG=str(log),
-    )
-    sizes = [int(x.split()[2]) for x in log.read_text().splitlines() if x.startswith("ask")]
-    assert sizes[:6] == [4096] * 3 + [1024] * 3  # of one rank: the largest, then the smallest
-    assert "ask 4 1024 6x3" in log.read_text()
 
 
 @pytest.mark.parametrize("release", ["2.26.6", "2.28.3"])
@@ -255,44 +202,6 @@ def test_v2_host_takes_an_answer_unchecked(sim: Sim, small: Small) -> None:
     assert newer.settings[1024].startswith("ring/ll")
 
 
-def test_environment_grammar(sim: Sim, small: Small) -> None:
-    """Lists by function since 2.24, and errors on unknown words."""
-    node = small()
-    first = lambda **env: sim.run(node, "-b 1K -e 1K -A 1", **env).settings[1024].rsplit("/", 1)[0]  # noqa: E731 - names a long call
-    assert first(NCCL_ALGO="tree") == "tree/ll"
-    assert first(NCCL_ALGO="^ring") == "tree/ll"
-    assert first(NCCL_ALGO="ring;allreduce:tree") == "tree/ll"
-    assert first(NCCL_PROTO="^LL;allgather:LL") == "ring/simple"
-    bad = sim.run(node, "-b 1K -e 1K", NCCL_ALGO="rong", NCCL_DEBUG="WARN")
-    assert bad.code == 3
-    assert lacks(bad.out, "NCCL") == []
-    assert "invalid usage" in bad.out
-    old = sim.run(small(rccl="2.22.3"), "-b 1K -e 1K", NCCL_ALGO="rong")
-    assert old.code == 0
-
-
-def test_overrides_come_last_and_leave_ineligible_cells(sim: Sim, small: Small) -> None:
-    """RCCL_OVERRIDE_* beat the plugin, except where a cell cannot be chosen."""
-    node = small()
-    plugin = {"NCCL_TUNER_PLUGIN": sim.plugin(), "TESTPLUGIN_ANSWER": "tree/ll"}
-    assert (
-        sim.run(node, "-b 1K -e 1K -A 1", RCCL_OVERRIDE_ALGO="RING", **plugin).settings[1024]
-        == "ring/ll/1"
-    )
-    both = sim.run(
-        node, "-b 1K -e 1K -A 1", RCCL_OVERRIDE_ALGO="RING", RCCL_OVERRIDE_PROTO="SIMPLE", **plugin
-    )
-    assert both.settings[1024].startswith("ring/simple")
-    kept = sim.run(
-        node, "-b 1K -e 1K -A 1", RCCL_OVERRIDE_PROTO="SIMPLE", NCCL_DEBUG="WARN", **LOG, **plugin
-    )
-    assert kept.settings[1024].startswith("tree/ll")
-    assert "not applied" in kept.err
-    assert sim.run(node, "-b 1K -e 1K", RCCL_OVERRIDE_ALGO="rong").code == 3
-    old = sim.run(small(rccl="2.22.3"), "-b 1K -e 1K", RCCL_OVERRIDE_ALGO="rong")
-    assert old.code == 0
-
-
 def test_channels(sim: Sim, small: Small) -> None:
     """A tuner's answer is an upper bound; what the communicator has is fixed at start."""
     node = small(
@@ -335,114 +244,6 @@ def test_direct_all_gather_bypasses_the_tuner(sim: Sim, tmp_path: Path) -> None:
     assert off.startswith("ring/")
     assert run(RCCL_DIRECT_ALLGATHER_THRESHOLD="-1").settings[2**22].startswith("ring/")
     assert run(RCCLTUNE_SIM_RELEASE="2.27.7").settings[2**22].startswith("ring/")
-
-
-def test_msccl_and_mscclpp_on_spx(sim: Sim) -> None:
-    """The published figures' steps are MSCCL's and MSCCL++'s limits."""
-
-    def run(size: int, extra: str = "", **env: str) -> float:
-        return sim.run("mi300x-spx-nps1", f"-b {size} -e {size} {extra}", **env).times[size]
-
-    assert run(32) == pytest.approx(16.56, rel=0.15)
-    assert run(32, "-G 1") == pytest.approx(6.32, rel=0.15)  # MSCCL++
-    assert run(16, "-G 1") == pytest.approx(15.75, rel=0.15)  # no multiple of 32
-    assert run(512) == pytest.approx(22.9, rel=0.15)
-    assert run(1024) == pytest.approx(13.1, rel=0.15)  # MSCCL's first chunk
-    assert run(2**25) == pytest.approx(244.1, rel=0.15)
-    assert run(2**20, RCCL_MSCCL_ENABLE="0") == pytest.approx(52.4, rel=0.5)  # modelled
-    assert run(2**20) == pytest.approx(27.4, rel=0.15)
-
-
-def test_own_bypass_of_a_node_file(sim: Sim, small: Small) -> None:
-    """A trap for rules: a window that no tuner reaches."""
-    node = small(
-        "  - {collective: all_reduce, setting: shortcut, kind: modelled, source: x, points: [[8, 5], [65536, 5]]}\n"
-        "paths: [shortcut]\nbypasses: [{path: shortcut, collective: all_reduce, bytes: [2048, 4096]}]\n"
-    )
-    got = sim.run(node, "-b 1K -e 8K -f 2")
-    assert [got.times[2048], got.times[4096]] == [5, 5]
-    assert min(got.times[1024], got.times[8192]) > 20
-
-
-def test_plugin_names(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """As it stands, with prefix, in the net plugin, or not found."""
-    node = small()
-    folder = tmp_path / "lib"
-    folder.mkdir()
-    (folder / "libnccl-tuner-mine.so").symlink_to(sim.plugin())
-    by_name = sim.run(
-        node, "-b 8 -e 8", NCCL_TUNER_PLUGIN="mine", LD_LIBRARY_PATH=str(folder), **TUNING
-    )
-    assert "Using TestPlugin (v5)" in by_name.err
-    missing = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN="/proc/nowhere/lib.so", **TUNING)
-    assert lacks(missing.err, "/proc/nowhere/lib.so") == []
-    assert missing.code == 0
-    net = sim.run(node, "-b 8 -e 8", NCCL_NET_PLUGIN=sim.plugin(), **TUNING)
-    assert "Using TestPlugin (v5)" in net.err
-    empty = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin("none"), **TUNING)
-    assert "is unsupported" in empty.err
-
-
-def test_failing_plugin_fails_as_in_the_library(sim: Sim, small: Small) -> None:
-    """A failing init or question ends the job."""
-    node = small()
-    init = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin(), TESTPLUGIN_INIT="fail")
-    assert init.code == 3
-    assert lacks(init.out, "NCCL") == []
-    ask = sim.run(node, "-b 8 -e 8", NCCL_TUNER_PLUGIN=sim.plugin(), TESTPLUGIN_ASK="fail")
-    assert ask.code == 3
-
-
-def test_logs_go_where_the_variables_say(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """NCCL_DEBUG, _SUBSYS and _FILE with %h and %p."""
-    node = small()
-    pattern = tmp_path / "log.%h.%p"
-    got = sim.run(node, "-b 1K -e 1K", **(TUNING | {"NCCL_DEBUG_FILE": str(pattern)}))
-    (file,) = tmp_path.glob("log.simnode.*")
-    assert lacks(file.read_text(), "RING") == []
-    assert "NCCL INFO" not in got.out
-    assert "RCCL version : 2.28.3-SIMULATED" in got.out
-    quiet = sim.run(node, "-b 1K -e 1K", NCCL_DEBUG="INFO")
-    assert "Init COMPLETE" in quiet.out
-    assert "-> Algo" not in quiet.out
-    assert "RCCL version" in sim.run(node, "-b 1K -e 1K", NCCL_DEBUG="VERSION").out
-    assert "RCCL version" not in sim.run(node, "-b 1K -e 1K").out
-
-
-def test_log_levels_moved_in_newer_releases(sim: Sim, small: Small) -> None:
-    """A plugin's INFO of 3 is a warning since 2.28.3 (facts 1.3)."""
-    env = {"NCCL_TUNER_PLUGIN": sim.plugin(), **TUNING}
-    old = sim.run(small(rccl="2.27.7"), "-b 8 -e 8", **env).err
-    new = sim.run(small(rccl="2.28.3"), "-b 8 -e 8", **env).err
-    assert lacks(old, "NCCL", "INFO") == []
-    assert lacks(new, "NCCL", "WARN") == []
-
-
-def test_old_releases_log_their_model(sim: Sim, small: Small) -> None:
-    """Before 2.24 the TUNING line has numbers for names."""
-    got = sim.run(small(rccl="2.22.3", benchmark="rt24"), "-b 1K -e 1K", **TUNING)
-    assert re.search(r"NCCL INFO 1024 Bytes -> Algo 1 proto 0 time \d", got.err)
-
-
-def test_aggregated_calls_are_one_question(sim: Sim, small: Small, tmp_path: Path) -> None:
-    """-m 4 asks once about the sum."""
-    log = tmp_path / "log"
-    got = sim.run(
-        small(),
-        "-b 1K -e 1K -m 4 -n 3 -w 0 -c 0",
-        NCCL_TUNER_PLUGIN=sim.plugin("5"),
-        TESTPLUGIN_LOG=str(log),
-    )
-    assert [x for x in log.read_text().splitlines() if x.startswith("ask")] == [
-        "ask 4 4096 7x3"
-    ] * (4 * 2 * 3)
-    assert got.times[1024] < 30
-
-
-def test_fp8_on_many_ranks_keeps_the_ring_out(sim: Sim) -> None:
-    """Every ring cell times 1024."""
-    got = sim.run("mi300x-cpx-nps4", "-b 1K -e 1K -d fp8_e4m3 -A 1")
-    assert got.settings[1024].startswith("tree/ll")
 
 
 def test_real_plugin(sim: Sim, small: Small, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from simulation import Sim, Small
 
 from rccltune.model.errors import InputFileError
-from rccltune.simulate.sources import compile_node, load_node
+from rccltune.simulate.sources import load_node
 
 LAUNCHES = 60
 # Of a standard deviation over so many launches: 4 standard errors.
@@ -50,47 +50,6 @@ def test_a_launch_is_as_slow_at_one_size_as_at_the_next(sim: Sim, small: Small) 
         large_ones.append(at[1048576])
     assert statistics.stdev(small_ones) == pytest.approx(0.4, rel=CHANCE)
     assert statistics.stdev(large_ones) == pytest.approx(0.01, rel=CHANCE)
-
-
-def test_a_setting_has_noise_of_its_own_in_a_launch(sim: Sim, small: Small) -> None:
-    """The ratio of two settings is the same in all passes and differs between launches."""
-    node = small("noise: {launch_sigma: 0.4, setting_sigma: [[8192, 0.03], [1048576, 0]]}\n")
-    ratios, ends = [], []
-    for launch in range(LAUNCHES):
-        rows = sim.run(
-            node,
-            "-b 8K -e 1M -f 128 -N 4",
-            NCCL_TUNER_PLUGIN=sim.plugin(),
-            TESTPLUGIN_CYCLE="tree/ll tree/ll ring/simple tree/ll ring/simple",
-            RCCLTUNE_SIM_LAUNCH=str(launch),
-        ).rows
-        tree, simple, again, simple_again = zip(rows[::2], rows[1::2], strict=True)
-        assert tree[0].rest == again[0].rest
-        assert simple[0].rest == simple_again[0].rest
-        ratios.append(log(tree[0].time_us / simple[0].time_us))
-        ends.append(log(tree[1].time_us / simple[1].time_us))
-        # Halves draw each for itself.
-        assert tree[0].in_place_us != tree[0].time_us
-    # Two independent draws; whatever the launch has cancels out.
-    assert statistics.stdev(ratios) == pytest.approx(0.03 * sqrt(2), rel=CHANCE)
-    assert max(ends) - min(ends) < 2e-4
-
-
-def test_sigma_of_a_block_by_size(sim: Sim, small: Small) -> None:
-    """Passes differ below, none above."""
-    node = small(f"{FLAT}noise: {{sigma: [[8192, 0.05], [1048576, 0]]}}\n")
-    found = by_size(sim, node, 0, "-b 8K -e 1M -f 128 -N 60")
-    assert statistics.stdev(found[8192]) == pytest.approx(0.05, rel=4 / sqrt(2 * 59))
-    assert found[1048576] == [0] * 60
-
-
-def test_sigma_is_one_record_be_it_a_number_or_points(small: Small) -> None:
-    """A number is that of every size; none is no record."""
-    points = "sigma: 0.5, launch_sigma: [[8, 0.5], [64, 0]], setting_sigma: 0.125, rank_sigma: 0.25"
-    text = compile_node(small(f"noise: {{{points}}}\n")).decode()
-    records = "noise 0.25 0 1 0 0 1\nsigma 1:0.5\nlaunch-sigma 8:0.5 64:0\nsetting-sigma 1:0.125\n"
-    assert f"\n{records}" in text
-    assert compile_node(small("noise: {sigma: 0, setting_sigma: 0}\n")) == compile_node(small())
 
 
 @pytest.mark.parametrize(

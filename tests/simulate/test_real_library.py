@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import recordings
 from real_runs import RealCall, read_calls
 
 from rccltune import plugin
@@ -140,14 +139,6 @@ def test_nothing_is_checked_and_it_says_so(start: Start) -> None:
     assert "# SIMULATED times; RCCL 2.27.7, real: " in ended.out
 
 
-def test_processes_and_threads_of_one_process_choose_alike(start: Start) -> None:
-    """8 processes under mpirun, memory shared between them, against one process."""
-    options = ("-b", "1K", "-e", "16M", "-f", "4", "-n", "1", "-w", "0")
-    one, many = (start("all_reduce", *options, mpirun=several) for several in (False, True))
-    assert one.code == many.code == 0, many.err
-    assert collections.Counter(one.ran) == collections.Counter(many.ran)
-
-
 @pytest.mark.parametrize(
     "short", ["ar", *(pytest.param(name, marks=pytest.mark.long) for name in ("rs", "bc", "rd"))]
 )
@@ -189,31 +180,6 @@ def test_a_captured_graph_over_two_hosts(start: Start) -> None:
     )
     assert captured.code == plain.code == 0, captured.err
     assert collections.Counter(captured.ran) == collections.Counter(plain.ran)
-
-
-def test_a_tuner_is_asked_while_a_graph_is_captured(start: Start, tmp_path: Path) -> None:
-    """Two calls a setting, three in a graph: each call of it runs what its own question got."""
-    ended = start(
-        "all_reduce",
-        *("-b", "64K", "-e", "64K", "-n", "3", "-w", "0", "-c", "0", "-G", "4"),
-        variables={
-            "NCCL_TUNER_PLUGIN": str(recordings.made_tuner(tmp_path, "test_plugin.c", "-DWITH_V4")),
-            "TESTPLUGIN_CYCLE": "tree/ll ring/simple ring/ll",
-            "TESTPLUGIN_CALLS": "2",
-        },
-    )
-    assert ended.code == 0, ended.err
-    for rank in range(8):
-        ran = [r.setting for r in ended.ran if r.rank == rank]
-        assert ran == ["tree/ll"] * 2 + ["ring/simple"] * 2 + ["ring/ll"] * 2
-
-
-def test_two_hosts_cannot_be_one_process(start: Start) -> None:
-    """The library would take them for one host."""
-    two = str(Path(__file__).parents[2] / "examples/nodes/two-mi300x.yaml")
-    ended = start("all_reduce", "-b", "8", "-e", "8", node=two, ranks=16)
-    assert ended.code != 0
-    assert "several hosts cannot be one process" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -258,23 +224,6 @@ def test_a_rule_runs_on_every_rank_and_nowhere_else(
     assert rest(ended) == rest(without)
 
 
-def test_tree_simple_runs_where_a_tuner_writes_its_closed_cell(
-    start: Start, tmp_path: Path
-) -> None:
-    """On all ranks, though no other may; ours never does that (docs/simulated-nodes.md)."""
-    ended = start(
-        "all_reduce",
-        *("-b", "4M", "-e", "8M", "-f", "2", "-n", "1", "-w", "0", "-c", "0"),
-        variables={
-            "NCCL_TUNER_PLUGIN": str(recordings.made_tuner(tmp_path, "test_plugin.c", "-DWITH_V4")),
-            "TESTPLUGIN_ANSWER": "tree/simple/4",
-            "TESTPLUGIN_CHECK": "0",
-        },
-    )
-    assert ended.code == 0, ended.err
-    assert {(r.rank, r.setting) for r in ended.ran} == {(n, "tree/simple") for n in range(8)}
-
-
 def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -> None:
     """Up to 4 MiB this release asks no tuner for all_gather; above it does."""
     file = tmp_path / "rules.csv"
@@ -290,19 +239,6 @@ def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -
     assert ended.code == 0, ended.err
     settings = {(ran.nbytes, ran.setting) for ran in ended.ran}
     assert settings == {(1 << 20, "direct"), (4 << 20, "direct"), (16 << 20, "ring/ll")}
-
-
-@pytest.mark.parametrize("mpirun", [False, True])
-def test_an_alltoall_runs_on_all_ranks(start: Start, mpirun: bool) -> None:
-    """Sends and receives, which ask no tuner; in place a rank keeps its own part and sends one less."""
-    options = ("-b", "1K", "-e", "16K", "-f", "16", "-n", "2", "-w", "0", "-c", "1")
-    ended = start("alltoall", *options, mpirun=mpirun)
-    assert ended.code == 0, ended.err
-    assert {(ran.rank, ran.setting) for ran in ended.ran} == {(rank, "p2p") for rank in range(8)}
-    at_1k = [ran.blocks for ran in ended.ran if ran.nbytes == 1024]
-    assert set(at_1k) == {8, 7}
-    rows = [line.split() for line in ended.out.splitlines() if re.match(r" +\d+ ", line)]
-    assert [(row[8], row[12]) for row in rows] == [("N/A", "N/A")] * 2
 
 
 @pytest.mark.parametrize(
@@ -336,44 +272,12 @@ def test_when_a_tuner_hears_of_registered_buffers(
     assert {ran.rank for ran in ended.ran} == set(range(8))
 
 
-def test_another_file_of_the_library_elsewhere(start: Start, real: Path, tmp_path: Path) -> None:
-    """As a user's own build lies: another folder, another name, what it needs beside it."""
-    for each in real.parent.iterdir():
-        if each.is_file() and not each.is_symlink():
-            name = "own-build.so" if each == real else each.name
-            copy = tmp_path / name
-            try:
-                os.link(each, copy)
-            except OSError:
-                shutil.copy(each, copy)
-    for link in (one for one in real.parent.iterdir() if one.is_symlink()):
-        if not (tmp_path / link.name).exists() and "rccl" not in link.name:
-            (tmp_path / link.name).symlink_to(link.resolve().name)
-    own = {"RCCLTUNE_SIM_LIBRCCL": str(tmp_path / "own-build.so")}
-    options = ("-b", "1K", "-e", "16M", "-f", "16", "-n", "1", "-w", "0")
-    plain, ended = start("all_reduce", *options), start("all_reduce", *options, variables=own)
-    assert ended.code == 0, ended.err
-    assert f"real: {own['RCCLTUNE_SIM_LIBRCCL']}" in ended.out
-    assert collections.Counter(ended.ran) == collections.Counter(plain.ran)
-
-
 def test_what_it_cannot_do_is_said(start: Start) -> None:
     """And nothing is printed that could be taken for a result."""
     ended = start("alltoallv", "-b", "1K", "-e", "1K")
     assert ended.code != 0
     assert "alltoallv" in ended.err
     assert not ended.ran
-
-
-def test_a_file_that_is_no_library(start: Start, tmp_path: Path) -> None:
-    """The loader's own words, and no crash."""
-    other = tmp_path / "librccl.so.1"
-    other.write_text("no library")
-    ended = start(
-        "all_reduce", "-b", "8", "-e", "8", variables={"RCCLTUNE_SIM_LIBRCCL": str(other)}
-    )
-    assert ended.code == 64
-    assert "does not load" in ended.err
 
 
 def test_a_plugin_that_refuses_fails_init_on_every_rank(start: Start, tmp_path: Path) -> None:

@@ -71,15 +71,6 @@ def test_shipped_files_on_as_many_ranks_as_they_are_for() -> None:
     assert all(row[5] == "0" for row in rows)
 
 
-def test_rules_for_eight_ranks(tmp_path: Path) -> None:
-    """Every size of theirs runs as they say, on the eight ranks that they are for."""
-    rules = tmp_path / "rules.csv"
-    rules.write_text("allreduce,65536,390660,ring,simple,-1,1,8,-1,-1\n", encoding="utf-8")
-    ((*_, sizes, ran, closed, wrong),) = asked("--place", "spx-8", rules)
-    assert int(sizes) == int(ran) > 0
-    assert (closed, wrong) == ("0", "0")
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "place",
@@ -93,13 +84,6 @@ def test_rows_for_groups_and_registered_buffers(place: str) -> None:
     for _, _, sizes, ran, closed, wrong in rows:
         assert int(ran) > 0
         assert (int(ran) + int(closed), wrong) == (int(sizes), "0")
-
-
-def test_a_file_that_the_plugin_refuses_is_nobodys_rules(shared_data: Path) -> None:
-    """AMD's own test asset with mistakes in it."""
-    file = shared_data / "configs/amd_test_incorrect_values_config.conf"
-    ((_, _, said, *_),) = asked("--place", "spx-8", file)
-    assert said == "refused by the plugin"
 
 
 @pytest.mark.long

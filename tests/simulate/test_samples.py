@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import statistics
-import time
 from pathlib import Path
 
 import pytest
-from simulation import Sim, Small, leftovers, plugin_env
+from simulation import Sim, Small, plugin_env
 from wording import lacks
 
 from rccltune.simulate.sources import load_node, node_path, shipped_nodes
@@ -125,81 +124,6 @@ def test_noise_has_the_size_that_the_file_says(sim: Sim, small: Small) -> None:
     assert statistics.stdev(means) == pytest.approx(0.05, rel=0.3)
 
 
-def test_drift_and_bursts_follow_the_simulated_clock(sim: Sim, small: Small) -> None:
-    """They belong to the time of the sweep, not to a launch."""
-    node = small(
-        "noise:\n  drift: [[0, 1], [100, 1.1]]\n"
-        "  bursts: {probability: 0.3, seconds: 10, factor: 3}\n"
-    )
-
-    def at(seconds: int) -> float:
-        epoch = {"RCCLTUNE_SIM_EPOCH": str(seconds)}
-        return sim.run(node, "-b 8 -e 8", NCCL_PROTO="Simple", **epoch).rows[0].time_us
-
-    times = [at(s) for s in range(5, 300, 10)]
-    calm = [t for t in times if t < 100]
-    assert 3 <= len(times) - len(calm) <= 18
-    assert calm[0] < calm[-1]
-    assert calm[-1] == pytest.approx(66, rel=0.01)
-    assert at(42) == at(48) or at(42) > 100 or at(48) > 100
-
-
-def test_clock_file_is_carried_on_by_launches_that_end(
-    sim: Sim, small: Small, tmp_path: Path
-) -> None:
-    """A launch that failed leaves it, so that its repetition has the same time."""
-    node, clock = small("start: {startup_s: 0.05}\n"), tmp_path / "clock"
-    env = {"RCCLTUNE_SIM_CLOCK": str(clock)}
-    sim.run(node, "-b 8 -e 1M -f 2", **env)
-    first = float(clock.read_text())
-    sim.run(node, "-b 8 -e 1M -f 2", **env)
-    assert float(clock.read_text()) == pytest.approx(2 * first)
-    assert first > 0.05
-    sim.run(node, "-b 8 -e 1M -f 2", NCCL_ALGO="rong", **env)
-    assert float(clock.read_text()) == pytest.approx(2 * first)
-    # One that is told where it begins leaves there where it ended.
-    sim.run(node, "-b 8 -e 1M -f 2", RCCLTUNE_SIM_EPOCH="40", **env)
-    assert float(clock.read_text()) == pytest.approx(40 + first)
-
-
-def test_first_use_is_paid_once_per_algorithm(sim: Sim, small: Small) -> None:
-    """Why the first step of a setting is thrown away."""
-    node = small("start: {first_use_us: 1000, first_use_calls: 4}\n")
-    cycle = "ring/simple ring/simple tree/ll tree/ll ring/simple"
-    got = sim.run(
-        node,
-        "-b 8 -e 16 -f 2 -N 5 -n 10 -w 1",
-        NCCL_TUNER_PLUGIN=sim.plugin(),
-        TESTPLUGIN_CYCLE=cycle,
-    )
-    firsts = [row.time_us for row in got.rows if row.size == 8]
-    # The warm-up pass begins step 0; each later pass is a step. One of its two calls, then the
-    # call before the timed ones, leave one or two of four for the timed ten.
-    assert firsts[0] == pytest.approx(60 + 1000 / 10, rel=0.01)
-    assert firsts[1] > 200
-    assert firsts[2] == pytest.approx(20, rel=0.01)
-    assert firsts[3] == pytest.approx(60, rel=0.01)
-
-
-def test_slow_when_rules_are_mixed(sim: Sim, small: Small) -> None:
-    """A trap: fast in a sweep of one setting, slow among others."""
-    node = small("effects: [{setting: ring/simple, mixed: true, factor: 2}]\n")
-    alone = sim.run(node, "-b 64K -e 1M -f 2", **plugin_env(sim, "ring/simple")).times[2**20]
-    mixed = sim.run(node, "-b 64K -e 1M -f 2", **plugin_env(sim, "tree/ll,0-100000")).times[2**20]
-    assert alone == pytest.approx(100, rel=0.01)
-    assert mixed == pytest.approx(200, rel=0.01)
-
-
-def test_slow_where_the_launch_ran_others_before(sim: Sim, small: Small) -> None:
-    """A trap for walks: passes of one setting each, slow after the first that was another's."""
-    node = small("effects: [{setting: ring/simple, mixed: launch, factor: 2}]\n")
-    wish = "-b 64K -e 1M -f 4 -N 2"
-    alone = sim.run(node, wish, **plugin_env(sim, "ring/simple")).rows
-    mixed = sim.run(node, wish, **plugin_env(sim, "tree/ll,0-100000")).rows
-    assert [r.time_us for r in alone if r.size == 2**20] == pytest.approx([100] * 2, rel=0.01)
-    assert [r.time_us for r in mixed if r.size == 2**20] == pytest.approx([200] * 2, rel=0.01)
-
-
 def test_smaller_communicators_and_their_placement(sim: Sim) -> None:
     """A scale without a curve ends with the reason, never with an invented time."""
     eight = {"RCCLTUNE_SIM_RANKS": "8"}
@@ -237,47 +161,6 @@ def test_a_pair_is_as_fast_as_its_link(
     assert got.times[2**26] == pytest.approx(latency_us + 2**26 / gb_per_s / 1e3, rel=0.06)
 
 
-def test_one_iod_needs_to_be_said(sim: Sim, small: Small) -> None:
-    """A node file without devices_per_iod has no such place, and its answers stay as they were."""
-    node = small("", ranks=8)
-    got = sim.run(node, "-b 8 -e 8", collective="sendrecv", RCCLTUNE_SIM_RANKS="2")
-    assert got.code == 64
-    assert "2 ranks (one-oam)" in got.err
-
-
-def test_split_groups(sim: Sim) -> None:
-    """NCCL_TESTS_SPLIT makes eight communicators of eight ranks."""
-    got = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M", NCCL_TESTS_SPLIT="DIV 8")
-    assert got.code == 0
-    groups = {line.split()[4] for line in got.out.splitlines() if line.startswith("#  Rank")}
-    assert groups == {str(g) for g in range(8)}
-    alone = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M", RCCLTUNE_SIM_RANKS="8")
-    assert got.times[2**20] == pytest.approx(alone.times[2**20], rel=0.03)
-    masked = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M", NCCL_TESTS_SPLIT_MASK="f8")
-    assert masked.times == got.times
-    refused = sim.run("mi300x-cpx-nps4", "-b 1M -e 1M", NCCL_TESTS_SPLIT="AND 7")
-    assert (refused.code, refused.rows) == (64, [])
-    assert "plays MOD and DIV alone" in refused.err
-
-
-def test_graph_variant(sim: Sim) -> None:
-    """-G 1 has published curves of its own."""
-    plain = sim.run("mi300x-spx-nps1", "-b 32M -e 32M").times[2**25]
-    graph = sim.run("mi300x-spx-nps1", "-b 1K -e 32M -f 2 -G 1").times
-    assert graph[1024] == pytest.approx(7.47, rel=0.1)
-    assert graph[2**25] == pytest.approx(243.4, rel=0.1)
-    assert plain == pytest.approx(244.1, rel=0.1)
-
-
-@pytest.mark.parametrize("threads", ["-g 4", "-t 2 -g 2"])
-def test_several_ranks_in_one_process(sim: Sim, small: Small, threads: str) -> None:
-    """-g and -t change nothing but who holds the ranks."""
-    node = small()
-    together = sim.run(node, f"-b 8 -e 1M -f 2 {threads}")
-    assert len(together.rows) == 18
-    assert together.times == sim.run(node, "-b 8 -e 1M -f 2").times
-
-
 @pytest.mark.mpi
 def test_processes_give_the_samples_of_one_process(sim: Sim, small: Small) -> None:
     """Under the real mpirun, to the last digit."""
@@ -293,28 +176,3 @@ def test_processes_give_the_samples_of_one_process(sim: Sim, small: Small) -> No
         many = sim.run(node, arguments + extra, np=np, **env)
         assert many.code == 0, many.err
         assert [r.rest for r in many.rows] == [r.rest for r in one.rows]
-
-
-@pytest.mark.mpi
-def test_64_processes(sim: Sim) -> None:
-    """The full node on two cores."""
-    arguments = "-b 8 -e 1G -f 2"
-    many = sim.run("mi300x-cpx-nps4", arguments, np=64)
-    assert many.code == 0, many.err
-    assert [r.rest for r in many.rows] == [
-        r.rest for r in sim.run("mi300x-cpx-nps4", arguments).rows
-    ]
-    assert len({x.split()[6] for x in many.out.splitlines() if x.startswith("#  Rank")}) == 64
-    assert not leftovers(sim)
-
-
-def test_start_up_is_really_waited(sim: Sim, small: Small) -> None:
-    """It is what one launch per setting costs."""
-    node = small("start: {startup_s: 2}\n")
-    began = time.monotonic()
-    sim.run(node, "-b 8 -e 8")
-    waited = time.monotonic() - began
-    assert waited > 2
-    began = time.monotonic()
-    sim.run(node, "-b 8 -e 8", RCCLTUNE_SIM_STARTUP_S="0")
-    assert time.monotonic() - began < waited - 1

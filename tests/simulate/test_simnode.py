@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
-import yamls
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Sim, Small
 
 from rccltune.model.errors import InputFileError
-from rccltune.simulate.sources import DATA, compile_node, load_node, node_path, shipped_nodes
+from rccltune.simulate.sources import compile_node, load_node, node_path, shipped_nodes
 from rccltune.simulate.true_times import interpolate, truth, variants_holding
 
 
@@ -60,14 +58,6 @@ def test_all_mistakes_are_listed_with_their_places(tmp_path: Path) -> None:
         assert line.strip().startswith(f"{path}:{place.split(':')[0]}:"), line
 
 
-def test_dies_that_do_not_divide_an_oam(small: Small) -> None:
-    """Three devices on each I/O die leave two of an OAM's eight without one."""
-    path = small()
-    path.write_text(path.read_text().replace("_oam: 8", "_oam: 8, devices_per_iod: 3"))
-    with pytest.raises(InputFileError, match="devices_per_oam"):
-        load_node(path)
-
-
 def test_mistakes_that_a_schema_cannot_see(small: Small) -> None:
     """Names, orders and ranges that refer to each other."""
     more = (
@@ -108,21 +98,6 @@ def test_what_is_no_node_file_is_refused(tmp_path: Path, text: str) -> None:
         load_node(path)
 
 
-def test_missing_file_is_refused(tmp_path: Path) -> None:
-    """With its path."""
-    with pytest.raises(InputFileError, match="read"):
-        load_node(tmp_path / "gone.yaml")
-
-
-def test_the_editors_schema_names_every_key_of_the_shipped_files() -> None:
-    """It is made from what is checked (tests/docs), and knows what people write."""
-    schema = json.loads((DATA / "node.schema.json").read_text())
-    assert schema["$schema"].endswith("2020-12/schema")
-    for name in shipped_nodes():
-        written = yamls.loaded(node_path(name).read_text())
-        assert set(written) <= set(schema["properties"])
-
-
 def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
     """What the C reader insists on."""
     text = small().read_text().replace("a test", "'ein Artikel, 5 µs'")
@@ -149,43 +124,6 @@ def test_compiled_form_that_was_cut_off_is_refused(sim: Sim, small: Small) -> No
     )
     assert done.returncode == 64
     assert "cut.node, line " in done.stderr
-
-
-def test_truth_of_what_is_not_there_is_none(small: Small) -> None:
-    """Nothing is made up."""
-    node = load_node(small())
-    assert truth(node, "all_reduce", "pat/simple", 1024) is None
-    assert truth(node, "all_reduce", "tree/ll", 1024, ranks=2) is not None  # curves of any scale
-    assert truth(node, "broadcast", "ring/ll", 1024, ranks=2) is None  # the fill is for 4
-    assert truth(node, "all_reduce", "tree/ll", 0) == pytest.approx(0.05)
-
-
-def test_later_variant_and_exact_channels_win(small: Small) -> None:
-    """The order of particularity."""
-    node = load_node(
-        small(
-            "  - {collective: all_reduce, setting: tree/ll, variant: a, kind: modelled, source: x, points: [[8, 1]]}\n"
-            "  - {collective: all_reduce, setting: tree/ll, variant: b, kind: modelled, source: x, points: [[8, 2]]}\n"
-            "  - {collective: all_reduce, setting: tree/ll, channels: 4, kind: modelled, source: x, points: [[8, 3]]}\n"
-            "variants: [{name: a, when: {graph: true}}, {name: b, when: {set: [X]}}]\n"
-        )
-    )
-    at = lambda **kw: truth(node, "all_reduce", "tree/ll", 8, **kw)  # noqa: E731 - names a long call
-    assert at() == pytest.approx(20)
-    assert at(variants=("a",)) == pytest.approx(1)
-    assert at(variants=("b", "a")) == pytest.approx(2)
-    assert at(channels=4) == pytest.approx(3)
-    assert at(channels=4, variants=("a",)) == pytest.approx(1)
-
-
-def test_a_curve_may_be_measured_in_part(small: Small) -> None:
-    """A peak that somebody published, on a curve whose shape is modelled."""
-    more = (
-        "  - {collective: all_reduce, setting: p2p, kind: measured, measured: [64, 128],\n"
-        "     source: x, points: [[8, 1], [64, 2], [128, 3]]}\n"
-    )
-    assert load_node(small(more)).curves[6].measured == (64, 128)
-    assert " 1 64 128 x" in compile_node(small(more)).decode("ascii")
 
 
 def test_variants_hold_where_all_conditions_do(small: Small) -> None:

@@ -1,9 +1,7 @@
 """What a node file says runs untouched under a variant's environment, and for how long.
 
 The stand-in benchmark is asked, for it chooses as the library does; it writes the node file's own
-time of every half of a row, without noise (RCCLTUNE_SIM_TRUTH). Tests that sweep a shipped node with
-variants judge by this what was chosen: which variant is fastest at a size (``best_of``), and at
-which size the one stops being the faster (``crossover``).
+time of every half of a row, without noise (RCCLTUNE_SIM_TRUTH).
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from pathlib import Path
 
 from rccltune import plugin
 from rccltune.simulate import sources
-
-MOST_STEPS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,64 +128,3 @@ def untouched(
 @cache
 def _compiled(node: Path) -> bytes:
     return sources.compile_node(node)
-
-
-def best_of(
-    node: Path,
-    collective: str,
-    sizes: Iterable[int],
-    manners: Mapping[str, Manner],
-    *,
-    folder: Path | None = None,
-) -> dict[int, tuple[str, float]]:
-    """The fastest manner at each size, and how many times as fast as the first one given."""
-    told = {
-        name: untouched(node, collective, list(sizes), manner, folder=folder)
-        for name, manner in manners.items()
-    }
-    first = next(iter(told.values()))
-    answer = {}
-    for size, ran in first.items():
-        name = min(told, key=lambda name, size=size: told[name][size].time_us)
-        answer[size] = name, ran.time_us / told[name][size].time_us
-    return answer
-
-
-def crossover(
-    node: Path,
-    collective: str,
-    between: tuple[int, int],
-    faster: Manner,
-    slower: Manner,
-    *,
-    step: int = 32,
-    folder: Path | None = None,
-) -> int:
-    """The largest multiple of ``step`` at which ``faster`` still is the faster one.
-
-    Args:
-        node: the YAML file.
-        collective: ``all_reduce`` and the like.
-        between: sizes of which it is faster at the first and slower at the second.
-        faster: e.g. a path without any threshold.
-        slower: what runs where that is taken away.
-        step: bytes; MSCCL++ takes multiples of 32.
-        folder: of the stand-in benchmarks; None is ``sim_folder()``.
-    """
-
-    def is_faster(size: int) -> bool:
-        one, other = (
-            next(iter(untouched(node, collective, [size], manner, folder=folder).values()))
-            for manner in (faster, slower)
-        )
-        return one.time_us < other.time_us
-
-    low, high = (size // step for size in between)
-    if not is_faster(low * step) or is_faster(high * step):
-        raise AssertionError(f"no crossover of {collective} between {low * step} and {high * step}")
-    for _ in range(MOST_STEPS):
-        if high - low <= 1:
-            break
-        middle = (low + high) // 2
-        low, high = (middle, high) if is_faster(middle * step) else (low, middle)
-    return low * step

@@ -68,13 +68,6 @@ def test_steps_are_what_events_measure(run: Run) -> None:
     assert "events 2" in done.stdout
 
 
-def test_a_gpu_that_is_behind_is_not_waited_for_inside_a_step(run: Run) -> None:
-    """Nothing completes until the end: all steps are read then."""
-    done = run(GPU + "gpu.done = False\nfor _ in range(200): step()\ngpu.done = True")
-    [said] = lines(done.stdout)
-    assert said["times_ms"] == pytest.approx([3.0] * 200)
-
-
 def test_short_steps_of_a_gpu_are_marked_by_its_own_time(run: Run) -> None:
     """Steps of 0.5 ms that a host queues faster than they run: every fourth, not every hundredth."""
     done = run(GPU + "for _ in range(400): step(0.5)")
@@ -118,17 +111,3 @@ def test_a_capture_is_left_alone(run: Run) -> None:
     [said] = lines(done.stdout)
     assert said["steps"] == 83
     assert said["at"] == [*range(80), 82]
-
-
-def test_a_gpu_that_fails_is_the_jobs_to_tell(run: Run) -> None:
-    """Steps on another device are not marked by this one's events; a failure ends in no traceback."""
-    done = run(
-        GPU + "step()\ngpu.device = 1\nstep()\ngpu.device = 0\nstep()\n"
-        "gpu.broken = True\nstep()\nprint('job goes on')"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "job goes on" in done.stdout
-    assert done.stderr == ""
-    [said] = lines(done.stdout)
-    assert said["steps"] == 4
-    assert set(said["at"]) <= {0, 1, 2}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,21 +43,6 @@ def test_short_steps_are_marked_now_and_then(run: Run) -> None:
     assert len(said["times_ms"]) < 2000 / said["every"] + 20
 
 
-def test_many_steps_are_thinned(run: Run) -> None:
-    """No more than 4096 times are kept, whatever the number of steps."""
-    done = run(
-        "import rccltune_torch as mark\n"
-        "mark._MARKED_EACH_S = 0\n"
-        "for n in range(20000):\n"
-        "    with mark.step():\n        pass\n"
-    )
-    [said] = lines(done.stdout)
-    assert said["steps"] == 20000
-    assert 1000 < len(said["times_ms"]) <= 4096 + 64
-    steady = said["at"][:1000]
-    assert {later - one for one, later in pairwise(steady)} == {said["every"]}
-
-
 def test_an_optimizer_marks_steps(run: Run) -> None:
     """From one optimizer.step() to the next: five calls are four steps."""
     done = run(
@@ -72,18 +56,6 @@ def test_an_optimizer_marks_steps(run: Run) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert lines(done.stdout)[0]["steps"] == 4
-
-
-def test_a_loss_of_a_build_for_the_cpu_is_kept(run: Run) -> None:
-    """The first of two; such a build knows nothing of graphs."""
-    done = run(
-        "import torch, rccltune_torch as mark\n"
-        "for value in (2.5, 1.0):\n"
-        "    with mark.step():\n        pass\n"
-        "    mark.loss(torch.tensor(value))\n"
-    )
-    assert done.returncode == 0, done.stderr
-    assert lines(done.stdout)[0]["first_loss"] == 2.5
 
 
 def test_no_step_is_no_line(run: Run) -> None:
@@ -122,12 +94,6 @@ def test_calls_come_from_the_plugins_record(run: Run, tmp_path: Path) -> None:
             "bytes": 41943040,
         }
     ]
-
-
-def test_a_job_that_chooses_itself_is_seen(run: Run) -> None:
-    """NCCL_ALGO set in the middle of the program is in the line."""
-    done = run("import os\nos.environ['NCCL_ALGO'] = 'Ring'\n" + LOOP.format(n=1, s=0))
-    assert lines(done.stdout)[0]["set"] == {"NCCL_ALGO": "Ring"}
 
 
 def test_a_mark_costs_at_most_one_percent_of_two_milliseconds(run: Run) -> None:

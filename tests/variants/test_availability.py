@@ -11,7 +11,6 @@ from rccltune.model.vocabulary import Collective
 from rccltune.releases import LibraryVendor, parse_library
 from rccltune.variants.availability import VariantSite, why_absent
 from rccltune.variants.catalog import load_catalog
-from rccltune.variants.records import ReleaseRange
 
 CATALOG = load_catalog()
 WORDS = [s.name for s in CATALOG.specs if s.not_tunable is None and s.parameter is None]
@@ -133,19 +132,6 @@ def test_a_condition_that_is_not_met_is_named(
     assert said in (why(word, **known) or "")
 
 
-def test_one_collective_that_it_concerns_is_enough() -> None:
-    """A sweep of several is not refused for those that a variant leaves alone."""
-    wanted = (Collective.BROADCAST, Collective.ALL_GATHER)
-    assert why("mscclpp", collectives=wanted, dtype="double", redop="max") is None
-
-
-def test_an_operation_is_not_asked_of_what_reduces_nothing() -> None:
-    """A sweep's --op max says nothing about its all_gather or alltoall."""
-    known = {"collectives": (Collective.ALLTOALL,), "redop": "prod"}
-    assert why("low-precision", **known, dtype="float") is None
-    assert why("msccl-xml=/x", **known) is None
-
-
 @pytest.mark.parametrize(
     ("channels", "known", "said"),
     [
@@ -192,18 +178,6 @@ def test_what_is_not_known_never_refuses(word: str, **known: object) -> None:
 
 
 # --- releases -------------------------------------------------------------------------------------
-
-
-@given(st.tuples(*[st.integers(0, 40)] * 3), st.tuples(*[st.integers(0, 40)] * 3))
-def test_ranges_hold_their_ends(one: tuple[int, ...], two: tuple[int, ...]) -> None:
-    """Both ends included, compared number by number."""
-    low, high = sorted((one, two))
-    names = [".".join(map(str, version)) for version in (low, high)]
-    found = ReleaseRange.parse(f"NCCL {names[0]} to {names[1]}")
-    assert found.has(low)
-    assert found.has(high)
-    assert found.has((*low, 1)) == (low < high)
-    assert ReleaseRange.parse(str(found)) == found
 
 
 def test_libraries_are_read_as_they_print_themselves() -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective
 from rccltune.variants.availability import takes
 from rccltune.variants.catalog import load_catalog
-from rccltune.variants.records import DecidedBy
 
 CATALOG = load_catalog()
 MIB = 2**20
@@ -58,24 +57,6 @@ def test_low_precision_takes_what_rcclx_does(
     assert taken("low-precision", collective=collective, nbytes=nbytes, **call) is expected
 
 
-@given(**ANY_CALL)
-def test_under_settings_the_tuner_is_asked_for_every_call(**call: object) -> None:
-    """Switching a path off, graphs, channels and threads take nothing past it."""
-    for spec in CATALOG.specs:
-        if spec.acts is DecidedBy.SETTINGS:
-            assert takes(spec, **call) is False  # type: ignore[arg-type] - a test's shorthand
-
-
-@given(**ANY_CALL)
-def test_forgetting_the_type_never_turns_yes_into_no(**call: object) -> None:
-    """What is unknown makes an answer unknown, or changes nothing."""
-    for spec in CATALOG.specs:
-        known = takes(spec, **call)  # type: ignore[arg-type] - a test's shorthand
-        for part in ("dtype", "redop"):
-            less = takes(spec, **{**call, part: None})  # type: ignore[arg-type] - a test's shorthand
-            assert less is None or less is known
-
-
 def test_the_edges_of_rcclxs_dda() -> None:
     """Flat ends at the tree's 29 MiB, the tree at its buffer's 32 MiB, both at 16-byte steps."""
     call = {"collective": Collective.ALL_REDUCE, "dtype": "half", "redop": "sum"}
@@ -87,11 +68,3 @@ def test_the_edges_of_rcclxs_dda() -> None:
     tree = [taken("rcclx-dda-tree", **call, **where, nbytes=n) for n in (16, 128, 32 * MIB)]
     assert tree == [False, True, True]
     assert taken("rcclx-dda-tree", **call, **where, nbytes=32 * MIB + 128) is False
-
-
-def test_what_files_decide_is_not_known() -> None:
-    """MSCCL's XML files are not read: within their sizes maybe, outside no."""
-    call = {"collective": Collective.ALL_REDUCE, "dtype": "float", "redop": "sum", "n_nodes": 1}
-    assert taken("msccl-forced", **call, n_ranks=8, nbytes=MIB) is None
-    assert taken("msccl-forced", **call, n_ranks=8, nbytes=21 * MIB) is False
-    assert taken("msccl-forced", **call, n_ranks=64, nbytes=MIB) is False

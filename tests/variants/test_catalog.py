@@ -8,31 +8,13 @@ from pathlib import Path
 import pytest
 import yamls
 
-from rccltune.model.errors import CommandLineError, InputFileError
-from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED
-from rccltune.variants.availability import VariantSite, why_absent
-from rccltune.variants.catalog import SHIPPED, Substitutions, load_catalog, read_catalog, resolve
+from rccltune.model.errors import CommandLineError
+from rccltune.variants.catalog import SHIPPED, Substitutions, load_catalog, resolve
 from rccltune.variants.records import DecidedBy, VariantSpec
 
 CATALOG = load_catalog()
 WHERE = Substitutions(max_nbytes=2**30, n_ranks=8)
 SPECS = [spec for spec in CATALOG.specs if spec.not_tunable is None]
-# Every release of the map in the facts, and NCCL's of the examples.
-LIBRARIES = [
-    *((f"RCCL {v}", False) for v in ("2.18.3", "2.21.5", "2.22.3", "2.26.6", "2.27.7")),
-    *((f"RCCL {v}", False) for v in ("2.28.3", "2.30.4", "2.31.2")),
-    ("RCCL 2.28.3", True),
-    ("NCCL 2.28.9", None),
-]
-WANTED = {
-    *("default", "ll128-forced", "msccl-off", "msccl-forced", "msccl-threads", "msccl-xml"),
-    *("mscclpp", "mscclpp-read", "mscclpp-off", "dev-kernarg", "fine-grain-pcie"),
-    *("torch-register-hook", "dda-off", "dda-relaxed", "rcclx-dda-flat", "rcclx-dda-tree"),
-    *("low-precision", "direct-allgather-off", "direct-allgather", "channels"),
-    *("direct-reducescatter-off", "symmetric", "ce-allreduce", "ce-allreduce-forced"),
-    *("dda-gfx942", "gin-partitions-off"),
-    *("graph-1", "graph-2", "threads", "one-thread", "registered", "alltoallv-dynamic"),
-}
 
 
 def parameter_of(spec: VariantSpec) -> str | None:
@@ -40,17 +22,6 @@ def parameter_of(spec: VariantSpec) -> str | None:
     return {"channels": "32", "dir": "/xmls", None: None}[
         spec.parameter.value if spec.parameter else None
     ]
-
-
-def test_everything_that_was_asked_for_is_there() -> None:
-    """The names that other parts and documents rely on."""
-    assert {spec.name for spec in CATALOG.specs} >= WANTED
-
-
-def test_those_that_the_model_knows_are_the_same() -> None:
-    """A session measured before the catalog goes on under it."""
-    for known in (DEFAULT_VARIANT, LL128_FORCED):
-        assert resolve(*CATALOG.find(known.name), WHERE) == known
 
 
 @pytest.mark.parametrize(
@@ -98,21 +69,6 @@ def test_the_command_of_amds_tips_is_a_variant() -> None:
     assert spec.needs.graph
 
 
-def test_launch_shapes_are_options() -> None:
-    """Threads and one thread fill their own {ranks}: a launch tells one process by it."""
-    found = {word: resolve(*CATALOG.find(word), WHERE) for word in ("threads", "one-thread")}
-    assert dict(found["threads"].options) == {"-t": "{ranks}", "-g": "1"}
-    assert dict(found["one-thread"].options) == {"-t": "1", "-g": "{ranks}"}
-    assert all(made.one_process for made in found.values())
-    assert resolve(*CATALOG.find("graph-2"), WHERE).options == (("-G", "2"),)
-
-
-def test_only_what_loses_precision_is_lossy() -> None:
-    """FP8 on the way is RCCLX's alone."""
-    assert [spec.name for spec in CATALOG.specs if spec.lossy] == ["low-precision"]
-    assert resolve(*CATALOG.find("low-precision"), WHERE).lossy
-
-
 # --- properties of every entry --------------------------------------------------------------------
 
 
@@ -140,16 +96,6 @@ def test_nothing_names_nvls() -> None:
     assert "nvls" not in SHIPPED.read_text(encoding="utf-8").lower()
 
 
-@pytest.mark.parametrize("spec", CATALOG.specs, ids=lambda spec: spec.name)
-def test_some_release_has_every_entry(spec: VariantSpec) -> None:
-    """Refused everywhere are only what PyTorch alone runs and what cannot be tuned."""
-    sites = [VariantSite(library=library, is_rcclx=rcclx) for library, rcclx in LIBRARIES]
-    absent = [why_absent(spec, site) for site in sites]
-    refused = spec.runner == "torch" or spec.not_tunable is not None
-    assert (None not in absent) == refused
-    assert all(why is None or (why and "\n" not in why) for why in absent)
-
-
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_a_threshold_is_the_variables_of_a_path(spec: VariantSpec) -> None:
     """The measured value lets the whole sweep through, so that the crossover is inside."""
@@ -162,24 +108,6 @@ def test_a_threshold_is_the_variables_of_a_path(spec: VariantSpec) -> None:
 
 
 # --- finding --------------------------------------------------------------------------------------
-
-
-def test_channels_are_found_in_both_spellings() -> None:
-    """channels=32 and channels-32, and one name for both."""
-    found = [CATALOG.find(word) for word in ("channels=32", "channels-32", "Channels-032")]
-    assert {(spec.name, parameter) for spec, parameter in found} == {("channels", "32")}
-    assert {resolve(*one, WHERE).name for one in found} == {"channels-32"}
-
-
-def test_two_directories_are_two_variants(tmp_path: Path) -> None:
-    """Equal last names in different places are told apart, in names that files can have."""
-    folders = [tmp_path / "a" / "my xmls", tmp_path / "b" / "my xmls"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    made = [resolve(*CATALOG.find(f"msccl-xml={folder}"), WHERE) for folder in folders]
-    assert len({one.name for one in made}) == 2
-    assert all(one.name.startswith("msccl-xml-my-xmls-") for one in made)
-    assert dict(made[0].environment)["MSCCL_ALGO_DIR"] == str(folders[0])
 
 
 @pytest.mark.parametrize(
@@ -222,16 +150,6 @@ def test_the_documents_example_is_read(repository: Path) -> None:
     assert set(yamls.loaded(example[1])["variants"]) == {"my-rccl", "p2p-batch"}
 
 
-def test_another_library_is_not_asked_for_its_release() -> None:
-    """Releases speak of the library at hand; a variant's own file is loaded in its place."""
-    text = (
-        "format: 1\nvariants:\n  x: {summary: s, library: /opt/x/librccl.so, releases: [RCCLX],"
-        " environment: {RCCL_LOW_PRECISION_ENABLE: 1}}\n"
-    )
-    spec, _ = load_catalog(text, "x.yaml").find("x")
-    assert why_absent(spec, VariantSite(library="RCCL 2.21.5", is_rcclx=False)) is None
-
-
 def test_a_shipped_entry_is_replaced_where_the_user_says_so() -> None:
     """In its place and marked as the user's."""
     text = (
@@ -242,14 +160,3 @@ def test_a_shipped_entry_is_replaced_where_the_user_says_so() -> None:
     spec, _ = catalog.find("mscclpp-off")
     assert (spec.summary, spec.own) == ("Mine", True)
     assert [one.name for one in catalog.specs] == [one.name for one in CATALOG.specs]
-
-
-def test_an_empty_file_adds_nothing_and_an_unreadable_one_is_told(tmp_path: Path) -> None:
-    """read_catalog() is load_catalog() with the file's troubles."""
-    empty = tmp_path / "empty.yaml"
-    empty.write_text("# nothing yet\n")
-    assert read_catalog(empty) == read_catalog(None) == CATALOG
-    (tmp_path / "latin.yaml").write_bytes(b"format: 1 # \xe9\n")
-    for name in ("latin.yaml", "none.yaml"):
-        with pytest.raises(InputFileError, match="read"):
-            read_catalog(tmp_path / name)

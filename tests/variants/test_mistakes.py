@@ -100,23 +100,6 @@ def test_an_entry_without_sense_is_told_at_its_name(entry: str, said: str) -> No
     assert said in found[0][2]
 
 
-@pytest.mark.parametrize(
-    ("text", "places"),
-    [
-        ("variants: {}\n", [(1, 1)]),
-        ("format: 2\n", [(1, 9)]),
-        ("format: 1\nvariant: {}\n", [(2, 1)]),
-        ("format: 1\nvariants: []\n", [(2, 11)]),
-        ("format: 1\nvariants: {a-b: 3}\n", [(2, 17)]),
-        ("format: 1\nvariants:\n  [1, 2]: {}\n", [(3, 3)]),
-        ("just a word\n", [(1, 1)]),
-    ],
-)
-def test_the_files_own_shape_is_checked(text: str, places: list[tuple[int, int]]) -> None:
-    """Its format, its two keys, and entries that are mappings."""
-    assert [(line, column) for line, column, _ in told(text)] == places
-
-
 @given(st.text(max_size=60) | st.text("&*[]{}:-,#!|>'\"% \n\tab1", max_size=60))
 def test_no_file_is_too_wild(text: str) -> None:
     """Whatever the text: a catalog, or mistakes that have a place; nothing else is raised."""
@@ -126,10 +109,3 @@ def test_no_file_is_too_wild(text: str) -> None:
     except InputFileError as error:
         mistake = f"{error.where} {error.message}"
     assert mistake is None or PLACE.search(mistake)
-
-
-def test_nesting_without_end_is_a_mistake() -> None:
-    """Deep brackets and an alias of itself end in a sentence, not in a crash."""
-    for text in ("[" * 5000, HEAD + "  a: &a {summary: s, calls: [*a]}\n"):
-        with pytest.raises(InputFileError):
-            load_catalog(text, "v.yaml")

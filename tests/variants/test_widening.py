@@ -7,7 +7,6 @@ import pytest
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
-    TREE_SIMPLE_PATCHED,
     Variant,
     base_variant,
     in_default,
@@ -33,21 +32,6 @@ def test_widened_and_back_is_the_same(base: Variant, switch: Variant) -> None:
     assert base_variant(both) == base
     assert in_default(both) == switch
     assert widened_by(both, switch) == both
-
-
-def test_a_widening_variant_widened_further_still_widens_the_first() -> None:
-    """LL128 tried in a variant that lacks its variable belongs to the default's target."""
-    both = widened_by(OTHER, LL128_FORCED)
-    assert both.environment == (("B", "2"), ("C", "3"), ("RCCL_LL128_FORCE_ENABLE", "1"))
-    assert base_variant(both) == DEFAULT_VARIANT
-
-
-def test_the_known_ones_are_what_they_were() -> None:
-    """Sessions and launches of before hold them by name."""
-    assert widened_by(DEFAULT_VARIANT, LL128_FORCED) == LL128_FORCED
-    for one in (DEFAULT_VARIANT, TREE_SIMPLE_PATCHED, CHANNELS):
-        assert base_variant(one) == one
-        assert in_default(one) == DEFAULT_VARIANT
 
 
 def test_a_session_of_before_is_understood() -> None:

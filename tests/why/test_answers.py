@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yamls
-from jobs import INFO, RULES, SIZES, Jobs, ask, at, kinds
+from jobs import INFO, RULES, Jobs, ask, at, kinds
 from wording import lacks
 
 from rccltune.model.vocabulary import Collective
@@ -39,18 +39,6 @@ def test_a_hole_in_the_files_own_words(jobs: Jobs) -> None:
     assert "baseline not beaten" in hole.text
 
 
-@pytest.mark.parametrize("reason", ["not faster", "baseline not beaten"])
-def test_what_was_measured_and_is_not_faster_is_not_to_be_measured_again(
-    jobs: Jobs, reason: str
-) -> None:
-    """As emit-config says it now, and as files of before do."""
-    rules = jobs.rules()
-    rules.write_text(rules.read_text().replace("baseline not beaten", reason))
-    hole = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), 4 * MIB)
-    assert reason in hole.text
-    assert hole.remedy is None
-
-
 def test_ll128_is_not_selectable_and_what_opens_it(jobs: Jobs) -> None:
     """Stock RCCL on one node: the variable of AMD's article."""
     rules = jobs.rules()
@@ -75,14 +63,6 @@ def test_a_variable_shuts_a_rule_out(jobs: Jobs, name: str, value: str) -> None:
     assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert lacks(shut.text, f"{name}={value}", "shuts") == []
     assert lacks(shut.remedy, f"unset {name}", "unset") == []
-
-
-def test_tree_simple_needs_a_patched_library(jobs: Jobs) -> None:
-    """No variable of stock RCCL brings that cell back on one node (docs/variants.md)."""
-    rules = jobs.rules("allreduce,0,9999999,tree,simple,-1,1,64,-1,-1\n")
-    shut = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert shut.kind is AnswerKind.NOT_SELECTABLE
-    assert "RCCL_FORCE_TREE_SIMPLE=1" in (shut.remedy or "")
 
 
 def test_a_version_2_host_is_given_three_settings(jobs: Jobs) -> None:
@@ -139,53 +119,7 @@ def test_paths_before_the_tuner(
     assert all(export in (answer.remedy or "") for answer in found.answers)
 
 
-def test_mscclpp_in_captured_graphs(jobs: Jobs) -> None:
-    """AMD's figures for one OAM: MSCCL++ takes calls of captured graphs."""
-    rules = jobs.rules("allreduce,0,99999999,ring,simple,-1,-1,-1,-1,-1\n")
-    log = jobs.run(
-        arguments="-b 512K -e 1M -f 2 -n 1 -w 1 -G 2",
-        node=sources.node_path("mi300x-oam", "cpx-nps4"),
-        env=jobs.with_plugin(rules, RCCLTUNE_SIM_RANKS="8"),
-    )
-    found = ask(log, rules=rules, collective=Collective.ALL_REDUCE)
-    assert kinds(found) == [AnswerKind.BYPASSED]
-    assert "MSCCL++" in found.answers[0].text
-
-
-def test_the_remedy_for_a_path_works(jobs: Jobs) -> None:
-    """Without the direct AllGather the same rule is hit."""
-    rules = jobs.rules("allgather,0,99999999,ring,simple,-1,1,64,-1,-1\n")
-    env = jobs.with_plugin(rules, RCCL_DIRECT_ALLGATHER_DISABLE="1")
-    log = jobs.run(collective="all_gather", env=env)
-    assert at(ask(log, rules=rules), MIB).kind is AnswerKind.HIT
-
-
-def test_what_never_asks(jobs: Jobs) -> None:
-    """alltoall is sends and receives in every release."""
-    log = jobs.run(collective="alltoall", env=jobs.with_plugin(jobs.rules()))
-    found = ask(log)
-    assert set(kinds(found)) == {AnswerKind.NOT_TUNABLE}
-
-
 # --- scales, placements, machines -----------------------------------------------------------------
-
-
-def test_another_scale(jobs: Jobs) -> None:
-    """The plugin says that it has no rule for 8 ranks; the file, which it has."""
-    rules = jobs.rules()
-    log = jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_SIM_RANKS="8"))
-    found = ask(log, rules=rules)
-    assert set(kinds(found)) == {AnswerKind.OTHER_SCALE}
-    assert lacks(found.answers[0].text, "8 ranks", "1 nodes", "no rule") == []
-    assert "64 ranks on 1 node" in found.answers[0].text
-
-
-def test_a_placement_that_was_not_declared(jobs: Jobs) -> None:
-    """The export line is the file's own placement."""
-    rules = jobs.rules(f"#@ requires placement=one-per-oam\n{RULES}")
-    found = ask(jobs.run(env=jobs.with_plugin(rules)))
-    assert set(kinds(found)) == {AnswerKind.PLACEMENT}
-    assert "export RCCLTUNE_PLACEMENT=one-per-oam" in (found.answers[0].remedy or "")
 
 
 @pytest.mark.parametrize(
@@ -205,13 +139,6 @@ def test_another_machine_or_mode(
     found = ask(jobs.run(env=jobs.with_plugin(rules, **more)))
     assert set(kinds(found)) == {AnswerKind.MACHINE}
     assert said in found.answers[0].text
-
-
-def test_no_file_for_this_machine_in_a_directory(jobs: Jobs, tmp_path: Path) -> None:
-    """RCCLTUNE_CONFIG_DIR without a fitting file leaves the plugin silent."""
-    env = jobs.with_plugin(None, RCCLTUNE_CONFIG_DIR=str(tmp_path), RCCLTUNE_MODE="cpx-nps4")
-    found = ask(jobs.run(env=env))
-    assert set(kinds(found)) == {AnswerKind.MACHINE}
 
 
 # --- loading --------------------------------------------------------------------------------------
@@ -236,20 +163,6 @@ def test_plugin_variable_not_set(jobs: Jobs) -> None:
     assert lacks(not_loaded(jobs), "NCCL_TUNER_PLUGIN") == []
 
 
-def test_plugin_none(jobs: Jobs) -> None:
-    """Since 2.27.6 the word switches tuners off."""
-    assert "NCCL_TUNER_PLUGIN=none" in not_loaded(jobs, NCCL_TUNER_PLUGIN="none")
-
-
-def test_plugin_that_dlopen_refuses(jobs: Jobs, tmp_path: Path) -> None:
-    """A file that is no library: the loader's own words."""
-    broken = tmp_path / "libbroken.so"
-    broken.write_text("no library", encoding="utf-8")
-    text = not_loaded(jobs, NCCL_TUNER_PLUGIN=str(broken))
-    assert text.startswith("dlopen failed: ")
-    assert "file too short" in text or "invalid ELF header" in text
-
-
 @pytest.mark.parametrize("symbol", ["nothing_of_a_tuner", "ncclTunerPlugin_v9"])
 def test_plugin_without_a_symbol_that_is_looked_for(
     jobs: Jobs, tmp_path: Path, symbol: str
@@ -267,21 +180,6 @@ def test_plugin_without_a_symbol_that_is_looked_for(
     text = not_loaded(jobs, NCCL_TUNER_PLUGIN=str(built))
     assert lacks(text, "RCCL", "2.28.3-SIMULATED") == []
     assert "ncclTunerPlugin_v5" in text
-
-
-def test_a_library_before_tuners(jobs: Jobs) -> None:
-    """ROCm 6.2 looks for version 1 alone."""
-    node = jobs.node(release={"rccl": "2.20.5", "benchmark": "rt24"})
-    found = ask(jobs.run(node=node, env=jobs.with_plugin(jobs.rules())))
-    assert set(kinds(found)) == {AnswerKind.NOT_LOADED}
-    assert lacks(found.answers[0].text, "RCCL", "2.20.5-SIMULATED") == []
-
-
-def test_rules_that_nobody_named(jobs: Jobs) -> None:
-    """The plugin is there, and has no file."""
-    found = ask(jobs.run(env=jobs.with_plugin(None)))
-    assert set(kinds(found)) == {AnswerKind.OFF}
-    assert "export NCCL_TUNER_CONFIG_FILE" in (found.answers[0].remedy or "")
 
 
 def test_the_librarys_own_table(jobs: Jobs) -> None:
@@ -322,13 +220,6 @@ def test_a_refused_file(jobs: Jobs) -> None:
     assert "unknown protocol 'LL'" in found.answers[0].text
 
 
-def test_a_file_that_is_not_there(jobs: Jobs) -> None:
-    """The plugin stops the job, and names the file."""
-    found = ask(jobs.run(env=jobs.with_plugin("/proc/none/rules.csv")))
-    assert set(kinds(found)) == {AnswerKind.REFUSED}
-    assert "/proc/none/rules.csv" in found.answers[0].text
-
-
 def test_ranks_with_different_files(jobs: Jobs) -> None:
     """Two ranks' logs of one job name two hashes."""
     one = jobs.run("one", env=jobs.with_plugin(jobs.rules(RULES, "a.csv")))
@@ -340,13 +231,6 @@ def test_ranks_with_different_files(jobs: Jobs) -> None:
     assert "b.csv" in found.answers[0].text
 
 
-def test_another_file_than_the_one_that_is_given(jobs: Jobs) -> None:
-    """The hash in the plugin's line is not that of the rule file."""
-    log = jobs.run(env=jobs.with_plugin(jobs.rules(RULES.replace("4095", "2047"), "used.csv")))
-    found = ask(log, rules=jobs.rules(RULES, "thought.csv"))
-    assert any("is another file than" in one.text for one in found.remarks)
-
-
 @pytest.mark.parametrize(
     ("name", "value"), [("RCCLTUNE_STRICT", "2"), ("RCCLTUNE_RECORD", "record-%x.csv")]
 )
@@ -355,17 +239,6 @@ def test_a_variable_that_is_not_understood(jobs: Jobs, name: str, value: str) ->
     found = ask(jobs.run(env=jobs.with_plugin(jobs.rules(), **{name: value})))
     assert set(kinds(found)) == {AnswerKind.VARIABLE}
     assert f"unset {name}" in (found.answers[0].remedy or "")
-
-
-@pytest.mark.parametrize("name", ["RCCLTUNE_SCHEDULE", "RCCLTUNE_TRACE"])
-def test_a_variable_that_the_plugin_knows_no_more(jobs: Jobs, tmp_path: Path, name: str) -> None:
-    """It changes nothing, and is told."""
-    env = jobs.with_plugin(jobs.rules(), **{name: str(tmp_path / "file")})
-    found = ask(jobs.run(env=env))
-    assert AnswerKind.HIT in kinds(found)
-    (told,) = (one for one in found.remarks if one.text.startswith(name))
-    assert f"unset {name}" in (told.remedy or "")
-    assert not (tmp_path / "file").exists()
 
 
 # --- after the tuner ------------------------------------------------------------------------------
@@ -401,13 +274,6 @@ def test_the_protocol_is_set_again_on_several_nodes(jobs: Jobs) -> None:
     assert "RCCL 2.28.3 (ROCm 7.11) or later" in (found.answers[0].remedy or "")
 
 
-def test_a_release_that_obeys_on_several_nodes_gives_hits(jobs: Jobs) -> None:
-    """RCCL 2.27.7 of ROCm 7.2.4 ran LL as asked up to 512 MiB (tests/simulate/recorded)."""
-    node, env = two_nodes(jobs, "2.27.7"), jobs.with_plugin(jobs.rules(OVERWRITTEN_RULES))
-    found = ask(jobs.run(node=node, arguments="-b 4M -e 16M -f 2", env=env))
-    assert kinds(found) == [AnswerKind.HIT]
-
-
 def test_overwriting_that_nobody_saw_is_said_to_be_possible(jobs: Jobs, tmp_path: Path) -> None:
     """Without the library's TUNING lines its release alone speaks."""
     log = tmp_path / "plugin.log"
@@ -417,15 +283,6 @@ def test_overwriting_that_nobody_saw_is_said_to_be_possible(jobs: Jobs, tmp_path
     found = ask(jobs.run(node=node, arguments="-b 4M -e 16M -f 2", env=env), log)
     assert set(kinds(found)) == {AnswerKind.OVERWRITTEN}
     assert "nothing here says what ran" in found.answers[0].text
-
-
-def test_a_later_release_leaves_the_answer(jobs: Jobs) -> None:
-    """Change 1985."""
-    rules = jobs.rules(OVERWRITTEN_RULES)
-    log = jobs.run(
-        node=two_nodes(jobs, "2.28.3"), arguments="-b 4M -e 16M -f 2", env=jobs.with_plugin(rules)
-    )
-    assert kinds(ask(log)) == [AnswerKind.HIT]
 
 
 def test_an_override_is_applied_last(jobs: Jobs) -> None:
@@ -490,47 +347,6 @@ def test_a_summary_alone(jobs: Jobs, tmp_path: Path) -> None:
     assert lacks(hit.text, "line 3", "tree/ll") == []
 
 
-def test_decisions_alone(jobs: Jobs, tmp_path: Path) -> None:
-    """The cells that were offered settle what is not selectable."""
-    rules, log = jobs.rules(), tmp_path / "plugin.log"
-    jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_LOG=f"decisions:{log}"))
-    found = ask(log, rules=rules)
-    assert [a.kind for a in found.answers] == [
-        AnswerKind.HIT,
-        AnswerKind.NOT_SELECTABLE,
-        AnswerKind.HOLE,
-    ]
-    assert lacks(found.answers[1].text, "ring/ll", "ring/simple", "tree/ll") == []
-
-
-def test_sizes_are_those_of_the_benchmark(jobs: Jobs) -> None:
-    """Ranges begin and end at sizes that were called, the warm-up's doubled ones among them."""
-    rules = jobs.rules()
-    found = ask(jobs.run(arguments=SIZES, env=jobs.with_plugin(rules)), rules=rules)
-    ranges = [(a.min_nbytes, a.max_nbytes, a.n_sizes) for a in found.answers]
-    assert ranges == [(KIB, 2 * KIB, 2), (4 * KIB, 512 * KIB, 8), (MIB, 4 * MIB, 3)]
-
-
-def test_a_bypass_that_the_benchmarks_columns_name(jobs: Jobs) -> None:
-    """RCCL 2.28.3 and later print DDA-IPC under -A; the tuner is asked for the columns alone."""
-    node = sources.node_path("mi300x-dda", "spx-nps1")
-    rules = jobs.rules("allreduce,0,99999999,ring,simple,-1,-1,-1,-1,-1\n")
-    arguments = "-b 512K -e 2M -f 2 -n 1 -w 1 -A 1"
-    found = ask(jobs.run(node=node, arguments=arguments, env=jobs.with_plugin(rules)), rules=rules)
-    assert kinds(found) == [AnswerKind.BYPASSED]
-    assert lacks(found.answers[0].text, "DDA") == []
-    assert "RCCL_DDA_ENABLE=0" in (found.answers[0].remedy or "")
-
-
-def test_releases_whose_choices_name_no_collective(jobs: Jobs) -> None:
-    """RCCL 2.22.3 writes bytes, numbers and a time; the plugin's decisions say whose they are."""
-    node = jobs.node(release={"rccl": "2.22.3", "benchmark": "rt24"})
-    rules = jobs.rules()
-    found = ask(jobs.run(node=node, env=jobs.with_plugin(rules)), rules=rules)
-    assert lacks(at(found, KIB).text, "line 3", "tree/ll") == []
-    assert at(found, 256 * KIB).kind is AnswerKind.NOT_SELECTABLE
-
-
 def test_a_fallback_is_a_hit_of_its_own_line(jobs: Jobs) -> None:
     """Where the first rule cannot be chosen the next one answers."""
     rules = jobs.rules(
@@ -540,47 +356,6 @@ def test_a_fallback_is_a_hit_of_its_own_line(jobs: Jobs) -> None:
     assert found.kind is AnswerKind.HIT
     assert lacks(found.text, "line 2", "tree/ll") == []
     assert lacks(found.text, "line 1", "tree/ll128") == []
-
-
-def test_a_rule_with_conditions_of_its_own(jobs: Jobs) -> None:
-    """regBuff=1 asks for registered buffers, which the benchmark's are not."""
-    rules = jobs.rules("allreduce,0,4095,tree,ll,-1,1,64,-1,1\n")
-    found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is AnswerKind.HOLE
-    assert "regBuff=1" in found.text
-
-
-def test_a_rule_that_leaves_a_size_to_the_library(jobs: Jobs) -> None:
-    """-1,-1,-1 ends the search on purpose."""
-    rules = jobs.rules("allreduce,0,4095,-1,-1,-1,1,64,-1,-1\n")
-    found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is AnswerKind.HOLE
-    assert lacks(found.text, "line 1", "the library") == []
-
-
-def test_rules_for_channels_alone(jobs: Jobs) -> None:
-    """What ran cannot contradict a rule that names no algorithm."""
-    rules = jobs.rules("allreduce,0,4095,-1,-1,4,1,64,-1,-1\n")
-    found = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), KIB)
-    assert found.kind is AnswerKind.HIT
-    assert "-/-/4" in found.text
-
-
-def test_errors_that_are_ignored_leave_the_plugin_silent(jobs: Jobs) -> None:
-    """RCCLTUNE_ON_ERROR=ignore: the job runs, and the reason is the same."""
-    rules = jobs.rules("allreduce,0,4095,tree,LL,-1,1,64,-1,-1\n")
-    found = ask(jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_ON_ERROR="ignore")))
-    assert set(kinds(found)) == {AnswerKind.REFUSED}
-    assert at(found, KIB).kind is AnswerKind.REFUSED
-
-
-def test_two_libraries_in_one_job(jobs: Jobs) -> None:
-    """Ranks, or jobs, with different releases are named."""
-    one = jobs.run("one", env=jobs.with_plugin(jobs.rules()))
-    node = jobs.node(release={"rccl": "2.30.4"})
-    other = jobs.run("other", node=node, env=jobs.with_plugin(jobs.rules()))
-    found = ask(one, other)
-    assert any("name 2 libraries" in remark.text for remark in found.remarks)
 
 
 def test_some_hosts_lack_the_plugin(jobs: Jobs) -> None:
@@ -616,53 +391,6 @@ def test_processes_with_a_log_each(jobs: Jobs) -> None:
     assert not [one for one in found.remarks if "groups" in one.text]
 
 
-def with_summary(jobs: Jobs, rules: Path, **more: str) -> Path:
-    """The library's log and the plugin's summary: what most sites have."""
-    return jobs.run(env=jobs.with_plugin(rules, RCCLTUNE_LOG="summary", **more))
-
-
-def test_a_summary_and_what_ran(jobs: Jobs) -> None:
-    """Rules and counts of the plugin, settings of the library: together they settle sizes."""
-    rules = jobs.rules()
-    found = ask(with_summary(jobs, rules), rules=rules)
-    assert at(found, KIB).kind is AnswerKind.HIT
-    assert at(found, 256 * KIB).kind is AnswerKind.NOT_SELECTABLE
-    assert at(found, 4 * MIB).kind is AnswerKind.HOLE
-
-
-def test_a_summary_shows_that_an_override_came_last(jobs: Jobs) -> None:
-    """The rule was hit, and something else ran at its sizes."""
-    rules = jobs.rules("allreduce,0,99999999,tree,ll,-1,1,64,-1,-1\n")
-    log = with_summary(jobs, rules, RCCL_OVERRIDE_ALGO="Ring")
-    found = ask(log, rules=rules)
-    assert set(kinds(found)) == {AnswerKind.OVERWRITTEN}
-    assert "unset RCCL_OVERRIDE_ALGO" in (found.answers[0].remedy or "")
-
-
-@pytest.mark.parametrize(
-    ("row", "kind"),
-    [
-        ("allreduce,0,99999999,tree,ll,-1,1,64,-1,-1", AnswerKind.HIT),
-        ("allreduce,0,99999999,tree,ll128,-1,1,64,-1,-1", AnswerKind.NOT_SELECTABLE),
-        ("broadcast,0,99999999,ring,ll,-1,1,64,-1,-1", AnswerKind.HOLE),
-    ],
-)
-def test_a_summary_of_calls_that_all_went_one_way(jobs: Jobs, row: str, kind: AnswerKind) -> None:
-    """Then no rule file is wanted."""
-    found = ask(with_summary(jobs, jobs.rules(f"{row}\n")))
-    assert set(kinds(found)) == {kind}
-    assert sum(answer.n_sizes for answer in found.answers) == 13
-
-
-def test_a_summary_of_mixed_calls_still_names_its_rules(jobs: Jobs) -> None:
-    """Without the rule file sizes stay open, and the rules that were hit are said."""
-    found = ask(with_summary(jobs, jobs.rules()))
-    hit = next(a for a in found.answers if a.kind is AnswerKind.HIT)
-    assert hit.collective is None
-    assert lacks(hit.text, "line 3", "tree/ll") == []
-    assert AnswerKind.UNKNOWN in kinds(found)
-
-
 def test_a_rule_that_the_jobs_own_file_lacks(jobs: Jobs) -> None:
     """The cell was offered and nothing was answered: the job read another file than this one."""
     log = jobs.folder / "plugin.log"
@@ -675,48 +403,6 @@ def test_a_rule_that_the_jobs_own_file_lacks(jobs: Jobs) -> None:
     found = ask(log, rules=thought)
     assert at(found, KIB).kind is AnswerKind.HIT
     assert at(found, MIB).kind is AnswerKind.OTHER_FILE
-
-
-def test_ranks_of_which_some_have_no_file(jobs: Jobs) -> None:
-    """A variable that was set on one host only."""
-    one = jobs.run("one", env=jobs.with_plugin(jobs.rules()))
-    other = jobs.run("other", env=jobs.with_plugin(None))
-    found = ask(one, other)
-    assert set(kinds(found)) == {AnswerKind.OTHER_FILE}
-    assert "some ranks have rules and others none" in found.answers[0].text
-
-
-def test_another_scale_by_the_rule_file_alone(jobs: Jobs) -> None:
-    """The plugin keeps silent; the library names the communicator, the file its scales."""
-    rules = jobs.rules()
-    env = jobs.with_plugin(rules, RCCLTUNE_LOG="off", RCCLTUNE_SIM_RANKS="8")
-    found = ask(jobs.run(env=env), rules=rules)
-    assert set(kinds(found)) == {AnswerKind.OTHER_SCALE}
-    assert "it has 64 ranks on 1 node" in found.answers[0].text
-
-
-@pytest.mark.parametrize(
-    ("setting", "export"),
-    [("pat,simple", "NCCL_PAT_ENABLE=1"), ("ring,ll128", "RCCL_LL128_FORCE_ENABLE=1")],
-)
-def test_switches_of_cells_in_all_gather(jobs: Jobs, setting: str, export: str) -> None:
-    """PAT and LL128 are there, and off."""
-    rules = jobs.rules(f"allgather,0,99999999,{setting},-1,1,64,-1,-1\n")
-    env = jobs.with_plugin(rules, RCCL_DIRECT_ALLGATHER_DISABLE="1")
-    found = ask(jobs.run(collective="all_gather", env=env), rules=rules)
-    assert set(kinds(found)) == {AnswerKind.NOT_SELECTABLE}
-    assert export in (found.answers[0].remedy or "")
-
-
-def test_ll128_that_is_forced_and_still_not_offered(jobs: Jobs) -> None:
-    """Then some rank lacks the variable, or a pair of GPUs its link."""
-    rules = jobs.rules("allgather,0,99999999,ring,ll128,-1,1,64,-1,-1\n")
-    more = {"RCCL_DIRECT_ALLGATHER_DISABLE": "1", "RCCL_LL128_FORCE_ENABLE": "1"}
-    node = jobs.node(library={"all_xgmi": False})
-    log = jobs.run(collective="all_gather", node=node, env=jobs.with_plugin(rules, **more))
-    found = ask(log, rules=rules)
-    assert set(kinds(found)) == {AnswerKind.NOT_SELECTABLE}
-    assert "XGMI" in found.answers[0].text
 
 
 @pytest.mark.parametrize("head", ["", "#@ requires arch=gfx942\n"])

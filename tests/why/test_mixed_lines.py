@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import ask, at, kinds
-from wording import lacks
 
-from rccltune.why import collector
 from rccltune.why.records import AnswerKind, CommunicatorScale
 
 SHA = "5" * 64
@@ -114,51 +112,6 @@ def test_ranks_mixed_in_any_order_are_answered_alike(
     assert answers(path) == EXPECTED
 
 
-@settings(max_examples=150)
-@given(data=st.data())
-def test_torn_copies_beside_whole_lines_change_nothing(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    """Other ranks' lines, cut anywhere and glued to others: what is whole counts, the rest not."""
-    whole = [line for number in range(4) for line in rank(number)]
-    other = [line for number in range(4, 8) for line in rank(number)]
-    torn = []
-    for _ in range(data.draw(st.integers(1, 12))):
-        line, next_one = (data.draw(st.sampled_from(other)) for _ in range(2))
-        cut = data.draw(st.integers(0, len(line)))
-        torn.append(line[:cut] + data.draw(st.sampled_from(["", next_one, "\n", " "])))
-    at_line = data.draw(st.integers(7, len(whole)))
-    lines = [*whole[:at_line], *torn, *whole[at_line:]]
-    path = tmp_path_factory.mktemp("torn") / "job.log"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert answers(path) == EXPECTED
-
-
-@settings(max_examples=150)
-@given(content=st.binary(max_size=600).filter(lambda b: b"\0" not in b and b.strip()))
-def test_any_bytes_behind_a_log_do_no_harm(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
-    """Whatever a job prints beside."""
-    path = tmp_path_factory.mktemp("noise") / "job.log"
-    path.write_bytes(("\n".join(rank(0)) + "\n").encode() + content)
-    assert answers(path) == EXPECTED
-
-
-def test_one_file_each_is_the_same_as_one_for_all(tmp_path: Path) -> None:
-    """NCCL_DEBUG_FILE and RCCLTUNE_LOG with %p."""
-    paths = []
-    for number in range(8):
-        library, own = tmp_path / f"nccl.{number}", tmp_path / f"plugin.{number}"
-        lines = rank(number)
-        library.write_text("\n".join(x for x in lines if "NCCL" in x) + "\n", encoding="utf-8")
-        own.write_text("\n".join(x for x in lines if "rccltune: " in x) + "\n", encoding="utf-8")
-        paths += [own, library]
-    found = ask(*paths)
-    assert [a.kind for a in found.answers] == [one[4] for one in EXPECTED]
-    assert [a.text for a in found.answers] == [one[5] for one in EXPECTED]
-
-
 def test_two_communicators_of_one_process_are_kept_apart(tmp_path: Path) -> None:
     """Rank 0 of two scales: a choice names none of them, so nothing is claimed to have run."""
     head = "h:7:7 [0] NCCL INFO "
@@ -219,24 +172,6 @@ def test_calls_of_the_subsystem_coll_show_what_is_bypassed(
     assert small.kind is AnswerKind.BYPASSED
     assert "by DDA" in small.text
     assert at(found, 16 * 1024**2).kind is AnswerKind.HIT
-
-
-def test_symmetric_kernels_have_a_line_of_their_own(tmp_path: Path) -> None:
-    """NCCL 2.27 and later (src/include/symmetric_sched.h)."""
-    head = "h:7:7 [0] NCCL INFO "
-    lines = [
-        f"{head}comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
-        (
-            f"{head}AllGather [Symmetric]: 4096 Bytes -> Kernel AllGather_ST nchannels 8 nthreads 512 "
-            "nWorks 1"
-        ),
-    ]
-    path = tmp_path / "job.log"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    answer = ask(path).answers[0]
-    assert answer.kind is AnswerKind.BYPASSED
-    assert answer.min_nbytes == 8 * 4096
-    assert "symmetric kernels" in answer.text
 
 
 TUNERS = [
@@ -340,56 +275,3 @@ def test_pytorchs_own_library_is_named(tmp_path: Path) -> None:
     found = ask(path)
     remark = next(one for one in found.remarks if bundled in one.text)
     assert "/proc/PID/maps" in (remark.remedy or "")
-
-
-def test_a_model_of_nccl_has_rows_of_other_algorithms(tmp_path: Path) -> None:
-    """NCCL prints three algorithms a row, in blocks: the second block's zeros are not the tree's."""
-    head = "h:7:7 [0] NCCL INFO "
-    fine = " |".join(["  5.1/  8.1"] * 9)
-    zero = " |".join(["  0.0/  0.0"] * 9)
-    rules = tmp_path / "rules.csv"
-    rules.write_text("allreduce,0,9999,tree,ll,-1,1,8,-1,-1\n", encoding="utf-8")
-    path = tmp_path / "job.log"
-    lines = [
-        f"{head}TUNER/Plugin: Using rccltune (v5)",
-        f"{head}comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
-        f"{head}    AllReduce | {fine} |",
-        f"{head}    AllReduce | {zero} |",
-        f"{head}AllReduce: 4096 Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{0..3}}",
-    ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert kinds(ask(path, rules=rules)) == [AnswerKind.UNKNOWN]
-    path.write_text("\n".join(lines[:2] + lines[3:]) + "\n", encoding="utf-8")
-    assert kinds(ask(path, rules=rules)) == [AnswerKind.NOT_SELECTABLE]
-
-
-def test_more_sizes_than_fit_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory stays bounded, and nobody is told that all was looked at."""
-    monkeypatch.setattr(collector, "MAX_KEYS", 10)
-    path = tmp_path / "plugin.log"
-    start = f"nodes=1 ranks=8 abi=v5 rules=1 of=1 skipped-rows=0 file=/r sha256={SHA}"
-    decisions = "".join(
-        f"rccltune: comm=a decision collective=allreduce nbytes={n} answer=ring/ll line=1 host=-\n"
-        for n in range(1, 31)
-    )
-    path.write_text(f"rccltune: comm=a {start}\n{decisions}", encoding="utf-8")
-    found = ask(path)
-    assert sum(a.n_sizes for a in found.answers) == 10
-    assert any(one.text.startswith("20 records") for one in found.remarks)
-
-
-def test_what_ran_for_some_calls_is_not_called_overwritten(tmp_path: Path) -> None:
-    """One call alone ran what the rule says, another of a group something else."""
-    path = tmp_path / "job.log"
-    choice = "h:7:7 [0] NCCL INFO AllReduce: 8 Bytes -> Algo {} proto LL channel{{Lo..Hi}}={{0..0}}"
-    lines = [
-        "h:7:7 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
-        "rccltune: comm=a nodes=1 ranks=8 abi=v5 rules=1 of=1 skipped-rows=0 file=/r sha256=" + SHA,
-        "rccltune: comm=a decision collective=allreduce nbytes=8 answer=tree/ll line=1 host=ring/ll",
-        choice.format("TREE"),
-        choice.format("RING"),
-    ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = ask(path)
-    assert kinds(found) == [AnswerKind.HIT]
-    assert lacks(found.answers[0].text, "ring/ll") == []

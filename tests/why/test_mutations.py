@@ -112,18 +112,6 @@ def test_damage_of_any_form_is_answered(tmp_path: Path, form: str, n: int) -> No
             assert len(explain_job([path]).questions) == 6
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("n", [5, pytest.param(300, marks=pytest.mark.long)])
-def test_damage_of_public_logs_is_answered(tmp_path: Path, shared_data: Path, n: int) -> None:
-    """The same with the small inputs that were read wrongly once."""
-    for source in sorted((shared_data / "faults-2026-11").glob("*.log")):
-        path, dice = tmp_path / "job.log", random.Random(source.name)
-        for _ in range(n):
-            path.write_bytes(damaged(source.read_bytes(), dice))
-            with suppress(RccltuneError):
-                assert len(explain_job([path]).questions) == 6
-
-
 def told(tmp_path: Path, text: str, title: str) -> tuple[str, list[str]]:
     """The answer of one question, and the lines that show it."""
     path = tmp_path / "job.log"
@@ -142,13 +130,3 @@ def test_the_lines_of_both_ranks_show_that_they_differ(tmp_path: Path) -> None:
         "4: NCCL_ALGO set by environment to Ring",
         "6: NCCL_ALGO set by environment to Tree",
     ]
-
-
-def test_the_line_of_the_choice_shows_that_an_answer_was_overwritten(tmp_path: Path) -> None:
-    """Rule answered tree/ll, ring/simple ran."""
-    text = FORMS["plugin"].replace("Algo TREE proto LL", "Algo RING proto SIMPLE")
-    answer, lines = told(tmp_path, text, "overwritten")
-    assert "answered tree/ll/4, and ring/simple ran" in answer
-    (line,) = lines
-    assert line.endswith("job.log:10: AllReduce: 1024 Bytes -> Algo RING proto SIMPLE channel"
-                         "{Lo..Hi}={0..3}")  # fmt: skip

@@ -156,24 +156,6 @@ def test_a_plugin_that_is_not_there(
     ]
 
 
-def test_a_library_without_the_symbol(tmp_path: Path) -> None:
-    """NCCL itself was named; 2.28 looks for versions 5 to 2 and says none of them."""
-    named = "/opt/torch/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
-    tuner = (
-        f"NCCL_TUNER_PLUGIN set by environment to {named}",
-        f"External tuner plugin {named} is unsupported",
-    )
-    found = ask(log(tmp_path, tuner, *chosen(*STEPS)))
-    assert set(kinds(found)) == {AnswerKind.NOT_LOADED}
-    assert (
-        lacks(
-            found.answers[0].text, f"{named}", "NCCL", "2.28.9+cuda13.0", "ncclTunerPlugin_v5", "v2"
-        )
-        == []
-    )
-    assert 'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"' in (found.answers[0].remedy or "")
-
-
 # The sentence is NCCL's own (src/enqueue.cc); PyTorch repeats it in each rank's trace.
 NO_CHOICE = (
     "Error : no algorithm/protocol available for function AllGather with datatype ncclInt8. "
@@ -206,17 +188,6 @@ def test_a_variable_that_ends_the_job(tmp_path: Path, rules: Path) -> None:
     assert lacks(found.remarks[0].text, "NCCL_ALGO=Tree", "5 of", "5 rules") == []
 
 
-@pytest.mark.parametrize("text", ["Error : no algorithm/protocol available", NO_CHOICE[:69]])
-def test_the_end_of_a_job_at_warn_alone(tmp_path: Path, text: str) -> None:
-    """NCCL_DEBUG=WARN has no other line; old releases name no function, none names variables."""
-    path = tmp_path / "job.log"
-    path.write_text(f"host:7:7 [0] NCCL WARN {text}\n", encoding="utf-8")
-    found = ask(path)
-    assert kinds(found) == [AnswerKind.STUCK]
-    assert "ended" not in found.answers[0].text
-    assert "NCCL_DEBUG=INFO" in (found.answers[0].remedy or "")
-
-
 def test_a_benchmark_that_uses_its_rules(tmp_path: Path, rules: Path) -> None:
     """Rows and INFO lines torn into each other; hits where there are rules, holes elsewhere."""
     rows = ["# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809"]
@@ -242,26 +213,3 @@ def test_a_benchmark_that_uses_its_rules(tmp_path: Path, rules: Path) -> None:
         (8 * MIB, 128 * MIB, AnswerKind.HOLE),
     ]
     assert lacks(at(found, 256 * KIB).text, "line 8", "ring/ll") == []
-
-
-def test_that_benchmark_without_its_rule_file(tmp_path: Path) -> None:
-    """The plugin's line names the file, and with it every size is answered: no run is needed."""
-    line = chosen("AllReduce: 4096 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..7}")
-    hit = f"{COMM}rule line=5 setting=ring/ll channels=16 hits=9"
-    found = ask(log(tmp_path, LOADED, *line, summary(9, 9), hit, own=(READ,)))
-    unknown = at(found, 4 * KIB)
-    assert unknown.kind is AnswerKind.UNKNOWN
-    assert lacks(unknown.remedy, "rule file", "/opt/rules.csv") == []
-    named = next(a for a in found.answers if a.kind is AnswerKind.HIT)
-    assert lacks(named.text, "9 times", "the plugin's") == []
-
-
-def test_a_rule_that_a_site_switched_off_is_not_switched_on(tmp_path: Path) -> None:
-    """NCCL_NVLS_ENABLE=0 may be there for the machine's sake: the rule goes, not the variable."""
-    rules = tmp_path / "rules.csv"
-    rules.write_text("allreduce,0,99999999,nvls,simple,-1,1,2,-1,-1\n", encoding="utf-8")
-    end = f"{COMM}summary calls=3 hits=0 misses=0 not-selectable=3 fallbacks=0"
-    found = ask(log(tmp_path, LOADED, *chosen(STEPS[-1]), end, own=(READ,)), rules=rules)
-    assert kinds(found) == [AnswerKind.NOT_SELECTABLE]
-    assert "NCCL_NVLS_ENABLE=0 is set" in found.answers[0].text
-    assert found.answers[0].remedy == "take the rules for nvls out of the file"

@@ -134,37 +134,6 @@ def test_its_words_for_a_loaded_plugin_are_understood(put: Log, rules: Path) -> 
     assert lacks(at(found, 4096).text, "tree/ll", "line 2") == []
 
 
-def test_its_words_for_another_plugin_are_understood(put: Log) -> None:
-    """It is named, as those of newer releases are."""
-    found = ask(put(excerpt(CALLED[0], plugin="probe")))
-    assert kinds(found) == [AnswerKind.NOT_LOADED]
-    assert found.answers[0].text == "another tuner plugin is loaded: probe"
-
-
-def test_a_file_that_was_opened_and_has_no_symbol(put: Log) -> None:
-    """It names the file where it was opened, and after that what it did not find there."""
-    missing = [f"TUNER/Plugin: Failed to find ncclTunerPlugin_v{abi} symbol" for abi in (4, 3, 2)]
-    lines = excerpt(CALLED[0], *missing).splitlines()
-    text = "\n".join(line for line in lines if "Using tuner plugin" not in line)
-    answer = ask(put(text)).answers[0]
-    assert answer.kind is AnswerKind.NOT_LOADED
-    assert lacks(answer.text, f"{FILE}", "RCCL", "2.27.7-Unknown") == []
-
-
-def test_rows_of_its_model_have_other_collectives_names(put: Log, rules: Path) -> None:
-    """The row "Reduce" is all_reduce's, which alone has a tree; "Broadcast" is reduce_scatter's.
-
-    The real library, asked by a tuner, offers tree/ll for all_reduce and ring/ll128 for nothing.
-    """
-    found = ask(put(excerpt(*CALLED)), rules=rules)
-    assert {a.kind for a in of(found, Collective.REDUCE_SCATTER)} == {AnswerKind.NOT_SELECTABLE}
-    ring = (CALLED[1].replace("TREE", "RING"),)
-    offered = ask(put(excerpt(*ring)), rules=rules)
-    assert kinds(offered) == [AnswerKind.UNKNOWN]
-    shut = ask(put(excerpt(*ring, tree_ll="24.6/   0.0")), rules=rules)
-    assert kinds(shut) == [AnswerKind.NOT_SELECTABLE]
-
-
 def sends(count: int, *, parts: bool) -> list[str]:
     """One rank's messages to all eight, of one buffer or of a part of it each."""
     lines = []
@@ -197,14 +166,6 @@ def test_sends_of_one_buffer_to_all_are_its_direct_all_gather(put: Log) -> None:
     assert [a.kind for a in of(found, Collective.SENDRECV)] == [AnswerKind.NOT_TUNABLE]
 
 
-@pytest.mark.parametrize("cut", [slice(2, None), slice(1, None, 2)])
-def test_sends_to_some_ranks_are_no_all_gather(put: Log, cut: slice) -> None:
-    """A pipeline's neighbours, or what is only received."""
-    found = ask(put(excerpt(CALLED[0], *sends(16, parts=False)[cut])))
-    assert not of(found, Collective.ALL_GATHER)
-    assert of(found, Collective.SENDRECV)
-
-
 def test_the_whole_log_of_a_job_with_the_plugin(real: Log, rules: Path) -> None:
     """Our plugin ran tree/ll from 4 KiB to 1 MiB; all_gather to 4 MiB went past every tuner."""
     found = ask(real("why"), rules=rules)
@@ -219,14 +180,6 @@ def test_the_whole_log_of_a_job_with_the_plugin(real: Log, rules: Path) -> None:
     assert not of(found, Collective.SENDRECV)
     assert {a.where for a in found.answers} == {NODE}
     assert AnswerKind.NOT_LOADED not in kinds(ask(real("why")))
-
-
-def test_the_whole_log_of_a_job_with_another_plugin(real: Log) -> None:
-    """A tuner that only writes down what it is asked, named probe."""
-    found = ask(real("probe-spx"))
-    assert {(a.kind, a.text) for a in found.answers} == {
-        (AnswerKind.NOT_LOADED, "another tuner plugin is loaded: probe")
-    }
 
 
 @pytest.mark.parametrize("name", ["base-cpx", "base-spx"])

@@ -84,26 +84,3 @@ def test_files_that_tell_nothing(
     told = capsys.readouterr().err
     assert said in told
     assert str(path) in told
-
-
-def test_a_refused_rule_file_is_exit_code_3(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
-    """All mistakes, as the plugin names them."""
-    log = jobs.run(env=jobs.with_plugin(jobs.rules()))
-    bad = jobs.rules("allreduce,9,8,tree,LL,-1,1,64,-1,-1\n", "bad.csv")
-    assert run(["why", str(log), str(bad)]) == 3
-    told = capsys.readouterr().err
-    assert "min-above-max" in told
-    assert "unknown-protocol" in told
-    assert run(["why", str(bad), str(jobs.rules())]) == 6
-    assert "these are several" in capsys.readouterr().err
-
-
-def test_help_says_what_for_with_an_example_and_exit_codes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """As every verb."""
-    assert run(["why", "--help"]) == 0
-    told = capsys.readouterr().out
-    assert lacks(told, "a job's") == []
-    assert "Example:" in told
-    assert "Exit codes:" in told

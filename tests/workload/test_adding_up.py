@@ -111,14 +111,3 @@ def test_a_snapshot_gives_way_to_the_whole() -> None:
 
     assert sum_of_workloads([whole, part]) == sum_of_workloads([part, whole]) == whole
     assert sum_of_workloads([part]) == part  # what is all that is left
-
-
-def test_ranks_that_share_a_process_are_told_apart() -> None:
-    """Two contexts of one communicator are two GPUs; of two communicators, one GPU in both."""
-    shared = [recorder(1, 1, context=0), recorder(1, 1, context=1)]
-    several = [recorder(2, 1, context=0), recorder(2, 1, context=1, comm="00cd")]
-    silent = [recorder(3, 0)]
-
-    assert Workload(counts=(), recorders=tuple(shared)).ranks_at(EIGHT) == 2
-    assert Workload(counts=(), recorders=tuple(several)).ranks_at(EIGHT) == 1
-    assert Workload(counts=(), recorders=(*shared, *several, *silent)).ranks_at(EIGHT) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.cli import run
 from rccltune.model.errors import OutputError
 from rccltune.workload.reader import read_workload
 from rccltune.workload.records import RecordingEnd
@@ -83,12 +81,6 @@ def test_what_is_left_out_is_counted(put: Put) -> None:
     assert found.calls == 7
 
 
-def test_rows_that_nobody_counted_are_whole(put: Put) -> None:
-    """The five columns of the contract, without lines about recorders."""
-    text = "#@ format 1\ncollective,nBytes,nRanks,nNodes,calls\nallreduce,64,8,1,4\n"
-    assert read_workload(put("w.csv", text)).cuts == ()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -105,44 +97,3 @@ def test_a_mistake_in_the_midst_is_an_error(
     path = put("record.csv", real.replace(old, new, 1))
     with pytest.raises(OutputError, match=said):
         read_workload(path)
-
-
-def test_more_calls_than_were_told_are_an_error(real: str, put: Put) -> None:
-    """At the end too."""
-    path = put("record.csv", real + "allgather,16,2,1,1,16,16\n")
-    with pytest.raises(OutputError, match="changed"):
-        read_workload(path)
-
-
-def test_the_command_goes_on_and_says_it(
-    real: str, put: Put, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In one line."""
-    path = put("record.csv", real[:-30])
-    said = f"{path}:{real[:-30].count(chr(10)) + 1}: the file was cut here; left out: "
-
-    assert run(["workload", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["remarks"][0].startswith(said)
-
-
-def test_a_sweep_of_a_cut_workload_says_it(
-    real: str, put: Put, tmp_path: Path, repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """--workload, for the sizes that are left."""
-    path = put("record.csv", real[:-30])
-    node = repository / "examples" / "nodes" / "smallest.yaml"
-    options = ["--simulate", str(node), "--mode", "spx-nps1", "--np", "2", "--plan"]
-    assert (
-        run(
-            [
-                "sweep",
-                *options,
-                "--workload",
-                str(path),
-                "-o",
-                str(tmp_path / "s"),
-            ]
-        )
-        == 0
-    )
-    assert "the file was cut here; left out: " in " ".join("".join(capsys.readouterr()).split())

@@ -15,12 +15,12 @@ import pytest
 from wording import lacks
 
 from rccltune.logs import reader
-from rccltune.model.errors import CommandLineError, OutputError
+from rccltune.model.errors import OutputError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
 from rccltune.workload.reader import read_workload
-from rccltune.workload.records import CallSource, sum_of_workloads
+from rccltune.workload.records import sum_of_workloads
 
 Put = Callable[[str, str], Path]
 _DUMPS = Path(__file__).parent / "inspector"
@@ -96,13 +96,6 @@ def test_dumps_of_two_gpus() -> None:
     assert (found.aside, found.cuts) == ({}, ())
 
 
-def test_a_dump_of_one_rank_of_two() -> None:
-    """Rank 1 wrote no file: what is there is counted, and whose is missing shows."""
-    found = read_workload(_DUMPS / "all_reduce-rank0.jsonl")
-    assert {one.nbytes: one.calls for one in found.counts} == _CALLED
-    assert found.ranks_at(Scale(n_nodes=1, n_ranks=2)) == 1
-
-
 def test_no_session_is_made_of_one(put: Put) -> None:
     """import says what a dump cannot give, and which verb takes it."""
     path = put("a.log", dump(line()))
@@ -111,27 +104,6 @@ def test_no_session_is_made_of_one(put: Put) -> None:
     assert lacks(told.value.message, "no algorithm") == []
     assert lacks(told.value.message, "waited") == []
     assert f"rccltune workload {path}" in str(told.value.hint)
-
-
-def test_two_ranks_of_a_communicator(put: Put) -> None:
-    """Twice the calls, by two ranks."""
-    parts = [
-        read_workload(
-            put(f"{rank}.log", dump(*(line(number=n, taken=40 + n, rank=rank) for n in range(3))))
-        )
-        for rank in range(2)
-    ]
-    found = sum_of_workloads(parts)
-    assert found.calls == 6
-    assert found.ranks_at(Scale(n_nodes=2, n_ranks=8)) == 2
-    assert {one.source for one in found.recorders} == {CallSource.INSPECTOR}
-
-
-def test_the_same_dump_twice(put: Put) -> None:
-    """Is said, and not counted twice."""
-    found = read_workload(put("a.log", dump(line())))
-    with pytest.raises(CommandLineError, match="files"):
-        sum_of_workloads([found, found])
 
 
 def test_what_is_missing_shows_by_its_numbers(put: Put) -> None:
@@ -151,13 +123,6 @@ def test_sends_and_others_are_aside(put: Put) -> None:
     assert found.aside == {"send": 1}
     assert found.calls == 1
     assert sum(one.unknown for one in found.recorders) == 1
-
-
-def test_a_dump_that_is_still_written(put: Put) -> None:
-    """The last line without its end is left out, and said."""
-    found = read_workload(put("a.log", dump(line(), line(number=1)) + line(number=2)[:60]))
-    assert found.calls == 2
-    assert "a line without its end" in found.cuts[0]
 
 
 @pytest.mark.parametrize(

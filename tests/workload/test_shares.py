@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
 from rccltune.workload.records import CallCount, CallSource, CommunicatorCalls, Workload
-from rccltune.workload.shares import (
-    CallTime,
-    UnmeasuredCalls,
-    saving_of,
-    shares_of,
-    sizes_to_measure,
-)
+from rccltune.workload.shares import CallTime, saving_of, shares_of, sizes_to_measure
 
 NODE = Scale(n_nodes=1, n_ranks=64)
 OAM = Scale(n_nodes=1, n_ranks=8)
@@ -80,23 +74,6 @@ def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
     assert sizes_to_measure(work, OAM, 5) == ()
 
 
-def test_sizes_that_are_measured_as_one_weigh_together() -> None:
-    """Two light sizes near 64 KiB weigh more than one of 65000 B by itself; 8 B has no size."""
-    work = Workload(
-        counts=(count(65535, 30), count(65537, 30), count(131072, 40), count(8, 9), count(0, 2))
-    )
-
-    (found,) = sizes_to_measure(
-        work, NODE, 1, lambda _, n: None if n < 32 else round(n / 1024) * 1024
-    )
-
-    assert found.sizes == (65536,)
-    assert found.moved == (65535, 65537)
-    assert found.beyond == UnmeasuredCalls(sizes=(131072,), calls=40, nbytes=40 * 131072)
-    # Of no bytes at all nothing is communicated, and nothing can be measured.
-    assert found.uncallable == UnmeasuredCalls(sizes=(0, 8), calls=11, nbytes=72)
-
-
 def test_a_saving_is_of_one_rank() -> None:
     """640 calls of 64 ranks are 10 each: 10 × (30 - 20) µs of 300 µs; half the calls are known."""
     work = Workload(counts=(count(1024, 640), count(7, 640)), recorders=ranks(64))
@@ -109,10 +86,3 @@ def test_a_saving_is_of_one_rank() -> None:
     assert found.before_s == pytest.approx(300e-6)
     assert found.saved_s == pytest.approx(100e-6)
     assert found.known == 0.5
-
-
-def test_nothing_recorded_saves_nothing() -> None:
-    """No division by zero."""
-    found = saving_of(Workload(counts=()), lambda *_: None)
-
-    assert (found.saved_s, found.known) == (0.0, 0.0)

@@ -13,7 +13,7 @@ from rccltune.cli import run
 from rccltune.model.errors import OutputError, RccltuneError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read_workload, read_workloads
+from rccltune.workload.reader import read_workload
 from rccltune.workload.records import RecordingEnd
 
 HEADER = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n"
@@ -64,16 +64,6 @@ def test_blocks_of_many_ranks_in_one_file_are_added_up(tmp_path: Path) -> None:
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=8)) == 2
 
 
-def test_rows_of_a_power_of_two_stand_at_their_mean(tmp_path: Path) -> None:
-    """2 calls of 700 and 800 bytes: 512 to 1023, 750 in the mean; totals stay exact."""
-    path = tmp_path / "w.csv"
-    path.write_text(HEADER + "allreduce,512,8,1,2,1023,1500\n")
-
-    (count,) = read_workload(path).counts
-
-    assert (count.is_exact, count.nbytes, count.total_nbytes) == (False, 750, 1500)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -122,34 +112,6 @@ def test_anything_is_read_or_refused(noise: str | bytes) -> None:
             assert "w.csv" in str(error.where)  # noqa: PT017 - a good reading is right too
         else:
             assert all(count.calls > 0 for count in found.counts)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """Also a folder."""
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(OutputError, match="read"):
-            read_workload(path)
-
-
-def test_files_in_one_are_the_files_added_up(tmp_path: Path) -> None:
-    """``cat``, for --workload: counts, recorders and what was seen aside."""
-    texts = [f"#@ format 1\n{HEADER}{block(pid, 3)}" for pid in (1, 2)]
-    texts[1] += "#@ aside name=send calls=9\n"
-    for pid, text in enumerate(texts):
-        (tmp_path / f"{pid}.csv").write_text(text)
-    (tmp_path / "all.csv").write_text("".join(texts))
-
-    whole = read_workload(tmp_path / "all.csv")
-    assert whole == read_workloads([tmp_path / "0.csv", tmp_path / "1.csv"])
-    assert (whole.calls, whole.aside) == (6, {"send": 9})
-
-
-def test_what_0_1_0_merged_of_records_is_read(tmp_path: Path) -> None:
-    """Its lines say more than the plugin's."""
-    path = tmp_path / "merged.csv"
-    more = block(1, 3).replace("id=", "source=record capturedTimes=1 id=", 1)
-    path.write_text(f"#@ format 1\n{more.replace('allreduce', HEADER + 'allreduce', 1)}")
-    assert read_workload(path).calls == 3
 
 
 def test_a_workload_is_an_option_of_choosing(

@@ -11,7 +11,6 @@ import pytest
 
 from rccltune.cli import run
 from rccltune.model.vocabulary import Collective
-from rccltune.rules import reader
 from rccltune.workload.reader import read_workload
 
 STEPS, LAYERS, RANKS = 200, 8, 2
@@ -74,26 +73,3 @@ def test_what_the_rule_saves_is_the_difference_of_medians_times_the_calls(
     # called once a rank each, wins by what launches differ, and adds 6 us.
     assert in_all_reduce == pytest.approx(saved_us, abs=10)
     assert saved_us == pytest.approx(9281, abs=1)
-
-
-def test_the_verified_rule_is_within_the_chosen_one_and_wins_at_the_size_of_the_job(
-    folder: Path,
-) -> None:
-    """The sweep had the job's sizes alone, so the choice is for one; that day it reached further."""
-    assert run(["import", str(folder / "sweep.csv")]) == 0
-    assert run(["emit-config", "--workload", str(merged(folder)), "-o", "rules.csv"]) == 0
-    (chosen,) = (
-        rule
-        for rule in reader.read_rules(Path("rules.csv").read_bytes()).rules
-        if rule.collective is Collective.ALL_REDUCE
-    )
-    (kept,) = reader.read_rules((folder / "rccl_tuner.csv").read_bytes()).rules
-    assert kept.setting == chosen.setting
-    assert (chosen.min_nbytes, chosen.max_nbytes) == (BUCKET, BUCKET)
-    assert kept.min_nbytes == BUCKET
-
-    rows = rows_of(folder / "verification.csv")
-    ruled = [row for row in rows if kept.min_nbytes <= int(row["nbytes"]) <= kept.max_nbytes]
-    assert {row["n_wrong"] for row in rows} == {"0"}
-    assert min(float(row["low"]) for row in ruled) > 1
-    assert min(float(row["low"]) for row in ruled if int(row["nbytes"]) == BUCKET) > 1.2
