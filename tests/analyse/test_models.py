@@ -80,6 +80,40 @@ def test_the_robust_line_equals_scipys_soft_l1() -> None:
     assert slope == pytest.approx(theirs[1] / 1e4, rel=1e-3)
 
 
+def test_one_outlier_hardly_moves_the_robust_line() -> None:
+    """A size at three times its time moves latency and bandwidth by less than 3 %."""
+    times = [20 + n / 50_000 for n in SIZES]
+    times[5] *= 3
+    linear = fit_of(fitted(times), Model.LINEAR)
+    assert linear is not None
+    assert linear.segments[0].latency_us == pytest.approx(20, rel=0.03)
+    assert linear.segments[0].us_per_byte == pytest.approx(1 / 50_000, rel=0.03)
+
+
+def test_a_step_is_found_where_it_is() -> None:
+    """Two plateaus and a slope: the segmented model predicts what a line cannot."""
+    times = [90.0 if n < 2**17 else 170.0 if n < 2**22 else 100 + n / 5e4 for n in SIZES]
+    curve = fitted(times)
+    segmented = fit_of(curve, Model.SEGMENTED)
+    linear = fit_of(curve, Model.LINEAR)
+    assert curve.chosen is Model.SEGMENTED
+    assert segmented is not None
+    assert linear is not None
+    assert [s.min_nbytes > 2**16 for s in segmented.segments][:2] == [False, True]
+    assert 2**16 <= segmented.segments[0].max_nbytes < 2**17
+    assert max(map(abs, segmented.residuals)) < 0.01 < max(map(abs, linear.residuals))
+
+
+def test_segments_cover_the_measured_range_without_gap_or_overlap() -> None:
+    """Every whole size between the ends has exactly one piece."""
+    times = [90.0 if n < 2**17 else 170.0 if n < 2**22 else 100 + n / 5e4 for n in SIZES]
+    segmented = fit_of(fitted(times), Model.SEGMENTED)
+    assert segmented is not None
+    pieces = segmented.segments
+    assert (pieces[0].min_nbytes, pieces[-1].max_nbytes) == (SIZES[0], SIZES[-1])
+    assert all(a.max_nbytes + 1 == b.min_nbytes for a, b in pairwise(pieces))
+
+
 def brute_force_cost(sizes: list[float], times: list[float], n_pieces: int) -> float:
     """Least cost over all splits, each piece by scipy."""
     n = len(sizes)
@@ -143,6 +177,27 @@ def test_held_out_errors_of_pieces_are_made_anew_for_each_size() -> None:
         a, b = solve(*sums.over(np.array([first]), np.array([last]))[:, 0, 0])
         errors.append(abs((a + b * SIZES[i]) / times[i] - 1))
     assert segmented.held_out_error == pytest.approx(float(np.mean(errors)), rel=1e-3)
+
+
+def test_the_chosen_model_has_the_least_held_out_error() -> None:
+    """Up to the twentieth that a simpler model is allowed."""
+    generator = np.random.default_rng(5)
+    for _ in range(20):
+        curve = fitted([float(10 + 40 * generator.random() + n / 1e5) for n in SIZES])
+        errors = {f.model: f.held_out_error or 0.0 for f in curve.fits}
+        assert errors[curve.chosen] <= min(errors.values()) / 0.95
+
+
+@given(st.lists(times_strategy, min_size=1, max_size=4))
+def test_fitting_together_equals_fitting_alone(curves: list[list[float]]) -> None:
+    """Batches are for speed and change nothing."""
+    wanted = [(SIZES[: len(t)], tuple(t)) for t in curves]
+    together = fit_all(wanted)
+    for one, result in zip(wanted, together, strict=True):
+        alone = fit_all([one])[0]
+        assert alone.chosen == result.chosen
+        for a, b in zip(alone.fits, result.fits, strict=True):
+            assert a.residuals == pytest.approx(b.residuals, abs=1e-9)
 
 
 def test_very_many_sizes_are_fitted_without_pieces() -> None:

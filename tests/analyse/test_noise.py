@@ -86,6 +86,14 @@ def test_intervals_and_chances_of_a_ratio_are_students() -> None:
         assert found.slack(0.95).item() == pytest.approx(0.04 * theirs.ppf(0.95))
 
 
+def test_a_ratio_of_one_communicator_has_the_slack_of_a_normal() -> None:
+    """Its degrees of freedom are of nothing that was repeated; an unknown ratio has none."""
+    assert ratio(row([0.1]), 0.04, 1.0, n=1).slack().item() == pytest.approx(
+        0.04 * stats.norm.ppf(0.99)
+    )
+    assert np.isnan(ratio(row([np.nan])).slack()).all()
+
+
 def test_the_interval_of_a_mean_is_students() -> None:
     """As scipy's test of one sample has it."""
     values = [1.0, 1.2, 0.9, 1.05, 1.3]
@@ -165,6 +173,25 @@ def test_what_nothing_repeats_has_the_floor_of_both_sides() -> None:
     assert (found.se.item(), found.df.item()) == (pytest.approx(0.01), np.inf)
 
 
+def test_passes_tell_a_floor_of_their_own() -> None:
+    """A communicator's median of passes that differ by 10 % is no better known than that."""
+    one, other = np.full((2, 1, 1, 1, 1), 1.0)
+    known, rough = LogTimes(one, one * 0.1**2), LogTimes(other, other * 0.0)
+    assert compare(known, rough, sizes()).se.item() == pytest.approx(0.1)
+
+
+def test_rows_that_jump_by_more_than_the_floor_are_known_no_better(
+    rng: np.random.Generator,
+) -> None:
+    """Single rows with noise of 8 % around straight lines: no ratio is called known to 3 %."""
+    at = sizes([KIB << n for n in range(18)])
+    log_us = rng.normal(0, 0.08, (1, 13, 18, 1)) + np.log(14 + at.nbytes / 2e5)[:, None]
+    found = compare(times(log_us[:, :1]), times(log_us[:, 1:]), at)
+    assert np.median(found.se) == pytest.approx(0.08 * np.sqrt(2), rel=0.35)
+    calm = compare(times(log_us[:, :1] * 0), times(log_us[:, 1:] * 0), at)
+    assert np.median(calm.se) == pytest.approx(0.01)
+
+
 def test_settings_that_differ_in_channels_alone_say_how_far_communicators_differ() -> None:
     """Eight of their own communicators within 1 %: a loop of 20 µs is not known to 12 % there."""
     at, n = sizes([KIB], is_graph=False), 8
@@ -176,6 +203,17 @@ def test_settings_that_differ_in_channels_alone_say_how_far_communicators_differ
     assert np.median(plain.se) == pytest.approx(2.5 / 20 * np.sqrt(2), rel=0.01)
     spread = np.sqrt(np.nanvar(log_us[0, 1:, 0], ddof=1))
     assert np.median(alike.se) == pytest.approx(spread * np.sqrt(2), rel=0.01)
+
+
+def test_a_stalled_communicator_of_two_is_seen() -> None:
+    """The library 1.4 times as slow in one of two: its mean gains 18 %, and proves nothing."""
+    log_us = np.zeros((1, 7, 6, 2))
+    log_us[0, :, :, 1] = 0.002
+    log_us[0, 0, 3, 1] = np.log(1.4)
+    found = compare(times(log_us[:, :1]), times(log_us[:, 1:]), sizes([KIB << n for n in range(6)]))
+    assert found.log[0, :, 3] == pytest.approx(np.full(6, np.log(1.4) / 2), abs=0.01)
+    assert (noise.adjusted_p(found)[:, 3] > noise.LIKELY).all()
+    assert (found.se[0, :, 3] > 10 * found.se[0, :, 0]).all()
 
 
 tables = st.integers(2, 7).flatmap(
@@ -249,3 +287,13 @@ def test_a_gain_of_one_size_may_be_a_library_that_stood_still() -> None:
     # More communicators, or a second view, would have shown it.
     assert noise.adjusted_p(ratio(lone, n=4))[0, 1] < 1e-6
     assert noise.adjusted_p(ratio(np.repeat(lone, 2, axis=0), n=3))[0, 1] < 1e-6
+
+
+def test_a_second_communicator_that_agrees_takes_no_gain_away() -> None:
+    """One of two settings gains 10 % at four of 18 sizes: likely once, and so when seen again."""
+    once = np.full((1, 3, 18, 1), np.log(20.0))
+    once[0, 1, 6:10] -= np.log(1.1)
+    at = sizes([KIB << n for n in range(18)])
+    for log_us in (once, np.repeat(once, 2, axis=-1)):
+        found = compare(times(log_us[:, :1]), times(log_us[:, 1:]), at)
+        assert (noise.adjusted_p(found)[0, 6:10] <= noise.LIKELY).all()

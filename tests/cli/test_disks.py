@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import random
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +80,37 @@ def test_a_read_only_session_is_a_message_and_stays_readable(
         assert lacks(capsys.readouterr().err, "Read-only") == []
     finally:
         remounted(small_disk, "rw")
+
+
+def test_a_clock_that_jumps_changes_nothing(here: Path) -> None:
+    """Years ahead and back between any two looks: limits hold as always."""
+    rng = random.Random(7)
+    start = time.monotonic()
+    words = made.words(made.node(here / "node.yaml"), "ring/ll")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("time", "time_ns"):
+            patch.setattr(time, name, lambda: rng.randrange(-(1 << 31), 1 << 33))
+        assert run(["sweep", *words, "--communicators", "1", "--timeout", "60", "-q"]) == 0
+    assert time.monotonic() - start < 60
+
+
+def test_the_wall_clock_is_read_for_records_only(repository: Path) -> None:
+    """A clock that is set back must end no launch early and believe no dead lock alive."""
+    found = set()
+    for path in (repository / "rccltune").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in {
+                *("time.time", "time.time_ns", "datetime.now", "datetime.utcnow"),
+                *("date.today", "datetime.today", "time.localtime", "time.gmtime"),
+            }:
+                found.add(f"{path.relative_to(repository)}: {ast.unparse(node)}")
+    # When a launch started, and of which day a link map is: for people.
+    assert found == {
+        "rccltune/deploy/folder.py: datetime.now",
+        "rccltune/measure/one_launch.py: datetime.now",
+        "rccltune/perf/rank_program.py: datetime.now",
+        "rccltune/links/session.py: datetime.now",
+    }
 
 
 HOLD = """

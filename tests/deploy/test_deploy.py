@@ -127,6 +127,15 @@ def test_the_folder_has_plugin_rules_env_sh_and_readme(made: Made, tmp_path: Pat
     }
 
 
+def test_what_speaks_against_rules_is_said_in_both_texts(made: Made, tmp_path: Path) -> None:
+    """Nobody verified them, nothing proves one, they are simulated."""
+    put(made("# SIMULATED: made up\n# UNPROVEN: 1\n"), tmp_path / "site", unproven=True)
+    for name in ("README", "env.sh"):
+        text = (tmp_path / "site" / name).read_text(encoding="utf-8")[:400]
+        assert all(word in text for word in ("SIMULATED", "NOT VERIFIED", "1 UNPROVEN"))
+    assert "SIMULATED" in sourced(f". {tmp_path}/site/env.sh").stderr
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("path", ["site", "it's $HOME `x` [1]", 'back\\slash "q": ,'])
 def test_env_sh_sets_all_of_it_and_leaves_nothing(
@@ -170,6 +179,19 @@ def test_a_variable_of_the_users_own_stays_with_a_warning(
     assert name in done.stderr
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_copy_names_itself_or_says_that_it_cannot(made: Made, tmp_path: Path, shell: str) -> None:
+    """bash and zsh know their file; elsewhere a folder that is gone stops a careful script."""
+    put(made(), tmp_path / "site")
+    (tmp_path / "site").rename(tmp_path / "copy")
+    done = sourced(f"cd {tmp_path}/copy; . ../copy/env.sh", shell)
+    if shell.startswith(("bash", "zsh")):
+        assert exported(done)["NCCL_TUNER_PLUGIN"] == f"{tmp_path}/copy/{plugin.LIBRARY}"
+    else:
+        assert done.returncode != 0
+        assert "nothing is set" in done.stderr
+
+
 def test_several_files_are_found_by_their_names(made: Made, tmp_path: Path) -> None:
     """A placement is asked for and never declared."""
     folder = made(more=" placement=one-oam", name=ONE_OAM)
@@ -203,6 +225,36 @@ def test_a_folder_of_its_own_is_replaced_as_a_whole(made: Made, tmp_path: Path) 
         assert put(made(name="rccl_tuner.csv"), site).replaced
     mine = {plugin.LIBRARY, "env.sh", "README"}
     assert seen == [mine | {NAME}, mine | {"rccl_tuner.csv"}]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["session", "site"]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EPERM])
+def test_where_names_cannot_be_exchanged_the_folder_is_moved_aside(
+    made: Made, tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS; another refusal ends it with the folder as it was."""
+    folder, site = made(), tmp_path / "site"
+    put(folder, site)
+    before = contents(site)
+    made("# another\n")
+
+    class Libc:
+        """A C library whose kernel refuses."""
+
+        @staticmethod
+        def renameat2(*_: object) -> int:
+            deploy.ctypes.set_errno(code)
+            return -1
+
+    monkeypatch.setattr(deploy.ctypes, "CDLL", lambda *_, **__: Libc)
+    monkeypatch.setattr(deploy, "check", lambda *_: None)
+    if code == errno.EINVAL:
+        put(folder, site)
+        assert "# another" in (site / NAME).read_text(encoding="utf-8")
+    else:
+        with pytest.raises(SessionError, match="cannot write site"):
+            put(folder, site)
+        assert contents(site) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["session", "site"]
 
 
@@ -278,6 +330,12 @@ def test_a_folder_that_is_not_ours_stays_as_it_is(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["session", "site"]
 
 
+def test_an_empty_folder_may_be_used(made: Made, tmp_path: Path) -> None:
+    """Whoever makes the folders of a site made it."""
+    (tmp_path / "site").mkdir()
+    assert not put(made(), tmp_path / "site").replaced
+
+
 @pytest.mark.parametrize(
     ("lines", "rule", "error", "says"),
     [
@@ -319,6 +377,14 @@ def test_files_that_contradict_each_other_are_refused(made: Made, tmp_path: Path
     made("", " placement=first", ONE_OAM)
     with pytest.raises(CommandLineError, match="does not say them"):
         put(folder, tmp_path / "site")
+
+
+def test_no_rule_file_and_no_session_are_refused(measured: Path, tmp_path: Path) -> None:
+    """With what to do."""
+    with pytest.raises(SessionError, match="no rule file"):
+        put(measured, tmp_path / "site")
+    with pytest.raises(SessionError, match="no session"):
+        put(tmp_path, tmp_path / "site")
 
 
 @pytest.mark.parametrize("damage", ["plugin", "rules", "env.sh"])

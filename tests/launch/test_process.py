@@ -17,7 +17,7 @@ from wording import lacks
 from rccltune.launch import launch_processes, process
 from rccltune.launch.launch_processes import TAG, LaunchProcesses
 from rccltune.launch.process import LaunchCommand, end_leftovers, run
-from rccltune.model.errors import LaunchError
+from rccltune.model.errors import LaunchError, MachineError
 
 # A launcher like Open MPI 5's: every rank in a process group of its own.
 FAMILY = """
@@ -53,6 +53,15 @@ def test_output_and_exit_code_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "stderr.log").read_text() == "err\n"
 
 
+def test_a_signal_is_told_from_an_exit(tmp_path: Path) -> None:
+    """A crash of the launcher itself is named by its signal."""
+    ending = run(job(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
+
+    assert (ending.exit_code, ending.signal) == (None, signal.SIGSEGV)
+    assert ending.how == "signal 11"
+    assert not list(tmp_path.glob("core*"))
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_time_out_ends_every_process(tmp_path: Path, own: bool) -> None:
     """Ranks in process groups of their own die with the rest when time is over."""
@@ -62,6 +71,29 @@ def test_time_out_ends_every_process(tmp_path: Path, own: bool) -> None:
 
     assert ending.timed_out
     assert ending.exit_code is None
+    assert survivors(tmp_path) == []
+
+
+def test_ranks_that_outlive_their_launcher_are_ended(tmp_path: Path) -> None:
+    """A launcher that crashes or is killed leaves no rank behind."""
+    script = FAMILY.format(nap=300, own=True, then="os._exit(9)")
+
+    ending = run(job(tmp_path, script))
+
+    assert ending.exit_code == 9
+    assert survivors(tmp_path) == []
+
+
+def test_a_launcher_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some seconds of grace, then SIGKILL."""
+    monkeypatch.setattr(process, "GRACE_S", 1.0)
+    script = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)"
+
+    ending = run(job(tmp_path, script, timeout_s=1.0))
+
+    assert ending.timed_out
     assert survivors(tmp_path) == []
 
 
@@ -77,6 +109,19 @@ def test_a_launcher_that_does_not_return_is_ended_and_counts(
     assert ending.lingered
     assert not ending.timed_out
     assert ending.duration_s < 30
+
+
+def test_a_missing_program_is_a_message(tmp_path: Path) -> None:
+    """No traceback for a path that is wrong."""
+    wish = LaunchCommand(
+        argv=("/no/such/program",),
+        variables={},
+        folder=tmp_path,
+        timeout_s=1,
+        is_complete=lambda _: False,
+    )
+    with pytest.raises(MachineError, match="started"):
+        run(wish)
 
 
 def test_orphans_do_not_stay_as_zombies(tmp_path: Path) -> None:
@@ -149,6 +194,16 @@ def test_a_signal_at_the_start_of_a_launch_is_not_lost(tmp_path: Path, kind: int
     assert survivors(tmp_path) == []
 
 
+def test_killing_rccltune_ends_its_ranks(tmp_path: Path) -> None:
+    """SIGKILL of rccltune: the kernel tells the launcher, which ends its ranks."""
+    process = _driver(tmp_path)
+
+    process.kill()
+    process.wait(timeout=40)
+
+    assert wait_for(lambda: not survivors(tmp_path))
+
+
 def test_killing_rccltune_ends_ranks_of_a_launcher_that_does_not_listen(tmp_path: Path) -> None:
     """mpirun is told by the kernel and ignores it: the guardian ends it and its ranks."""
     driver = _driver(tmp_path, first=HURRY, then=DEAF)
@@ -190,6 +245,13 @@ def test_who_goes_on_ends_what_even_the_guardian_left(tmp_path: Path) -> None:
     assert end_leftovers([tmp_path]) == 0
 
 
+def test_a_finished_launch_has_no_guardian(tmp_path: Path) -> None:
+    """Nothing of rccltune itself stays either."""
+    run(job(tmp_path, "print()"))
+
+    assert guardians((tmp_path / "run-id").read_text()) == []
+
+
 def guardians(run_id: str) -> list[int]:
     """Processes whose command line names a run."""
     found = []
@@ -225,6 +287,16 @@ def test_a_process_that_cannot_be_killed_is_reported(
     monkeypatch.setattr(process, "GRACE_S", 0.3)
     assert end_leftovers([tmp_path]) == 3
     assert survivors(tmp_path) == []
+
+
+def test_state_d_is_named_as_the_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uninterruptible sleep: the remedy is the driver's and not the user's."""
+    monkeypatch.setattr(LaunchProcesses, "end", lambda *_, **__: {77: "D"})
+
+    with pytest.raises(LaunchError, match=r"77 \(state D\)") as caught:
+        run(job(tmp_path, "print()"))
+    assert caught.value.exit_code == 5
+    assert "dmesg" in str(caught.value.hint)
 
 
 def test_a_process_is_known_again_without_its_environment(tmp_path: Path) -> None:

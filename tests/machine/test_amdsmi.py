@@ -12,7 +12,7 @@ from wording import lacks
 
 from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.records import Smi, SmiGpu
-from rccltune.machine.smi import bindings, query, runner
+from rccltune.machine.smi import bindings, query, runner, with_smi
 
 Releases = Callable[[str], Path]
 RELEASES = pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])
@@ -77,6 +77,26 @@ def test_primary_only_answers(release: str, smi_release: Releases) -> None:
 
 
 @RELEASES
+def test_63_devices(release: str, smi_release: Releases, tmp_path: Path) -> None:
+    """One source with 63 and one with 64 is said; two with 63 agree."""
+    said = ask(smi_release(release), "CPX NPS4", "63")
+    assert len(said.gpus) == 63
+    short = seen(write("mi300x-cpx-63-of-64", tmp_path / "a"), ask_smi=lambda: said)
+    assert short.disagreements == ()
+    whole = seen(write("mi300x-cpx-nps4", tmp_path / "b"), ask_smi=lambda: said)
+    assert whole.disagreements == ("KFD lists 64 devices, amdsmi 63",)
+
+
+@RELEASES
+def test_not_permitted(release: str, smi_release: Releases, tmp_path: Path) -> None:
+    """A getter that is denied leaves sysfs' own answer alone."""
+    said = ask(smi_release(release), "CPX NPS4", "no-perm")
+    assert said.gpus[0].compute is None
+    system = seen(write("mi300x-cpx-nps4", tmp_path), ask_smi=lambda: said)
+    assert (system.mode_text, system.disagreements) == ("cpx-nps4", ())
+
+
+@RELEASES
 def test_no_library_is_a_key_error(release: str, smi_release: Releases, tmp_path: Path) -> None:
     """The import prints on stdout and raises KeyError; both stay in the child."""
     python = smi_release(release) / "python"
@@ -103,6 +123,18 @@ def test_a_crash_is_survived(release: str, smi_release: Releases) -> None:
     assert "signal 6" in str(said.detail)
 
 
+def test_error_at_the_first_call(tmp_path: Path) -> None:
+    """From ROCm 7.14 the import succeeds and the first call raises OSError."""
+    put(
+        tmp_path,
+        "amdsmi/__init__.py",
+        "def amdsmi_init():\n    raise OSError('AMD SMI shared library could not be loaded')\n",
+    )
+    said = query(runner(tmp_path, {}), tmp_path)
+    assert said.status == "failed"
+    assert lacks(str(said.detail), "OSError", "AMD", "SMI") == []
+
+
 @pytest.mark.parametrize(
     "answer",
     ["import sys; sys.exit(3)", "import os; os._exit(0)", "raise SystemExit", "raise MemoryError"],
@@ -113,6 +145,14 @@ def test_odd_bindings_are_survived(answer: str, tmp_path: Path) -> None:
     assert query(runner(tmp_path, {}), tmp_path).status in ("failed", "crashed")
 
 
+def test_failing_bindings_are_a_note(tmp_path: Path) -> None:
+    """The answer of sysfs stands, and the failure is shown."""
+    said = Smi(status="timed out", source="/opt/rocm/share/amd_smi", detail="no answer within 20 s")
+    system = seen(write("mi300x-spx-nps1", tmp_path), ask_smi=lambda: said)
+    assert [f.name for f in gpu_findings(system, {})] == ["amdsmi-failed"]
+    assert system.mode_text == "spx-nps1"
+
+
 def test_rocms_own_bindings_go_first(tmp_path: Path) -> None:
     """They fit the installed library; a wheel of another release may not."""
     wheels, rocm = tmp_path / "site-packages", tmp_path / "rocm"
@@ -121,6 +161,17 @@ def test_rocms_own_bindings_go_first(tmp_path: Path) -> None:
     put(rocm, "share/amd_smi/amdsmi/__init__.py", "")
     assert bindings(rocm, [wheels]) == rocm / "share" / "amd_smi"
     assert bindings(None, []) is None
+
+
+def test_a_missing_half_is_filled(tmp_path: Path) -> None:
+    """Where the driver has no memory file amdsmi's answer is taken, and its source kept."""
+    gpus = tuple(
+        SmiGpu(address=f"0000:05:00.{n}", memory="NPS4" if n == 0 else None) for n in range(8)
+    )
+    before = seen(write("old-driver-cpx", tmp_path))
+    after = with_smi(before, Smi(status="answered", gpus=gpus))
+    assert (before.mode_text, after.mode_text) == ("cpx-?", "cpx-nps4")
+    assert after.oams[0].sources["memory"] == "amdsmi 0000:05:00.0"
 
 
 def test_sources_that_differ_are_shown(tmp_path: Path) -> None:
@@ -136,3 +187,8 @@ def test_sources_that_differ_are_shown(tmp_path: Path) -> None:
     (finding,) = gpu_findings(system, {})
     assert finding.name == "sources-disagree"
     assert lacks(finding.message, "0000:05:00", "SPX", "CPX", "15 more") == []
+
+
+def test_a_captured_tree_is_not_held_against_this_machine(tmp_path: Path) -> None:
+    """amdsmi speaks of the running machine alone."""
+    assert seen(write("mi300x-spx-nps1", tmp_path)).smi.status == "not asked"

@@ -13,7 +13,13 @@ from test_amdsmi import environment
 from trees import put, seen, write
 from wording import lacks
 
-from rccltune.machine.mode_change import apply_mode, check_mode, obstacles
+from rccltune.machine.mode_change import (
+    apply_mode,
+    check_mode,
+    mode_change_cost,
+    mode_changes,
+    obstacles,
+)
 from rccltune.machine.records import Smi, System
 from rccltune.machine.smi import runner
 from rccltune.model.errors import MachineError
@@ -21,7 +27,6 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 
 CPX4, CPX1, SPX1 = (Mode.parse(text) for text in ("cpx-nps4", "cpx-nps1", "spx-nps1"))
-
 BUSES = ("05", "15", "65", "75", "85", "95", "e5", "f5")
 
 
@@ -72,6 +77,15 @@ def test_the_hint_has_the_commands(tmp_path: Path) -> None:
     assert "sudo amd-smi set --gpu all --compute-partition CPX" in hint
     assert "sudo amd-smi set --gpu all --memory-partition NPS4" in hint
     assert "--apply-mode" in hint
+
+
+def test_more_memory_parts_come_last_and_fewer_first() -> None:
+    """SPX under NPS4 is refused by the library with code 55."""
+    there = mode_changes({"a": SPX1}, {"a": CPX4})
+    back = mode_changes({"a": CPX4}, {"a": SPX1})
+    assert [step.what for step in there] == ["compute", "memory"]
+    assert [step.what for step in back] == ["memory", "compute"]
+    assert mode_changes({"a": CPX4}, {"a": CPX4}) == ()
 
 
 class Node(Reporter):
@@ -180,6 +194,14 @@ def test_nobody_interrupts_the_way_back(node: Node) -> None:
     assert node.look().mode == SPX1
 
 
+def test_half_a_change_is_put_back(node: Node) -> None:
+    """The compute mode is set, the memory mode is refused: the compute mode goes back."""
+    node.refuse = "memory"
+    with pytest.raises(MachineError, match="busy"), node.applied(CPX4):
+        pytest.fail("the block must not run")
+    assert node.look().mode == SPX1
+
+
 def test_a_reload_that_resets_the_compute_mode(node: Node) -> None:
     """It is set again, in both directions."""
     node.resets = True
@@ -196,6 +218,24 @@ def test_not_put_back_is_said(node: Node) -> None:
     assert "--compute-partition SPX" in str(caught.value.hint)
 
 
+def test_a_mode_that_is_there_needs_nothing(node: Node) -> None:
+    """Not even root."""
+    with node.applied(SPX1, is_root=False):
+        pass
+    assert node.said == []
+
+
+def test_mixed_modes_go_back_one_by_one(node: Node) -> None:
+    """Each OAM gets its own mode again."""
+    node.set("0000:15:00", "compute", "CPX")
+    node.set("0000:15:00", "memory", "NPS4")
+    with node.applied(CPX4):
+        assert {oam.mode for oam in node.look().oams} == {CPX4}
+    modes = {oam.address: oam.mode for oam in node.look().oams}
+    assert modes.pop("0000:15:00") == CPX4
+    assert set(modes.values()) == {SPX1}
+
+
 def test_what_stands_in_the_way(tmp_path: Path) -> None:
     """No root, GPUs in use, a mode that could not be put back, no AMD GPU."""
     root = write("mi300x-spx-nps1", tmp_path / "a")
@@ -207,6 +247,14 @@ def test_what_stands_in_the_way(tmp_path: Path) -> None:
     assert "could not be put back" in half[0]
     assert obstacles(seen(write("no-amd-gpu", tmp_path / "c")), CPX4, is_root=True)
     assert obstacles(seen(write("mi300x-spx-nps1", tmp_path / "d")), CPX4, is_root=True) == ()
+
+
+def test_what_it_needs_is_said(tmp_path: Path) -> None:
+    """Root, idle GPUs, the reload for a memory mode."""
+    system = seen(write("mi300x-spx-nps1", tmp_path))
+    text = " ".join(mode_change_cost(system, CPX4, is_root=False))
+    assert lacks(text, "root", "idle", "reload") == []
+    assert "reload" not in " ".join(mode_change_cost(system, CPX1, is_root=False))
 
 
 @pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])

@@ -115,6 +115,19 @@ def test_the_first_devices_have_the_name_of_what_they_are(
         assert found.place.name == "first"
 
 
+def test_rules_are_for_any_placement_only_where_all_of_them_have_a_name() -> None:
+    """Eight of 64 are the two extremes; four of 64 can lie in ways that have none."""
+    both = ("one-oam", "one-per-oam")
+    for wished in (P.ONE_OAM, P.ONE_PER_OAM, P.EVERY_OAM):
+        assert placed(wished, CPX).place.alike == both
+    assert placed(None, CPX, 4).place.alike == ()
+    assert placed(None, SPX, 4).place.alike == ("first",)
+    assert placed(None, replace(SPX, links=()), 4).place.alike == ()
+    # Of what is hidden nobody knows how it lies.
+    hidden = placed(None, machine(1, 8, n_hidden=7)).place
+    assert (hidden.name, hidden.alike) == ("one-oam", ())
+
+
 @pytest.mark.parametrize("variable", ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"])
 def test_a_site_that_restricts_devices_is_chosen_from(variable: str) -> None:
     """In its order, by numbers of the whole node."""
@@ -158,6 +171,18 @@ def test_a_sites_lists_are_read_as_the_runtimes_do(
     assert "HIP_VISIBLE_DEVICES" in found.cleared
 
 
+def test_an_identity_of_several_devices_is_not_certain() -> None:
+    """Eight partitions have their OAM's: a placement is refused, a number of ranks asked for."""
+    same = replace(CPX, gpus=tuple(replace(gpu, identity="12ab") for gpu in CPX.gpus))
+    site = {"ROCR_VISIBLE_DEVICES": "GPU-12ab"}
+    with pytest.raises(MachineError, match="identity") as caught:
+        placed(P.ONE_OAM, same, **site)
+    assert caught.value.exit_code == 4
+    with pytest.raises(CommandLineError, match="ranks"):
+        placed(None, same, **site)
+    assert placed(None, same, 2, **site).n_started == 2
+
+
 @pytest.mark.parametrize(
     "site",
     [
@@ -172,6 +197,28 @@ def test_lists_that_leave_too_little_are_an_error(site: dict[str, str]) -> None:
     with pytest.raises(MachineError, match="0 of 8 GPUs") as caught:
         placed(None, IDENTIFIED, **site)
     assert caught.value.where == ", ".join(site)
+
+
+def test_a_device_without_a_render_node_shifts_the_numbers() -> None:
+    """ROCr leaves it out and numbers the others anew: no placement, one rank fewer."""
+    shut = replace(CPX.gpus[3], can_open=False, render_minor=131)
+    system = replace(CPX, gpus=(*CPX.gpus[:3], shut, *CPX.gpus[4:]))
+    with pytest.raises(MachineError, match="render"):
+        placed(P.ONE_OAM, system)
+    assert placed(None, system).n_started == 63
+
+
+def test_numbers_by_speed_are_not_numbers_by_address() -> None:
+    """CUDA's own order matters only where the GPUs differ."""
+    alike = replace(SPX, vendor="nvidia", product="H200")
+    mixed = replace(alike, product=None)
+    by_address = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    listed = {"CUDA_VISIBLE_DEVICES": "2,3"}
+
+    assert numbers(placed(None, alike, **listed)) == [2, 3]
+    assert numbers(placed(None, mixed, **listed, **by_address)) == [2, 3]
+    with pytest.raises(MachineError, match="not alike"):
+        placed(P.FIRST, mixed, 2, **listed)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +237,14 @@ def test_ranks_that_do_not_fit_are_refused(
     """Nothing else is measured under the name that was asked for."""
     with pytest.raises(error):
         placed(wished, CPX, n_ranks)
+
+
+@pytest.mark.parametrize("wished", [P.ONE_OAM, P.ONE_IOD, P.EVERY_OAM, P.ACROSS_OAMS])
+def test_a_machine_without_partitions_has_no_such_placement(wished: P) -> None:
+    """Each OAM is one device there."""
+    with pytest.raises(MachineError):
+        placed(wished, SPX)
+    assert placed(P.ONE_PER_OAM, SPX).place.name == "node"
 
 
 @pytest.mark.parametrize(

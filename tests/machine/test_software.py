@@ -35,6 +35,13 @@ def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:
     assert system.libraries[2].sha256 == hashlib.sha256(torch.read_bytes()).hexdigest()
 
 
+def test_an_empty_library_is_no_crash(tmp_path: Path) -> None:
+    """It has no version; mmap refuses it."""
+    put(tmp_path, "opt/rocm/lib/librccl.so.1", b"")
+    (library,) = seen(tmp_path).libraries
+    assert library.version is None
+
+
 @pytest.mark.parametrize(
     ("content", "version", "mpi", "simulated"),
     [
@@ -61,6 +68,20 @@ def test_benchmarks(
     assert found.sha256 == hashlib.sha256(stored).hexdigest()
 
 
+def test_our_own_stand_ins_are_refused(tmp_path: Path) -> None:
+    """The ones that this install has."""
+    from rccltune import plugin
+
+    folder = plugin.native_folder() / "sim"
+    if not (folder / "all_reduce_perf").is_file():
+        pytest.skip("this install has no simulated benchmarks")
+    (tmp_path / "opt/rccl-tests").mkdir(parents=True)
+    (tmp_path / "opt/rccl-tests/build").symlink_to(folder)
+    found = seen(tmp_path).benchmarks
+    assert found
+    assert all(benchmark.simulated for benchmark in found)
+
+
 # First lines of `mpirun --version` of each flavour, facts §4.2.
 SAID = {
     "mpirun (Open MPI) 4.1.8\n\nReport bugs to": ("openmpi", "4.1.8"),
@@ -83,3 +104,17 @@ def test_launchers_by_what_they_say(text: str, tmp_path: Path) -> None:
     program.chmod(0o755)
     found = launcher_program(program)
     assert (found.flavour, found.version) == SAID[text]
+
+
+def test_a_launcher_that_fails(tmp_path: Path) -> None:
+    """What it said is kept."""
+    program = put(tmp_path, "mpirun", "#!/bin/sh\necho mpiexec.hydra: not found >&2\nexit 127")
+    program.chmod(0o755)
+    found = launcher_program(program)
+    assert (found.flavour, found.detail) == (None, "mpiexec.hydra: not found")
+
+
+def test_a_program_that_does_not_start(tmp_path: Path) -> None:
+    """No crash."""
+    found = launcher_program(put(tmp_path, "mpirun", "no program"))
+    assert found.flavour is None

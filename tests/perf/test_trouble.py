@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -37,8 +38,12 @@ def others_are_whole(ground: Ground, *settings: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
+        ({"kind": "hang"}, "hung"),
         ({"kind": "hang", "rank": 1}, "hung"),
         ({"kind": "crash", "how": "segv", "rank": 1}, "crashed"),
+        ({"kind": "crash", "how": "abort", "rank": 0}, "crashed"),
+        ({"kind": "crash", "how": "exit", "exit_code": 1, "rank": 1}, "crashed"),
+        ({"kind": "crash", "how": "kill", "rank": 1}, "was killed"),
         ({"kind": "wrong", "elements": 3}, "gave wrong results"),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
@@ -72,6 +77,7 @@ def test_a_setting_that_fails_is_set_aside(
     [
         ({"kind": "init-error", "message": "no such network"}, "no such network"),
         ({"kind": "crash", "how": "segv", "rank": 1}, "failed twice"),
+        ({"kind": "hang", "bytes": [4096, 1 << 30]}, "hung"),
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
 )
@@ -144,6 +150,16 @@ def test_a_path_that_asks_nobody_loses_its_rows(
     assert set(forced.query("nbytes > 65536")["unusable"]) == {""}
 
 
+def test_ranks_that_are_answered_differently_are_an_error(
+    ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They hang: the setting is set aside."""
+    fault = {"kind": "differs", "setting": "tree/ll", "with": "ring/ll", "rank": 1}
+    ground.change(faults=[fault])
+    assert ground.sweep(*SETTINGS, "--timeout", "1.5s") == 5
+    assert "all_reduce tree/ll" in capsys.readouterr().err
+
+
 def test_too_little_device_memory_is_told_before_anything_is_lost(
     ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +173,12 @@ def test_too_little_device_memory_is_told_before_anything_is_lost(
     assert ground.sweep("--max-bytes", "1M", "--setting", "ring/ll") == 0
 
 
+def test_fewer_gpus_than_ranks_are_told(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 4, and how many there are."""
+    assert ground.sweep("--np", "4") == 4
+    assert "2 are visible" in capsys.readouterr().err
+
+
 def test_a_configuration_file_that_chooses_is_named(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +190,15 @@ def test_a_configuration_file_that_chooses_is_named(
     monkeypatch.delenv("NCCL_CONF_FILE")
     assert ground.sweep(*SETTINGS) == 0
     others_are_whole(ground, "ring/ll", "tree/ll")
+
+
+def test_a_library_that_does_not_load_is_told(
+    ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the loader's words; exit code 4."""
+    Path("librccl.so.1").write_text("RCCL version 2.27.7 is not in here\n")
+    assert ground.sweep("--librccl", "librccl.so.1") == 4
+    assert "librccl.so.1" in capsys.readouterr().err
 
 
 # A file system of its own that is full at first, and then is not.
@@ -250,6 +281,30 @@ def test_a_rank_that_is_killed_takes_its_setting_along_and_nothing_else(
     usable = ground.samples().query("unusable == ''")
     assert communicators(usable.query("setting == 'baseline'")) == 4
     assert usable["setting"].nunique() >= 4
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_everything(ground: Ground, kind: signal.Signals) -> None:
+    """Exit code 130 within seconds; the session is whole, and the same command goes on."""
+    process = ground.start(*LONG)
+    ground.until_rows(60)
+    start = time.monotonic()
+    process.send_signal(kind)
+    assert process.wait(timeout=60) == 130
+    assert time.monotonic() - start < 15
+    assert ground.vanished()
+    assert not Path("s/writer.lock").exists()
+    assert len(ground.samples()) > 0 or len(ground.table()) > 0
+    assert ground.sweep(*LONG) == 0
+
+
+def test_two_sessions_at_once_know_nothing_of_each_other(ground: Ground) -> None:
+    """Also where the site has a port for all."""
+    both = [ground.start(*SETTINGS, session=name, NCCL_COMM_ID="127.0.0.1:9998") for name in "ab"]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    a, b = (ground.samples(name) for name in "ab")
+    columns = ["setting", "placement", "nbytes"]
+    assert a[columns].equals(b[columns])
 
 
 @pytest.mark.mpi

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rccltune.model.choice import Rule
 from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.documents import audit_order, first_at
 from rccltune.rules.explanation import RuleQuestion, compare, differences, explain
 
 if TYPE_CHECKING:
@@ -49,6 +55,60 @@ def test_files_of_usual_rows_ask_once(tmp_path: Path) -> None:
     path.write_text(PLAIN)
     assert explain(path, RuleQuestion()).parts[0].calls == ()
     assert differences(*compare(path, path, RuleQuestion())) == ()
+
+
+RULES = st.lists(
+    st.builds(
+        lambda low, size, cell, nodes, registered: Rule(
+            collective=Collective.ALL_REDUCE,
+            min_nbytes=low,
+            max_nbytes=low + size,
+            setting=Setting.parse(cell),
+            n_nodes=nodes,
+            reg_buff=registered,
+        ),
+        st.integers(0, 12),
+        st.integers(0, 8),
+        st.sampled_from(["ring/ll", "tree/ll", "-/-/4"]),
+        st.sampled_from([None, 1, 2]),
+        st.sampled_from([None, 0, 1]),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(RULES)
+def test_dead_and_fallback_by_looking_at_every_size(rules: list[Rule]) -> None:
+    """By the definition: each size of the rule is taken before, by its own cell or by any."""
+
+    def wide(earlier: Rule, rule: Rule) -> bool:
+        pairs = ((earlier.n_nodes, rule.n_nodes), (earlier.reg_buff, rule.reg_buff))
+        return all(a is None or a == b for a, b in pairs)
+
+    dead, fallbacks = [], []
+    for number, rule in enumerate(rules):
+        before = [each for each in rules[:number] if wide(each, rule)]
+        cells = (rule.setting.algorithm, None)
+        same = [each for each in before if each.setting.algorithm in cells]
+        sizes = range(rule.min_nbytes, rule.max_nbytes + 1)
+        if all(any(each.reaches(n) for each in same) for n in sizes):
+            dead.append(rule)
+        elif all(any(each.reaches(n) for each in before) for n in sizes):
+            fallbacks.append(rule)
+    found = audit_order(rules)
+    assert [id(rule) for rule in found.dead] == [id(rule) for rule in dead]
+    assert [id(rule) for rule in found.fallbacks] == [id(rule) for rule in fallbacks]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))), st.lists(st.integers(0, 25)))
+def test_the_first_interval_at_a_size(pairs: list[tuple[int, int]], sizes: list[int]) -> None:
+    """As a search through all of them finds it."""
+    expected = [
+        next((i for i, (low, high) in enumerate(pairs) if low <= n <= high), None)
+        for n in sorted(sizes)
+    ]
+    assert first_at(pairs, sorted(sizes)) == expected
 
 
 def test_neighbouring_rules_of_one_setting_are_each_named_by_their_line(tmp_path: Path) -> None:
