@@ -59,6 +59,7 @@ FIELDS = _named(
     ratio low high n n_sizes n_undecided clock loop
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback vendor key scale placement dtype redop graph nbytes baseline_us tuned_us interval
+    computing size share
     n_launches n_wrong judgement judgements rule before after reason why zones zone
     """
 )

@@ -192,7 +192,6 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--runner": "verify measures as the session was measured: leave --runner out.",
         "--repeats": "--communicators N says in how many communicators both are compared.",
         "--graph": "--timing graph compares replayed graphs, --timing loop single calls.",
-        "--beside": "nothing runs beside it: rccltune job tries rules in the job itself.",
         "--python": _TORCH,
         "--backend": _TORCH,
         "--clear": KEYS["clear"].said,

@@ -84,7 +84,10 @@ def test_one_module_prints(repository: Path) -> None:
 
 def _breaks_lines(argument: ast.expr) -> bool:
     """Whether text itself, not what was laid, has a line break of ours."""
-    if isinstance(argument, ast.Call) and ast.unparse(argument.func) in ("lay", "Laid"):
+    if isinstance(argument, ast.Call) and ast.unparse(argument.func) in (
+        "join_lines",
+        "JoinedLines",
+    ):
         return False
     return any(
         isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value

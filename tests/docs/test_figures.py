@@ -51,6 +51,7 @@ def test_how_it_works_shows_what_the_commands_print(
     commands = re.findall(r"^rccltune (.+)$", text, re.MULTILINE)
     (tmp_path / "examples").symlink_to(EXAMPLES)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
     printed = ""
     for command in commands:
         assert run(command.split()) == 0, command

@@ -57,7 +57,7 @@ SAID: dict[str, Any] = {
 # the site has them; and what belongs to a command and not to what is measured.
 RESOLVED = {"preset", "workload", "scales", "variant", "variants", "budget", "timeout"}
 # What the rank program alone understands, whose sessions tests/perf looks at.
-RESOLVED |= {"runner", "communicators", "timing", "crosscheck"}
+RESOLVED |= {"runner", "communicators", "timing", "crosscheck", "beside", "compute_share"}
 
 
 def in_file(name: str) -> str:

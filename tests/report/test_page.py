@@ -167,14 +167,6 @@ def test_the_style_is_a_few_kilobytes() -> None:
     assert {path.name for path in FILES.iterdir()} == {"page.css", "page.html"}
 
 
-def test_a_setting_is_printed_as_everywhere(shown: Callable[[str], SessionContents]) -> None:
-    """``tree/ll128``, with its channels where it has some."""
-    one = shown("channels")
-    for file in one.used:
-        for row in page._rules(file, one, several=False)["rows"]:
-            assert str(Setting.parse(row["setting"])) == row["setting"]
-
-
 def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
     shown: Callable[[str], SessionContents],
 ) -> None:

@@ -17,7 +17,7 @@ NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 WHERE = ("--simulate", str(NODE), "--mode", "spx-nps1", "--collective", "all_reduce", "--np", "2")
 SIZES = ("--min-bytes", "64K", "--max-bytes", "256K", "--communicators", "2")
 # Slower than what the library takes there, alone and beside.
-SLOW = "allreduce,131072,262144,tree,ll,2,1,2,-1,-1\n"
+SLOW = "allreduce,196608,262144,tree,ll,2,1,2,-1,-1\n"
 
 
 def test_a_sweep_beside_products_chooses_channels_and_its_rules_are_verified_so(
@@ -67,7 +67,7 @@ def test_a_rule_that_loses_beside_products_is_dropped_and_remembered(
     rules = read_rules(SLOW.encode()).rules
     (sentence,) = lost_beside(swept, rules)
     assert sentence.startswith(
-        "all_reduce 128 KiB to 256 KiB: tree/ll/2 wins alone and loses beside"
+        "all_reduce 192 KiB to 256 KiB: tree/ll/2 wins alone and loses beside"
     )
     # What was verified alone says nothing of it.
     assert not list(lost_beside(swept, read_rules(SLOW.replace("tree", "ring").encode()).rules))
