@@ -25,8 +25,10 @@ from machine import machine
 from perf_runs import GRAPH, LOOP, Ground, ground_of, measure, options_of, run
 from scipy import stats
 
+from rccltune.model.settings import Computing
 from rccltune.model.vocabulary import format_size
 from rccltune.perf.beside import covered
+from rccltune.perf.load import products_for
 
 SIZES = (1, 4, 16, 64)
 CHANNELS = (2, 4, 8, 12, 16, 20, 24, 32)
@@ -92,13 +94,11 @@ def counts_of(table: pd.DataFrame, options: argparse.Namespace) -> Counts:
         own = timed[(timed["collective"] == collective) & (timed["planned"] == str(nbytes))]
         call_us = float(own["time_us"].iloc[-1])
         for share in options.shares:
-            # At least three of each, so that a share is what it says within a sixth.
-            products = max(3, round(share * options.window / product_us))
-            calls = max(3, round(products * product_us / share / call_us))
-            found[collective, nbytes, share] = (
-                max(3, round(share * calls * call_us / product_us)),
-                calls,
+            computing = Computing(
+                dtype=options.type, size=options.size, share=round(100 * share / (1 + share))
             )
+            counted = products_for(computing, call_us, product_us)
+            found[collective, nbytes, share] = (counted.number, counted.calls)
     print(f"a product alone {product_us:.1f} µs", flush=True)
     return found
 
@@ -301,7 +301,6 @@ def main() -> None:
     parser.add_argument("--clock", nargs="+", default=(LOOP, GRAPH), choices=(LOOP, GRAPH))
     parser.add_argument("--type", default="bf16", choices=("bf16", "half", "float"))
     parser.add_argument("--size", type=int, default=4096, help="rows and columns of each matrix")
-    parser.add_argument("--window", type=float, default=1000, help="µs of calls in a round")
     parser.add_argument("--blas", type=Path, help="libcublas or librocblas; found by itself")
     parser.add_argument("--most-s", type=float, default=220, help="everything ends behind it")
     options = parser.parse_args()

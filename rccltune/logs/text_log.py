@@ -43,11 +43,9 @@ _VALUE: Final = re.compile(r"-?\d[\d.]*(?:[eE][-+]?\d+)?\*?|N/A|-?nan|-?inf")
 _NAME: Final = re.compile(r"[A-Za-z][\w-]*|-|N/A|-1")
 # What a message may leave of a word of a row.
 _PART: Final = re.compile(r"[-+\w./*]+")
-# Where the out-of-place numbers would be, a benchmark that measured none prints 32 blanks.
 # A size, a count and a time with its two bandwidths.
 _ROW_NUMBERS: Final = 5
 _MAX_ODD: Final = 64
-_GAP: Final = re.compile(r"\S {28,}-?\d")
 
 
 class WriterText:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rccltune.launch import variables
 from rccltune.measure import launch_order, one_launch, variants
@@ -21,7 +21,6 @@ from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Launch, Outcome, Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Role
-from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf import plan
 from rccltune.session import place, store
 from rccltune.session.launches import setting_of
@@ -33,22 +32,7 @@ from rccltune.session.samples import (
 )
 from rccltune.session.store import NODE_FILE
 
-if TYPE_CHECKING:
-    pass
-
 GRAPH: Final = "graph"
-# Failures of the library as it is after which nothing else is tried; and of settings, one after the
-# other, after which it is asked whether the machine still works.
-_MOST_FAILURES: Final = 2
-# Why times are no setting's own.
-_NOT_ITS_OWN: Final = (
-    UnusableReason.BYPASSED,
-    UnusableReason.INELIGIBLE,
-    UnusableReason.SUBSTITUTED,
-    UnusableReason.UNPROVEN,
-)
-# A GPU's second memory fault says more about the GPU than about the setting.
-_MEMORY_FAULTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

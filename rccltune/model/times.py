@@ -37,9 +37,3 @@ def printed_or_none(word: str) -> float | None:
         ValueError: neither.
     """
     return None if word.lower() in _ABSENT else printed(word)
-
-
-def derived_us(nbytes: int, algbw: float | None) -> float | None:
-    """Time of a size at a bandwidth (GB/s) in µs; None where one of them is no measurement."""
-    time_us = nbytes / algbw / 1000.0 if is_usable(algbw) else None
-    return time_us if is_usable(time_us) else None

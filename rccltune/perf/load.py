@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from rccltune.model.errors import LaunchError
 from rccltune.model.settings import SILENT, Computing, Setting
 from rccltune.perf import plan, runs
 from rccltune.perf.plan import LOOP, ROUGH, CollectiveCall, MatrixProducts, Step, TimingEffort
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _PRODUCTS: Final = 20
 _CALLS: Final = 10
 # A round lasts about so long; of calls and of products it has so many at least.
-_ROUND_US: Final = 1000.0
+ROUND_US: Final = 1000.0
 _LEAST_EACH: Final = 3
 _MOST_CALLS: Final = 200
 # Of plans before anything is measured: a product of bf16 4096 and calls, on two H200.
@@ -57,9 +58,17 @@ class Load:
             computing: the products, and their share of the work.
             alone: rows of calls alone, the library's own among them.
             table: rows of runs, with the one that asked how long a product takes.
+
+        Raises:
+            LaunchError: that one has no time.
         """
-        own = table[(table["purpose"] == runs.PRODUCT) & (table["product_us"] > 0)]
-        product_us = float(own["product_us"].median()) if len(own) else _PRODUCT_US
+        asked = table[(table["purpose"] == runs.PRODUCT) & (table["product_us"] > 0)]
+        if asked.empty:
+            raise LaunchError(
+                "no matrix product was timed, so that nothing can be measured beside some",
+                hint="the log of the last run says why; rccltune doctor looks for usual causes.",
+            )
+        product_us = float(asked["product_us"].median())
         alone = alone[alone["setting"] == str(SILENT)]
         times: dict[tuple[str, str], dict[int, float]] = {}
         cell = ["collective", "placement", "nbytes"]
@@ -103,7 +112,7 @@ def products_for(computing: Computing, call_us: float, product_us: float) -> Mat
     """
     ratio = computing.share / (100 - computing.share)
     # At least three of each, so that the share is what it says within a sixth.
-    products = max(_LEAST_EACH, round(ratio * _ROUND_US / product_us))
+    products = max(_LEAST_EACH, round(ratio * ROUND_US / product_us))
     calls = round(products * product_us / ratio / call_us)
     calls = min(max(_LEAST_EACH, calls), _MOST_CALLS)
     products = max(_LEAST_EACH, round(ratio * calls * call_us / product_us))

@@ -34,7 +34,7 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
-from rccltune.perf.load import Load, first_products
+from rccltune.perf.load import ROUND_US, Load, first_products
 from rccltune.perf.plan import GRAPH, LOOP, ROUGH, CollectiveCall, Step
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import PerfRun
@@ -175,7 +175,7 @@ def stages(wanted: SweepScope) -> tuple[Stage, ...]:
     Each takes what is wanted and the rows of all before it; None before those are measured, when
     what it says is a guess.
     """
-    beside: tuple[Stage, ...] = (product_units, beside_units) if wanted.computing else ()
+    beside: tuple[Stage, ...] = (plan_product, plan_beside) if wanted.computing else ()
     return (plan_first_pass, plan_loops, *beside, plan_second_pass)
 
 
@@ -241,15 +241,15 @@ def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     return found
 
 
-def product_units(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
+def plan_product(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """Tell how long a matrix product takes, before any setting is timed beside some."""
     if wanted.computing is None:
         return []
     call = next(wanted.calls(wanted.variants[0]))
-    return [product_unit(wanted.computing, call, wanted.variants[0])]
+    return [product_run(wanted.computing, call, wanted.variants[0])]
 
 
-def product_unit(computing: Computing, call: CollectiveCall, variant: Variant) -> RunPlan:
+def product_run(computing: Computing, call: CollectiveCall, variant: Variant) -> RunPlan:
     """A process that times products beside a few of the library's own calls."""
     steps = (first_products(computing, call),)
     return RunPlan(
@@ -257,7 +257,7 @@ def product_unit(computing: Computing, call: CollectiveCall, variant: Variant) -
     )
 
 
-def beside_units(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
+def plan_beside(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Settings that are not hopeless alone, with several channel counts, beside products."""
     load = load_of(wanted, table)
     found = []
@@ -592,7 +592,7 @@ def expected_s(left: Mapping[int, Sequence[Step]], n_ranks: int) -> float:
 
 def _expected_us(step: Step, call_us: float) -> float:
     if step.products is not None:
-        return _ROUNDS * max(step.products.calls * call_us, _ROUND_US)
+        return _ROUNDS * max(step.products.calls * call_us, ROUND_US)
     effort = step.effort
     if step.kind == plan.MEASURE:
         return 1.5 * min(max(effort.least_us, effort.least_calls * call_us), effort.most_us)
@@ -610,4 +610,3 @@ _EACH_RANK_US: Final = 0.8
 _BYTES_A_US: Final = 100_000.0
 # Beside products: rounds of calls, of products and of both, and graphs of all three.
 _ROUNDS: Final = 20
-_ROUND_US: Final = 1000.0

@@ -70,7 +70,6 @@ _COLUMNS: Final = {
     "variants": ("panel", "variant", "nbytes", "gain"),
     "trades": (*_SETTING, "nbytes", "call", "slowed", "is_chosen"),
 }
-_Place = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,21 +14,13 @@ from rccltune.machine import placement
 from rccltune.machine.overrides import is_watched
 from rccltune.model.errors import LaunchError
 from rccltune.model.measurement import Caution, Launch, Notice, Outcome, Sample, StatedFacts, Status
-from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Role, Setting, base_variant
+from rccltune.model.settings import BASELINE, Role, Setting
 from rccltune.model.vocabulary import UnusableReason
 
 
 def setting_of(wanted: Launch) -> Setting:
     """The one setting of a launch that measures one."""
     return wanted.settings[0] if wanted.settings else BASELINE
-
-
-def named_in(wanted: Launch) -> str:
-    """Name of what a launch measures, for people, with the variant that a user asked for."""
-    n = len(wanted.settings)
-    name = str(setting_of(wanted)) if n < 2 else f"{n} settings"
-    base = base_variant(wanted.variant).name
-    return name if base in KNOWN_VARIANTS else f"{name} in {base}"
 
 
 def samples_of_launch(

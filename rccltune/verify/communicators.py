@@ -169,7 +169,7 @@ class CommunicatorPairs:
         asked = self.table
         if not (asked["purpose"] == runs.PRODUCT).any():
             first = next(pairs.calls_of(calls))
-            measuring.complete([passes.product_unit(computing, first, self.variant)])
+            measuring.complete([passes.product_run(computing, first, self.variant)])
             asked = measuring.table()
         return Load.of(computing, passes.rough_rows(self.table, self.variant), asked)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from math import nan
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from rccltune.logs.reader import read
 from rccltune.model.errors import OutputError, RccltuneError
 from rccltune.model.measurement import Sample, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, CurveKey, Scale
-from rccltune.model.times import derived_us, is_usable
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
 from rccltune.session.sample_table import frame, records
@@ -142,11 +140,3 @@ def test_a_word_for_nothing_is_no_mistake_and_another_is(
     for word in NO_NUMBERS:
         with pytest.raises(OutputError):
             read_one(folder, word.replace(",", ";"))
-
-
-@given(st.integers(0, 2**63 - 1), st.none() | st.floats())
-def test_a_derived_time_is_a_time_or_none(nbytes: int, algbw: float | None) -> None:
-    """However odd the bandwidth is."""
-    found = derived_us(nbytes, algbw)
-    assert found is None or is_usable(found)
-    assert derived_us(nbytes, nan) is None
