@@ -145,18 +145,21 @@ def choose_together(
         options: as for one of them.
     """
     options = options or ChoiceOptions()
-    named = [
-        samples.assign(
-            beside=name,
+    known = {**KNOWN_VARIANTS, **variants}
+    named = {
+        name: samples.assign(
             rank_placement=" and ".join(parts),
             process=f"{name} " + samples["process"].astype(str),
         )
         for name, samples in parts.items()
+    }
+    samples = pd.concat(named.values(), ignore_index=True)
+    # What counts is known by what ran beside, in whose place the placement's name then stands.
+    used = [
+        points.usable(points.in_environments(own, known)).assign(beside=name)
+        for name, own in named.items()
     ]
-    samples = pd.concat(named, ignore_index=True)
-    known = {**KNOWN_VARIANTS, **variants}
-    counted = points.usable(points.in_environments(samples, known))
-    counted = with_baseline(counted, options.baseline)
+    counted = with_baseline(pd.concat(used, ignore_index=True), options.baseline)
     where = [*points.TARGET, "nbytes"]
     n_parts = counted.groupby(where, observed=True)["beside"].transform("nunique")
     quiet = counted[counted["setting"].isin((BASELINE, IDLE))]
@@ -167,7 +170,8 @@ def choose_together(
     candidates = [
         Candidates.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
     ]
-    return _choice_of(candidates, options)
+    choice = _choice_of(candidates, options)
+    return replace(choice, zones=with_costs(choice.zones, samples))
 
 
 def wrong_settings(samples: pd.DataFrame) -> set[Named]:

@@ -71,8 +71,8 @@ def tune(
       rccltune tune --mode cpx-nps4
 
     Exit codes: 0 done, also where nothing is to be won, 2 command line, 3 sweep.yaml, 4 the
-    machine cannot run it, 5 runs failed, 7 another machine's session, 9 verification failed,
-    130 interrupted.
+    machine cannot run it, 5 runs failed, 7 another machine's session, 8 no tuner is asked at any
+    size, 9 verification failed, 130 interrupted.
     """
     from rccltune.measure.options import PERF
     from rccltune.measure.perf_sweep import prepare_measuring

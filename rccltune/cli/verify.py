@@ -127,7 +127,7 @@ def verify(
     from rccltune.verify.verification import rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
-    open_session(session)
+    opened = open_session(session)
     if not (session / "sweep.yaml").exists():
         raise SessionError(
             "this session was imported, and rules are verified with the ranks and sizes of a sweep",
@@ -135,6 +135,12 @@ def verify(
             hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
         )
     measured = session_request(session, options, as_measured=True)
+    if opened.computing not in (None, measured.sweep.computing):
+        raise SessionError(
+            f"this session was measured beside {opened.computing}, and its rules are verified so",
+            where=str(session),
+            hint="leave --compute-share out; another share is swept into a session of its own.",
+        )
     where = find_sides(measured, session)
     site = where.site if isinstance(where, Instrument) else where
     own = rule_file_of(session, site)
@@ -296,7 +302,7 @@ def undecided_line(done: VerificationResult) -> str:
     """At which sizes of the rules a loss of 2 % is not excluded."""
     kept = [one for one in done.standings if one.is_kept]
     if not kept:
-        return "no rule is left, so nothing is changed"
+        return "no rule is left: the library chooses as it does by itself"
     open_: dict[Collective, set[int]] = {}
     by_graph = {(one.target.collective, one.nbytes) for one in done.file.verdicts if one.view.graph}
     for one in done.file.verdicts:

@@ -95,6 +95,11 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
     _check(sweep)
     _check_sizes(said)
     _check_runner(said)
+    if said.get("compute_share") and not said.get("beside"):
+        raise CommandLineError(
+            "--compute-share says how much of the work is computing, and nothing runs beside",
+            hint="say --beside gemm with it.",
+        )
     return Request(
         sweep=sweep,
         site=_site(asked),

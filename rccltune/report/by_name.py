@@ -199,20 +199,21 @@ def trade(tables: FigureTables) -> Figure | None:
         ends = [library.iloc[0], *([chosen.iloc[0]] if len(chosen) else [])]
         axes.plot([one["slowed"] for one in ends], [one["call"] for one in ends], color=style.INK)
         axes.plot(library["slowed"], library["call"], "X", color=style.INK, label=_LIBRARYS)
-        axes.plot(
-            chosen["slowed"],
-            chosen["call"],
-            "o",
-            markersize=11,
-            markerfacecolor="none",
-            markeredgecolor=style.INK,
-            label=_CHOSEN,
-        )
+        if len(chosen):
+            axes.plot(
+                chosen["slowed"],
+                chosen["call"],
+                "o",
+                markersize=11,
+                markerfacecolor="none",
+                markeredgecolor=style.INK,
+                label=_CHOSEN,
+            )
         axes.margins(0.12)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}×"))
         axes.set_xlabel("a product takes, times as long as alone")
         label = "a call takes, times the library's alone"
-        style.log_axis(axes, label, lambda value: f"{value:.3g}×")
+        style.ratio_axis(axes, mine["call"].min(), mine["call"].max(), label)
         style.name_panel(axes, panel, 6.0)
     style.legend_below(figure)
     return figure

@@ -162,7 +162,8 @@ def _session_lines(done: FitResult) -> list[str]:
             launches,
         ),
         f"variants: {', '.join(variants)}",
-        f"{BESIDE_COMPUTING}: chosen by what calls and {done.session.computing} take together"
+        f"{BESIDE_COMPUTING}: chosen by what calls and products take together "
+        f"({done.session.computing})"
         if done.session.computing
         else "",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
