@@ -121,14 +121,14 @@ def run(console: Console, request: Request, prepared: PreparedPerfSweep, *, forc
     from rccltune.measure.perf_sweep import measure_with_perf
 
     talk_before(console, prepared)
-    with shown_progress(console) as reporter:
+    with shown_progress(console, as_events=True) as reporter:
         done = measure_with_perf(
             prepared,
             reporter=reporter,
             command=shlex.join(["rccltune", *sys.argv[1:]]),
             force=force,
         )
-    with shown_progress(console) as reporter:
+    with shown_progress(console, as_events=True) as reporter:
         found = crosscheck.after_sweep(request, prepared, reporter=reporter)
     plain = done.as_plain() | ({"crosscheck": found.as_plain()} if found else {})
     console.event("done", plain, _text(done, found, console.verbosity))
@@ -184,16 +184,23 @@ def _beside(found: CrosscheckResult) -> list[str]:
 
 
 class _SweepReporter(ConsoleReporter):
-    """The command line's reporter; a log is told now and then how far a sweep is."""
+    """The command line's reporter; a log is told now and then how far a sweep is.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: says it.
+        as_events: with --json a program reads along: each step is a line of stdout.
+    """
+
+    def __init__(self, console: Console, *, as_events: bool = False) -> None:
+        """Begin to count."""
         super().__init__(console)
         self._since = time.monotonic()
+        self._as_events = as_events and console.as_json
 
     def progress(self, step: object) -> None:
         """A line now and then, or an event for a program that reads along."""
         told = cast("Step", step)
-        if self._console.as_json:
+        if self._as_events:
             plain = {"done": told.done, "of": told.of, "what": told.what}
             self._console.event("progress", plain, "")
         elif time.monotonic() - self._since >= _PAUSE_S:
@@ -232,10 +239,16 @@ class _ProgressLine(_SweepReporter):
 
 
 @contextmanager
-def shown_progress(console: Console) -> Iterator[Reporter]:
-    """Who is told how far a sweep is: a line of a terminal, a log, or a program."""
+def shown_progress(console: Console, *, as_events: bool = False) -> Iterator[Reporter]:
+    """Who is told how far a sweep is: a line of a terminal, a log, or a program.
+
+    Args:
+        console: of the command.
+        as_events: with --json each step is a line of stdout; a command whose result is one JSON
+            value leaves it out.
+    """
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
-        yield _SweepReporter(console)
+        yield _SweepReporter(console, as_events=as_events)
         return
     with terminal_of(console).status("") as status:
         yield _ProgressLine(console, status.update)

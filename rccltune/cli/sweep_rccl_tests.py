@@ -116,7 +116,7 @@ def run(console: Console, prepared: PreparedLaunches, *, force: bool) -> None:
         if left
         else "everything is measured already"
     )
-    with shown_progress(console) as reporter:
+    with shown_progress(console, as_events=True) as reporter:
         done = launch_sweep.measure_by_launches(
             prepared,
             reporter=_WarningReporter(console, reporter),

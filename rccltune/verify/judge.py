@@ -304,6 +304,7 @@ class _FileJudge:
                 reason="seen once",
                 is_whole=is_whole,
             )
+        uncharged = found
         cost = self.beside(rule.collective, low, high)
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
             found = [replace(one, log=one.log + cost.log) for one in found]
@@ -313,9 +314,15 @@ class _FileJudge:
         worst = min(found, key=lambda one: one.low(self.level))
         loop = self._loop(table, low, high)
         state, why = self._state(worst, loop)
+        if why == "slower" and cost is not None and not self._is_slower(uncharged, cost):
+            state, why = RuleState.NO_GAIN, "no gain"
         return self._part(
             rule, table, own, state, gain=worst, reason=why, is_whole=is_whole, loop=loop
         )
+
+    def _is_slower(self, found: Sequence[Estimate], cost: Estimate) -> bool:
+        """Whether a rule is slower, with all that is not known of what the idle plugin costs."""
+        return any((one + cost).high(self.level) < 0 for one in found)
 
     def _state(self, one: Estimate, loop: Estimate | None) -> tuple[RuleState, str]:
         if one.low(self.level) > 0 and one.log >= self.least:

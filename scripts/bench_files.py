@@ -1,0 +1,204 @@
+"""Rule files made on purpose, verified on this machine: the library's own choice, and rules that lose.
+
+    scripts/bench files null --session SESSION --files 20
+    scripts/bench files slower --session SESSION --files 10
+
+Each file is verified with the ranks and the library of a session of tune or sweep, which also says what
+the library chooses and how much each setting loses. ``null`` writes the library's own choice as rules,
+one collective a file, at all its sizes: none may be kept, none called slower. ``slower`` puts a rule
+that loses before the session's own rules of the collective, in turns over a quarter octave and one
+octave, about 3 % and about 10 % slower, where it is drawn: the loser may not stay anywhere. NVLink
+multicast stays off in every process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from bench_gpus import OPEN_MPI, devices, rules_of
+from machine import SAFETY, machine
+
+from rccltune.model.choice import Rule
+from rccltune.model.settings import Role, Setting
+from rccltune.model.vocabulary import Collective, format_span
+from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.rules.writer import rule_line
+
+GRAPHS_TO = 4 << 20
+# How many times as long as the library's own choice a loser takes, at each of its sizes.
+LOSSES = {"3 %": (1.02, 1.05), "10 %": (1.06, 1.16)}
+# Sizes, four an octave.
+WIDTHS = {"a quarter octave": 1, "one octave": 4}
+LIMIT_S = 300
+
+
+@dataclass(frozen=True)
+class Made:
+    """A rule file, what it is, and the rule that must not stay at some sizes."""
+
+    name: str
+    rules: Sequence[Rule]
+    loser: Rule | None = None
+    sizes: Sequence[int] = ()
+
+
+def main() -> int:
+    """The part that was asked for; 1 where a file is not judged as it must be."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("part", choices=("null", "slower"))
+    parser.add_argument("--session", type=Path, required=True)
+    parser.add_argument("--files", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--most-s", type=float, default=3600, help="no file is begun behind it")
+    options = parser.parse_args()
+    print(f"{machine()}; {devices()}", flush=True)
+    times = times_of(options.session)
+    own = rules_of(options.session)[1]
+    if options.part == "null":
+        made = null_files(times, own) * options.files
+    else:
+        made = slower_files(options, times, own)
+    began, outcomes = time.monotonic(), []
+    for number, one in enumerate(made[: options.files], 1):
+        spent_s = time.monotonic() - began
+        if spent_s * number / max(number - 1, 1) > options.most_s:
+            break
+        said = faults(one, *verified(options.session, one, number))
+        outcomes.append(not said)
+        print(f"  {spent_s:.0f} s, {one.name}: {'; '.join(said) or 'as it must be'}", flush=True)
+    print(f"{options.part}: {sum(outcomes)} of {len(outcomes)} files judged as they must be")
+    return int(not all(outcomes) or not outcomes)
+
+
+def times_of(session: Path) -> pd.DataFrame:
+    """A row a collective and size: what the library runs, and how each setting compares.
+
+    Returns:
+        Columns ``collective``, ``nbytes``, ``library`` (as ``ring/ll``), and one a setting with how
+        many times as long as the library's own choice it takes.
+    """
+    samples = pd.read_csv(session / "samples.csv", dtype={"unusable": str}, low_memory=False)
+    samples = samples[samples["time_us"].notna() & samples["unusable"].isna()]
+    graph = samples["clock"] == "graph"
+    samples = samples[graph == (samples["nbytes"] <= GRAPHS_TO)]
+    where = ["collective", "nbytes"]
+    own = samples[samples["role"] == Role.BASELINE.value]
+    library = own.groupby(where)["ran"].agg(lambda ran: ran.str.rpartition("/")[0].mode().iloc[0])
+    base = own.groupby(where)["time_us"].median()
+    forced = samples[samples["role"] == Role.FORCED.value]
+    taken = forced.pivot_table("time_us", where, "setting", aggfunc="median")
+    compared: pd.DataFrame = taken.div(base, axis=0).assign(library=library).reset_index()
+    return compared
+
+
+def null_files(times: pd.DataFrame, own: RuleFile) -> list[Made]:
+    """The library's own choice as rules, a collective a file."""
+    made = []
+    for name, table in times.dropna(subset="library").groupby("collective"):
+        rows = table.sort_values("nbytes")
+        runs = list(zip(rows["nbytes"].astype(int), rows["library"], strict=True))
+        rules = []
+        for setting, spans in groupby(runs, key=lambda row: row[1]):
+            sizes = [nbytes for nbytes, _ in spans]
+            rules.append(rule(own, str(name), sizes[0], sizes[-1], setting))
+        made.append(Made(f"{name}, {len(rules)} rules over {len(runs)} sizes", rules))
+    return made
+
+
+def slower_files(options: argparse.Namespace, times: pd.DataFrame, own: RuleFile) -> list[Made]:
+    """A rule that loses before the session's own, in turns of each loss and width."""
+    draw = random.Random(options.seed)
+    kinds = [(loss, width) for width in WIDTHS for loss in LOSSES]
+    found = {kind: list(losers(times, *kind)) for kind in kinds}
+    made = []
+    for loss, width in (kind for _ in range(options.files) for kind in kinds if found[kind]):
+        name, setting, sizes = draw.choice(found[loss, width])
+        # From the middle between two sizes to the next middle, as rules are.
+        first, last = round(sizes[0] * 2**-0.125), round(sizes[-1] * 2**0.125)
+        loser = rule(own, name, first, last, setting)
+        rest = [one for one in own.rules if one.collective is loser.collective]
+        what = f"{name} {format_span(first, last)}, {width}, {loss} slower: {setting}"
+        made.append(Made(what, [loser, *rest], loser, sizes))
+    return made
+
+
+def losers(times: pd.DataFrame, loss: str, width: str) -> Iterator[tuple[str, str, list[int]]]:
+    """Collective, setting and sizes at each of which it loses so much."""
+    least, most = LOSSES[loss]
+    for name, rows in times.groupby("collective"):
+        table = rows.sort_values("nbytes")
+        sizes = table["nbytes"].astype(int).tolist()
+        for setting in table.columns.difference(["collective", "nbytes", "library"]):
+            fits = table[setting].between(least, most).tolist()
+            for at in range(len(sizes) - WIDTHS[width] + 1):
+                if all(fits[at : at + WIDTHS[width]]):
+                    yield str(name), str(setting), sizes[at : at + WIDTHS[width]]
+
+
+def rule(own: RuleFile, name: str, first: int, last: int, setting: str) -> Rule:
+    """A line for the ranks that the session's rules are for."""
+    like = own.rules[0]
+    return Rule(
+        collective=Collective.parse(name),
+        min_nbytes=first,
+        max_nbytes=last,
+        setting=Setting.parse(setting),
+        n_nodes=like.n_nodes,
+        n_ranks=like.n_ranks,
+    )
+
+
+def verified(session: Path, made: Made, number: int) -> tuple[int, dict[str, Any], list[Rule]]:
+    """The exit code of verify, its verdict, and the rules that it leaves."""
+    # What is measured already would be judged again, and a file like another one not measured.
+    shutil.rmtree(session / "verification", ignore_errors=True)
+    path = session / f"made-{number}.csv"
+    path.write_text("".join(f"{rule_line(one)}\n" for one in made.rules))
+    command = [sys.executable, "-m", "rccltune", "verify", str(session), "--rules", str(path)]
+    done = subprocess.run(
+        [*command, "--no-confirm", "--json"],
+        env=dict(os.environ) | SAFETY | OPEN_MPI,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    left = session / f"verified-{path.name}"
+    if done.returncode:
+        return done.returncode, {"error": done.stderr[-400:]}, []
+    rules = read_rules(left.read_bytes()).rules if left.exists() else ()
+    return 0, json.loads(done.stdout), list(rules)
+
+
+def faults(made: Made, code: int, verdict: dict[str, Any], left: Sequence[Rule]) -> list[str]:
+    """What verify said or left that it must not."""
+    if code:
+        return [f"exit code {code}: {verdict['error']}"]
+    if made.loser is None:
+        cuts = [cut for cut in verdict["cuts"] if "slower" in cut["reason"]]
+        return [f"kept {rule_line(one)}" for one in left] + [
+            f"called slower: {cut}" for cut in cuts
+        ]
+    return [
+        f"kept {rule_line(one)}"
+        for one in left
+        if one.setting == made.loser.setting and any(one.reaches(nbytes) for nbytes in made.sizes)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
