@@ -42,7 +42,8 @@ from rccltune.model.vocabulary import KIB, Collective, format_size
 from rccltune.rules.reader import RuleFile, read_rules
 
 SIZES = tuple(round(KIB * 2 ** (step / 4) / 64) * 64 for step in range(18 * 4 + 1))
-BY_LOOP = 3 << 19
+# Sizes that must not be slower one by one from here on, and by -G up to there.
+BY_LOOP, BY_GRAPH = 3 << 19, 4 << 20
 GRAPHS_BELOW = 4 << 20
 LEAST, LEAST_ONE_BY_ONE = 0.98, 0.97
 LIMIT_S = 300
@@ -183,10 +184,11 @@ def ab(options: argparse.Namespace) -> bool:
     slow = []
     for nbytes in sizes:
         cells = {clock: interval(found[clock][nbytes], len(sizes)) for clock in found}
-        _, _, high = cells[LOOP if nbytes >= BY_LOOP else GRAPH]
-        slow += [nbytes] * (high < LEAST)
+        counts = {LOOP: nbytes >= BY_LOOP, GRAPH: nbytes <= BY_GRAPH}
+        is_slow = any(counts[clock] and high < LEAST for clock, (_, _, high) in cells.items())
+        slow += [nbytes] * is_slow
         told = "   ".join(f"{mid:.3f} ({low:.3f} to {up:.3f})" for mid, low, up in cells.values())
-        print(f"  {format_size(nbytes):>10}  {told}{'  SLOWER' * (high < LEAST)}")
+        print(f"  {format_size(nbytes):>10}  {told}{'  SLOWER' * is_slow}")
     # Two sizes an octave.
     octaves = [sizes[at : at + 2] for at in range(0, len(sizes), 2)]
     means = {

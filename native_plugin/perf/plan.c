@@ -114,16 +114,23 @@ static const char *read_single(const struct words *words, struct step *step)
     return read_call(words, step);
 }
 
+/* loop, graph, or one-root: a loop whose calls all have the same root. */
+static bool read_clock(const char *word, struct step *step)
+{
+    bool one_root = strcmp(word, "one-root") == 0;
+    step->root = one_root ? 0 : ANY_ROOT;
+    step->graph = strcmp(word, "graph") == 0;
+    return step->graph || one_root || strcmp(word, "loop") == 0;
+}
+
 static const char *read_measure(const struct words *words, struct step *step)
 {
     double calls;
     if (words->n != 10)
         return "nine words follow: collective, type, operation, placement, bytes, clock, least "
                "us, least calls, most us";
-    step->root = ANY_ROOT;
-    step->graph = strcmp(words->at[6], "graph") == 0;
-    if (!step->graph && strcmp(words->at[6], "loop") != 0)
-        return "the clock is loop or graph";
+    if (!read_clock(words->at[6], step))
+        return "the clock is loop, graph or one-root";
     if (!read_number(words->at[7], 0, 1e12, &step->least_us) ||
         !read_number(words->at[8], 1, 1e9, &calls) ||
         !read_number(words->at[9], 0, 1e12, &step->most_us))
@@ -139,10 +146,8 @@ static const char *read_beside(const struct words *words, struct step *step)
     if (words->n != 12)
         return "eleven words follow: collective, type, operation, placement, bytes, clock, gemm, "
                "type of products, size, products, calls";
-    step->root = ANY_ROOT;
-    step->graph = strcmp(words->at[6], "graph") == 0;
-    if (!step->graph && strcmp(words->at[6], "loop") != 0)
-        return "the clock is loop or graph";
+    if (!read_clock(words->at[6], step))
+        return "the clock is loop, graph or one-root";
     if (strcmp(words->at[7], "gemm") != 0)
         return "what runs beside is gemm";
     int type = find(words->at[8], product_names, N_PRODUCT_TYPES);

@@ -9,6 +9,7 @@
  *     measure COLLECTIVE TYPE OP PLACEMENT BYTES CLOCK LEAST_US LEAST_CALLS MOST_US
  *     beside COLLECTIVE TYPE OP PLACEMENT BYTES CLOCK gemm PRODUCT_TYPE SIZE PRODUCTS CALLS
  *
+ * CLOCK is loop, graph, or one-root: a loop whose calls all have root 0, so that they overlap.
  * Bytes are as a tuner counts them: over all ranks for all_gather, reduce_scatter and alltoall.
  */
 #ifndef RCCLTUNE_PERF_PLAN_H

@@ -172,6 +172,11 @@ class Collective(Enum):
         return self in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
     @property
+    def has_root(self) -> bool:
+        """Whether one rank sends or receives for all, so that calls with one root overlap."""
+        return self in (Collective.BROADCAST, Collective.REDUCE)
+
+    @property
     def has_tree(self) -> bool:
         """Whether the library has the algorithm Tree for it (``tuning.cc`` of both libraries)."""
         return self is Collective.ALL_REDUCE

@@ -21,6 +21,8 @@ BESIDE: Final = "beside"
 TIMED: Final = (MEASURE, BESIDE)
 LOOP: Final = "loop"
 GRAPH: Final = "graph"
+# A loop whose calls all have the same root, as rccl-tests': of broadcast and reduce they overlap.
+ONE_ROOT: Final = "one-root"
 # What the rank program has calls for.
 COLLECTIVES: Final = (
     Collective.ALL_REDUCE,
@@ -111,7 +113,7 @@ class Step:
     Attributes:
         kind: CHECK, CALL, MEASURE or BESIDE.
         setting: what the plugin answers; it may answer nothing, or not be loaded.
-        clock: LOOP or GRAPH of a MEASURE or BESIDE, empty of others.
+        clock: LOOP, GRAPH or ONE_ROOT of a MEASURE, LOOP or GRAPH of a BESIDE, empty of others.
         products: what runs beside, of a BESIDE.
     """
 

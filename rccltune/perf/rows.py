@@ -13,7 +13,7 @@ dtype, op          rccl-tests' words
 placement          out or in
 asked_nbytes       bytes as planned
 nbytes             bytes as called
-clock              loop or graph of a measure or beside
+clock              loop, graph or one-root of a measure, loop or graph of a beside
 setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 variant            environment, ``default`` for the site's own

@@ -10,13 +10,15 @@ rule must have; the level of 5 % is shared by all rules of the file.
 cut out, and so are ends that gain less than half of what a rule must. What is left is judged again
 on as many fresh communicators.
 *Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
+*With one root*: the roots of broadcast and reduce change from call to call, or calls overlap; where
+they have one root and overlap no size may be slower (1 %, shared by sizes), nor a rule in its mean.
 *Stalls*: means leave them out; if timings with a rule stall more often than others, it goes.
 *Sizes without a rule of ours* are judged together by octaves (0.1 %, shared).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log1p
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -65,6 +67,7 @@ class RulePart:
     state: RuleState
     gain: Ratio | None
     loop: Ratio | None
+    one_root: Ratio | None
     n_sizes: int
     n_undecided: int
     clock: str
@@ -195,6 +198,7 @@ class _FileJudge:
             state=state,
             gain=None,
             loop=None,
+            one_root=None,
             n_sizes=0,
             n_undecided=0,
             clock="",
@@ -220,7 +224,13 @@ class _FileJudge:
         paired = table.paired[0]
         at = np.flatnonzero(inside)
         each = [self._worst(paired, int(i)) for i in at]
-        bad = np.array([one is not None and judgement(one) is Judgement.WORSE for one in each])
+        overlapping = [self._with_one_root(table, int(i)) for i in at]
+        bad = np.array(
+            [
+                other is not None or (one is not None and judgement(one) is Judgement.WORSE)
+                for one, other in zip(each, overlapping, strict=True)
+            ]
+        )
         if self.keeps_ends:
             yield self._judged(rule, table, at, is_whole=True)
             return
@@ -228,13 +238,15 @@ class _FileJudge:
         for stretch in np.split(np.arange(len(at)), cuts):
             if bad[stretch[0]]:
                 own = at[stretch]
-                worst = min((one for i in stretch if (one := each[i])), key=lambda one: one.log)
                 # With the interval that a size is judged by, which all rules do not share.
-                why = "slower" if worst.high() < 0 else "looks slower"
+                worst = _least(each[i] for i in stretch)
+                why = "slower" if worst is not None and worst.high() < 0 else "looks slower"
+                if worst is None or judgement(worst) is not Judgement.WORSE:
+                    worst, why = _least(overlapping[i] for i in stretch), "slower with one root"
                 part = self._part(
                     rule, table, own, RuleState.SLOWER, gain=worst, reason=why, is_whole=False
                 )
-                yield replace(part, gain=Ratio.of(worst))
+                yield replace(part, gain=None if worst is None else Ratio.of(worst))
             elif self.is_again:
                 is_whole = len(stretch) == len(at)
                 yield self._judged(rule, table, at[stretch], is_whole=is_whole)
@@ -242,8 +254,17 @@ class _FileJudge:
                 yield from self._trimmed(rule, table, at, stretch, each)
 
     def _worst(self, paired: PairedRatios, size: int) -> Estimate | None:
-        found = [paired.at(size, view) for view in range(paired.log.shape[1])]
-        return min((one for one in found if one is not None), key=lambda one: one.log, default=None)
+        return _least(paired.at(size, view) for view in range(paired.log.shape[1]))
+
+    def _with_one_root(self, table: PairTable, size: int) -> Estimate | None:
+        """What a size loses where calls have one root; None where no loss is proven."""
+        if table.one_root is None:
+            return None
+        paired, _ = table.one_root
+        at = np.flatnonzero(paired.nbytes == table.nbytes[size])
+        one = self._worst(paired, int(at[0])) if len(at) else None
+        level = 1 - 2 * _LOOP_LEVEL / len(paired.nbytes)
+        return one if one is not None and one.log < SLIGHT and one.high(level) < 0 else None
 
     def _trimmed(
         self,
@@ -270,7 +291,7 @@ class _FileJudge:
         is_whole = len(kept) == len(at)
         for tail in (stretch[:first], stretch[last + 1 :]):
             if len(tail):
-                worst = min((one for i in tail if (one := each[i])), key=lambda one: one.log)
+                worst = _least(each[i] for i in tail)
                 yield self._part(
                     rule,
                     table,
@@ -312,39 +333,41 @@ class _FileJudge:
         if left_over > self.least / 2:
             found = [replace(one, log=one.log - left_over) for one in found]
         worst = min(found, key=lambda one: one.low(self.level))
-        loop = self._loop(table, low, high)
-        state, why = self._state(worst, loop)
+        loop = _mean(table.loop, low, high)
+        one_root = _mean(table.one_root, low, high)
+        state, why = self._state(worst, loop, one_root)
         if why == "slower" and cost is not None and not self._is_slower(uncharged, cost):
             state, why = RuleState.NO_GAIN, "no gain"
         return self._part(
-            rule, table, own, state, gain=worst, reason=why, is_whole=is_whole, loop=loop
+            rule,
+            table,
+            own,
+            state,
+            gain=worst,
+            reason=why,
+            is_whole=is_whole,
+            loop=loop,
+            one_root=one_root,
         )
 
     def _is_slower(self, found: Sequence[Estimate], cost: Estimate) -> bool:
         """Whether a rule is slower, with all that is not known of what the idle plugin costs."""
         return any((one + cost).high(self.level) < 0 for one in found)
 
-    def _state(self, one: Estimate, loop: Estimate | None) -> tuple[RuleState, str]:
+    def _state(
+        self, one: Estimate, loop: Estimate | None, one_root: Estimate | None
+    ) -> tuple[RuleState, str]:
         if one.low(self.level) > 0 and one.log >= self.least:
-            if loop is not None and loop.log < SLIGHT:
-                level = 1 - 2 * _LOOP_LEVEL / self.n_rules
-                if loop.high(level) < 0:
-                    said = Ratio.of(loop, level)
-                    return RuleState.SLOWER, f"{said} launched one by one"
+            level = 1 - 2 * _LOOP_LEVEL / self.n_rules
+            for other, how in ((loop, "launched one by one"), (one_root, "with one root")):
+                if other is not None and other.log < SLIGHT and other.high(level) < 0:
+                    return RuleState.SLOWER, f"{Ratio.of(other, level)} {how}"
             return RuleState.KEPT, ""
         if one.high(self.level) < 0 and one.log < SLIGHT:
             return RuleState.SLOWER, "slower"
         if one.high(self.level) < self.least:
             return RuleState.NO_GAIN, "no gain"
         return RuleState.UNDECIDED, "undecided"
-
-    def _loop(self, table: PairTable, low: int, high: int) -> Estimate | None:
-        """Ratio of the loop at a few sizes, of the placement that gains least."""
-        if table.loop is None:
-            return None
-        paired, _ = table.loop
-        found = paired.over((paired.nbytes >= low) & (paired.nbytes <= high))
-        return min(found, key=lambda one: one.log, default=None)
 
     def _part(
         self,
@@ -357,6 +380,7 @@ class _FileJudge:
         reason: str,
         is_whole: bool,
         loop: Estimate | None = None,
+        one_root: Estimate | None = None,
     ) -> RulePart:
         paired = table.paired[0]
         undecided = sum(
@@ -374,6 +398,7 @@ class _FileJudge:
             state=state,
             gain=None if gain is None else Ratio.of(gain, self.level),
             loop=None if loop is None else Ratio.of(loop),
+            one_root=None if one_root is None else Ratio.of(one_root),
             n_sizes=len(own),
             n_undecided=undecided,
             clock=" and ".join(clocks),
@@ -382,6 +407,19 @@ class _FileJudge:
             starts_rule=bool(own[0] == inside[0]),
             ends_rule=bool(own[-1] == inside[-1]),
         )
+
+
+def _mean(beside: tuple[PairedRatios, list[str]] | None, low: int, high: int) -> Estimate | None:
+    """Mean between two sizes of what was timed beside, of the placement that gains least."""
+    if beside is None:
+        return None
+    paired, _ = beside
+    return _least(paired.over((paired.nbytes >= low) & (paired.nbytes <= high)))
+
+
+def _least(found: Iterable[Estimate | None]) -> Estimate | None:
+    """The one that gains least."""
+    return min((one for one in found if one is not None), key=lambda one: one.log, default=None)
 
 
 def _harmed(

@@ -212,6 +212,7 @@ def _standing(part: RulePart, text: str, scale: Scale) -> RuleVerdict:
         state=part.state,
         gain=part.gain,
         loop=part.loop,
+        one_root=part.one_root,
         n_sizes=part.n_sizes,
         n_undecided=part.n_undecided,
         clock=part.clock,
@@ -277,6 +278,8 @@ def evidence_of(one: RuleVerdict) -> str:
     said = f"{one.gain}{by} over {one.n_sizes} sizes"
     if one.loop is not None:
         said += f"; {loop_words(one)}"
+    if one.one_root is not None:
+        said += f"; with one root {one.one_root}"
     if one.n_undecided:
         said += f"; undecided at {one.n_undecided}"
     if one.reg_buff == 0:

@@ -21,7 +21,7 @@ from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
 from rccltune.perf.load import ALONE, Load
 from rccltune.perf.passes import RunPlan
-from rccltune.perf.plan import GRAPH, LOOP, CollectiveCall, Step
+from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, CollectiveCall, Step
 from rccltune.perf.samples import GRAPH_UP_TO
 
 if TYPE_CHECKING:
@@ -109,6 +109,10 @@ class VerificationCalls:
         if not self.captures or nbytes > GRAPH_UP_TO:
             return (LOOP,)
         return (LOOP, GRAPH) if looped else (GRAPH,)
+
+    def has_one_root(self, collective: Collective) -> bool:
+        """Whether calls with one root are timed too, which overlap."""
+        return collective.has_root and self.timing != GRAPH and self.load is ALONE
 
 
 def answering(rules: Sequence[Rule], collective: Collective, nbytes: int) -> Rule | None:
@@ -286,6 +290,11 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
             for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):
                 effort = plan.fine(call.nbytes)
                 steps += [calls.load.step(who, call, clock, effort) for who in _TURNS[turn]]
+            if calls.has_one_root(own.collective):
+                effort = plan.fine(call.nbytes)
+                steps += [
+                    Step(plan.MEASURE, who, call, ONE_ROOT, effort) for who in _SHORT_TURNS[turn]
+                ]
         if communicator < PROCESSES:
             for call in _calls(calls, own.collective, own.others):
                 clock = calls.clocks(call.nbytes, looped=False)[0]

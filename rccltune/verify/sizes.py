@@ -12,7 +12,7 @@ import numpy as np
 from rccltune.analyse.paired import Estimate, PairedRatios
 from rccltune.model.choice import Judgement
 from rccltune.model.vocabulary import Collective
-from rccltune.perf.plan import GRAPH, LOOP
+from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT
 from rccltune.verify.verdict import Ratio
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class PairTable:
     def __init__(self, pairs: pd.DataFrame) -> None:
         """Arrange them."""
         self.pairs = pairs
+        one_root = pairs["clock"] == ONE_ROOT
+        self.one_root = _paired(pairs[one_root]) if one_root.any() else None
+        pairs = pairs[~one_root]
         has_graph = pairs[pairs["clock"] == GRAPH]["nbytes"].unique()
         loops_beside = (pairs["clock"] == LOOP) & pairs["nbytes"].isin(has_graph)
         self.main = pairs[~loops_beside]

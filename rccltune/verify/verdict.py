@@ -65,6 +65,7 @@ class RuleVerdict(Rule):
         state: kept, or why it is not.
         gain: in the placement that gains least; None where nothing was timed.
         loop: the same launched one by one, at a few sizes, of a rule that graphs prove.
+        one_root: the same with one root in all calls, which overlap, of broadcast and reduce.
         n_sizes: sizes called.
         n_undecided: of these, sizes at which a loss of 2 % is not excluded.
         clock: graph, loop, or both where sizes of both are in it.
@@ -74,6 +75,7 @@ class RuleVerdict(Rule):
     state: RuleState
     gain: Ratio | None = None
     loop: Ratio | None = None
+    one_root: Ratio | None = None
     n_sizes: Whole = 0
     n_undecided: Whole = 0
     clock: Line = ""

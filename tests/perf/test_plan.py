@@ -7,12 +7,14 @@ import itertools
 import pytest
 from made_runs import beside, call, step
 
+from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, Setting, Variant
+from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, Scale, Setting, Variant
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.perf import passes, plan, rows
 from rccltune.perf.passes import SweepScope
 from rccltune.perf.plan import Step
+from rccltune.verify import pairs
 
 MIB = 1 << 20
 
@@ -205,3 +207,30 @@ def test_steps_are_equal_whatever_effort_they_take() -> None:
     rough = Step("measure", SILENT, call(), "loop", plan.ROUGH)
     assert rough == Step("measure", SILENT, call(), "loop", plan.FINE)
     assert rough.line != Step("measure", SILENT, call(), "loop", plan.FINE).line
+
+
+def test_rooted_collectives_are_verified_with_one_root_too() -> None:
+    """Loops that overlap, before any graph; other collectives have no root."""
+    rules = [
+        Rule(collective=one, min_nbytes=MIB, max_nbytes=16 * MIB, setting=Setting.parse("ring/ll"))
+        for one in (Collective.REDUCE, Collective.ALL_REDUCE)
+    ]
+    scale = Scale(n_nodes=1, n_ranks=2)
+    calls = pairs.VerificationCalls(
+        sizes=tuple(pairs.sizes_of(rules, one.collective, (), (), scale) for one in rules),
+        placements=(Placement.OUT_OF_PLACE,),
+        dtype="float",
+        op="sum",
+    )
+    for unit in pairs.units(calls, 8):
+        for steps in unit.communicators:
+            timed = [one for one in steps if one.kind == "measure"]
+            overlapping = [one for one in timed if one.clock == "one-root"]
+            assert {one.call.collective for one in overlapping} == {Collective.REDUCE}
+            turned = {one.call for one in timed if one.call.collective is Collective.REDUCE}
+            assert {one.call for one in overlapping} == turned
+            assert [one.clock == "graph" for one in timed] == sorted(
+                one.clock == "graph" for one in timed
+            )
+            text = plan.plan_text([steps])
+            assert [one.step for one in plan.read_plan(text, "plan.txt") if one.step] == list(steps)

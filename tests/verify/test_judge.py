@@ -201,6 +201,31 @@ def test_a_rule_that_the_loop_proves_to_be_slower_goes() -> None:
     assert part.loop is not None
 
 
+def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
+    """As rccltune's reduce on two H200: 1.1 times as fast from root to root, 0.96 with one root."""
+    turned = drawn(lambda _: 1.10, rules=[WIDE], noise=0.002)
+    above = 256 * KIB
+    one = drawn(lambda n: 0.96 if n > above else 1.02, rules=[WIDE], clock="one-root", noise=0.004)
+    kept, gone = judged(pd.concat([turned, one]), [WIDE]).parts
+    assert kept.state is RuleState.KEPT
+    assert kept.high <= above
+    assert kept.one_root is not None
+    assert kept.one_root.ratio == pytest.approx(1.02, abs=0.01)
+    assert gone.state is RuleState.SLOWER
+    assert gone.low > above
+    assert gone.reason == "slower with one root"
+    assert gone.gain is not None
+    assert gone.gain.ratio == pytest.approx(0.96, abs=0.01)
+    # Too noisy to prove a loss, and small ones that only their sum proves.
+    noisy = drawn(lambda _: 0.97, rules=[WIDE], clock="one-root", noise=0.2, seed=3)
+    (part,) = judged(pd.concat([turned, noisy]), [WIDE]).parts
+    assert part.state is RuleState.KEPT
+    slight = drawn(lambda _: 0.985, rules=[WIDE], clock="one-root", noise=0.02, seed=3)
+    (part,) = judged(pd.concat([turned, slight]), [WIDE]).parts
+    assert part.state is RuleState.SLOWER
+    assert part.reason.endswith("with one root")
+
+
 def test_what_the_idle_plugin_costs_is_taken_off() -> None:
     """A gain of 4 % over a plugin that costs 3 % is none."""
     pairs = drawn(lambda _: 1.04, rules=[WIDE], noise=0.002)

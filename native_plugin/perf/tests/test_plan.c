@@ -98,7 +98,7 @@ static void check_refused_products(void)
 {
     check_refused(HEAD BESIDE "loop gemm bf16 4096 12\n", "line 3:", "eleven words follow");
     check_refused(HEAD BESIDE "loop gemm bf16 4096 12 5 6\n", "line 3:", "eleven words follow");
-    check_refused(HEAD BESIDE "sand gemm bf16 4096 12 5\n", "line 3:", "loop or graph");
+    check_refused(HEAD BESIDE "sand gemm bf16 4096 12 5\n", "line 3:", "loop, graph or one-root");
     check_refused(HEAD BESIDE "loop sort bf16 4096 12 5\n", "line 3:", "beside is gemm");
     check_refused(HEAD BESIDE "loop gemm int8 4096 12 5\n", "line 3:", "bf16, half or float");
     check_refused(HEAD BESIDE "loop gemm bf16 4100 12 5\n", "line 3:", "multiple of 16");
@@ -138,7 +138,7 @@ int main(void)
     check_refused(HEAD "check all_reduce float sum out 4096 x\n", "line 3:", "the root");
     check_refused(HEAD "measure all_reduce float sum out 1024 loop 2000 20\n", "line 3:", "nine");
     check_refused(HEAD "measure all_reduce float sum out 1024 sand 2000 20 0\n",
-                  "line 3:", "loop or graph");
+                  "line 3:", "loop, graph or one-root");
     check_refused(HEAD GRAPH LOOP, "line 4:", "come before its first graph");
     check_refused(HEAD "communicator", "line 3:", "cut");
     check_refused_products();
