@@ -69,7 +69,9 @@ def rows_of(session: Path) -> dict[Path, list[str]]:
     }
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "kind", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 @pytest.mark.usefixtures("undrawn")
 def test_nothing_stays_and_the_same_command_goes_on(here: Path, kind: signal.Signals) -> None:
     """No row is lost or measured again, and it ends as if nobody had ended it."""

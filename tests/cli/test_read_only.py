@@ -86,7 +86,10 @@ def measured(swept_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-@pytest.fixture(params=["fitted", "swept", "logs only"])
+_MORE = [pytest.param(name, marks=pytest.mark.long) for name in ("swept", "logs only")]
+
+
+@pytest.fixture(params=["fitted", *_MORE])
 def readable(request: pytest.FixtureRequest, measured: Path, tmp_path: Path) -> Iterator[Path]:
     """The same session, read-only, with more or less of what is derived from it."""
     folder = tmp_path / "s"

@@ -53,7 +53,9 @@ def holds_talk(folder: Path) -> list[Path]:
 
 
 @pytest.mark.usefixtures("stand_ins")
-@pytest.mark.parametrize("streams", ["reader of both gone", "all closed"])
+@pytest.mark.parametrize(
+    "streams", [pytest.param("reader of both gone", marks=pytest.mark.long), "all closed"]
+)
 def test_a_tune_that_nobody_hears_proves_its_rules(here: Path, streams: str) -> None:
     """Also through the plugin, which writes to descriptor 2 by itself."""
     words = made.words(made.node(here / "node.yaml"))

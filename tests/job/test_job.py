@@ -47,7 +47,7 @@ def test_rules_that_pay(place: Path) -> None:
 def test_rules_that_cost_end_with_nine(place: Path) -> None:
     """And the answer is there all the same, with the number of each run."""
     command = asking(place, {TREE_LL: 12.0}, 4.0)
-    done = rccltune(place, "job", "--rules", "rules.csv", "--budget", "30s", "--", *command)
+    done = rccltune(place, "job", "--rules", "rules.csv", "--budget", "12s", "--", *command)
     assert done.returncode == 9
     assert "× slower (" in done.stdout
     assert "In force: rules answered" in done.stdout
