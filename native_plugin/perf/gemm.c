@@ -150,8 +150,8 @@ static void *find_blas(void)
     if (handle == NULL)
         fail(EXIT_LIBRARY,
              "no BLAS for the plan's products: looked for %s beside the runtime and the library, "
-             "and where the system's loader looks%s. Install %s, name its file with --blas FILE, "
-             "or its folder in LD_LIBRARY_PATH",
+             "and where the system's loader looks%s. Install %s, or name its folder in "
+             "LD_LIBRARY_PATH (rccltune-perf takes its file by --blas)",
              tried, why,
              runtime.is_hip ? "rocBLAS (package rocblas of ROCm)"
                             : "cuBLAS (of the CUDA toolkit, or pip install nvidia-cublas-cu12)");

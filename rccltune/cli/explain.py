@@ -170,7 +170,10 @@ def _plain(found: Explanation) -> dict[str, Any]:
 
 
 def _text(found: Explanation) -> JoinedLines:
-    parts = [_part(part) for part in found.parts] or [join_lines(["No rule for this question."])]
+    nothing = "No rule for this question."
+    if not found.file.rules:
+        nothing = "This file has no rules: the library chooses by itself at every size."
+    parts = [_part(part) for part in found.parts] or [join_lines([nothing])]
     return join_lines([*parts, join_lines(_remarks(found))], gap="\n\n")
 
 

@@ -243,6 +243,8 @@ class _FileJudge:
                 why = "slower" if worst is not None and worst.high() < 0 else "looks slower"
                 if worst is None or judgement(worst) is not Judgement.WORSE:
                     worst, why = _least(overlapping[i] for i in stretch), "slower with one root"
+                if worst is not None and len(stretch) > 1:
+                    why = f"{why}, down to {Ratio.of(worst)}"
                 part = self._part(
                     rule, table, own, RuleState.SLOWER, gain=worst, reason=why, is_whole=False
                 )

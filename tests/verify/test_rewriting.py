@@ -41,6 +41,7 @@ def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") ->
         state=state,
         gain=gain,
         loop=None,
+        one_root=None,
         n_sizes=2,
         n_undecided=0,
         clock="graph",
