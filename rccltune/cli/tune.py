@@ -205,7 +205,10 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     # What the idle plugin does is a remark; what a variable does to calls without a rule is none.
     beside = beside_lines(one) if told or one.file.needs else []
     lines = [f"  {line}" for line in (*beside, *unregistered_line(one))]
-    lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
+    lost = not_kept(one)
+    lines += [f"  not kept: {line}" for line in lost[:_SHOWN]]
+    if len(lost) > _SHOWN:
+        lines.append(f"  not kept: {len(lost) - _SHOWN} more ranges; the rule file has the reasons")
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 
 

@@ -11,7 +11,7 @@ cut out, and so are ends that gain less than half of what a rule must. What is l
 on as many fresh communicators.
 *Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
 *With one root*: the roots of broadcast and reduce change from call to call, or calls overlap; where
-they have one root and overlap no size may be slower (1 %, shared by sizes), nor a rule in its mean.
+they have one root and overlap no size may lose 2 % (1 %, shared by sizes), nor a rule in its mean.
 *Stalls*: means leave them out; if timings with a rule stall more often than others, it goes.
 *Sizes without a rule of ours* are judged together by octaves (0.1 %, shared).
 """
@@ -42,6 +42,8 @@ LEVEL: Final = 0.05
 # Likewise of harm by the loop, and of harm where no rule is.
 _LOOP_LEVEL: Final = 0.01
 _FREE_LEVEL: Final = 0.001
+# What calls with one root may lose, being another use than the one that a rule is chosen for.
+_WITH_ONE_ROOT: Final = log1p(-0.02)
 # Chance by which more stalls than without rules are luck.
 _STALLS: Final = 0.001
 # The idle plugin is the library where they are shown to differ by less.
@@ -266,7 +268,8 @@ class _FileJudge:
         at = np.flatnonzero(paired.nbytes == table.nbytes[size])
         one = self._worst(paired, int(at[0])) if len(at) else None
         level = 1 - 2 * _LOOP_LEVEL / len(paired.nbytes)
-        return one if one is not None and one.log < SLIGHT and one.high(level) < 0 else None
+        is_slower = one is not None and one.log < _WITH_ONE_ROOT and one.high(level) < 0
+        return one if is_slower else None
 
     def _trimmed(
         self,
@@ -361,8 +364,11 @@ class _FileJudge:
     ) -> tuple[RuleState, str]:
         if one.low(self.level) > 0 and one.log >= self.least:
             level = 1 - 2 * _LOOP_LEVEL / self.n_rules
-            for other, how in ((loop, "launched one by one"), (one_root, "with one root")):
-                if other is not None and other.log < SLIGHT and other.high(level) < 0:
+            for other, most, how in (
+                (loop, SLIGHT, "launched one by one"),
+                (one_root, _WITH_ONE_ROOT, "with one root"),
+            ):
+                if other is not None and other.log < most and other.high(level) < 0:
                     return RuleState.SLOWER, f"{Ratio.of(other, level)} {how}"
             return RuleState.KEPT, ""
         if one.high(self.level) < 0 and one.log < SLIGHT:

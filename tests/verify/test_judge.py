@@ -216,10 +216,12 @@ def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
     noisy = drawn(lambda _: 0.97, rules=[WIDE], clock="one-root", noise=0.2, seed=3)
     (part,) = judged(pd.concat([turned, noisy]), [WIDE]).parts
     assert part.state is RuleState.KEPT
-    slight = drawn(lambda _: 0.985, rules=[WIDE], clock="one-root", noise=0.02, seed=3)
-    (part,) = judged(pd.concat([turned, slight]), [WIDE]).parts
-    assert part.state is RuleState.SLOWER
-    assert part.reason.endswith("with one root")
+    for loss, state in ((0.965, RuleState.SLOWER), (0.99, RuleState.KEPT)):
+        slight = drawn(lambda _, loss=loss: loss, rules=[WIDE], clock="one-root", noise=0.03)
+        slight = slight[slight["nbytes"].between(128 * KIB, 304 * KIB)]
+        (part,) = judged(pd.concat([turned, slight]), [WIDE]).parts
+        assert part.state is state
+        assert part.reason.endswith("with one root" if state is RuleState.SLOWER else "")
 
 
 def test_what_the_idle_plugin_costs_is_taken_off() -> None:
@@ -269,7 +271,10 @@ def test_what_is_called_slower_is_shown_with_the_interval_that_says_so() -> None
             lambda n: 0.95 if n in GRID[2:4] else 1.2, rules=rules, noise=0.06, n=4, seed=seed
         )
         found += [one for one in judged(pairs, rules).parts if "slower" in one.reason]
-    told = [(one.reason.partition(", down to ")[0], one.gain is not None and one.gain.high < 1) for one in found]
+    told = [
+        (one.reason.partition(", down to ")[0], one.gain is not None and one.gain.high < 1)
+        for one in found
+    ]
     assert set(told) == {("looks slower", False), ("slower", True)}
 
 
