@@ -152,8 +152,8 @@ def _gains(rules: Iterable[DeliveredRule], baseline: str) -> str:
         return f"With the rules, times as fast as with {baseline} in the mean: {', '.join(parts)}"
     [(name, mine)] = by_name.items()
     return (
-        f"{name} is {_range(mine)} as fast with the rules as with {baseline}, in the mean of each, "
-        f"{_where(mine)}"
+        f"{name} is {_range(mine)} as fast with the rules as with {baseline}, in the mean of each "
+        f"rule, {_where(mine)}"
     )
 
 

@@ -441,13 +441,14 @@ def _document(
             *([f"baseline: {baseline}, as it was named (--baseline)"] if baseline else []),
             *chosen_lines(environments),
         ),
-        requires=(*_requires(fingerprint), *sheet.requires),
+        requires=(*requirements_of(fingerprint), *sheet.requires),
         needs=tuple(sorted(needs)),
         sections=sections,
     )
 
 
-def _requires(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
+def requirements_of(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
+    """What a file of this machine requires, as far as that is known: arch, cus, compute, memory."""
     mode = fingerprint.mode
     pairs = (
         ("arch", gfx_of(fingerprint)),

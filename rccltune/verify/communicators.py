@@ -145,7 +145,12 @@ class CommunicatorPairs:
         measuring.read()
         calls = replace(calls, load=self._load(measuring, calls))
         n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
+        n_before = len(measuring.runs)
         measuring.complete(pairs.units(calls, n, self.variant))
+        if n_before and n_before == len(measuring.runs):
+            self.reporter.say(
+                f"Measured before, and judged from that; without {folder} it is measured again"
+            )
         table = measuring.table()
         return CallResult(
             pairs=pairs.ratios(table),

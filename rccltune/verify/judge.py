@@ -48,6 +48,7 @@ _WITH_ONE_ROOT: Final = log1p(-0.02)
 _STALLS: Final = 0.001
 # The idle plugin is the library where they are shown to differ by less.
 _EQUAL: Final = log1p(0.01)
+_SHOWN: Final = 3
 
 Beside: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
 Indices: TypeAlias = npt.NDArray[np.intp]
@@ -234,7 +235,13 @@ class _FileJudge:
             ]
         )
         if self.keeps_ends:
-            yield self._judged(rule, table, at, is_whole=True)
+            whole = self._judged(rule, table, at, is_whole=True)
+            if whole.state is RuleState.KEPT and bad.any():
+                sizes = ", ".join(format_size(int(table.nbytes[i])) for i in at[bad][:_SHOWN])
+                more = f" and {bad.sum() - _SHOWN} more sizes" if bad.sum() > _SHOWN else ""
+                why = f"slower at {sizes}{more}"
+                whole = replace(whole, state=RuleState.SLOWER, reason=why)
+            yield whole
             return
         cuts = np.flatnonzero(np.diff(bad.astype(int))) + 1
         for stretch in np.split(np.arange(len(at)), cuts):

@@ -11,7 +11,7 @@ from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.choice import Judgement, RuleCount, SizeVerdict
+from rccltune.model.choice import Judgement, Rule, RuleCount, SizeVerdict
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
@@ -155,6 +155,7 @@ def result_of(
             text, verifying.sweep, is_worth_it=request.needs_stay
         )
     after = read_rules(text.encode())
+    standings = tuple(_with_line(one, ours(after, verifying.scale)) for one in standings)
     beside = sides.octaves()
     is_site = sides.variant == DEFAULT_VARIANT
     count = count_rules(ours(after, verifying.scale))
@@ -218,6 +219,19 @@ def _standing(part: RulePart, text: str, scale: Scale) -> RuleVerdict:
         clock=part.clock,
         reason=part.reason,
     )
+
+
+def _with_line(one: RuleVerdict, rules: Sequence[Rule]) -> RuleVerdict:
+    """A rule that is kept, with its line in the file as it is written."""
+    if not one.is_kept:
+        return one
+    same = (
+        rule.line
+        for rule in rules
+        if replace(rule, line=one.line)
+        == Rule(**{name: getattr(one, name) for name in rule.__dataclass_fields__})
+    )
+    return replace(one, line=next(same, one.line))
 
 
 def _is_right(verifying: OngoingVerification, one: SizeResult) -> bool:

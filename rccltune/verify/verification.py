@@ -20,13 +20,14 @@ from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.choice import Rule, RuleCount
-from rccltune.model.errors import CommandLineError, HarmError
+from rccltune.model.errors import CommandLineError, HarmError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant
 from rccltune.model.vocabulary import format_span
 from rccltune.rules.documents import count_rules
-from rccltune.rules.line_format import rewritten
+from rccltune.rules.emission import requirements_of
+from rccltune.rules.line_format import requirement, rewritten
 from rccltune.rules.placement_files import file_name, name_with_placement
 from rccltune.rules.provenance import BESIDE_COMPUTING, check_needs
 from rccltune.rules.reader import RuleFile, read_rules
@@ -69,7 +70,8 @@ def verify_rules(
         reporter: told what is worth telling.
 
     Raises:
-        InputFileError: the plugin refuses the file, or RCCL would cut a line of it.
+        InputFileError: the plugin refuses the file, also as one of another machine, or RCCL would
+            cut a line of it.
         CommandLineError: it has no rule, or none for this scale; it needs a variable that nobody
             allowed.
         MachineError: several hosts are not alike.
@@ -85,6 +87,7 @@ def verify_rules(
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     before = count_rules(ours(file, scale))
     _check(file, before, request, scale)
+    _check_machine(file, request, site)
     # A line that cannot be written again is told now, and not when all is measured.
     rewritten(text, {}, ())
     beyond: tuple[LeftToLibrary, ...] = ()
@@ -216,6 +219,28 @@ def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Sca
             hint="emit one first (rccltune emit-config), or start as many ranks (--np).",
         )
     check_needs(file.needs, request.allowed, where=str(request.rules))
+
+
+def _check_machine(file: RuleFile, request: VerifyRequest, site: Site) -> None:
+    """Stop where the plugin of every rank would.
+
+    Raises:
+        InputFileError: the file requires another machine.
+    """
+    here = dict(requirements_of(site.fingerprint))
+    other = {
+        key: value
+        for key, value in file.requires
+        if key in here and requirement(key, value) != requirement(key, here[key])
+    }
+    if other:
+        wanted = ", ".join(f"{key}={value}" for key, value in other.items())
+        found = ", ".join(f"{key}={here[key]}" for key in other)
+        raise InputFileError(
+            f"this file requires a machine with {wanted}, and this one has {found}",
+            where=str(request.rules),
+            hint="verify it on a machine in the mode that it was made for.",
+        )
 
 
 def _variant_of(file: RuleFile, sweep: Sweep) -> Variant:

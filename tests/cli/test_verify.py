@@ -42,6 +42,20 @@ def test_wrong_results_under_a_rule_cut_it(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("swept")
+def test_a_file_of_another_mode_is_refused_before_anything_starts(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plugin would end every rank; nothing is blamed on the library."""
+    rows = rules_file((64 * KIB, 200 * KIB, "ring,simple")).read_text(encoding="utf-8")
+    head = "#@ format 1\n#@ requires arch=gfx942 compute=CPX memory=NPS4\n"
+    Path("mine.csv").write_text(f"{head}{rows}#@ end 1\n", encoding="utf-8")
+    assert verify("--simulate", str(made.node(here / "node.yaml")), "-q") == 3
+    told = capsys.readouterr().err
+    assert lacks(told, "compute=CPX", "memory=NPS4", "this one has compute=SPX") == []
+    assert not list(SESSION.glob("verification/*/runs"))
+
+
+@pytest.mark.usefixtures("swept")
 def test_wrong_results_without_rules_end_it_without_a_verdict(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -212,6 +212,10 @@ def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
     assert gone.reason.startswith("slower with one root, down to 0.9")
     assert gone.gain is not None
     assert gone.gain.ratio == pytest.approx(0.96, abs=0.01)
+    # As it is, the file has a loser.
+    (whole,) = judged(pd.concat([turned, one]), [WIDE], keeps_ends=True).parts
+    assert whole.state is RuleState.SLOWER
+    assert whole.reason.startswith("slower at 304 KiB")
     # Too noisy to prove a loss, and small ones that only their sum proves.
     noisy = drawn(lambda _: 0.97, rules=[WIDE], clock="one-root", noise=0.2, seed=3)
     (part,) = judged(pd.concat([turned, noisy]), [WIDE]).parts

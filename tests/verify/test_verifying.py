@@ -53,6 +53,8 @@ def test_rules_that_win_stay_and_every_number_is_the_same_everywhere(
         assert f"verified: {gain['ratio']:.2f}x ({gain['low']:.2f} to {gain['high']:.2f})" in text
         assert f"{gain['ratio']:.2f}x" in said
         assert one["n_sizes"] > 0
+        line = text.splitlines()[one["line"] - 1].split(",")
+        assert line[1:3] == [str(one["min_nbytes"]), str(one["max_nbytes"])]
     assert f"{verdict['replicates']} communicators of {verdict['processes']} starts" in said
     assert verdict["processes"] >= 2
     # What is counted in a rule's line and below them is the same sizes.
