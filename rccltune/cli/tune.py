@@ -205,10 +205,10 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     # What the idle plugin does is a remark; what a variable does to calls without a rule is none.
     beside = beside_lines(one) if told or one.file.needs else []
     lines = [f"  {line}" for line in (*beside, *unregistered_line(one))]
-    lost = not_kept(one)
-    lines += [f"  not kept: {line}" for line in lost[:_SHOWN]]
-    if len(lost) > _SHOWN:
-        lines.append(f"  not kept: {len(lost) - _SHOWN} more ranges; the rule file has the reasons")
+    lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
+    n_more = len(one.file.cuts) - _SHOWN
+    if n_more > 0:
+        lines.append(f"  not kept: {n_more} more ranges; the rule file has the reasons")
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 
 
@@ -265,6 +265,8 @@ def _rules(one: VerificationResult) -> list[str]:
                 # Above 4 MiB the loop is the clock.
                 up_to = " up to 4 MiB" if LOOP in rule.clock else ""
                 said += f" in a graph{up_to}, one by one {loop_of(rule)}"
+            if rule.one_root is not None:
+                said += f", with one root {rule.one_root.ratio:.2f}x"
             found.append(said)
     return found
 

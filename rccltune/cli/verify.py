@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rccltune.verify.verdict import RuleVerdict, VerdictFile
 
 _SHOWN = 12
+_ONE_ROOT = "one root"
 
 
 @verb("verify")
@@ -197,18 +199,22 @@ def no_hardware(runner: str | None) -> str:
 
 def text_of(done: VerificationResult) -> JoinedLines:
     """What stands, what does not, and how to use it."""
-    columns = ("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one")
+    columns: tuple[str, ...] = (
+        *("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one"),
+    )
     lines = [beside_of(done.file)] if done.file.computing else []
+    if any(one.one_root for one in done.standings):
+        columns = (*columns, _ONE_ROOT)
     shown, took = done.standings, f"after {how_often(done.file)} in {done.file.seconds:.0f} s"
     if done.path is None:
-        rows = [(*_row(one), one.reason or one.state.value) for one in shown]
+        rows = [(*_row(one, columns), one.reason or one.state.value) for one in shown]
         lines.append(table((*columns, "verdict"), rows, numeric=(1, 2, 4, 6)))
         lines += beside_lines(done)
         lines += [undecided_line(done)] * any(one.is_kept for one in shown)
         lost = f"{_out_of(len(done.losers), done)} not stand {took}"
         lines.append(f"{lost}; {done.before} left as they were")
     else:
-        rows = [_row(one) for one in shown if one.is_kept]
+        rows = [_row(one, columns) for one in shown if one.is_kept]
         lines += [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
         lines += [f"not kept: {said}" for said in not_kept(done)]
         lines += [*beside_lines(done), *unregistered_line(done)]
@@ -236,8 +242,9 @@ def how_often(file: VerdictFile) -> str:
     return replicates_of(file.replicate, file.replicates, file.processes)
 
 
-def _row(one: RuleVerdict) -> tuple[str, ...]:
-    gain, loop = one.gain, one.loop
+def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
+    gain, loop, one_root = one.gain, one.loop, one.one_root
+    has_root = [f"{one_root.ratio:.2f}x" if one_root else "–"] * (_ONE_ROOT in columns)
     return (
         one.collective.value,
         format_size(one.min_nbytes),
@@ -247,6 +254,7 @@ def _row(one: RuleVerdict) -> tuple[str, ...]:
         f"{gain.low:.2f} to {gain.high:.2f}" if gain else "–",
         str(one.n_sizes),
         loop_of(one) if loop else "the same clock",
+        *has_root,
     )
 
 

@@ -206,6 +206,8 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     if verdict.loop is not None:
         loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.ratio:.2f}×"
         said += f"; launched one by one {loop}"
+    if verdict.one_root is not None:
+        said += f"; with one root {verdict.one_root.ratio:.2f}×"
     if verdict.reg_buff == 0:
         said += "; not for registered buffers"
     is_checked = any(one.n_wrong is not None for one in verification.file.verdicts)

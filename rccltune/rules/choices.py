@@ -12,7 +12,13 @@ from rccltune.analyse.fit import FitResult
 from rccltune.analyse.library_behaviour import Bypass
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.variant_gains import compare_with_site
-from rccltune.model.choice import NOT_MEASURED, ExportedVariant, Zone, is_not_beaten
+from rccltune.model.choice import (
+    NOT_MEASURED,
+    NOTHING_SELECTABLE,
+    ExportedVariant,
+    Zone,
+    is_not_beaten,
+)
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Setting, Variant, base_variant, in_default
@@ -101,8 +107,10 @@ def _is_in(bypass: Bypass, zone: Zone) -> bool:
 def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
     """A gap under a bypass says so: there a rule would do nothing."""
     for bypass in bypasses:
+        stretch = f"{format_size(bypass.min_nbytes)} to {format_size(bypass.max_nbytes)}"
+        if _is_in(bypass, zone) and zone.reason == NOTHING_SELECTABLE:
+            return replace(zone, reason=f"bypassed from {stretch}: the library asks no tuner")
         if _is_in(bypass, zone) and (zone.reason == NOT_MEASURED or is_not_beaten(zone.reason)):
-            stretch = f"{format_size(bypass.min_nbytes)} to {format_size(bypass.max_nbytes)}"
             return replace(zone, reason=f"bypassed from {stretch}; else {zone.reason}")
     return zone
 
