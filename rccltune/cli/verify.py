@@ -164,6 +164,8 @@ def verify(
     console.result(to_plain(done.file), text_of(done))
     if not keep_losers:
         console.say(f"Next: {_next(done, session, is_own=rules is None)}")
+        if rules is None and (session / "plots").is_dir():
+            console.say(f"{named('plot', session)} draws the figures anew.")
     if keep_losers and (done.losers or done.harmed):
         n_lost = len(done.losers)
         said = [f"{_out_of(n_lost, done)} not stand"] * bool(n_lost)
