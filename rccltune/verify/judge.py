@@ -337,10 +337,6 @@ class _FileJudge:
                 reason="seen once",
                 is_whole=is_whole,
             )
-        uncharged = found
-        cost = self.beside(rule.collective, low, high)
-        if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
-            found = [replace(one, log=one.log + cost.log) for one in found]
         left_over = float(np.nanmedian(table.left_over[own])) if len(own) else 0.0
         if left_over > self.least / 2:
             found = [replace(one, log=one.log - left_over) for one in found]
@@ -348,8 +344,14 @@ class _FileJudge:
         loop = _mean(table.loop, low, high)
         one_root = _mean(table.one_root, low, high)
         state, why = self._state(worst, loop, one_root)
-        if why == "slower" and cost is not None and not self._is_slower(uncharged, cost):
-            state, why = RuleState.NO_GAIN, "no gain"
+        cost = self.beside(rule.collective, low, high)
+        if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
+            is_slower = state is RuleState.SLOWER
+            worst = replace(worst, log=worst.log + cost.log)
+            state, why = self._state(worst, loop, one_root)
+            if state is RuleState.SLOWER and not is_slower:
+                # Without the rule the plugin would cost as much.
+                state, why = RuleState.NO_GAIN, "no gain"
         return self._part(
             rule,
             table,
@@ -361,10 +363,6 @@ class _FileJudge:
             loop=loop,
             one_root=one_root,
         )
-
-    def _is_slower(self, found: Sequence[Estimate], cost: Estimate) -> bool:
-        """Whether a rule is slower, with all that is not known of what the idle plugin costs."""
-        return any((one + cost).high(self.level) < 0 for one in found)
 
     def _state(
         self, one: Estimate, loop: Estimate | None, one_root: Estimate | None
