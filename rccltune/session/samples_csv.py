@@ -102,10 +102,13 @@ def read(path: Path, variants: Collection[str], n_rows: int | None = None) -> pd
         name: KINDS.get(name, "category") for name in COLUMNS if name not in _NAMES
     }
     empty = {name: [""] for name in KINDS if name in _OPTIONAL or name == "time_us"}
-    # Before its third version pandas reads some numbers a digit off unless it is told not to.
+    # Before its third version pandas reads some numbers a digit off unless it is told not to, and
+    # a number that a NUL is in only to there.
     exact: dict[str, Any] = {}
     if int(pd.__version__.partition(".")[0]) < 3:
         exact["float_precision"] = "round_trip"
+        if b"\0" in path.read_bytes():
+            raise _first_mistake(path, variants, "it has a NUL")
     try:
         table = pd.read_csv(
             path,
