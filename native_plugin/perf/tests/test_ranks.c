@@ -358,7 +358,7 @@ static void check_blas(void)
         CHECK(run(BESIDE, "2", NULL) == 3);
         CHECK(has("said",
                   "no BLAS for the plan's products: looked for libcublas.so, libcublas.so.13"));
-        CHECK(has("said", "name its file with --blas FILE"));
+        CHECK(has("said", "takes its file by --blas"));
     }
     /* As wheels of PyTorch have them. */
     clean();
