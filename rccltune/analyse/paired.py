@@ -106,6 +106,10 @@ class PairedRatios:
         se, df = float(np.sqrt(variance / n)), (n - 1) * self._views
         return [Estimate(float(mean), se, df, n) for mean in means if np.isfinite(mean)]
 
+    def least(self, chosen: Truths) -> Estimate | None:
+        """Mean over some sizes in the view that gains least: a rule serves every placement."""
+        return min(self.over(chosen), key=lambda one: one.log, default=None)
+
     def pooled(self) -> Estimate | None:
         """Mean over all sizes and views, its spread from replicates within sizes.
 

@@ -117,15 +117,7 @@ def predictions(tables: FigureTables) -> Figure | None:
             last = line.iloc[-1]
             ends.append((float(last["nbytes"]), float(last["time_us"]), str(setting)))
         taken = mine.own.merge(mine.points, on=["panel", "nbytes", "setting"])
-        axes.plot(
-            taken["nbytes"],
-            taken["time_us"],
-            "o",
-            markersize=11,
-            markerfacecolor="none",
-            markeredgecolor=style.INK,
-            label=_RINGED,
-        )
+        style.ring(axes, taken["nbytes"], taken["time_us"], _RINGED)
         style.sizes_axis(axes, mine.points["nbytes"])
         style.log_axis(axes, f"time of {tables.timed}", format_time)
         if len(ends) <= style.MOST_NAMED:
@@ -200,15 +192,7 @@ def trade(tables: FigureTables) -> Figure | None:
         axes.plot([one["slowed"] for one in ends], [one["call"] for one in ends], color=style.INK)
         axes.plot(library["slowed"], library["call"], "X", color=style.INK, label=_LIBRARYS)
         if len(chosen):
-            axes.plot(
-                chosen["slowed"],
-                chosen["call"],
-                "o",
-                markersize=11,
-                markerfacecolor="none",
-                markeredgecolor=style.INK,
-                label=_CHOSEN,
-            )
+            style.ring(axes, chosen["slowed"], chosen["call"], _CHOSEN)
         axes.margins(0.12)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}×"))
         axes.set_xlabel("a product takes, times as long as alone")

@@ -196,6 +196,19 @@ def look(row: Any, variants: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401 -
     }
 
 
+def ring(axes: Axes, across: pd.Series[Any], up: pd.Series[Any], label: str) -> None:
+    """Draw a ring around points that are drawn already."""
+    axes.plot(
+        across,
+        up,
+        "o",
+        markersize=11,
+        markerfacecolor="none",
+        markeredgecolor=INK,
+        label=label,
+    )
+
+
 def name_panel(axes: Axes, words: str, above: float) -> None:
     """A panel's title so many points above it, as small as its width asks for."""
     wide = _points(axes)[0] + 72 * (_LEFT - 0.4)

@@ -427,7 +427,7 @@ def _mean(beside: tuple[PairedRatios, list[str]] | None, low: int, high: int) ->
     if beside is None:
         return None
     paired, _ = beside
-    return _least(paired.over((paired.nbytes >= low) & (paired.nbytes <= high)))
+    return paired.least((paired.nbytes >= low) & (paired.nbytes <= high))
 
 
 def _least(found: Iterable[Estimate | None]) -> Estimate | None:

@@ -48,9 +48,7 @@ def lost_beside(session: Path, rules: Sequence[Rule]) -> Iterator[str]:
             if own.empty:
                 continue
             paired, _ = PairTable(own).paired
-            estimates = paired.over(np.ones(len(paired.nbytes), dtype=bool))
-            # A rule serves every placement: the one that gains least tells.
-            worst = min(estimates, key=lambda one: one.log, default=None)
+            worst = paired.least(np.ones(len(paired.nbytes), dtype=bool))
             if worst is not None and worst.log < SLIGHT and worst.high() < 0:
                 span = format_span(int(own["nbytes"].min()), int(own["nbytes"].max()))
                 yield (

@@ -112,7 +112,7 @@ class VerificationCalls:
 
     def has_one_root(self, collective: Collective) -> bool:
         """Whether calls with one root are timed too, which overlap."""
-        return collective.has_root and self.timing != GRAPH and self.load is ALONE
+        return collective.has_root and self.timing != GRAPH and self.load.computing is None
 
 
 def answering(rules: Sequence[Rule], collective: Collective, nbytes: int) -> Rule | None:
