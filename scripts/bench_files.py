@@ -20,6 +20,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -57,16 +58,30 @@ class Made:
 
 def main() -> int:
     """The part that was asked for; 1 where a file is not judged as it must be."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=("null", "slower"))
-    parser.add_argument("--session", type=Path, required=True)
+    parser.add_argument("--session", type=Path, required=True, help="it stays as it is")
     parser.add_argument("--files", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most-s", type=float, default=3600, help="no file is begun behind it")
     options = parser.parse_args()
+    if not (options.session / "samples.csv").exists():
+        parser.error(f"{options.session} is no session: rccltune tune -o FOLDER makes one")
     print(f"{machine()}; {devices()}", flush=True)
-    times = times_of(options.session)
-    own = rules_of(options.session)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        session = Path(folder) / options.session.name
+        shutil.copytree(
+            options.session, session, ignore=shutil.ignore_patterns("verification", "plots")
+        )
+        return judged(options, session)
+
+
+def judged(options: argparse.Namespace, session: Path) -> int:
+    """Make the files and verify each; 1 where one is not judged as it must be."""
+    times = times_of(session)
+    own = rules_of(session)[1]
     if options.part == "null":
         made = null_files(times, own) * options.files
     else:
@@ -76,9 +91,10 @@ def main() -> int:
         spent_s = time.monotonic() - began
         if spent_s * number / max(number - 1, 1) > options.most_s:
             break
-        said = faults(one, *verified(options.session, one, number))
+        said = faults(one, *verified(session, one, number))
         outcomes.append(not said)
-        print(f"  {spent_s:.0f} s, {one.name}: {'; '.join(said) or 'as it must be'}", flush=True)
+        took_s = time.monotonic() - began - spent_s
+        print(f"  {one.name}: {'; '.join(said) or 'as it must be'}, in {took_s:.0f} s", flush=True)
     print(f"{options.part}: {sum(outcomes)} of {len(outcomes)} files judged as they must be")
     return int(not all(outcomes) or not outcomes)
 
@@ -163,7 +179,7 @@ def rule(own: RuleFile, name: str, first: int, last: int, setting: str) -> Rule:
 
 def verified(session: Path, made: Made, number: int) -> tuple[int, dict[str, Any], list[Rule]]:
     """The exit code of verify, its verdict, and the rules that it leaves."""
-    # What is measured already would be judged again, and a file like another one not measured.
+    # A file like another one would be judged from what was measured of that.
     shutil.rmtree(session / "verification", ignore_errors=True)
     path = session / f"made-{number}.csv"
     path.write_text("".join(f"{rule_line(one)}\n" for one in made.rules))

@@ -137,7 +137,7 @@ def verified(case: Case, n: int, *, loops: bool, rng: np.random.Generator) -> Fo
         ]
         sizes = sizes_of(again, Collective.ALL_REDUCE, (), (), SCALE)
         pairs = drawn(case, sizes, again, n, loops=loops, rng=rng)
-        second = judge(pairs, again, min_gain=0.02, is_again=True, n_rules=len(own))
+        second = judge(pairs, again, min_gain=0.02, only=again, n_rules=len(own))
         done += [
             (one.rule.line, one.low, one.high)
             for one in second.parts

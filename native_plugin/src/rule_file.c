@@ -430,9 +430,9 @@ bool rule_file_parse(struct text content, struct rule_file *file)
     if (parser.is_ours && !parser.is_whole) {
         unsigned long long n = parser.n_rows;
         note(&parser, FINDING_ERROR, "cut",
-             "it has %llu rows, and '#@ end %llu' is not behind them: the file was cut, or edited "
-             "by hand (then correct that line)",
-             n, n);
+             "it has %llu row%s, and '#@ end %llu' is not the last line: the file was cut, or "
+             "edited by hand (then write that line)",
+             n, n == 1 ? "" : "s", n);
     }
     return !parser.no_memory;
 }

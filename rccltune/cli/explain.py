@@ -86,6 +86,8 @@ def explain(
             console.result(schema.to_plain(_plain(found)), "")
         else:
             console.result(None, _text(found))
+        if not found.file.rules:
+            return
         home = _home_of(rules)
         verify = f"verify --rules {shlex.quote(str(rules))}"
         console.say(

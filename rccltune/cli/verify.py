@@ -116,9 +116,9 @@ def verify(
     Example:
       rccltune verify --rules rccl_tuner_gfx942.csv
 
-    Exit codes: 0 what is left stands, also nothing, 3 the plugin refuses the file, 4 the machine
-    cannot run it, 5 the library fails without rules, 7 no session, 9 wrong results without rules, a
-    loser with --keep-losers.
+    Exit codes: 0 what is left stands, also nothing, 2 no rule to verify, 3 the plugin refuses the
+    file, 4 the machine cannot run it, 5 the library fails without rules, 7 no session, 9 wrong
+    results without rules, a loser with --keep-losers.
     """
     from rccltune.measure.instrument import Instrument, find_sides
     from rccltune.measure.rccl_tests import confirming_site
@@ -267,9 +267,19 @@ def loop_of(one: RuleVerdict) -> str:
 
 def not_kept(done: VerificationResult) -> list[str]:
     """What goes back to the library, and why, with the interval."""
-    return [str(cut) for cut in done.file.cuts[:_SHOWN]] + [
-        f"{len(done.file.cuts) - _SHOWN} more ranges"
-    ] * (len(done.file.cuts) > _SHOWN)
+    from rccltune.verify.verdict import RuleState
+
+    cuts = [str(cut) for cut in done.file.cuts]
+    # Their sizes may be those of the rule behind them, and no cut then.
+    cuts += [
+        f"{one.collective.value} {format_span(one.min_nbytes, one.max_nbytes)}, {one.setting}: "
+        f"{one.reason}"
+        for one in done.standings
+        if one.state is RuleState.NOT_SELECTABLE
+        and not any(cut.holds(one.collective, one.min_nbytes) for cut in done.file.cuts)
+    ]
+    more = len(cuts) - _SHOWN
+    return cuts[:_SHOWN] + [f"{more} more ranges"] * (more > 0)
 
 
 def beside_lines(done: VerificationResult) -> list[str]:
@@ -324,7 +334,9 @@ def undecided_line(done: VerificationResult) -> str:
         if one.judgement is Judgement.UNDECIDED:
             open_.setdefault(size[0], set()).add(size[1])
     # The rules' own lines add up to these.
-    said = f"none of {sum(one.n_sizes for one in kept)} sizes with a rule is slower"
+    n_sizes = sum(one.n_sizes for one in kept)
+    of = "a rule that stands" if done.path is None and done.losers else "a rule"
+    said = f"none of {n_sizes} sizes with {of} is slower"
     n_open = sum(one.n_undecided for one in kept)
     if not n_open:
         return said

@@ -47,6 +47,10 @@ _RECORDED: Final = re.compile(
 )
 
 
+# Of these what says whose job it is, and nothing to the library.
+_OF_THE_JOB: Final = re.compile(r"(OMPI|PMIX|PRTE|MPICH|I_MPI|SLURM|MPIEXEC)_\w+")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchEnvironment:
     """Environment of a launch's processes, and what was cleared of it.
@@ -62,6 +66,11 @@ class LaunchEnvironment:
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
     added: tuple[tuple[str, str], ...]
+
+    def told(self) -> list[str]:
+        """``NAME=value`` of all that the library may read; times belong to these."""
+        both = sorted((*self.passed, *self.added))
+        return [f"{name}={value}" for name, value in both if not _OF_THE_JOB.fullmatch(name)]
 
 
 def chooses(name: str, extra: Iterable[str] = (), keep: Iterable[str] = ()) -> bool:

@@ -170,10 +170,11 @@ class _Reader:
 
     def finish(self) -> RuleFile:
         if self.is_ours and not self.is_whole:
+            n = self.n_rows
             self.error(
                 "cut",
-                f"it has {self.n_rows} rows, and '#@ end {self.n_rows}' is not behind them: the "
-                "file was cut, or edited by hand (then correct that line)",
+                f"it has {n} row{'s' * (n != 1)}, and '#@ end {n}' is not the last line: the "
+                "file was cut, or edited by hand (then write that line)",
             )
         refused = any(f.severity is LineSeverity.ERROR for f in self.findings)
         return RuleFile(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.analyse.paired import Estimate
+from rccltune.launch.variables import CHANNELS, launch_environment
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.site import Site
 from rccltune.model import defaults
@@ -23,10 +24,12 @@ from rccltune.perf.load import ALONE, Load
 from rccltune.perf.passes import SweepScope
 from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.perf.sweep import OngoingSweep
+from rccltune.rules.reader import read_rules
 from rccltune.session import files, store
 from rccltune.simulate import compiled
 from rccltune.verify import pairs
 from rccltune.verify.pairs import VerificationCalls
+from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import CallResult, folder_of, variables_for, wrong_by_itself
 from rccltune.verify.site_and_idle import SiteAndIdle
 from rccltune.verify.verdict import IdleEffect
@@ -116,19 +119,19 @@ class CommunicatorPairs:
     def _idle(self) -> SiteAndIdle:
         return SiteAndIdle(self.table, self.variant)
 
-    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> CallResult:
+    def call(self, text: str, only: Sequence[Rule] = ()) -> CallResult:
         """Call both sides; what failed with the rules is said of its collective.
 
         Raises:
             VerificationError: the library computes wrong results by itself.
             RccltuneError: as the rank program's runs do.
         """
-        folder, file = folder_of(text, self.session / FOLDER, self.sweep.computing)
+        folder, file = folder_of(text, self.session / FOLDER, self._under())
         ground, site = self.instrument.ground, self.site
         if site.node is not None:
             files.write_atomically(self.session / store.NODE_FILE, compiled.written(site.node))
         ground = replace(ground, added=(*ground.added, *variables_for(site, file)))
-        calls = self._calls(rules, again=again)
+        calls = self._calls(text, only)
         measuring = OngoingSweep(
             ground=ground,
             wanted=SweepScope(
@@ -148,8 +151,10 @@ class CommunicatorPairs:
         n_before = len(measuring.runs)
         measuring.complete(pairs.units(calls, n, self.variant))
         if n_before and n_before == len(measuring.runs):
+            when = measuring.runs[-1].file.started
             self.reporter.say(
-                f"Measured before, and judged from that; without {folder} it is measured again"
+                f"Measured before ({when}), and judged from that; without {folder} it is measured "
+                "again"
             )
         table = measuring.table()
         return CallResult(
@@ -166,6 +171,18 @@ class CommunicatorPairs:
             seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
         )
 
+    def _under(self) -> list[str]:
+        """What times depend on beside the rules."""
+        ground = self.instrument.ground
+        seen = launch_environment(
+            os.environ,
+            (*ground.added, *self.variant.environment),
+            clear=ground.cleared,
+            keep=CHANNELS,
+        )
+        beside = self.sweep.computing
+        return [str(ground.library.file), *seen.told(), *([str(beside)] if beside else [])]
+
     def _load(self, measuring: OngoingSweep, calls: VerificationCalls) -> Load:
         """Products beside the calls; how long one takes is asked where no sweep has."""
         computing = self.sweep.computing
@@ -178,16 +195,17 @@ class CommunicatorPairs:
             asked = measuring.table()
         return Load.of(computing, passes.rough_rows(self.table, self.variant), asked)
 
-    def _calls(self, rules: Sequence[Rule], *, again: bool) -> VerificationCalls:
+    def _calls(self, text: str, only: Sequence[Rule]) -> VerificationCalls:
+        scale = self.site.scale
+        rules = of_scale(read_rules(text.encode()), scale)
         changes = pairs.changes_in(self.table, self.variant)
-        named = {one.collective for one in rules}
-        found = [
-            pairs.sizes_of(rules, one, sizes, changes.get(one.value, ()), self.site.scale)
-            for one, sizes in self.swept.items()
-            if not again or one in named
-        ]
+        named = {one.collective for one in only}
         return VerificationCalls(
-            sizes=tuple(replace(one, others=()) if again else one for one in found),
+            sizes=tuple(
+                pairs.sizes_of(rules, one, sizes, changes.get(one.value, ()), scale, only=only)
+                for one, sizes in self.swept.items()
+                if not only or one in named
+            ),
             placements=self.sweep.placements,
             dtype=self.dtype,
             op=self.op,

@@ -7,8 +7,8 @@ sizes differ by is not, a 1.9x beside a 1.2x is real.
 *A rule* is kept if, in both placements, its interval excludes a loss and its mean gain is what a
 rule must have; the level of 5 % is shared by all rules of the file.
 *A size* is slower if its interval says so by more than 0.5 %, or if it looks slower by 3 %; it is
-cut out, and so are ends that gain less than half of what a rule must. What is left is judged again
-on as many fresh communicators.
+cut out, and so are ends that gain less than half of what a rule must, and single sizes between
+others that are cut. What is left is judged again on as many fresh communicators.
 *Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
 *With one root*: the roots of broadcast and reduce change from call to call, or calls overlap; where
 they have one root and overlap no size may lose 2 % (1 %, shared by sizes), nor a rule in its mean.
@@ -79,6 +79,15 @@ class RulePart:
     starts_rule: bool = True
     ends_rule: bool = True
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Bounds in the file, in bytes: the rule's own, or called sizes where it was cut."""
+        if self.is_whole:
+            return self.rule.min_nbytes, self.rule.max_nbytes
+        low = self.rule.min_nbytes if self.starts_rule else self.low
+        high = self.rule.max_nbytes if self.ends_rule else self.high
+        return low, high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedFile:
@@ -103,7 +112,7 @@ def judge(
     wrong: Mapping[Collective, frozenset[int]] | None = None,
     beside: Beside = lambda *_: None,
     keeps_ends: bool = False,
-    is_again: bool = False,
+    only: Sequence[Rule] = (),
     n_rules: int | None = None,
 ) -> JudgedFile:
     """Judge every rule and every size.
@@ -115,23 +124,27 @@ def judge(
         wrong: sizes with wrong results under the rules.
         beside: log(site as it is / idle plugin) of a collective between two sizes.
         keeps_ends: judge rules as they are: nothing is cut off.
-        is_again: they were narrowed already: ends that gain next to nothing stay, being no harm.
+        only: rules that were narrowed already, and are judged alone: ends that gain next to nothing
+            stay, being no harm; empty for all.
         n_rules: that share the level; None for the rules that are judged.
     """
     tables = {
         Collective(name): PairTable(own) for name, own in pairs.groupby("collective", sort=False)
     }
-    own = [one for one in rules if not one.vendor and not one.fallback]
     judging = _FileJudge(
         rules=rules,
         least=log1p(min_gain),
         wrong=wrong or {},
         beside=beside,
         keeps_ends=keeps_ends,
-        is_again=is_again,
-        n_rules=n_rules or max(1, len(own)),
+        is_again=bool(only),
+        n_rules=n_rules or max(1, sum(not one.vendor and not one.fallback for one in rules)),
     )
-    parts = [part for rule in own for part in judging.parts(rule, tables.get(rule.collective))]
+    parts = [
+        part
+        for rule in only or [one for one in rules if not one.vendor]
+        for part in judging.parts(rule, tables.get(rule.collective))
+    ]
     sizes = [size for name, one in tables.items() for size in one.sizes(name, wrong or {})]
     return JudgedFile(parts=tuple(parts), sizes=tuple(sizes), harmed=tuple(_harmed(rules, tables)))
 
@@ -154,13 +167,18 @@ class _FileJudge:
         return 1 - LEVEL / self.n_rules
 
     def parts(self, rule: Rule, table: PairTable | None) -> Iterator[RulePart]:
-        """What is left of a rule, and what goes."""
+        """What is left of a rule, and what goes; nothing of a fallback that nobody needed."""
         if table is None:
-            yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
+            if not rule.fallback:
+                yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
             return
         inside = np.isin(np.arange(len(table.nbytes)), self._inside(rule, table))
         if not inside.any():
-            yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
+            if any(answering(self.rules, rule.collective, int(n)) is rule for n in table.nbytes):
+                # A rule behind it answered.
+                yield self._not_selectable(rule)
+            elif not rule.fallback:
+                yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
             return
         bypassed = inside & ~table.is_asked.astype(bool)
         if (bypassed == inside).all():
@@ -168,9 +186,7 @@ class _FileJudge:
             return
         silent = inside & ~bypassed & (table.answers == "none")
         if ((silent | bypassed) == inside).all():
-            yield self._gone(
-                rule, RuleState.NOT_SELECTABLE, "the library does not let it be chosen"
-            )
+            yield self._not_selectable(rule)
             return
         wrong = self.wrong.get(rule.collective, frozenset())
         if any(int(n) in wrong for n in table.nbytes[inside]):
@@ -183,15 +199,18 @@ class _FileJudge:
         yield from self._stretches(rule, table, inside)
 
     def _inside(self, rule: Rule, table: PairTable) -> Indices:
-        """Sizes that the rule answers."""
+        """Sizes that the rule answered, or was asked for first where none did."""
         return np.array(
             [
                 i
                 for i, nbytes in enumerate(table.nbytes)
-                if answering(self.rules, rule.collective, int(nbytes)) is rule
+                if answering(self.rules, rule.collective, int(nbytes), table.answers[i]) is rule
             ],
             dtype=np.intp,
         )
+
+    def _not_selectable(self, rule: Rule) -> RulePart:
+        return self._gone(rule, RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
 
     def _gone(self, rule: Rule, state: RuleState, reason: str) -> RulePart:
         return RulePart(
@@ -313,7 +332,11 @@ class _FileJudge:
                     reason="gains next to nothing",
                     is_whole=False,
                 )
-        yield self._judged(rule, table, at[kept], is_whole=is_whole)
+        left = self._judged(rule, table, at[kept], is_whole=is_whole)
+        if left.state is RuleState.KEPT and not is_whole and left.bounds[0] == left.bounds[1]:
+            # A rule for one number of bytes, which hardly a job has.
+            left = replace(left, state=RuleState.NO_GAIN, reason="a single size")
+        yield left
 
     def _judged(
         self,
@@ -442,8 +465,11 @@ def _harmed(
     windows: list[tuple[Collective, int, int, Estimate]] = []
     for collective, table in tables.items():
         paired = table.paired[0]
-        firsts = [answering(rules, collective, int(n)) for n in paired.nbytes]
-        free = np.array([one is None or one.vendor for one in firsts], dtype=bool)
+        took = [
+            answering(rules, collective, int(nbytes), answer)
+            for nbytes, answer in zip(paired.nbytes, table.answers, strict=True)
+        ]
+        free = np.array([one is None or one.vendor for one in took], dtype=bool)
         octaves = np.floor(np.log2(paired.nbytes) + 1e-9)
         for octave in np.unique(octaves[free]):
             chosen = free & (octaves == octave)

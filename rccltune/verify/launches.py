@@ -6,6 +6,7 @@ follow each other in turns. A launch is what is repeated here, and its sizes are
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 
 from rccltune import plugin
 from rccltune.analyse.paired import Estimate
+from rccltune.launch.variables import CLEARED, launch_environment
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.site import Site
@@ -96,7 +98,7 @@ class LaunchPairs:
         """Nothing, likewise."""
         return ()
 
-    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> CallResult:
+    def call(self, text: str, only: Sequence[Rule] = ()) -> CallResult:
         """Launch both sides in turns; what failed with the rules is said of its collective.
 
         Raises:
@@ -106,13 +108,17 @@ class LaunchPairs:
         """
         import pandas as pd
 
-        named = {one.collective for one in rules}
-        folder, file = folder_of(text, self.session / FOLDER)
+        named = {one.collective for one in only}
+        site = self.site
+        seen = launch_environment(
+            os.environ, (*site.environment, *self.variant.environment), keep=CLEARED
+        )
+        folder, file = folder_of(text, self.session / FOLDER, seen.told())
         n = self.asked or defaults.VERIFY_COMMUNICATORS
         turns = [
             self._turns(folder, file, collective, sizes, n)
             for collective, sizes in self.swept.items()
-            if not again or collective in named
+            if not only or collective in named
         ]
         tables = [table for one in turns for table in one.tables]
         return CallResult(

@@ -201,7 +201,6 @@ def _standing(part: RulePart, text: str, scale: Scale) -> RuleVerdict:
             one
             for one in ours(read_rules(text.encode()), scale)
             if one.collective is rule.collective
-            and not one.fallback
             and one.reaches(part.low)
             and one.setting == rule.setting
         )

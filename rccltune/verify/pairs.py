@@ -22,6 +22,7 @@ from rccltune.perf import passes, plan
 from rccltune.perf.load import ALONE, Load
 from rccltune.perf.passes import RunPlan
 from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, CollectiveCall, Step
+from rccltune.perf.rows import setting_of
 from rccltune.perf.samples import GRAPH_UP_TO
 
 if TYPE_CHECKING:
@@ -115,10 +116,22 @@ class VerificationCalls:
         return collective.has_root and self.timing != GRAPH and self.load.computing is None
 
 
-def answering(rules: Sequence[Rule], collective: Collective, nbytes: int) -> Rule | None:
-    """The first rule for a size; the plugin takes those behind it where that cannot be chosen."""
-    own = (one for one in rules if one.collective is collective and one.reaches(nbytes))
-    return next(own, None)
+def answering(
+    rules: Sequence[Rule], collective: Collective, nbytes: int, answer: str = ""
+) -> Rule | None:
+    """The rule that answers a size.
+
+    Args:
+        rules: of this scale, in the file's order.
+        collective: which.
+        nbytes: which size.
+        answer: what the plugin said, where it was asked. It takes a rule behind the first where
+            the library does not let that be chosen.
+    """
+    own = [one for one in rules if one.collective is collective and one.reaches(nbytes)]
+    said = setting_of(answer)
+    chosen = (one for one in own if one.setting == said)
+    return next(chosen, own[0] if own else None)
 
 
 def sizes_of(
@@ -127,6 +140,8 @@ def sizes_of(
     swept: Sequence[int],
     changes: Iterable[tuple[int, int]],
     scale: Scale,
+    *,
+    only: Sequence[Rule] = (),
 ) -> SizesToCall:
     """Sizes to call for a collective.
 
@@ -136,9 +151,10 @@ def sizes_of(
         swept: sizes in bytes that the sweep measured, rising.
         changes: pairs of swept sizes between which the library changes its own choice.
         scale: of the communicator.
+        only: rules of these whose sizes are called, and no others; empty for all sizes.
     """
     grain = plan.grain(collective, scale.n_ranks)
-    own = [one for one in rules if one.collective is collective and not one.vendor]
+    own = [one for one in only or rules if one.collective is collective and not one.vendor]
     between = list(changes)
     ruled: set[int] = set()
     ends: set[int] = set()
@@ -149,13 +165,14 @@ def sizes_of(
         found = {
             nbytes
             for nbytes in _inside(low, high, between, grain)
-            if (first := answering(rules, collective, nbytes)) is not None and not first.vendor
+            if (first := answering(rules, collective, nbytes)) is not None
+            and (first in only if only else not first.vendor)
         }
         ruled |= found
         ends |= {min(found), max(found)} if found else set()
         small = sorted(nbytes for nbytes in found if nbytes <= GRAPH_UP_TO)
         looped |= set(_spread(small, _LOOP_SIZES))
-    others = {nbytes // grain * grain for nbytes in swept}
+    others = set() if only else {nbytes // grain * grain for nbytes in swept}
     return SizesToCall(
         collective=collective,
         ruled=tuple(sorted(ruled)),

@@ -116,6 +116,31 @@ def within(
     return rewritten(text, changes, ()), tuple(cuts)
 
 
+def apart(text: str, rules: Sequence[Rule]) -> str:
+    """The file with every rule cut where one before it begins and ends.
+
+    What one hides of another was not verified: it goes and stays with the rule before it, as a
+    fallback, and must not answer where that one was found to be slower.
+
+    Args:
+        text: of the file.
+        rules: of this scale, in its order, fallbacks too; those of a vendor stay.
+    """
+    changes: dict[int, LineChange] = {}
+    before: list[Rule] = []
+    for rule in rules:
+        own = [one for one in before if one.collective is rule.collective]
+        before.append(rule)
+        if rule.fallback or rule.vendor or rule.line is None:
+            continue
+        seen = intervals_left((rule.min_nbytes, rule.max_nbytes), own)
+        if seen != [(rule.min_nbytes, rule.max_nbytes)]:
+            spans = sorted([*seen, *_around(rule, seen)])
+            parts = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
+            changes[rule.line] = LineChange(parts=parts, evidence="")
+    return rewritten(text, changes, ())
+
+
 def as_timed(text: str, rules: Sequence[Rule]) -> str:
     """The file with rules above 4 MiB for calls alone whose buffers are not registered.
 
@@ -215,7 +240,7 @@ def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
 
 
 def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> RewrittenRules:
-    """The file without what is not kept; fallbacks go and stay with their rules.
+    """The file without what is not kept; fallbacks that nobody needed go and stay with their rules.
 
     Args:
         text: of the file.
@@ -225,17 +250,18 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
     by_line: dict[int | None, list[RulePart]] = {}
     for part in parts:
         by_line.setdefault(part.rule.line, []).append(part)
+    kept_parts = [one for own in by_line.values() for one in own if one.state is RuleState.KEPT]
     changes: dict[int, LineChange] = {}
     cuts: list[LeftToLibrary] = []
     kept: dict[int, tuple[RulePart, ...]] = {}
     left: dict[int | None, list[tuple[int, int]]] = {}
     for rule in rules:
         own = by_line.get(rule.line, [])
-        if rule.fallback or rule.line is None or not own:
+        if rule.line is None or not own:
             continue
         stays = tuple(one for one in own if one.state is RuleState.KEPT)
         kept[rule.line] = stays
-        spans = [_bounds(one) for one in stays]
+        spans = [one.bounds for one in stays]
         lost = [
             LeftToLibrary(
                 collective=rule.collective,
@@ -244,12 +270,13 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
                 reason=_reason(low, high, own),
             )
             for low, high in _around(rule, spans)
+            if not any(_answers(one, rule, low, high) for one in kept_parts)
         ]
         cuts += lost
-        changes[rule.line] = _change(rule, spans, lost)
+        changes[rule.line] = _change(rule, spans, lost, own)
         left[rule.line] = spans
     for other in rules:
-        if other.fallback and other.line is not None:
+        if other.fallback and other.line is not None and other.line not in by_line:
             firsts = [one for one in rules if one.collective is other.collective]
             spans = [
                 (max(low, other.min_nbytes), min(high, other.max_nbytes))
@@ -265,13 +292,11 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
     return RewrittenRules(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
 
 
-def _bounds(part: RulePart) -> tuple[int, int]:
-    """Bounds in the file: a rule's own, or called sizes where it was cut."""
-    if part.is_whole:
-        return part.rule.min_nbytes, part.rule.max_nbytes
-    low = part.rule.min_nbytes if part.starts_rule else part.low
-    high = part.rule.max_nbytes if part.ends_rule else part.high
-    return low, high
+def _answers(part: RulePart, other: Rule, low: int, high: int) -> bool:
+    """Whether what is kept of a rule answers sizes of another one, which cannot be chosen there."""
+    first, last = part.bounds
+    is_other = part.rule.line != other.line and part.rule.collective is other.collective
+    return is_other and first <= high and low <= last
 
 
 def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -300,11 +325,16 @@ def _why(part: RulePart) -> str:
 
 
 def _change(
-    rule: Rule, spans: Sequence[tuple[int, int]], lost: Sequence[LeftToLibrary]
+    rule: Rule,
+    spans: Sequence[tuple[int, int]],
+    lost: Sequence[LeftToLibrary],
+    found: Sequence[RulePart],
 ) -> LineChange:
     made = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
     if not lost:
-        return LineChange(parts=made, evidence="")
+        # Where all of it went without a loss, a rule behind it answered.
+        why = "" if made else f"verify: {_reason(rule.min_nbytes, rule.max_nbytes, found)}"
+        return LineChange(parts=made, evidence=why)
     why = "; ".join(dict.fromkeys(one.reason for one in lost))
     holes = [(one.min_nbytes, one.max_nbytes, f"{VERIFIED_MARK} {one.reason}") for one in lost]
     return LineChange(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -12,7 +12,7 @@ from rccltune.analyse.paired import Estimate
 from rccltune.measure.site import Site
 from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
-from rccltune.model.settings import Computing, Variant
+from rccltune.model.settings import Variant
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import read_rules
 from rccltune.session import files
@@ -73,13 +73,12 @@ class SidesCaller(Protocol):
     def replicate(self) -> str:
         """What is repeated: ``communicator`` or ``launch``."""
 
-    def call(self, text: str, rules: Sequence[Rule], *, again: bool = False) -> CallResult:
+    def call(self, text: str, only: Sequence[Rule] = ()) -> CallResult:
         """Call both sides.
 
         Args:
             text: of the rule file.
-            rules: of this scale, in its order.
-            again: only what these rules are for; otherwise every swept size.
+            only: rules of it whose sizes are called; empty for every swept size.
         """
 
     def beside(self, collective: Collective, low: int, high: int) -> Estimate | None:
@@ -89,7 +88,7 @@ class SidesCaller(Protocol):
         """What the two differ by in each octave of the swept sizes."""
 
 
-def folder_of(text: str, session: Path, computing: Computing | None = None) -> tuple[Path, Path]:
+def folder_of(text: str, session: Path, under: Iterable[str]) -> tuple[Path, Path]:
     """Where a verification of a rule file lies, and the file that ranks read there.
 
     Without what is said to people: a file is the same with its proof and without.
@@ -97,10 +96,10 @@ def folder_of(text: str, session: Path, computing: Computing | None = None) -> t
     Args:
         text: of the file.
         session: folder of the session's verifications.
-        computing: what runs beside the calls.
+        under: what else times depend on: the library, its variables, what runs beside the calls.
     """
     bare = "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
-    told = bare + (f"# {computing}\n" if computing else "")
+    told = bare + "".join(f"# {one}\n" for one in under)
     folder = session / hashlib.sha256(told.encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     files.write_atomically(folder / RULES_FILE, bare)

@@ -44,6 +44,7 @@ from rccltune.verify.outcome import (
     VerifyRequest,
     result_of,
 )
+from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale, ours
 from rccltune.verify.sides import SidesCaller
 from rccltune.verify.sizes import SizeResult
@@ -101,7 +102,8 @@ def verify_rules(
                 where=str(request.rules),
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
-        text = rewriting.as_timed(text, there)
+        text = rewriting.apart(text, there)
+        text = rewriting.as_timed(text, ours(read_rules(text.encode()), scale))
         # One that became two counts twice.
         before = before.plus(
             count_rules(ours(read_rules(text.encode()), scale)), count_rules(there)
@@ -210,7 +212,7 @@ def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Sca
         raise CommandLineError(
             "this file has no rule, so there is nothing to verify",
             where=str(request.rules),
-            hint="the library chooses as it did; its comments say why at each size.",
+            hint="the library chooses by itself, as without the file.",
         )
     if not before.rules and not is_alone:
         raise CommandLineError(
@@ -284,11 +286,11 @@ def _looked(
     text: str,
     rules: Sequence[Rule],
     *,
-    again: bool = False,
+    only: Sequence[Rule] = (),
     n_rules: int | None = None,
 ) -> JudgedFile:
     """What both sides say of a file, in replicates of its own."""
-    called = verifying.sides.call(text, rules, again=again)
+    called = verifying.sides.call(text, only)
     verifying.n_replicates += called.n_replicates
     verifying.n_processes += called.n_processes
     verifying.seconds += called.seconds
@@ -300,7 +302,7 @@ def _looked(
         wrong=called.wrong,
         beside=verifying.sides.beside,
         keeps_ends=verifying.request.keep_losers,
-        is_again=again,
+        only=only,
         n_rules=n_rules,
     )
     failed = called.failed
@@ -328,21 +330,18 @@ def _confirmed(
     cut = [one for one in judged.parts if one.state is RuleState.KEPT and not one.is_whole]
     if not cut:
         return text, judged, ()
-    spans = {(one.rule.collective, one.low) for one in cut}
     rules = of_scale(read_rules(text.encode()), verifying.scale)
-    again = [
-        one
-        for one in rules
-        if not one.fallback
-        and not one.vendor
-        and any(name is one.collective and one.reaches(low) for name, low in spans)
-    ]
+
+    def now(part: RulePart) -> Rule | None:
+        return answering(rules, part.rule.collective, part.low, str(part.rule.setting))
+
+    again = [one for one in rules if any(one is now(part) for part in cut)]
     verifying.reporter.say(
         f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh "
         f"{verifying.sides.replicate}{'es' if verifying.sides.replicate.endswith('h') else 's'}"
     )
     n_rules = sum(not one.vendor and not one.fallback for one in rules)
-    looked = _looked(verifying, text, again, again=True, n_rules=n_rules)
+    looked = _looked(verifying, text, rules, only=again, n_rules=n_rules)
     whole = [one for one in looked.parts if one.is_whole]
     found = [
         _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))

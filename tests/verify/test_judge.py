@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,15 @@ from rccltune.verify.verdict import RuleState
 
 KIB, MIB = 1 << 10, 1 << 20
 GRID = [round(KIB * 2 ** (k / 4) / 16) * 16 for k in range(4 * 16 + 1)]
-SETTING = Setting.parse("ring/ll128")
 
 
-def rule(low: int, high: int, line: int = 1) -> Rule:
+def rule(low: int, high: int, line: int = 1, setting: str = "ring/ll128") -> Rule:
     """A rule for all-reduce between two sizes."""
     return Rule(
         collective=Collective.ALL_REDUCE,
         min_nbytes=low,
         max_nbytes=high,
-        setting=SETTING,
+        setting=Setting.parse(setting),
         line=line,
     )
 
@@ -135,11 +135,11 @@ def test_of_what_was_narrowed_ends_stay_and_slower_sizes_do_not() -> None:
     """An end without a gain is no reason to lose the rule; one that harms is."""
     tail = 512 * KIB
     (part,) = judged(
-        drawn(lambda n: 1.0 if n > tail else 1.2, rules=[WIDE]), [WIDE], is_again=True
+        drawn(lambda n: 1.0 if n > tail else 1.2, rules=[WIDE]), [WIDE], only=[WIDE]
     ).parts
     assert (part.state, part.is_whole) == (RuleState.KEPT, True)
     parts = judged(
-        drawn(lambda n: 0.9 if n > tail else 1.2, rules=[WIDE]), [WIDE], is_again=True
+        drawn(lambda n: 0.9 if n > tail else 1.2, rules=[WIDE]), [WIDE], only=[WIDE]
     ).parts
     assert RuleState.SLOWER in {one.state for one in parts}
     assert not any(one.is_whole for one in parts)
@@ -160,6 +160,33 @@ def test_rules_that_are_never_chosen_say_so() -> None:
     assert part.state is RuleState.NOT_SELECTABLE
     (part,) = judged(pairs.assign(is_asked=False), [WIDE]).parts
     assert part.state is RuleState.BYPASSED
+
+
+def test_a_gain_is_of_the_rule_that_answered() -> None:
+    """Where the first rule cannot be chosen the plugin takes the next one, as its answer says."""
+    behind = rule(256 * KIB, 1 * MIB, line=2, setting="ring/simple")
+    file = [WIDE, behind]
+    pairs = drawn(
+        lambda n: 1.2 if n >= 256 * KIB else 1.0,
+        rules=file,
+        answers=lambda n: "ring/simple" if n >= 256 * KIB else "none",
+    )
+    first, second = judged(pairs, file).parts
+    assert (first.rule, first.state, first.gain) == (WIDE, RuleState.NOT_SELECTABLE, None)
+    assert (second.rule, second.state) == (behind, RuleState.KEPT)
+    assert second.gain is not None
+    assert second.gain.low < 1.2 < second.gain.high
+
+
+def test_a_fallback_that_answered_is_a_rule_and_one_that_nobody_needed_is_none() -> None:
+    """Its line stays in the file with a gain of its own."""
+    fallback = replace(rule(64 * KIB, 1 * MIB, line=2, setting="ring/simple"), fallback=True)
+    file = [WIDE, fallback]
+    pairs = drawn(lambda _: 1.2, rules=file, answers=lambda _: "ring/simple")
+    states = {one.rule.line: one.state for one in judged(pairs, file).parts}
+    assert states == {1: RuleState.NOT_SELECTABLE, 2: RuleState.KEPT}
+    (part,) = judged(drawn(lambda _: 1.2, rules=file), file).parts
+    assert (part.rule.line, part.state) == (1, RuleState.KEPT)
 
 
 def test_wrong_results_disqualify_a_rule_whatever_it_gains() -> None:
@@ -298,7 +325,7 @@ def test_a_vendors_row_that_slows_sizes_is_harm() -> None:
         collective=Collective.ALL_REDUCE,
         min_nbytes=2 * MIB,
         max_nbytes=16 * MIB,
-        setting=SETTING,
+        setting=WIDE.setting,
         line=2,
         vendor=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,32 @@ def test_above_4_mib_registered_buffers_are_left_to_the_library(
     assert (named[-1].min_nbytes == 128 * MIB) is ("ring" in offered)
     assert max(one.max_nbytes for one in named if one.min_nbytes < 128 * MIB) == 4 * MIB
     assert rewriting.as_timed(made, rewriting.ours(read_rules(made.encode()), NODE)) == made
+
+
+def test_what_a_rule_hides_of_another_goes_with_it() -> None:
+    """It was not timed, and would answer where the first one is slower."""
+    text = """\
+#@ format 1
+allreduce,1048576,2097152,tree,simple,-1,1,64
+allreduce,65536,4194304,ring,ll128,-1,1,64
+#@ end 2
+"""
+    apart = rewriting.apart(text, rewriting.ours(read_rules(text.encode()), NODE))
+    rules = rewriting.ours(read_rules(apart.encode()), NODE)
+    wide = [(one.min_nbytes, one.max_nbytes) for one in rules if not one.fallback][1:]
+    assert wide == [(65536, MIB - 1), (2 * MIB + 1, 4 * MIB)]
+    found = [
+        replace(
+            part(
+                one, one.min_nbytes, one.max_nbytes, RuleState.KEPT if number else RuleState.SLOWER
+            ),
+            is_whole=True,
+        )
+        for number, one in enumerate(one for one in rules if not one.fallback)
+    ]
+    left = read_rules(rewriting.narrowed(apart, rules, found).text.encode())
+    assert [(one.min_nbytes, one.max_nbytes) for one in left.rules] == wide
+    assert rewriting.apart(apart, rules) == apart
 
 
 SWEPT = """\
