@@ -110,9 +110,10 @@ static void check_ends(void)
         rule_file_free(&file);
     }
     CHECK(rule_file_parse(text_of(ROW "\n#@ end 32\n" ROW), &file));
-    CHECK_STRING(file.findings[0].message,
-                 "it has 2 rows, and '#@ end 2' is not the last line: the file was cut, or edited by "
-                 "hand (then write that line)");
+    CHECK_STRING(
+        file.findings[0].message,
+        "it has 2 rows, and '#@ end 2' is not the last line: the file was cut, or edited by "
+        "hand (then write that line)");
     CHECK(file.findings[0].line == 3);
     rule_file_free(&file);
 }
