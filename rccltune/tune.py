@@ -76,13 +76,19 @@ class TuneResult:
             "simulated": self.simulated,
             "runner": self.runner,
             "sweep": self.swept.as_plain(),
-            "emitted": self.emitted.as_plain(),
+            "emitted": _without_text(self.emitted.as_plain()),
             "verified": [schema.to_plain(one.file) for one in self.verified],
             "named": [str(path) for path in self.named],
             "exports": str(self.exports),
             "figures": str(self.figures),
             "report": self.report.as_plain(),
         }
+
+
+def _without_text(emitted: dict[str, Any]) -> dict[str, Any]:
+    """What was emitted without the files' texts: verification has written other ones since."""
+    own = {name: value for name, value in emitted.items() if name != "text"}
+    return {**own, "beside": [_without_text(one) for one in emitted["beside"]]}
 
 
 def tune(

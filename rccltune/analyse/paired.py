@@ -41,11 +41,13 @@ class Estimate:
         return self.log + float(t_quantile((1 + level) / 2, self.df)) * self.se
 
     def __add__(self, other: Estimate) -> Estimate:
-        """Sum of two independent estimates."""
+        """Sum of two independent estimates; degrees of freedom as Welch (1947) has them."""
+        total = self.se**2 + other.se**2
+        parts = sum(one.se**4 / one.df for one in (self, other))
         return Estimate(
             log=self.log + other.log,
-            se=float(np.hypot(self.se, other.se)),
-            df=min(self.df, other.df),
+            se=float(np.sqrt(total)),
+            df=total**2 / parts if parts else min(self.df, other.df),
             n=min(self.n, other.n),
         )
 

@@ -209,8 +209,9 @@ def _stretches(found: Sequence[AnswerRange]) -> JoinedLines:
     """Their table; what hosts answer that offer no LL128 where it is something else."""
     if all(one.without_ll128 == one.setting for one in found):
         rows = [(*_row(one)[:3], *_row(one)[4:]) for one in found]
-        return join_lines([table(("from", "to", "setting", "line", ""), rows, numeric=(0, 1, 3))])
-    columns = ("from", "to", "setting", "without LL128", "line", "")
+        columns: tuple[str, ...] = ("from", "to", "setting", "line", "note")
+        return join_lines([table(columns, rows, numeric=(0, 1, 3))])
+    columns = ("from", "to", "setting", "without LL128", "line", "note")
     return join_lines(
         [
             table(columns, map(_row, found), numeric=(0, 1, 4)),

@@ -370,7 +370,7 @@ class _FileJudge:
         cost = self.beside(rule.collective, low, high)
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
             is_slower = state is RuleState.SLOWER
-            worst = replace(worst, log=worst.log + cost.log)
+            worst = worst + cost
             state, why = self._state(worst, loop, one_root)
             if state is RuleState.SLOWER and not is_slower:
                 # Without the rule the plugin would cost as much.

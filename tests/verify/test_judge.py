@@ -269,6 +269,26 @@ def test_what_the_idle_plugin_costs_is_taken_off() -> None:
     assert part.state is RuleState.KEPT
 
 
+def test_what_is_taken_off_makes_a_gain_no_better_known() -> None:
+    """A cost known within 2 % leaves a gain that is known no better."""
+    pairs = drawn(lambda _: 1.20, rules=[WIDE], noise=0.002)
+    cost = Estimate(log=float(np.log(0.97)), se=0.01, df=30.0, n=8)
+    (part,) = judged(pairs, [WIDE], beside=lambda *_: cost).parts
+    assert part.gain is not None
+    low, high = np.log([part.gain.low, part.gain.high])
+    assert high - low >= cost.high() - cost.low()
+    assert low < np.log(1.20 * 0.97) < high
+
+
+def test_a_rule_for_one_number_of_bytes_is_not_kept() -> None:
+    """Of 64 KiB to 1 MiB one size alone wins: hardly a job sends just that."""
+    only = min(GRID, key=lambda n: abs(n - 304 * KIB))
+    pairs = drawn(lambda n: 1.2 if n == only else 0.9, rules=[WIDE])
+    states = {(one.low, one.high): one.state for one in judged(pairs, [WIDE]).parts}
+    assert states[only, only] is RuleState.NO_GAIN
+    assert RuleState.KEPT not in states.values()
+
+
 def test_what_the_idle_plugin_costs_makes_no_rule_slower() -> None:
     """The library's own choice as a rule: without it the plugin would cost as much."""
     for gain, state in ((1.0, RuleState.NO_GAIN), (0.98, RuleState.SLOWER)):
