@@ -199,8 +199,14 @@ def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataF
     return kept
 
 
+# After so many a setting takes too much memory, or what kills it will go on.
+_MOST_KILLED: Final = 3
+
+
 def failed(measured: Iterable[PerfRun], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:
-    """Settings with which runs hung or crashed.
+    """Settings with which runs hung or crashed, or were killed three times.
+
+    No setting sends SIGKILL: somebody did, or the kernel where memory is short, and that is borne.
 
     Args:
         measured: all runs of a session; their rows are not looked at.
@@ -214,7 +220,12 @@ def failed(measured: Iterable[PerfRun], variants: Mapping[str, Variant]) -> tupl
         if end.setting is not None and end.collective is not None:
             name = (end.collective, end.setting, run.file.variant)
             found.setdefault(name, []).append((run, end.failure))
-    return _quarantines(found, variants)
+    hopeless = {name: those for name, those in found.items() if not _is_borne(those)}
+    return _quarantines(hopeless, variants)
+
+
+def _is_borne(those: Sequence[tuple[PerfRun, Failure]]) -> bool:
+    return len(those) < _MOST_KILLED and all(how is Failure.KILLED for _, how in those)
 
 
 def set_aside(

@@ -196,7 +196,16 @@ class OngoingSweep:
             return
         said = f"{_under_way(end)} {end.failure.words}{f' ({end.words})' if end.words else ''}"
         if end.setting is not None:
-            self.reporter.say(f"{said}: it is set aside for {made.file.variant}, the rest goes on")
+            is_aside = any(
+                (one.collective, one.setting) == (end.collective, end.setting)
+                for one in self.aside()
+                if one.variant.name == made.file.variant
+            )
+            self.reporter.say(
+                f"{said}: it is set aside for {made.file.variant}, the rest goes on"
+                if is_aside
+                else f"{said}, from outside: tried once more"
+            )
             return
         name = f"{unit.plugin} {unit.variant.name}"
         self._failures[name] += 1

@@ -158,6 +158,22 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     assert len(samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]), {})) == 1
 
 
+@pytest.mark.parametrize(
+    ("failures", "is_out"),
+    [(["killed"], False), (["killed"] * 2, False), (["killed"] * 3, True)],
+)
+def test_a_rank_that_somebody_killed_is_no_failure_of_a_setting(
+    tmp_path: Path, failures: list[str], is_out: bool
+) -> None:
+    """SIGKILL comes from outside: what was measured stays, until it goes on."""
+    for number, failure in enumerate(failures, 1):
+        ending = {"failure": failure, "collective": "all_reduce", "line": 9}
+        ending |= {"setting": to_plain(RING)}
+        make(tmp_path, timed("ring/ll", 1024, "graph"), number=number, ending=ending)
+    doubts = {one.doubt for one in read(tmp_path)}
+    assert doubts == {UnusableReason.QUARANTINED if is_out else None}
+
+
 def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
     """Where samples.csv is lost, older than a run, or of a run that was forgiven since."""
     folder = tmp_path / "s"
