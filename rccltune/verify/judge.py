@@ -6,9 +6,10 @@ sizes differ by is not, a 1.9x beside a 1.2x is real.
 
 *A rule* is kept if, in both placements, its interval excludes a loss and its mean gain is what a
 rule must have; the level of 5 % is shared by all rules of the file.
-*A size* is slower if its interval says so by more than 0.5 %, or if it looks slower by 3 %; it is
-cut out, and so are ends that gain less than half of what a rule must, and single sizes between
-others that are cut. What is left is judged again on as many fresh communicators.
+*A size* is slower if its interval says so by more than 0.5 % (5 %, shared by all sizes that rules
+answer), or if it looks slower by 3 %; it is cut out, and so are ends that gain less than half of
+what a rule must, and single sizes between others that are cut. What is left is judged again on as
+many fresh communicators.
 *Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
 *With one root*: the roots of broadcast and reduce change from call to call, or calls overlap; where
 they have one root and overlap no size may lose 2 % (1 %, shared by sizes), nor a rule in its mean.
@@ -131,6 +132,11 @@ def judge(
     tables = {
         Collective(name): PairTable(own) for name, own in pairs.groupby("collective", sort=False)
     }
+    n_sizes = sum(
+        (first := answering(rules, name, int(nbytes))) is not None and not first.vendor
+        for name, one in tables.items()
+        for nbytes in one.nbytes
+    )
     judging = _FileJudge(
         rules=rules,
         least=log1p(min_gain),
@@ -139,13 +145,18 @@ def judge(
         keeps_ends=keeps_ends,
         is_again=bool(only),
         n_rules=n_rules or max(1, sum(not one.vendor and not one.fallback for one in rules)),
+        n_sizes=max(1, n_sizes),
     )
     parts = [
         part
         for rule in only or [one for one in rules if not one.vendor]
         for part in judging.parts(rule, tables.get(rule.collective))
     ]
-    sizes = [size for name, one in tables.items() for size in one.sizes(name, wrong or {})]
+    sizes = [
+        size
+        for name, one in tables.items()
+        for size in one.sizes(name, wrong or {}, judging.level_of_a_size)
+    ]
     return JudgedFile(parts=tuple(parts), sizes=tuple(sizes), harmed=tuple(_harmed(rules, tables)))
 
 
@@ -160,6 +171,12 @@ class _FileJudge:
     keeps_ends: bool
     is_again: bool
     n_rules: int
+    n_sizes: int
+
+    @property
+    def level_of_a_size(self) -> float:
+        """Of the interval by which a size is slower, in either placement: all share the chance."""
+        return 1 - LEVEL / self.n_sizes
 
     @property
     def level(self) -> float:
@@ -249,7 +266,7 @@ class _FileJudge:
         overlapping = [self._with_one_root(table, int(i)) for i in at]
         bad = np.array(
             [
-                other is not None or (one is not None and judgement(one) is Judgement.WORSE)
+                other is not None or (one is not None and self._is_slower(one))
                 for one, other in zip(each, overlapping, strict=True)
             ]
         )
@@ -266,22 +283,26 @@ class _FileJudge:
         for stretch in np.split(np.arange(len(at)), cuts):
             if bad[stretch[0]]:
                 own = at[stretch]
-                # With the interval that a size is judged by, which all rules do not share.
+                # With the interval that a size is judged by, which rules do not share.
+                level = self.level_of_a_size
                 worst = _least(each[i] for i in stretch)
-                why = "slower" if worst is not None and worst.high() < 0 else "looks slower"
-                if worst is None or judgement(worst) is not Judgement.WORSE:
+                why = "slower" if worst is not None and worst.high(level) < 0 else "looks slower"
+                if worst is None or not self._is_slower(worst):
                     worst, why = _least(overlapping[i] for i in stretch), "slower with one root"
                 if worst is not None and len(stretch) > 1:
-                    why = f"{why}, down to {Ratio.of(worst)}"
+                    why = f"{why}, down to {Ratio.of(worst, level)}"
                 part = self._part(
                     rule, table, own, RuleState.SLOWER, gain=worst, reason=why, is_whole=False
                 )
-                yield replace(part, gain=None if worst is None else Ratio.of(worst))
+                yield replace(part, gain=None if worst is None else Ratio.of(worst, level))
             elif self.is_again:
                 is_whole = len(stretch) == len(at)
                 yield self._judged(rule, table, at[stretch], is_whole=is_whole)
             else:
                 yield from self._trimmed(rule, table, at, stretch, each)
+
+    def _is_slower(self, size: Estimate) -> bool:
+        return judgement(size, self.level_of_a_size) is Judgement.WORSE
 
     def _worst(self, paired: PairedRatios, size: int) -> Estimate | None:
         return _least(paired.at(size, view) for view in range(paired.log.shape[1]))
@@ -420,7 +441,7 @@ class _FileJudge:
     ) -> RulePart:
         paired = table.paired[0]
         undecided = sum(
-            one is None or judgement(one) is Judgement.UNDECIDED
+            one is None or judgement(one, self.level_of_a_size) is Judgement.UNDECIDED
             for one in (
                 self._worst(paired, int(i)) for i in own if int(table.nbytes[i]) not in table.alike
             )

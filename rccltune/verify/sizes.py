@@ -65,9 +65,15 @@ class PairTable:
         self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
 
     def sizes(
-        self, collective: Collective, wrong: Mapping[Collective, frozenset[int]]
+        self, collective: Collective, wrong: Mapping[Collective, frozenset[int]], level: float
     ) -> Iterator[SizeResult]:
-        """What was found at each size."""
+        """What was found at each size.
+
+        Args:
+            collective: which.
+            wrong: sizes with wrong results under the rules.
+            level: of the interval by which a size is called slower.
+        """
         for found in filter(None, (self.paired, self.loop)):
             paired, views = found
             rows = self.main if found is self.paired else self.pairs[self.pairs["clock"] == LOOP]
@@ -78,7 +84,7 @@ class PairTable:
                     if one is None:
                         continue
                     library_us, rules_us = times.loc[(placement, nbytes)]
-                    said = judgement(one)
+                    said = judgement(one, level)
                     if int(nbytes) in wrong.get(collective, frozenset()):
                         said = Judgement.WRONG
                     elif int(nbytes) in self.alike:
@@ -110,12 +116,17 @@ def _paired(rows: pd.DataFrame) -> tuple[PairedRatios, list[str]]:
     return PairedRatios(sizes, log), views
 
 
-def judgement(one: Estimate) -> Judgement:
-    """What the estimate of a size says."""
-    low, high = one.low(), one.high()
-    if (high < 0 and one.log < SLIGHT) or (one.log < _LOOKS and one.log + one.se < 0):
+def judgement(one: Estimate, level: float) -> Judgement:
+    """What the estimate of a size says.
+
+    Args:
+        one: of the placement that gains least.
+        level: of the interval by which it is slower.
+    """
+    is_certain = one.high(level) < 0 and one.log < SLIGHT
+    if is_certain or (one.log < _LOOKS and one.log + one.se < 0):
         return Judgement.WORSE
-    if low > 0:
+    if one.low() > 0:
         return Judgement.BETTER
     return not_slower(one)
 

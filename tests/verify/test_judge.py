@@ -314,12 +314,12 @@ def test_sizes_are_judged_one_by_one() -> None:
 
 
 def test_what_is_called_slower_is_shown_with_the_interval_that_says_so() -> None:
-    """Of ten rules each one's interval is wider; a size is judged by its own of 95 %."""
+    """All sizes share the chance of a mistake; a loss of 3 % that is not certain goes, too."""
     rules = [rule(GRID[6 * k], GRID[6 * k + 5], line=k + 1) for k in range(10)]
     found = []
-    for seed in range(8):
+    for seed, noise in enumerate((0.06, 0.06, 0.06, 0.008, 0.008)):
         pairs = drawn(
-            lambda n: 0.95 if n in GRID[2:4] else 1.2, rules=rules, noise=0.06, n=4, seed=seed
+            lambda n: 0.95 if n in GRID[2:4] else 1.2, rules=rules, noise=noise, n=4, seed=seed
         )
         found += [one for one in judged(pairs, rules).parts if "slower" in one.reason]
     told = [
@@ -327,6 +327,16 @@ def test_what_is_called_slower_is_shown_with_the_interval_that_says_so() -> None
         for one in found
     ]
     assert set(told) == {("looks slower", False), ("slower", True)}
+
+
+def test_of_equal_sides_hardly_a_size_is_called_slower() -> None:
+    """As two H200 showed it: at 25 sizes of a file each 95 % interval erred in two files of three."""
+    wide = [rule(GRID[20], GRID[-1])]
+    wrong = 0
+    for seed in range(40):
+        pairs = drawn(lambda _: 1.0, rules=wide, noise=0.01, seed=seed)
+        wrong += any(one.judgement is Judgement.WORSE for one in judged(pairs, wide).sizes)
+    assert wrong <= 5
 
 
 def test_where_both_sides_make_the_same_calls_nothing_is_slower() -> None:
