@@ -198,7 +198,7 @@ def context(shown: SessionContents) -> dict[str, Any]:
         "following": words.following(shown),
         "others": [_rules(one, shown, several=several) for one in shown.files if not one.is_used],
         "left": _most(_left_to_the_library(shown)),
-        "sizes": _most(_sizes(shown), 120),
+        "sizes": _most(_sizes(shown), 240),
         "not_chosen": _most(_never_chosen(shown)),
         "notices": _most(_notices(shown), 20),
         "figures": _figures(tables),
@@ -315,20 +315,20 @@ def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:
 
 
 def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
-    """Judgements of the verification at each size that is a power of two, by placement."""
+    """Judgements of the verification by placement, at ruled sizes and at powers of two."""
     found: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
     ruled: set[tuple[str, int]] = set()
     for file in shown.used:
         for one in file.verification.verdicts if file.verification else ():
-            if one.nbytes & (one.nbytes - 1) == 0:
-                place = (one.target.collective.value, one.nbytes)
-                found.setdefault(place, {})[one.view.placement] = one
-                target = one.target
-                if any(
-                    rule.matches(target.collective, one.nbytes, target.scale)
-                    for rule in file.file.rules
-                ):
-                    ruled.add(place)
+            target, place = one.target, (one.target.collective.value, one.nbytes)
+            if any(
+                rule.matches(target.collective, one.nbytes, target.scale)
+                for rule in file.file.rules
+            ):
+                ruled.add(place)
+            if place in ruled or one.nbytes & (one.nbytes - 1) == 0:
+                # Loops that stand beside graphs follow them, and judge nothing.
+                found.setdefault(place, {}).setdefault(one.view.placement, one)
     for place, by_placement in found.items():
         name, nbytes = place
         worst = min(by_placement.values(), key=lambda one: one.ratio)
