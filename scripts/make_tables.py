@@ -50,7 +50,7 @@ _TO_DO: Final = {
     SessionError: "another folder (`-o`), or the machine and library that the session is of",
     ReadOnlyError: "write elsewhere with `-o`",
     TooLittleDataError: "measure more, or see why samples were left out (column `unusable` of `samples.csv`)",
-    VerificationError: "do not use the rules: `verdict.json` has every size",
+    VerificationError: "do not use the rules: `verify` shows each",
     HarmError: "rules for another environment (`emit-config --variant default`), or over the "
     "library's own table (`--base auto`)",
 }
