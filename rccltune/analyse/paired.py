@@ -75,7 +75,9 @@ class PairedRatios:
         self.n = np.isfinite(log).any(1).sum(0)
         self.mean = nan_safe(np.nanmean, log, 0)
         self._about = log - self.mean
-        squares = nan_safe(np.nanmean, np.nansum(self._about**2, axis=0), 0)
+        is_timed = np.isfinite(log).any(0)
+        sums = np.where(is_timed, np.nansum(self._about**2, axis=0), np.nan)
+        squares = np.nan_to_num(nan_safe(np.nanmean, sums, 0))
         spare = np.maximum(self.n - 1, 0)
         near = np.abs(np.log2(nbytes)[:, None] - np.log2(nbytes)) <= _NEAR_OCTAVES
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -86,8 +88,8 @@ class PairedRatios:
 
     def at(self, size: int, view: int) -> Estimate | None:
         """Mean at one size; None where nothing was repeated there."""
-        n, variance = int(self.n[size]), float(self.variance[size])
-        if n < 2 or not np.isfinite(self.mean[view, size]) or not np.isfinite(variance):
+        n, variance = int(np.isfinite(self.log[:, view, size]).sum()), float(self.variance[size])
+        if n < 2 or not np.isfinite(variance):
             return None
         df = float(self._spare[size]) * self._views
         return Estimate(float(self.mean[view, size]), float(np.sqrt(variance / n)), df, n)

@@ -387,7 +387,8 @@ class SizeVerdict:
         ratio: baseline time / tuned time.
         low: lower end of its interval.
         high: upper end.
-        n_wrong: elements, with the rules; None where no result was checked.
+        n_wrong: elements, with the rules: 0, or None where none was checked or some are wrong
+            (``judgement`` says which).
         replicates: communicators that the ratio rests on; of a benchmark's session launches.
     """
 

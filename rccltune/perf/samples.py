@@ -200,7 +200,7 @@ def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataF
 
 
 # After so many a setting takes too much memory, or what kills it will go on.
-_MOST_KILLED: Final = 3
+MOST_KILLED: Final = 3
 
 
 def failed(measured: Iterable[PerfRun], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:
@@ -225,7 +225,7 @@ def failed(measured: Iterable[PerfRun], variants: Mapping[str, Variant]) -> tupl
 
 
 def _is_borne(those: Sequence[tuple[PerfRun, Failure]]) -> bool:
-    return len(those) < _MOST_KILLED and all(how is Failure.KILLED for _, how in those)
+    return len(those) < MOST_KILLED and all(how is Failure.KILLED for _, how in those)
 
 
 def set_aside(

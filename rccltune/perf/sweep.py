@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.errors import LaunchError, MachineError
-from rccltune.model.failure import Quarantine
+from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import (
     BASELINE,
@@ -209,10 +209,11 @@ class OngoingSweep:
             return
         name = f"{unit.plugin} {unit.variant.name}"
         self._failures[name] += 1
-        if self._failures[name] >= _MOST_FAILURES:
+        is_killed = end.failure is Failure.KILLED
+        if self._failures[name] >= (samples.MOST_KILLED if is_killed else _MOST_FAILURES):
             who = "with our plugin idle" if unit.plugin else "as it is, without our plugin"
             raise LaunchError(
-                f"the library, {who}, failed twice: {said}",
+                f"the library, {who}, failed {_times(self._failures[name])}: {said}",
                 where=str(made.folder / runs.LOG_FILE),
                 hint="mend this first, nothing could be compared: rccltune doctor looks for usual "
                 "causes; --timeout gives slow steps longer.",
@@ -234,6 +235,10 @@ class OngoingSweep:
                 f"WRONG RESULTS: {collective} {who} at {sizes}: {int(own['wrong'].sum())} of "
                 f"{int(own['checked'].sum())} elements (runs/{made.number}); it is chosen nowhere"
             )
+
+
+def _times(n: int) -> str:
+    return "twice" if n == 2 else f"{n} times"
 
 
 def _under_way(end: EndFile) -> str:
@@ -322,7 +327,7 @@ def clocks_differ(table: pd.DataFrame) -> list[str]:
         return []
     ratio = middle[LOOP] / middle[GRAPH]
     return [
-        f"{collective} at {format_size(samples.GRAPH_UP_TO)} ({placement} of place) takes "
+        f"{collective} at {format_size(samples.GRAPH_UP_TO)} ({placement}) takes "
         f"{value:.2f} times as long launched one by one as in a graph"
         for (_, collective, placement), value in ratio.items()
         if abs(math.log(value)) > math.log1p(_AGREE)

@@ -33,8 +33,13 @@ _NAME: Final = re.compile(r"[^\s=#]+")
 
 
 def comment(text: str, width: int = _WIDTH) -> list[str]:
-    """Comment lines; never one that begins with '#@', which would be an instruction."""
-    wrapped = textwrap.wrap(_plain(text), width)
+    """Comment lines; never one that begins with '#@', which would be an instruction.
+
+    A first word that ends in a colon says whose lines they are, and begins each of them.
+    """
+    first = text.partition(" ")[0]
+    again = f"{first} " if first.endswith(":") else ""
+    wrapped = textwrap.wrap(_plain(text), width, subsequent_indent=again)
     return [f"# {part}" for line in wrapped for part in _parts(line, LIMIT - len("# "))]
 
 

@@ -51,6 +51,9 @@ _STALLS: Final = 0.001
 _EQUAL: Final = log1p(0.01)
 _SHOWN: Final = 3
 
+_UNTIMED: Final = (RuleState.UNDECIDED, "nothing of it was timed")
+_NOT_SELECTABLE: Final = (RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
+
 Beside: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
@@ -186,34 +189,37 @@ class _FileJudge:
     def parts(self, rule: Rule, table: PairTable | None) -> Iterator[RulePart]:
         """What is left of a rule, and what goes; nothing of a fallback that nobody needed."""
         if table is None:
-            if not rule.fallback:
-                yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
-            return
-        inside = np.isin(np.arange(len(table.nbytes)), self._inside(rule, table))
+            gone: tuple[RuleState, str] | None = _UNTIMED
+        else:
+            inside = np.isin(np.arange(len(table.nbytes)), self._inside(rule, table))
+            gone = self._why_gone(rule, table, inside)
+            if gone is None:
+                yield from self._stretches(rule, table, inside)
+        if gone is not None and not (rule.fallback and gone == _UNTIMED):
+            yield self._gone(rule, *gone)
+
+    def _why_gone(
+        self, rule: Rule, table: PairTable, inside: Truths
+    ) -> tuple[RuleState, str] | None:
+        """Why nothing is left of a rule, whatever it gains; None where its sizes decide."""
+        if rule.reg_buff not in (None, 0) or rule.num_pipe_ops not in (None, 1):
+            return RuleState.UNDECIDED, "it is for other calls than are timed"
         if not inside.any():
-            if any(answering(self.rules, rule.collective, int(n)) is rule for n in table.nbytes):
-                # A rule behind it answered.
-                yield self._not_selectable(rule)
-            elif not rule.fallback:
-                yield self._gone(rule, RuleState.UNDECIDED, "nothing of it was timed")
-            return
+            firsts = (answering(self.rules, rule.collective, int(n)) for n in table.nbytes)
+            # Where it comes first, a rule behind it answered.
+            return _NOT_SELECTABLE if any(one is rule for one in firsts) else _UNTIMED
         bypassed = inside & ~table.is_asked.astype(bool)
         if (bypassed == inside).all():
-            yield self._gone(rule, RuleState.BYPASSED, "the library asks no tuner there")
-            return
-        silent = inside & ~bypassed & (table.answers == "none")
-        if ((silent | bypassed) == inside).all():
-            yield self._not_selectable(rule)
-            return
-        wrong = self.wrong.get(rule.collective, frozenset())
-        if any(int(n) in wrong for n in table.nbytes[inside]):
-            where = ", ".join(format_size(n) for n in sorted(wrong)[:3])
-            yield self._gone(rule, RuleState.WRONG, f"wrong results at {where}")
-            return
-        if why := self._stalls(table, inside):
-            yield self._gone(rule, RuleState.SLOWER, why)
-            return
-        yield from self._stretches(rule, table, inside)
+            return RuleState.BYPASSED, "the library asks no tuner there"
+        if ((bypassed | (table.answers == "none")) >= inside).all():
+            return _NOT_SELECTABLE
+        everywhere = self.wrong.get(rule.collective, frozenset())
+        wrong = [int(n) for n in table.nbytes[inside] if int(n) in everywhere]
+        if wrong:
+            where = ", ".join(format_size(n) for n in wrong[:_SHOWN])
+            return RuleState.WRONG, f"wrong results at {where}"
+        why = self._stalls(table, inside)
+        return (RuleState.SLOWER, why) if why else None
 
     def _inside(self, rule: Rule, table: PairTable) -> Indices:
         """Sizes that the rule answered, or was asked for first where none did."""
@@ -225,9 +231,6 @@ class _FileJudge:
             ],
             dtype=np.intp,
         )
-
-    def _not_selectable(self, rule: Rule) -> RulePart:
-        return self._gone(rule, RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
 
     def _gone(self, rule: Rule, state: RuleState, reason: str) -> RulePart:
         return RulePart(
@@ -262,7 +265,10 @@ class _FileJudge:
         """Neighbouring sizes of a rule that are all good, and those that are slower."""
         paired = table.paired[0]
         at = np.flatnonzero(inside)
-        each = [self._worst(paired, int(i)) for i in at]
+        # Where the same calls were made on both sides they differ by noise.
+        each = [
+            None if int(table.nbytes[i]) in table.alike else self._worst(paired, int(i)) for i in at
+        ]
         overlapping = [self._with_one_root(table, int(i)) for i in at]
         bad = np.array(
             [
@@ -369,6 +375,8 @@ class _FileJudge:
     ) -> RulePart:
         """One part of a rule: whether it gains."""
         chosen = np.isin(np.arange(len(table.nbytes)), own)
+        answered = chosen & ~np.isin(table.nbytes, list(table.alike))
+        chosen = answered if answered.any() else chosen
         found = table.paired[0].over(chosen)
         low, high = int(table.nbytes[own[0]]), int(table.nbytes[own[-1]])
         if not found:

@@ -119,7 +119,7 @@ class VerificationCalls:
 def answering(
     rules: Sequence[Rule], collective: Collective, nbytes: int, answer: str = ""
 ) -> Rule | None:
-    """The rule that answers a size.
+    """The rule that answers a size, called alone and with buffers that are not registered.
 
     Args:
         rules: of this scale, in the file's order.
@@ -128,7 +128,14 @@ def answering(
         answer: what the plugin said, where it was asked. It takes a rule behind the first where
             the library does not let that be chosen.
     """
-    own = [one for one in rules if one.collective is collective and one.reaches(nbytes)]
+    own = [
+        one
+        for one in rules
+        if one.collective is collective
+        and one.reaches(nbytes)
+        and one.reg_buff in (None, 0)
+        and one.num_pipe_ops in (None, 1)
+    ]
     said = setting_of(answer)
     chosen = (one for one in own if one.setting == said)
     return next(chosen, own[0] if own else None)
@@ -364,7 +371,7 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     )
     counted = timed.groupby([*cell, "setting"], sort=False)["stalled"].agg(["sum", "count"])
     for who, name in ((str(SILENT), "library"), (str(RULES), "rules")):
-        one = counted.xs(who, level="setting")
+        one = counted[counted.index.get_level_values("setting") == who].droplevel("setting")
         made[f"stalls_{name}"] = one["sum"].reindex(made.index).fillna(0).astype(int)
         made[f"n_{name}"] = one["count"].reindex(made.index).fillna(0).astype(int)
     ruled = timed[timed["setting"] == str(RULES)]

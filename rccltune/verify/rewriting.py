@@ -70,12 +70,20 @@ def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
     found: list[Rule] = []
     for one in file.rules:
         if one.n_nodes in (None, scale.n_nodes) and one.n_ranks in (None, scale.n_ranks):
-            before = [
-                rule for rule in found if rule.collective is one.collective and not rule.vendor
-            ]
+            before = [rule for rule in found if not rule.vendor and _takes_calls_of(rule, one)]
             taken = not intervals_left((one.min_nbytes, one.max_nbytes), before)
             found.append(replace(one, fallback=taken and not one.vendor))
     return tuple(found)
+
+
+def _takes_calls_of(first: Rule, other: Rule) -> bool:
+    """Whether a rule takes every call of another one behind it whose size it has, too."""
+    return (
+        first.collective is other.collective
+        and first.num_pipe_ops in (None, other.num_pipe_ops)
+        and first.reg_buff in (None, other.reg_buff)
+        and first.only_mode in (None, other.only_mode)
+    )
 
 
 def within(
@@ -129,7 +137,7 @@ def apart(text: str, rules: Sequence[Rule]) -> str:
     changes: dict[int, LineChange] = {}
     before: list[Rule] = []
     for rule in rules:
-        own = [one for one in before if one.collective is rule.collective]
+        own = [one for one in before if _takes_calls_of(one, rule)]
         before.append(rule)
         if rule.fallback or rule.vendor or rule.line is None:
             continue
@@ -269,8 +277,8 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
                 max_nbytes=high,
                 reason=_reason(low, high, own),
             )
-            for low, high in _around(rule, spans)
-            if not any(_answers(one, rule, low, high) for one in kept_parts)
+            for span in _around(rule, spans)
+            for low, high in intervals_left(span, _others(rule, kept_parts))
         ]
         cuts += lost
         changes[rule.line] = _change(rule, spans, lost, own)
@@ -292,11 +300,13 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
     return RewrittenRules(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
 
 
-def _answers(part: RulePart, other: Rule, low: int, high: int) -> bool:
-    """Whether what is kept of a rule answers sizes of another one, which cannot be chosen there."""
-    first, last = part.bounds
-    is_other = part.rule.line != other.line and part.rule.collective is other.collective
-    return is_other and first <= high and low <= last
+def _others(rule: Rule, kept: Iterable[RulePart]) -> list[Rule]:
+    """What is kept of other rules of its collective, which answer where it cannot be chosen."""
+    return [
+        replace(one.rule, min_nbytes=one.bounds[0], max_nbytes=one.bounds[1])
+        for one in kept
+        if one.rule.line != rule.line and one.rule.collective is rule.collective
+    ]
 
 
 def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rccltune.analyse.paired import Estimate
+from rccltune.analyse.paired import Estimate, PairedRatios
 from rccltune.model.choice import Judgement, Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.judge import JudgedFile, judge
+from rccltune.verify.pairs import ratios
 from rccltune.verify.verdict import RuleState
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -187,6 +188,67 @@ def test_a_fallback_that_answered_is_a_rule_and_one_that_nobody_needed_is_none()
     assert states == {1: RuleState.NOT_SELECTABLE, 2: RuleState.KEPT}
     (part,) = judged(drawn(lambda _: 1.2, rules=file), file).parts
     assert (part.rule.line, part.state) == (1, RuleState.KEPT)
+
+
+def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
+    """As where they hang at the first check: the library alone was timed."""
+    timed = pd.DataFrame(
+        {
+            "step": "measure",
+            "purpose": "verify",
+            "setting": "silent",
+            "collective": "all_reduce",
+            "placement": "out-of-place",
+            "nbytes": [64 * KIB, 64 * KIB, MIB, MIB],
+            "clock": "graph",
+            "run": 1,
+            "communicator": 0,
+            "time_us": [10.0, 10.1, 20.0, 20.1],
+            "answer": "none",
+            "asked": 1,
+        }
+    )
+    pairs = ratios(timed)
+    assert set(pairs["n_rules"]) == {0}
+    states = {one.state for one in judged(pairs, [WIDE]).parts}
+    assert RuleState.KEPT not in states
+    assert judged(ratios(timed[:0]), [WIDE]).sizes == ()
+
+
+def test_sizes_at_which_the_rule_was_not_chosen_are_nobodys_loss() -> None:
+    """Both sides made the same calls there; noise neither cuts the rule nor hides its gain."""
+    silent = GRID[32]
+    pairs = drawn(lambda n: 0.96 if n == silent else 1.1, rules=[WIDE], noise=0.002)
+    same = pairs["nbytes"] == silent
+    pairs.loc[same, "answer"] = "none"
+    pairs.loc[same, "is_alike"] = True
+    (part,) = judged(pairs, [WIDE]).parts
+    assert (part.state, part.is_whole) == (RuleState.KEPT, True)
+    assert part.gain is not None
+    assert part.gain.ratio == pytest.approx(1.1, rel=0.005)
+
+
+def test_a_rule_is_told_its_own_wrong_sizes() -> None:
+    """Not those of another rule of the collective."""
+    other = rule(2 * MIB, 8 * MIB, line=2)
+    pairs = drawn(lambda _: 1.2, rules=[WIDE, other])
+    wrong = {Collective.ALL_REDUCE: frozenset({64 * KIB, 2 * MIB, 4 * MIB})}
+    reasons = [one.reason for one in judged(pairs, [WIDE, other], wrong=wrong).parts]
+    assert reasons == ["wrong results at 64 KiB", "wrong results at 2 MiB, 4 MiB"]
+
+
+def test_a_placement_that_was_not_timed_makes_the_other_one_no_surer() -> None:
+    """Its interval is that of the other placement alone."""
+    rng = np.random.default_rng(1)
+    log = rng.normal(0.1, 0.01, (6, 2, 1))
+    alone = PairedRatios(np.array([MIB]), log[:, :1]).at(0, 0)
+    log[:, 1] = np.nan
+    both = PairedRatios(np.array([MIB]), log)
+    found = both.at(0, 0)
+    assert alone is not None
+    assert found is not None
+    assert found.se == pytest.approx(alone.se)
+    assert both.at(0, 1) is None
 
 
 def test_wrong_results_disqualify_a_rule_whatever_it_gains() -> None:

@@ -150,6 +150,49 @@ allreduce,65536,4194304,ring,ll128,-1,1,64
     assert rewriting.apart(apart, rules) == apart
 
 
+def test_what_a_rule_behind_does_not_answer_is_left_to_the_library() -> None:
+    """Of a rule that cannot be chosen the file names the sizes that nobody answers."""
+    text = """\
+#@ format 1
+#@ section allreduce nodes=1 ranks=64
+allreduce,1048576,8388608,ring,ll128,-1,1,64
+allreduce,6291456,8388608,ring,simple,-1,1,64
+#@ end 2
+"""
+    first, behind = rewriting.ours(read_rules(text.encode()), NODE)
+    gone = part(first, MIB, 8 * MIB, RuleState.NOT_SELECTABLE, "the library does not let it")
+    kept = replace(part(behind, 6 * MIB, 8 * MIB, RuleState.KEPT), is_whole=True)
+    found = [replace(gone, is_whole=True, gain=None), kept]
+    made = rewriting.narrowed(text, [first, behind], found)
+    assert [(cut.min_nbytes, cut.max_nbytes) for cut in made.cuts] == [(MIB, 6 * MIB - 1)]
+    (left,) = read_rules(made.text.encode()).rules
+    assert (left.min_nbytes, left.setting) == (6 * MIB, behind.setting)
+
+
+def test_rules_for_registered_buffers_and_others_hide_nothing_of_each_other() -> None:
+    """Either answers calls of its own."""
+    text = """\
+#@ format 1
+allreduce,1048576,2097152,tree,simple,-1,1,64,-1,1
+allreduce,1048576,2097152,ring,ll128,-1,1,64,-1,0
+allreduce,1048576,2097152,ring,simple,-1,1,64,-1,0
+#@ end 3
+"""
+    rules = rewriting.ours(read_rules(text.encode()), NODE)
+    assert [one.fallback for one in rules] == [False, False, True]
+    assert rewriting.apart(text, rules) == text
+
+
+def test_a_proof_of_many_words_goes_whole_when_the_file_is_verified_again(tmp_path: Path) -> None:
+    """A comment that takes several lines says on each of them whose it is."""
+    line = next(one.line for one in read_rules(TEXT.encode()).rules)
+    said = " ".join(f"word{number}" for number in range(60))
+    path = tmp_path / "rules.csv"
+    path.write_text(rewriting.with_evidence(TEXT, {line: said}, [said]))
+    assert path.read_text().count("# verified: ") > 3
+    assert rewriting.read_text(path) == TEXT
+
+
 SWEPT = """\
 #@ format 1
 #@ section allreduce nodes=1 ranks=64
