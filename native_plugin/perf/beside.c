@@ -223,7 +223,6 @@ static void run_graphs(const struct load loads[KINDS], struct row *row)
     static char note[200];
     struct graph graphs[KINDS] = {{NULL, NULL}};
     const char *failed = NULL;
-    communicator.has_graph = true;
     start_together(row); /* what ran before is over: a capture begins on streams that are idle */
     wait_both();
     for (int kind = 0; kind < KINDS && failed == NULL; kind++)

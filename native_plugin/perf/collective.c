@@ -145,7 +145,6 @@ double communicator_make(size_t room)
         allocate((void **)&single, 256);
     }
     communicator.number++;
-    communicator.has_graph = false;
     if (communicator.rank == 0)
         check_nccl(nccl.get_unique_id(&id), "ncclGetUniqueId");
     rendezvous_broadcast(&id, sizeof id);

@@ -13,7 +13,6 @@ extern struct communicator {
     void *comm, *stream;
     char *send, *receive; /* this communicator's buffers, `room` bytes each */
     size_t room;
-    bool has_graph; /* a graph was captured: loops would be dearer from here on */
 } communicator;
 
 /* A step's call, as this rank makes it. */

@@ -201,7 +201,6 @@ void measure_graph(const struct call *call, struct row *row)
     long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
     n = n < fewest(call->step) ? fewest(call->step) : n > MOST_CAPTURED ? MOST_CAPTURED : n;
     rendezvous_broadcast(&n, sizeof n);
-    communicator.has_graph = true;
     const char *failed = graph_capture(&graph, put_calls, &(struct calls){call, row, n});
     asked_into(row);
     if (failed != NULL) {

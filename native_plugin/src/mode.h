@@ -36,7 +36,7 @@ bool mode_equal(struct mode a, struct mode b);
 /* Reads SPX, DPX, TPX, QPX, CPX or NONE in any case; COMPUTE_UNKNOWN for anything else. */
 uint8_t mode_compute(struct text text);
 
-/* Reads NPS1 to NPS16 in any case; 0 for anything else. */
+/* Reads NPS1 to NPS16 or nps1 to nps16; 0 for anything else. */
 uint8_t mode_memory(struct text text);
 
 /* Reads `cpx-nps4`, `none` or, where `half` is true, a compute mode alone.  False for anything

@@ -1,6 +1,6 @@
 """How much times differ by chance, and what may be said all the same.
 
-The only module that knows statistics. Its unit is the **communicator**: whatever passes of one
+What choosing rests on; verification's are in :mod:`rccltune.analyse.paired`. The unit is the **communicator**: whatever passes of one
 communicator agree in, they share its connections, buffers and clocks. A log read by ``import``
 counts as one.
 

@@ -17,7 +17,7 @@ clock              loop, graph or one-root of a measure, loop or graph of a besi
 setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 variant            environment, ``default`` for the site's own
-purpose            rough or fine
+purpose            rough or fine of a sweep, ``verify``, or ``product`` (how long one takes)
 calls              timed calls
 time_us            µs a call, mean over ranks; of beside µs of a round for each of its calls:
                    the calls and the products, from first start to last end
