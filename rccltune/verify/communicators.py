@@ -107,7 +107,7 @@ class CommunicatorPairs:
         found: pd.Series = self.table[self.table["dtype"] != ""].iloc[0]
         return found
 
-    def beside(self, collective: Collective, low: int, high: int) -> Estimate | None:
+    def idle_cost(self, collective: Collective, low: int, high: int) -> Estimate | None:
         """log(the site as it is / our plugin idle) between two sizes."""
         return self._idle.between(collective, low, high)
 

@@ -6,13 +6,13 @@ sizes differ by is not, a 1.9x beside a 1.2x is real.
 
 *A rule* is kept if, in both placements, its interval excludes a loss and its mean gain is what a
 rule must have; the level of 5 % is shared by all rules of the file.
-*A size* is slower if its interval says so by more than 0.5 % (5 %, shared by all sizes that rules
-answer), or if it looks slower by 3 %; it is cut out, and so are ends that gain less than half of
-what a rule must, and single sizes between others that are cut. What is left is judged again on as
-many fresh communicators.
+*A size* is slower if its interval says so by more than 0.5 % (all sizes that rules answer share
+5 %), or if it looks slower by 3 %. Slower sizes are cut out; so are ends of a rule that gain less
+than half of what a rule must, and what is left for a single number of bytes. The rest is judged
+again on as many fresh communicators.
 *Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
-*With one root*: the roots of broadcast and reduce change from call to call, or calls overlap; where
-they have one root and overlap no size may lose 2 % (1 %, shared by sizes), nor a rule in its mean.
+*With one root*: calls of broadcast and reduce are kept apart by changing their root. With one root
+they overlap; no size may lose 2 % so (1 %, shared by sizes), nor a rule in its mean.
 *Stalls*: means leave them out; if timings with a rule stall more often than others, it goes.
 *Sizes without a rule of ours* are judged together by octaves (0.1 %, shared).
 """
@@ -54,7 +54,7 @@ _SHOWN: Final = 3
 _UNTIMED: Final = (RuleState.UNDECIDED, "nothing of it was timed")
 _NOT_SELECTABLE: Final = (RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
 
-Beside: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
+IdleCost: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 
@@ -114,7 +114,7 @@ def judge(
     *,
     min_gain: float,
     wrong: Mapping[Collective, frozenset[int]] | None = None,
-    beside: Beside = lambda *_: None,
+    idle_cost: IdleCost = lambda *_: None,
     keeps_ends: bool = False,
     only: Sequence[Rule] = (),
     n_rules: int | None = None,
@@ -126,7 +126,7 @@ def judge(
         rules: of this scale, in the file's order, vendor's rows among them.
         min_gain: what a rule must gain, 0.02 for 2 %.
         wrong: sizes with wrong results under the rules.
-        beside: log(site as it is / idle plugin) of a collective between two sizes.
+        idle_cost: log(site as it is / idle plugin) of a collective between two sizes.
         keeps_ends: judge rules as they are: nothing is cut off.
         only: rules that were narrowed already, and are judged alone: ends that gain next to nothing
             stay, being no harm; empty for all.
@@ -144,7 +144,7 @@ def judge(
         rules=rules,
         least=log1p(min_gain),
         wrong=wrong or {},
-        beside=beside,
+        idle_cost=idle_cost,
         keeps_ends=keeps_ends,
         is_again=bool(only),
         n_rules=n_rules or max(1, sum(not one.vendor and not one.fallback for one in rules)),
@@ -170,7 +170,7 @@ class _FileJudge:
     rules: Sequence[Rule]
     least: float
     wrong: Mapping[Collective, frozenset[int]]
-    beside: Beside
+    idle_cost: IdleCost
     keeps_ends: bool
     is_again: bool
     n_rules: int
@@ -396,7 +396,7 @@ class _FileJudge:
         loop = _mean(table.loop, low, high)
         one_root = _mean(table.one_root, low, high)
         state, why = self._state(worst, loop, one_root)
-        cost = self.beside(rule.collective, low, high)
+        cost = self.idle_cost(rule.collective, low, high)
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
             is_slower = state is RuleState.SLOWER
             worst = worst + cost
@@ -474,11 +474,11 @@ class _FileJudge:
         )
 
 
-def _mean(beside: tuple[PairedRatios, list[str]] | None, low: int, high: int) -> Estimate | None:
-    """Mean between two sizes of what was timed beside, of the placement that gains least."""
-    if beside is None:
+def _mean(other: tuple[PairedRatios, list[str]] | None, low: int, high: int) -> Estimate | None:
+    """Mean between two sizes of the loop or with one root, of the placement that gains least."""
+    if other is None:
         return None
-    paired, _ = beside
+    paired, _ = other
     return paired.least((paired.nbytes >= low) & (paired.nbytes <= high))
 
 

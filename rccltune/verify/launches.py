@@ -90,7 +90,7 @@ class LaunchPairs:
         """Of the calls."""
         return self.sweep.redop
 
-    def beside(self, *_: object) -> Estimate | None:
+    def idle_cost(self, *_: object) -> Estimate | None:
         """None: the library's side is the site as it is, without our plugin."""
         return None
 

@@ -81,7 +81,7 @@ class SidesCaller(Protocol):
             only: rules of it whose sizes are called; empty for every swept size.
         """
 
-    def beside(self, collective: Collective, low: int, high: int) -> Estimate | None:
+    def idle_cost(self, collective: Collective, low: int, high: int) -> Estimate | None:
         """log(the site as it is / the library's side) between two sizes; None where unknown."""
 
     def octaves(self) -> tuple[IdleEffect, ...]:

@@ -300,7 +300,7 @@ def _looked(
         rules,
         min_gain=verifying.request.min_gain,
         wrong=called.wrong,
-        beside=verifying.sides.beside,
+        idle_cost=verifying.sides.idle_cost,
         keeps_ends=verifying.request.keep_losers,
         only=only,
         n_rules=n_rules,

@@ -324,10 +324,10 @@ def test_what_the_idle_plugin_costs_is_taken_off() -> None:
     def costs(*_: object) -> Estimate:
         return Estimate(log=float(np.log(0.97)), se=0.001, df=10.0, n=8)
 
-    (part,) = judged(pairs, [WIDE], beside=costs).parts
+    (part,) = judged(pairs, [WIDE], idle_cost=costs).parts
     assert part.state is not RuleState.KEPT
     # Within 1 % the two are one.
-    (part,) = judged(pairs, [WIDE], beside=lambda *_: Estimate(-0.002, 0.001, 10.0, 8)).parts
+    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: Estimate(-0.002, 0.001, 10.0, 8)).parts
     assert part.state is RuleState.KEPT
 
 
@@ -335,7 +335,7 @@ def test_what_is_taken_off_makes_a_gain_no_better_known() -> None:
     """A cost known within 2 % leaves a gain that is known no better."""
     pairs = drawn(lambda _: 1.20, rules=[WIDE], noise=0.002)
     cost = Estimate(log=float(np.log(0.97)), se=0.01, df=30.0, n=8)
-    (part,) = judged(pairs, [WIDE], beside=lambda *_: cost).parts
+    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: cost).parts
     assert part.gain is not None
     low, high = np.log([part.gain.low, part.gain.high])
     assert high - low >= cost.high() - cost.low()
@@ -356,7 +356,7 @@ def test_what_the_idle_plugin_costs_makes_no_rule_slower() -> None:
     for gain, state in ((1.0, RuleState.NO_GAIN), (0.98, RuleState.SLOWER)):
         pairs = drawn(lambda _, gain=gain: gain, rules=[WIDE], noise=0.002)
         cost = Estimate(log=float(np.log(0.96)), se=0.001, df=10.0, n=8)
-        parts = judged(pairs, [WIDE], beside=lambda *_, cost=cost: cost).parts
+        parts = judged(pairs, [WIDE], idle_cost=lambda *_, cost=cost: cost).parts
         assert {part.state for part in parts} == {state}
 
 
