@@ -36,17 +36,6 @@ def fit_of(found: CurveFits, model: Model) -> Fit | None:
     return next((one for one in found.fits if one.model is model), None)
 
 
-def test_a_straight_line_is_recovered_exactly_and_chosen() -> None:
-    """20 µs and 50 GB/s in, 20 µs and 50 GB/s out; no richer model is worth having."""
-    curve = fitted([20 + n / 50_000 for n in SIZES])
-    linear = fit_of(curve, Model.LINEAR)
-    assert linear is not None
-    assert linear.segments[0].latency_us == pytest.approx(20)
-    assert linear.segments[0].us_per_byte == pytest.approx(1 / 50_000)
-    assert max(map(abs, linear.residuals)) < 1e-9
-    assert (curve.chosen, fit_of(curve, Model.SEGMENTED)) == (Model.LINEAR, None)
-
-
 @given(times_strategy)
 def test_the_closed_form_equals_bounded_least_squares(times: list[float]) -> None:
     """Latency and slope are scipy's, by BVLS (nnls of scipy 1.15 misses the least now and then)."""
@@ -80,16 +69,6 @@ def test_the_robust_line_equals_scipys_soft_l1() -> None:
     assert slope == pytest.approx(theirs[1] / 1e4, rel=1e-3)
 
 
-def test_one_outlier_hardly_moves_the_robust_line() -> None:
-    """A size at three times its time moves latency and bandwidth by less than 3 %."""
-    times = [20 + n / 50_000 for n in SIZES]
-    times[5] *= 3
-    linear = fit_of(fitted(times), Model.LINEAR)
-    assert linear is not None
-    assert linear.segments[0].latency_us == pytest.approx(20, rel=0.03)
-    assert linear.segments[0].us_per_byte == pytest.approx(1 / 50_000, rel=0.03)
-
-
 def test_a_step_is_found_where_it_is() -> None:
     """Two plateaus and a slope: the segmented model predicts what a line cannot."""
     times = [90.0 if n < 2**17 else 170.0 if n < 2**22 else 100 + n / 5e4 for n in SIZES]
@@ -102,13 +81,7 @@ def test_a_step_is_found_where_it_is() -> None:
     assert [s.min_nbytes > 2**16 for s in segmented.segments][:2] == [False, True]
     assert 2**16 <= segmented.segments[0].max_nbytes < 2**17
     assert max(map(abs, segmented.residuals)) < 0.01 < max(map(abs, linear.residuals))
-
-
-def test_segments_cover_the_measured_range_without_gap_or_overlap() -> None:
-    """Every whole size between the ends has exactly one piece."""
-    times = [90.0 if n < 2**17 else 170.0 if n < 2**22 else 100 + n / 5e4 for n in SIZES]
-    segmented = fit_of(fitted(times), Model.SEGMENTED)
-    assert segmented is not None
+    # Every whole size between the ends has exactly one piece.
     pieces = segmented.segments
     assert (pieces[0].min_nbytes, pieces[-1].max_nbytes) == (SIZES[0], SIZES[-1])
     assert all(a.max_nbytes + 1 == b.min_nbytes for a, b in pairwise(pieces))

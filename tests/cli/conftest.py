@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -68,6 +69,32 @@ def tuned_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def tuned(tuned_once: Path, here: Path) -> Path:
     """The tuned session as that of the working directory."""
     return shutil.copytree(tuned_once, here / made.SESSION)
+
+
+@pytest.fixture(scope="session")
+def published_once(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """AMD's published table of 64 ranks with its rules; nobody may change it."""
+    folder = tmp_path_factory.mktemp("published") / made.SESSION
+    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(table), "-o", str(folder), "-q"]) == 0
+    assert run(["emit-config", str(folder), "-q"]) == 0
+    return folder
+
+
+@pytest.fixture
+def published(published_once: Path, here: Path) -> Path:
+    """The same as the session of the working directory."""
+    return shutil.copytree(published_once, here / made.SESSION)
+
+
+@pytest.fixture(scope="session")
+def sources(repository: Path) -> dict[str, list[ast.AST]]:
+    """Every module of rccltune by its path in the package: all nodes of its tree."""
+    package = repository / "rccltune"
+    return {
+        str(path.relative_to(package)): list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        for path in sorted(package.rglob("*.py"))
+    }
 
 
 @pytest.fixture

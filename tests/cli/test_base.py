@@ -35,40 +35,6 @@ def session(here: Path, repository: Path) -> Path:
     return here
 
 
-def answers(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
-    """explain's stretches of 64 ranks."""
-    capsys.readouterr()
-    assert run(["explain", *words, "--json"]) == 0
-    parts = json.loads(capsys.readouterr().out)["parts"]
-    return [
-        stretch
-        for part in parts
-        if (part["collective"], part["scale"]["n_ranks"]) == ("all_reduce", 64)
-        for stretch in part["stretches"]
-    ]
-
-
-def test_holes_are_filled_with_the_vendors_rows(
-    session: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where nothing was measured the vendor's rows answer: between AMD's seven sizes, too."""
-    assert run(["emit-config", "-o", "ours.csv"]) == 0
-    assert run(["emit-config", "--base", "base.csv", "-o", "merged.csv"]) == 0
-    assert lacks(capsys.readouterr().out, "4 rows", "base.csv") == []
-    found = answers(capsys, "merged.csv")
-    vendors = [(s["min_nbytes"], s["max_nbytes"]) for s in found if s.get("vendor")]
-    assert vendors == [
-        *((0, 31), (33, 1023), (1025, 16383)),
-        *((4194305, 134217727), (134217729, 9999999999)),
-    ]
-    ours = [s for s in answers(capsys, "ours.csv") if s["setting"]]
-    kept = [s for s in found if s["setting"] and not s.get("vendor")]
-    drop = {"line", "without_ll128"}
-    assert [{k: v for k, v in s.items() if k not in drop} for s in kept] == [
-        {k: v for k, v in s.items() if k not in drop} for s in ours
-    ]
-
-
 def test_what_changes_is_shown(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Per collective, scale and sizes: 8 ranks and all_gather are the vendor's alone."""
     ll128 = ["--variant", "ll128-forced"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import BashComplete
 
-from rccltune.cli import run
+from rccltune.cli import group, run
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -93,22 +91,13 @@ def test_an_option_of_another_verb_is_answered_with_that_verb(
         ("rccltune sweep --timing g", {"graph"}),
     ],
 )
-def test_a_shell_completes_values(line: str, expected: set[str]) -> None:
+def test_a_shell_completes_values(
+    line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As bash asks for them."""
-    environment = {
-        **os.environ,
-        "_RCCLTUNE_COMPLETE": "bash_complete",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split()) - 1),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "rccltune"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    found = {word.partition(",")[2] for word in done.stdout.splitlines()}
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    text = BashComplete(group, {}, "rccltune", "_RCCLTUNE_COMPLETE").complete()
+    found = {word.partition(",")[2] for word in text.splitlines()}
     assert expected <= found
     assert all(word.startswith(line.rsplit(maxsplit=1)[-1]) for word in found)

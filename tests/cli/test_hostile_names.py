@@ -56,20 +56,10 @@ def seen(capfd: pytest.CaptureFixture[str]) -> Seen:
     return Seen(capfd)
 
 
-@pytest.fixture(scope="module")
-def chosen(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A session of published measurements with its rules; nobody may change it."""
-    made = tmp_path_factory.mktemp("chosen") / "plain"
-    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
-    assert run(["import", str(table), "-o", str(made)]) == 0
-    assert run(["emit-config", str(made)]) == 0
-    return made
-
-
 @pytest.fixture
-def session(chosen: Path) -> Path:
-    """The same in a folder of a hostile name."""
-    return shutil.copytree(chosen, Path(NAME))
+def session(published_once: Path) -> Path:
+    """A session of published measurements in a folder of a hostile name."""
+    return shutil.copytree(published_once, Path(NAME))
 
 
 def _edit(path: Path, change: Callable[[Any], Any]) -> None:
@@ -80,8 +70,6 @@ ON_SESSION: Final = (
     ["fit"],
     ["fit", "--json"],
     ["emit-config", "-o", "-"],
-    ["emit-config", "--json", "--force"],
-    ["report", "-o", "page.html", "--force"],
     ["verify"],
     ["deploy", "site"],
 )
@@ -236,7 +224,9 @@ IN_OPTIONS: Final = {
 
 
 @pytest.mark.parametrize("verb", _VERBS)
-@pytest.mark.parametrize("there", ["no such file", "a file", "a folder"])
+@pytest.mark.parametrize(
+    "there", ["no such file", "a file", pytest.param("a folder", marks=pytest.mark.long)]
+)
 def test_what_is_typed(seen: Seen, stand_ins: None, verb: str, there: str) -> None:
     """Paths and words on the command line, also those that click itself refuses."""
     del stand_ins

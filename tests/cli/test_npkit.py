@@ -19,7 +19,7 @@ from rccltune.npkit import session
 SESSION = Path("rccltune-session")
 # MSCCL, which asks no tuner, would take all of these sizes.
 NODE = ["--mode", "spx-nps1", "--simulate", "mi300x", "--env", "RCCL_MSCCL_ENABLE=0"]
-SIZES = ["--min-bytes", "256K", "--max-bytes", "4M", "--communicators", "1"]
+SIZES = ["--min-bytes", "1M", "--max-bytes", "1M", "--communicators", "1"]
 # What RCCL's npkit_event.h calls the events of a whole call (develop 0cbce2a7).
 SYNC_CPU, SYNC_GPU, RING = 0x34, 0x33, 0x01
 

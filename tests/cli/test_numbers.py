@@ -21,8 +21,8 @@ from rccltune.verify.verdict_store import site_rule_paths
 EXAMPLES = (
     "mi300x-cpx-nps4/all_reduce.csv",
     "h200x2-nccl-2.28.9/sweep.csv",
-    "h200x4-nccl-2.28.9/sweep.csv",
-    "h200x2-training-loop/sweep.csv",
+    pytest.param("h200x4-nccl-2.28.9/sweep.csv", marks=pytest.mark.long),
+    pytest.param("h200x2-training-loop/sweep.csv", marks=pytest.mark.long),
 )
 Capture = pytest.CaptureFixture[str]
 # Collective, sizes, setting.

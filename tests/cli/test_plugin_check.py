@@ -12,8 +12,8 @@ from wording import lacks
 from rccltune import plugin
 from rccltune.cli import run
 from rccltune.model.errors import MachineError
-from rccltune.releases import RELEASES, Release
-from rccltune.rules.library_support import BEGIN, END, document, needs, table
+from rccltune.releases import RELEASES
+from rccltune.rules.library_support import BEGIN, END, document, table
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -62,16 +62,6 @@ def test_the_table_of_the_docs_is_what_the_data_says(repository: Path) -> None:
         for one, row in zip(LINES, rows, strict=True)
     }
     assert {name: (abi, one, more.strip(" |")) for name, (abi, one, more) in found.items()} == KNOWN
-
-
-@pytest.mark.parametrize("release", LINES, ids=lambda one: one.name)
-def test_a_library_is_told_what_the_table_says(release: Release) -> None:
-    """By its version, as its file writes it."""
-    offered = tuple(plugin.build_info()["abi_versions"])
-    said = needs(f"{release.version}+x", offered, built_in=release.reads_rules)
-    _, one, several = KNOWN[release.version + " built in" * release.reads_rules]
-    assert said.startswith(one)
-    assert (f"{several} where modes change" in said) == (one != "nothing works")
 
 
 def test_each_library_of_the_machine_is_told_what_it_needs(

@@ -106,7 +106,3 @@ def test_bounds_are_inclusive_and_rounded_alike(capsys: pytest.CaptureFixture[st
     [part] = json.loads(capsys.readouterr().out)["parts"]
     bounds = [(s["min_nbytes"], s["max_nbytes"]) for s in part["stretches"]]
     assert bounds[1:3] == [(1024, 1722), (1723, 1048575)]
-    assert run(["report", "-o", "page.html"]) == 0
-    text = Path("page.html").read_text(encoding="utf-8")
-    assert "1 KiB to 1.68 KiB" in text
-    assert "1.68 KiB to 1 MiB" in text

@@ -21,6 +21,7 @@ from rccltune.machine.real_rccl import (
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role
+from rccltune.model.vocabulary import Collective
 from rccltune.session.samples import load_samples
 from rccltune.session.store import open_session
 
@@ -76,43 +77,14 @@ def test_a_library_that_does_not_load_is_said_before_anything_is_measured(
     assert not (here / "s/launches").exists()
 
 
-def test_registered_buffers_and_alltoall_are_swept(fetched: Path, here: Path) -> None:
-    """The variant for registered buffers runs over the real library; alltoall as the library alone runs it."""
-    asked = (*REAL, "--np", "2", "--min-bytes", "1K", "--max-bytes", "64K", "--factor", "8")
-    asked = (*asked, "--communicators", "1")
-    variant = ("--collective", "all_reduce", "--variant", "registered", "--setting", "tree/ll")
-    assert run(["sweep", "--runner", "rccl-tests", *asked, *variant, "-o", "s"]) == 0
-    samples = [s for s in load_samples(open_session(here / "s"), Reporter()) if s.doubt is None]
-    found = {s.key.variant.name for s in samples if str(s.executed) == "tree/ll"}
-    assert "registered" in found
-    assert (
-        run(["sweep", "--runner", "rccl-tests", *asked, "--collective", "alltoall", "-o", "t"]) == 0
-    )
-    alone = load_samples(open_session(here / "t"), Reporter())
-    assert {s.key.setting.role for s in alone if s.doubt is None} == {Role.BASELINE}
-
-
 def test_a_session_says_what_is_real_and_is_not_mixed(
     fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """session.json, the samples' proof, and a second sweep over the imitation that is refused."""
-    assert (
-        run(
-            [
-                "sweep",
-                "--runner",
-                "rccl-tests",
-                *SMALL,
-                "--setting",
-                "tree/ll",
-                "--setting",
-                "ring/simple/2",
-                "-o",
-                "s",
-            ]
-        )
-        == 0
-    )
+    """Its header, each sample's proof, registered buffers too; the imitation is refused beside it."""
+    few = ("--np", "2", "--factor", "8", "--communicators", "1", "--setting", "tree/ll")
+    variants = ("--variant", "registered", "--variant", "default", "-o", "s")
+    sweep = ("sweep", "--runner", "rccl-tests", *SMALL, "--collective", "alltoall", *few)
+    assert run([*sweep, *variants]) == 0
     assert "times simulated" in capsys.readouterr().err
     header = json.loads((here / "s/session.json").read_text())
     assert header["simulated"] is True
@@ -120,11 +92,14 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
     samples = [
         one for one in load_samples(open_session(here / "s"), Reporter()) if one.doubt is None
     ]
-    assert {str(one.executed) for one in samples} >= {"tree/ll"}
+    forced = [one for one in samples if str(one.executed) == "tree/ll"]
+    assert {one.key.variant.name for one in forced} >= {"registered", "default"}
+    alone = [one for one in samples if one.key.collective is Collective.ALLTOALL]
+    assert {one.key.setting.role for one in alone} == {Role.BASELINE}
     assert {one.n_wrong for one in samples} == {None}
     assert run(["emit-config", "s", "-o", "-", "--min-gain", "0"]) == 0
     assert "over RCCL 2.27.7, real" in capsys.readouterr().out
-    assert run(["sweep", "--runner", "rccl-tests", *SMALL[:4], *SMALL[6:], "-o", "s"]) == 7
+    assert run(["sweep", "--runner", "rccl-tests", *SMALL[:4], *SMALL[6:], *few, "-o", "s"]) == 7
 
 
 @pytest.mark.long
@@ -164,17 +139,8 @@ def test_all_that_a_tune_makes_says_what_is_real(
 
 
 TWO = (
-    "sweep",
-    "--runner",
-    "rccl-tests",
-    "--simulate",
-    str(TWO_HOSTS),
-    "--librccl",
-    "real",
-    "-o",
-    "s",
-    "--communicators",
-    "1",
+    *("sweep", "--runner", "rccl-tests", "--simulate", str(TWO_HOSTS), "--librccl", "real"),
+    *("-o", "s", "--communicators", "1"),
 )
 
 

@@ -15,18 +15,11 @@ from rccltune.cli import run
 from rccltune.session import store
 from rccltune.simulate import sources
 
-SMALL = [
-    "--collective",
-    "all_reduce",
-    "--min-bytes",
-    "4K",
-    "--max-bytes",
-    "16K",
-    "--communicators",
-    "1",
-]
-SMALL += ["--setting", "ring/ll", "--setting", "ring/simple"]
-SMALL += ["--launcher", "none"]
+SMALL = (
+    *("--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K"),
+    *("--communicators", "1", "--setting", "ring/ll", "--setting", "ring/simple"),
+    *("--launcher", "none"),
+)
 
 
 @pytest.fixture
@@ -55,21 +48,8 @@ def _quick(curve: dict[str, Any], n_ranks: int, placement: str) -> dict[str, Any
 
 def sweep(node: Path, *more: str) -> int:
     """With a folder for all of them."""
-    return run(
-        [
-            "sweep",
-            "--runner",
-            "rccl-tests",
-            "--mode",
-            "cpx-nps4",
-            "--simulate",
-            str(node),
-            "-o",
-            "all",
-            *SMALL,
-            *more,
-        ]
-    )
+    where = ("--mode", "cpx-nps4", "--simulate", str(node), "-o", "all")
+    return run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *more])
 
 
 def scales_of(folder: Path) -> set[tuple[int, int]]:
@@ -97,30 +77,14 @@ def test_each_scale_has_its_session_and_its_rules(
     capsys.readouterr()
     assert run(["fit", "all", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["sessions"]) == 2
-
-
-def test_a_session_goes_on_without_being_told_its_scale_again(
-    node: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What it keeps of the wish is of its own scale: verify and a second sweep need no more."""
-    assert sweep(node, "--scales", "1x2") == 0
+    # What each keeps of the wish is of its own scale: a second sweep needs no more.
     first = {path.name for path in Path("all/1x2/launches").iterdir()}
     assert sweep(node, "--scales", "1x2") == 0
     assert {path.name for path in Path("all/1x2/launches").iterdir()} == first
     capsys.readouterr()
 
-    said = [
-        "sweep",
-        "--runner",
-        "rccl-tests",
-        "-c",
-        "all/1x2/sweep.yaml",
-        "-o",
-        "all/1x2",
-        "--plan",
-        "--json",
-    ]
-    assert run(said) == 0
+    again = ("-c", "all/1x2/sweep.yaml", "-o", "all/1x2", "--plan", "--json")
+    assert run(["sweep", "--runner", "rccl-tests", *again]) == 0
     assert json.loads(capsys.readouterr().out)["launches"] == []
 
 
@@ -161,7 +125,12 @@ def test_fit_splits_latency_over_the_scales_of_a_folder(
     assert run(["fit", "all", "--json"]) == 0
     [found] = json.loads(capsys.readouterr().out)["separations"]
     assert (round(found["base_us"], 3), round(found["per_step_us"], 3)) == (12, 0.9)
-    assert sweep(node, "--scales", "2x4,1x2", "-o", "two") == 0
+    for name, table in (("1x2", "2,1"), ("2x4", "4,2")):
+        Path("one.csv").write_text(
+            "collective,ranks,nodes,bytes,algorithm,protocol,time_us\n"
+            f"all_reduce,{table},1024,ring,ll,20\nall_reduce,{table},4096,ring,ll,30\n"
+        )
+        assert run(["import", "one.csv", "-o", f"two/{name}", "-q"]) == 0
     capsys.readouterr()
     assert run(["fit", "two"]) == 0
     assert "have no two" in " ".join(capsys.readouterr().out.split())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,21 +59,23 @@ def test_an_error_has_the_lines_that_it_was_given(message: str, where: str, hint
 PROGRAMS = ("measure/host_report.py", "machine/smi_child.py")
 
 
-def _calls(repository: Path) -> Iterator[tuple[str, ast.Call]]:
-    for path in sorted((repository / "rccltune").rglob("*.py")):
-        name = str(path.relative_to(repository / "rccltune"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+Sources = dict[str, list[ast.AST]]
+
+
+def _calls(sources: Sources) -> Iterator[tuple[str, ast.Call]]:
+    for name, nodes in sources.items():
+        for node in nodes:
             if isinstance(node, ast.Call) and not name.startswith(PROGRAMS):
                 yield f"{name}:{node.lineno}", node
 
 
-def test_one_module_prints(repository: Path) -> None:
+def test_one_module_prints(sources: Sources) -> None:
     """Else something would reach the terminal as it is."""
     printing = {"print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write"}
     printing |= {"error.show", "os.write", "warnings.warn"}
     found = {
         where.partition(":")[0]
-        for where, call in _calls(repository)
+        for where, call in _calls(sources)
         if ast.unparse(call.func) in printing
     }
     # Runs alone, on machines without rccltune, and prints what it has scrubbed; and the module that
@@ -95,41 +96,14 @@ def _breaks_lines(argument: ast.expr) -> bool:
     )
 
 
-def test_lines_of_ours_are_laid(repository: Path) -> None:
+def test_lines_of_ours_are_laid(sources: Sources) -> None:
     """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.vocabulary.join_lines."""
     told = ("note", "say", "talk", "put", "detail", "result")
     found = [
         where
-        for where, call in _calls(repository)
+        for where, call in _calls(sources)
         if ast.unparse(call.func).rpartition(".")[2].endswith(("Error", *told))
         for argument in (*call.args, *(keyword.value for keyword in call.keywords))
         if _breaks_lines(argument)
     ]
     assert found == []
-
-
-def _told_or_taken_apart(tree: ast.AST) -> Iterator[ast.AST]:
-    """Docstrings, gaps of what is laid, and what text is taken apart at."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr):
-            yield node.value
-        if isinstance(node, ast.Call):
-            yield from (keyword.value for keyword in node.keywords if keyword.arg == "gap")
-            if ast.unparse(node.func).endswith((".split", ".rstrip", ".removesuffix")):
-                yield from node.args
-
-
-def test_no_verb_breaks_a_line_by_itself(repository: Path) -> None:
-    """Also not in a text that is put together first and told later."""
-    found = []
-    for path in sorted((repository / "rccltune/cli").glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        fine = {id(node) for node in _told_or_taken_apart(tree)}
-        found += [
-            path.name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            if "\n" in node.value and id(node) not in fine
-        ]
-    # The two of the file that a bug is kept in.
-    assert found == ["__init__.py"] * 2

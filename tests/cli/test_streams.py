@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import os
 import shlex
@@ -28,6 +29,7 @@ TALK_GONE: Final = {
     "stderr closed": "2>&-",
     "all closed": "<&- >&- 2>&-",
 }
+ALL: Final = "all closed"
 
 
 def program(arguments: list[str], streams: str = "", where: Path | None = None) -> int:
@@ -53,9 +55,19 @@ def holds_talk(folder: Path) -> list[Path]:
 
 
 @pytest.mark.usefixtures("stand_ins")
-@pytest.mark.parametrize(
-    "streams", [pytest.param("reader of both gone", marks=pytest.mark.long), "all closed"]
-)
+def test_a_sweep_that_nobody_hears_is_the_same_sweep(here: Path) -> None:
+    """Also by the plugin, which writes to descriptor 2 by itself."""
+    words = made.words(made.node(here / "node.yaml"), "ring/ll")
+    assert program(["sweep", *words, "--communicators", "1", "-o", "s"], TALK_GONE[ALL]) == 0
+    with Path("s/samples.csv").open(encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["setting"] == "ring/ll"]
+    assert {row["ran"][:7] for row in rows if not row["unusable"]} == {"ring/ll"}
+    assert holds_talk(Path("s")) == []
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("streams", ["reader of both gone", ALL])
 def test_a_tune_that_nobody_hears_proves_its_rules(here: Path, streams: str) -> None:
     """Also through the plugin, which writes to descriptor 2 by itself."""
     words = made.words(made.node(here / "node.yaml"))
@@ -121,18 +133,16 @@ def in_use() -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def prepared(
-    stand_ins: None, repository: Path, tmp_path_factory: pytest.TempPathFactory
+    published_once: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[tuple[str, ...], int]]:
     """A folder with what the command lines want, and what each of them earns there."""
-    del stand_ins
     folder = tmp_path_factory.mktemp("verbs")
     table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
     before = Path.cwd()
     os.chdir(folder)
     try:
         shutil.copy(table, "other.csv")
-        assert run(["import", str(table), "-o", "s"]) == 0
-        assert run(["emit-config", "s"]) == 0
+        shutil.copytree(published_once, "s")
         shutil.copy(next(Path("s").glob("rccl_tuner*.csv")), "rules.csv")
         Path("job.log").write_text("nothing of a tuner\n", encoding="utf-8")
         Path("workload.csv").write_text("no workload\n", encoding="utf-8")
@@ -141,6 +151,7 @@ def prepared(
         os.chdir(before)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_verb_ends_with_what_it_earned(
     prepared: tuple[Path, dict[tuple[str, ...], int]],
@@ -148,6 +159,6 @@ def test_every_verb_ends_with_what_it_earned(
     """Whoever is not heard did the same work as whoever is; two ways, in turns."""
     folder, earned = prepared
     assert set(earned.values()) >= {0, 2, 7}
-    ways = cycle(("reader of both never there", "all closed"))
+    ways = cycle(("reader of both never there", ALL))
     for (command, code), way in zip(earned.items(), ways, strict=False):
         assert program([*command], TALK_GONE[way], where=folder) == code, (command, way)

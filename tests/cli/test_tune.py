@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import made
 import pytest
@@ -17,12 +16,6 @@ from rccltune.rules.reader import read_rules
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path(made.SESSION)
 OWN = SESSION / made.RULES
-
-
-def finished(text: str) -> dict[str, Any]:
-    """What tune says with --json: one value, whatever the pace."""
-    found: dict[str, Any] = json.loads(text)
-    return found
 
 
 def test_one_command_ends_in_verified_rules_and_says_how_to_use_them(tuned_once: Path) -> None:
@@ -118,8 +111,7 @@ def test_a_workload_says_the_sizes_and_what_is_saved(
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--workload", "w.csv"]
     words += ["--setting", "ring/ll", "--setting", "ring/simple", "--json"]
     assert run(["tune", *words]) == 0
-    done = finished(capsys.readouterr().out)
-    saving = done["saving"]
+    saving = json.loads(capsys.readouterr().out)["saving"]
     assert saving["known"] == 1
     assert saving["before_s"] == pytest.approx(n_calls * made.LIBRARY_US / 1e6, rel=0.05)
     assert saving["after_s"] == pytest.approx(n_calls * made.FASTEST_US / 1e6, rel=0.05)

@@ -57,7 +57,7 @@ FORCED = ("--variant", "ll128-forced")
 
 
 @pytest.mark.usefixtures("stand_ins", "here")
-def test_a_replacing_variant_keeps_every_variable() -> None:
+def test_a_replacing_variant_keeps_every_variable_and_its_name(capsys: Capture) -> None:
     """Measured in both, and both are in the rule file and in the exports."""
     assert swept(REPLACING, *FORCED) == 0
     assert environments()["ll128-forced"] >= set(BOTH)
@@ -70,11 +70,7 @@ def test_a_replacing_variant_keeps_every_variable() -> None:
     Path("rccltune-session/samples.csv").unlink()
     assert rules_and_exports(*FORCED)[0].needs == BOTH
 
-
-@pytest.mark.usefixtures("stand_ins", "here")
-def test_one_name_is_one_environment_in_a_session(capsys: Capture) -> None:
-    """Samples name their variant: another environment of that name is refused, and nothing runs."""
-    assert swept(REPLACING, *FORCED) == 0
+    # Samples name their variant: another environment of that name is refused, and nothing runs.
     n_runs = len(runs.numbers(Path(made.SESSION)))
     for text in (
         "format: 1\nvariants: {}\n",

@@ -13,18 +13,10 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.model.settings import Setting
 from rccltune.rules.reader import read_rules
 
-EXAMPLE = "examples/mi300x-cpx-nps4/all_reduce.csv"
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path) -> Path:
-    """An empty working directory with the examples beside it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(repository / "examples")
-    return tmp_path
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLE = str(EXAMPLES / "mi300x-cpx-nps4/all_reduce.csv")
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -50,32 +42,6 @@ def test_the_four_verbs_need_no_argument(here: Path, capsys: pytest.CaptureFixtu
     assert "rccltune-session" in capsys.readouterr().err.splitlines()[0]
 
 
-# AMD's blog of 2026-06-30: the fastest selectable setting at each of its seven sizes.
-BEST = {
-    32: "ring/ll",
-    1024: "tree/ll",
-    16384: "tree/ll",
-    262144: "tree/ll",
-    1048576: "tree/ll128",
-    4194304: "ring/simple",
-    134217728: "ring/simple",
-}
-
-
-def test_the_published_table_gives_its_own_winners(here: Path) -> None:
-    """No regret at any of the seven sizes, and both boundaries where the curves cross."""
-    run(["import", EXAMPLE])
-    run(["emit-config", "--variant", "ll128-forced", "-o", "rules.csv"])
-
-    rules = read_rules((here / "rules.csv").read_bytes()).rules
-    first = {n: next(r for r in rules if r.min_nbytes <= n <= r.max_nbytes) for n in BEST}
-    assert {n: str(rule.setting) for n, rule in first.items()} == BEST
-    starts = {r.setting: r.min_nbytes for r in reversed(rules)}
-    assert 400 << 10 <= starts[Setting.parse("tree/ll128")] <= 900 << 10
-    assert 1.2 * (1 << 20) <= starts[Setting.parse("ring/simple")] <= 2.4 * (1 << 20)
-    assert not any(str(r.setting) == "tree/simple" for r in rules)
-
-
 SESSION = Path("rccltune-session")
 OWN = "rccl_tuner_gfx942_cpx-nps4.csv"
 
@@ -85,11 +51,10 @@ OWN = "rccl_tuner_gfx942_cpx-nps4.csv"
     ("words", "needing"),
     [
         ([], [SESSION / "ll128-forced" / OWN]),
-        (["--force"], [SESSION / "ll128-forced" / OWN]),
         (["--variant", "default"], []),
         (["--variant", "ll128-forced"], [SESSION / OWN]),
     ],
-    ids=["as-it-is", "forced", "default", "ll128-forced"],
+    ids=["as-it-is", "default", "ll128-forced"],
 )
 def test_only_what_is_asked_for_an_environment_needs_one(
     words: list[str], needing: list[Path], capsys: pytest.CaptureFixture[str]
@@ -137,25 +102,24 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("name", BAD_INPUT)
 def test_bad_input_leaves_the_session_unchanged(
-    here: Path, capsys: pytest.CaptureFixture[str], name: str
+    published: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     """Each gets its exit code, a message with the file, a next step, and touches nothing."""
     content, code = BAD_INPUT[name]
-    run(["import", EXAMPLE])
-    before = snapshot(here / "rccltune-session")
-    (here / "bad.log").write_bytes(content)
+    before = snapshot(published)
+    Path("bad.log").write_bytes(content)
     capsys.readouterr()
 
     assert run(["import", "bad.log"]) == code
     said = capsys.readouterr().err
     assert "bad.log" in said
     assert "Hint:" in said
-    assert snapshot(here / "rccltune-session") == before
+    assert snapshot(published) == before
 
 
+@pytest.mark.usefixtures("published")
 def test_an_anonymous_table_joins_when_the_user_says_so(here: Path) -> None:
     """Unknown agrees with unknown only, until --assume machine=same."""
-    run(["import", EXAMPLE])
     (here / "more.csv").write_text(
         "# rccltune: collective=all_reduce ranks=64 nodes=1 placement=out\n"
         "setting,nbytes,time_us\nring/ll,65536,140\n"
@@ -165,11 +129,9 @@ def test_an_anonymous_table_joins_when_the_user_says_so(here: Path) -> None:
     assert run(["import", "more.csv", "--assume", "machine=same"]) == 0
 
 
-def test_an_existing_rule_file_is_not_overwritten(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("published")
+def test_an_existing_rule_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     """Without --force a file that would change stays; the same bytes are no change."""
-    run(["import", EXAMPLE])
     run(["emit-config", "-o", "rules.csv"])
     assert run(["emit-config", "-o", "rules.csv"]) == 0
     assert run(["emit-config", "-o", "rules.csv", "--tolerance", "10"]) == 2
@@ -177,6 +139,7 @@ def test_an_existing_rule_file_is_not_overwritten(
     assert run(["emit-config", "-o", "rules.csv", "--tolerance", "10", "--force"]) == 0
 
 
+@pytest.mark.usefixtures("published")
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -191,21 +154,18 @@ def test_an_existing_rule_file_is_not_overwritten(
     ],
 )
 def test_mistakes_on_the_command_line_are_named(
-    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
 ) -> None:
     """What is wrong and what to write instead, with the design's exit code."""
-    run(["import", EXAMPLE])
-    capsys.readouterr()
-
     assert run(arguments) == code
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("published")
 def test_a_bug_keeps_its_traceback_in_a_file(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 1, one line for the user, the traceback in a file whose path is printed."""
-    run(["import", EXAMPLE])
     monkeypatch.setenv("TMPDIR", str(here))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("rccltune.analyse.fit.curves", lambda *_: 1 / 0)
@@ -229,8 +189,7 @@ def test_help_needs_no_heavy_library() -> None:
 
 def test_zones_of_a_sweep_by_nccl_tests_are_those_of_that_day(here: Path) -> None:
     """Two H200, 2026-11-22: ring with LL, then with LL128, to where Simple takes over."""
-    folder = here / "examples" / "h200x2-nccl-2.28.9"
-    assert run(["import", str((folder / "sweep.csv").relative_to(here))]) == 0
+    assert run(["import", str(EXAMPLES / "h200x2-nccl-2.28.9/sweep.csv")]) == 0
     assert run(["emit-config", "-o", "rules.csv"]) == 0
     made = read_rules((here / "rules.csv").read_bytes()).rules
     assert [str(one.setting) for one in made] == ["ring/ll", "ring/ll128"]
@@ -238,9 +197,9 @@ def test_zones_of_a_sweep_by_nccl_tests_are_those_of_that_day(here: Path) -> Non
     assert made[1].max_nbytes / 2**20 == pytest.approx(5.68, rel=0.01)
 
 
-def test_a_rule_of_two_h200_says_what_its_sizes_say(here: Path) -> None:
+def test_a_rule_of_two_h200_says_what_its_sizes_say() -> None:
     """In the placement that gains less, by the clock that counts; and no size of it is slower."""
-    folder = here / "examples" / "h200x2-nccl-2.28.9"
+    folder = EXAMPLES / "h200x2-nccl-2.28.9"
     with (folder / "verification.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     text = (folder / "rccl_tuner.csv").read_text(encoding="utf-8")
@@ -259,9 +218,9 @@ def test_a_rule_of_two_h200_says_what_its_sizes_say(here: Path) -> None:
         assert said == pytest.approx(least, abs=0.006)
 
 
-def test_what_was_verified_on_a_shared_gpu_wins_in_its_ranges_and_loses_nowhere(here: Path) -> None:
+def test_what_was_verified_on_a_shared_gpu_wins_in_its_ranges_and_loses_nowhere() -> None:
     """No size below 0.98 beyond noise; each rule's median from its own rows."""
-    folder = here / "examples" / "h100-shared-nccl-2.30.7"
+    folder = EXAMPLES / "h100-shared-nccl-2.30.7"
     with (folder / "verification.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     text = (folder / "rccl_tuner.csv").read_text(encoding="utf-8")

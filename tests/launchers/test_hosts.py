@@ -27,16 +27,10 @@ from rccltune.simulate import sources
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
 SMALL = [
-    "--collective",
-    "all_reduce",
-    "--min-bytes",
-    "4K",
-    "--max-bytes",
-    "16K",
-    "--communicators",
-    "1",
+    *("--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K"),
+    *("--communicators", "1", "--setting", "ring/ll", "--setting", "ring/simple"),
 ]
-SMALL += ["--setting", "ring/ll", "--setting", "ring/simple"]
+SWEEP = ["sweep", "--runner", "rccl-tests", "-o", "session"]
 MI300X = "gpu at=0000:05:00 device=0x74a1 gfx=90402"
 TWO = Machine("two", ("cpus 1", f"{MI300X} xccs=4 cus=152 nodes=2 compute=DPX memory=NPS1"))
 # The same module as one device.
@@ -118,7 +112,7 @@ def sweep(
     hosts: TwoHosts, tmp_path: Path, *more: str, launcher: str = "openmpi", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """One sweep, started on the first host."""
-    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path, launcher), *more]
+    command = [*SWEEP, *wish(tmp_path, launcher), *more]
     return hosts.run("hosta", [*rccltune(launcher), *command], **variables)
 
 
@@ -168,17 +162,7 @@ def test_several_scales_on_the_first_hosts(hosts: TwoHosts, tmp_path: Path) -> N
     """One host, then both: each a session with its part of the host file, and one rule file."""
     wanted = wish(tmp_path)
     at = wanted.index("--np")
-    command = [
-        "sweep",
-        "--runner",
-        "rccl-tests",
-        "-o",
-        "all",
-        *wanted[:at],
-        "--scales",
-        "1x2,2x4",
-        *wanted[at + 2 :],
-    ]
+    command = [*SWEEP[:-1], "all", *wanted[:at], "--scales", "1x2,2x4", *wanted[at + 2 :]]
     done = hosts.run("hosta", [*rccltune("openmpi"), *command])
     assert done.returncode == 0, done.stderr
     assert Path("all/1x2.hosts").read_text() == "hosta slots=2\n"
@@ -227,16 +211,7 @@ def test_files_and_variables_that_differ_are_in_one_table(hosts: TwoHosts, tmp_p
     login.parent.mkdir()
     login.write_text("NCCL_NET=Socket\n")
 
-    command = [
-        "sweep",
-        "--runner",
-        "rccl-tests",
-        "-o",
-        "session",
-        "--librccl",
-        str(library),
-        *wanted,
-    ]
+    command = [*SWEEP, "--librccl", str(library), *wanted]
     said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
     rows = [line.split() for line in said.splitlines()]
     assert ["library", "RCCL", "2.28.3+hip7.11"] in [row[:3] for row in rows]
@@ -266,7 +241,7 @@ def test_rules_that_differ_stop_the_verification(hosts: TwoHosts, tmp_path: Path
 @LONG
 def test_a_host_that_does_not_answer_stops_the_sweep(hosts: TwoHosts, tmp_path: Path) -> None:
     """In the launcher's own words, at once."""
-    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
+    command = [*SWEEP, *wish(tmp_path)]
     Path("hostfile").write_text("hosta slots=2\nnowhere slots=2\n")
     said = refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
     assert lacks(said, "openmpi 5", "4 ranks", "not start") == []
@@ -281,7 +256,7 @@ def test_what_another_host_lacks_is_named(
     hosts: TwoHosts, tmp_path: Path, hidden: Path, said: str
 ) -> None:
     """rccltune is not installed there, or the benchmark."""
-    command = ["sweep", "--runner", "rccl-tests", "-o", "session", *wish(tmp_path)]
+    command = [*SWEEP, *wish(tmp_path)]
     hosts.hide("hostb", tmp_path / hidden)
     assert f"hostb: {said}" in refused(hosts.run("hosta", [*rccltune("openmpi"), *command]))
 

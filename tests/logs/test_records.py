@@ -149,7 +149,7 @@ rows = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(rows=rows, order=st.permutations(range(4)))
 def test_round_trip_in_any_column_order(
     read_text: ReadText,

@@ -15,7 +15,7 @@ from rccltune.machine.hosts import RankReport, compares, lines_of, merged, read_
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+    max_leaves=8,
 )
 
 

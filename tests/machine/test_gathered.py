@@ -15,7 +15,7 @@ from gathered import FORMAT, Gathered, unpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import Machine, all_machines
-from trees import MI325X, add, add_links, named, put, seen, write
+from trees import MI325X, add, add_links, put, seen, write
 
 from rccltune import gather
 from rccltune.gather import ArchiveBlock, NameHasher
@@ -270,9 +270,3 @@ def test_machines_that_were_sent(case: Path, probe: Path, tmp_path: Path) -> Non
         assert {key: plugin[key] for key in expected} == expected
         assert expected["mode"] == system.mode_text
         assert int(expected["visible"]) == len(system.gpus)
-
-
-def test_the_machines_that_come_with_us_have_their_file() -> None:
-    """One is kept as a pattern for those that will be sent."""
-    assert [case.stem for case in CASES] == ["container-one-oam"]
-    assert named("container-one-oam").expectations

@@ -257,8 +257,7 @@ def test_what_it_needs_is_said(tmp_path: Path) -> None:
     assert "reload" not in " ".join(mode_change_cost(system, CPX1, is_root=False))
 
 
-@pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])
-@pytest.mark.parametrize("case", ["", "reset"])
+@pytest.mark.parametrize(("release", "case"), [("6.4.4", "reset"), ("7.0.2", "")])
 def test_through_the_real_bindings(
     release: str, case: str, smi_release: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -50,7 +50,7 @@ def test_detect_as_json(tmp_path: Path) -> None:
     assert answer["findings"] == []
 
 
-@pytest.mark.parametrize("name", ["no-amd-gpu", "no-sysfs", "mi300x-mixed", "container-no-gpu"])
+@pytest.mark.parametrize("name", ["no-sysfs", "container-no-gpu"])
 def test_detect_never_fails(name: str, tmp_path: Path) -> None:
     """It describes; whether that will do is the doctor's answer."""
     root = write(name, tmp_path)

@@ -16,6 +16,8 @@ from perf_sweeps import Ground, is_program
 from rccltune.cli import run
 from rccltune.perf import runs
 
+# Ways of what another one guards in every run.
+ALSO = pytest.mark.long
 SETTINGS = ("--setting", "ring/ll", "--setting", "ring/simple", "--setting", "tree/ll")
 # Rows for a second or so, in which to strike.
 LONG = ("--min-bytes", "16", "--max-bytes", "512M", "--factor", "2", *SETTINGS)
@@ -38,11 +40,12 @@ def others_are_whole(ground: Ground, *settings: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ({"kind": "hang"}, "hung"),
+        pytest.param({"kind": "hang"}, "hung", marks=ALSO),
         ({"kind": "hang", "rank": 1}, "hung"),
         ({"kind": "crash", "how": "segv", "rank": 1}, "crashed"),
-        ({"kind": "crash", "how": "abort", "rank": 0}, "crashed"),
-        ({"kind": "crash", "how": "exit", "exit_code": 1, "rank": 1}, "crashed"),
+        pytest.param(
+            *({"kind": "crash", "how": "exit", "exit_code": 1, "rank": 1}, "crashed"), marks=ALSO
+        ),
         ({"kind": "crash", "how": "kill", "rank": 1}, "was killed"),
         ({"kind": "wrong", "elements": 3}, "gave wrong results"),
     ],
@@ -242,7 +245,7 @@ def strike(ground: Ground, whom: str, process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-@pytest.mark.parametrize("whom", ["rccltune", "everything"])
+@pytest.mark.parametrize("whom", [pytest.param("rccltune", marks=ALSO), "everything"])
 def test_rccltune_is_killed_and_goes_on_from_the_next_row(ground: Ground, whom: str) -> None:
     """Nothing stays; no row is measured twice, and no setting is blamed."""
     process = ground.start(*LONG)
@@ -263,7 +266,7 @@ def test_rccltune_is_killed_and_goes_on_from_the_next_row(ground: Ground, whom: 
     assert communicators(usable.query("setting == 'baseline'")) == 4
 
 
-@pytest.mark.parametrize("whom", ["rank", "starter"])
+@pytest.mark.parametrize("whom", ["rank", pytest.param("starter", marks=ALSO)])
 def test_a_rank_that_is_killed_costs_no_setting(ground: Ground, whom: str) -> None:
     """What was under way is measured by new processes in the same sweep."""
     process = ground.start(*LONG)
@@ -280,7 +283,7 @@ def test_a_rank_that_is_killed_costs_no_setting(ground: Ground, whom: str) -> No
     assert usable["setting"].nunique() >= 5
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("kind", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=ALSO)])
 def test_ctrl_c_ends_everything(ground: Ground, kind: signal.Signals) -> None:
     """Exit code 130 within seconds; the session is whole, and the same command goes on."""
     process = ground.start(*LONG)

@@ -77,7 +77,7 @@ RULES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(RULES)
 def test_dead_and_fallback_by_looking_at_every_size(rules: list[Rule]) -> None:
     """By the definition: each size of the rule is taken before, by its own cell or by any."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from readers import rccl_rows
 
@@ -75,6 +75,7 @@ def zones(reasons: Sequence[str], cuts: Sequence[int]) -> list[Zone]:
     ]
 
 
+@settings(max_examples=25)
 @given(
     provenance=st.lists(ANY, max_size=3),
     requires=st.lists(st.tuples(st.sampled_from(["arch", "placement", "x"]), WORD), max_size=9),

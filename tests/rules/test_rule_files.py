@@ -13,8 +13,8 @@ from readers import Call, rccl_answer, rccl_rows
 
 from rccltune.model.choice import GainInterval, Rule, Zone
 from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Algorithm, Collective, Protocol
-from rccltune.rules.documents import RuleDocument, audit_order, sections_of
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.rules.documents import RuleDocument, sections_of
 from rccltune.rules.reader import read_rules
 from rccltune.rules.writer import render
 
@@ -137,19 +137,6 @@ def test_the_file_is_in_the_dialect_that_every_reader_takes(zones: list[Zone]) -
         assert line.startswith("#") or line == line.lower()
 
 
-@given(zone_lists())
-def test_every_size_is_in_a_rule_or_in_a_stated_hole(zones: list[Zone]) -> None:
-    """0 to 2^63-1 without gap or overlap: the next minimum is the previous maximum plus one."""
-    read = read_rules(render(document(zones)).encode())
-    text = render(document(zones))
-    spans = [(r.min_nbytes, r.max_nbytes) for r in read.rules if not _is_fallback(r, text)]
-    spans = sorted(spans + [(hole.min_nbytes, hole.max_nbytes) for hole in read.holes])
-
-    assert spans[0][0] == 0
-    assert spans[-1][1] == MAX_NBYTES
-    assert all(a[1] + 1 == b[0] for a, b in pairwise(spans))
-
-
 # What each public file must be found to be, from INDEX.md ("configs"): rules kept, and the
 # classes of finding with their number.
 EXPECTED = {
@@ -230,44 +217,3 @@ def test_todays_forms_are_tolerated() -> None:
 def test_no_bytes_make_the_reader_fail(content: bytes) -> None:
     """Whatever is handed over becomes rules and findings."""
     read_rules(content)
-
-
-RULES = st.builds(
-    Rule,
-    collective=st.just(TUNABLE[4]),
-    min_nbytes=st.integers(0, 12),
-    max_nbytes=st.integers(0, 12),
-    setting=SETTINGS,
-    n_nodes=st.sampled_from([None, 1, 2]),
-).filter(lambda rule: rule.min_nbytes <= rule.max_nbytes)
-
-
-@given(st.lists(RULES, max_size=6))
-def test_dead_and_fallback_are_what_trying_every_call_says(rules: list[Rule]) -> None:
-    """Against brute force: each size and scale, with each subset of cells selectable."""
-    found = audit_order(rules)
-    reached_first, reached_ever = set(), set()
-    for n_nodes in (1, 2, 3):
-        scale = Scale(n_nodes=n_nodes, n_ranks=8)
-        for nbytes in range(13):
-            matching = [
-                i for i, r in enumerate(rules) if r.matches(Collective.ALL_REDUCE, nbytes, scale)
-            ]
-            cells: set[object] = set()
-            for place, number in enumerate(matching):
-                protocol = rules[number].setting.protocol
-                if place == 0:
-                    reached_first.add(number)
-                if protocol not in cells:
-                    reached_ever.add(number)
-                cells.add(protocol)
-
-    # The audit compares a rule with one earlier rule at a time, so it may miss a rule that
-    # several filters take together; what it does report is true.
-    dead = {i for i, r in enumerate(rules) if any(r is d for d in found.dead)}
-    fallbacks = {i for i, r in enumerate(rules) if any(r is f for f in found.fallbacks)}
-    assert not dead & reached_ever
-    assert not fallbacks & reached_first
-    if all(rule.n_nodes is None for rule in rules):
-        assert dead == set(range(len(rules))) - reached_ever
-        assert fallbacks == reached_ever - reached_first

@@ -1,7 +1,6 @@
 """The simulation built once a test run, node files compiled, and a way to start a benchmark.
 
-RCCLTUNE_TEST_SIM names a build directory of native_plugin/sim to use instead of building one;
-RCCLTUNE_TEST_PLUGIN the real plugin's .so for the tests that can use it.
+RCCLTUNE_TEST_SIM names a build directory of native_plugin/sim to use instead of building one.
 """
 
 from __future__ import annotations

@@ -13,9 +13,6 @@ import pytest
 from simulation import Sim, Small, leftovers, plugin_env
 from wording import lacks
 
-from rccltune.model.errors import InputFileError
-from rccltune.simulate.sources import load_node
-
 
 def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
     """End a launch as a user would, and collect what it said."""
@@ -100,7 +97,7 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("how", "code"),
-    [("segv", -signal.SIGSEGV), ("abort", -signal.SIGABRT), ("kill", -signal.SIGKILL), ("exit", 7)],
+    [("segv", -signal.SIGSEGV), ("kill", -signal.SIGKILL), ("exit", 7)],
 )
 def test_crash(sim: Sim, small: Small, how: str, code: int) -> None:
     """One process that plays all ranks dies as a rank would."""
@@ -143,7 +140,7 @@ def test_substitution_is_what_runs_and_what_is_logged(sim: Sim, small: Small) ->
 
 def test_slow_rank_of_a_share_of_the_launches(sim: Sim, small: Small) -> None:
     """As many as its probability says; such a launch is slow in all passes, with that setting."""
-    launches, probability = 200, 0.3
+    launches, probability = 100, 0.3
     node = small(
         "faults: [{kind: slow-rank, rank: 3, setting: ring/simple, factor: 1.5, probability: 0.3}]\n"
     )
@@ -158,24 +155,6 @@ def test_slow_rank_of_a_share_of_the_launches(sim: Sim, small: Small) -> None:
         slow += factor == 1.5
     chance = 4 * sqrt(probability * (1 - probability) / launches)
     assert slow / launches == pytest.approx(probability, abs=chance)
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("{kind: shift}", "faults[0] of kind shift lacks passes"),
-        ("{kind: shift, passes: 0}", "faults[0].passes is '0', not one of 1, -1"),
-        (
-            "{kind: shift, passes: 1, setting: tree/ll}",
-            "faults[0].setting stands in a shift, which is of the whole launch",
-        ),
-    ],
-)
-def test_mistakes_in_a_shift(small: Small, fault: str, said: str) -> None:
-    """It needs its passes, and selects no calls."""
-    with pytest.raises(InputFileError) as caught:
-        load_node(small(f"faults: [{fault}]\n"))
-    assert said in str(caught.value)
 
 
 def fake_launch(sim: Sim, node: Path, rank: int, size: int, **env: str) -> subprocess.Popen[str]:

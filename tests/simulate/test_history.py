@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from simulation import Row, Sim, Small
 
-from rccltune.model.errors import InputFileError
 from rccltune.simulate.sources import load_node
 from rccltune.simulate.true_times import truth
 
@@ -35,7 +34,7 @@ EVERYTHING = """effects:
 """
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_program_and_python_agree_on_what_history_does(
     sim: Sim, small: Small, tmp_path: Path, seed: int
 ) -> None:
@@ -90,23 +89,3 @@ def test_processes_remember_what_one_process_does(sim: Sim, small: Small) -> Non
     assert halves.code == 0, halves.err
     # No curve of this node asks how many ranks there are.
     assert [r.time_us for r in halves.rows] == [r.time_us for r in one.rows]
-
-
-@pytest.mark.parametrize(
-    ("effect", "said"),
-    [
-        (
-            "{mixed: true, after: {setting: tree/ll, within: launch}, factor: 2}",
-            "effects[0] cannot be both mixed and after",
-        ),
-        ("{after: {setting: tree/fast, within: pass}, factor: 2}", "effects[0].after.setting is"),
-        ("{after: {setting: tree/ll, within: day}, factor: 2}", "not one of launch, pass"),
-        ("{after: {setting: tree/ll}, factor: 2}", "effects[0].after lacks within"),
-        ("{first: false, factor: 2}", "effects[0].first is 'false', not one of true"),
-    ],
-)
-def test_mistakes_in_effects(small: Small, effect: str, said: str) -> None:
-    """Each with its place."""
-    with pytest.raises(InputFileError) as caught:
-        load_node(small(f"effects: [{effect}]\n"))
-    assert said in str(caught.value)

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from simulation import Sim, Small
 
-from rccltune.model.errors import InputFileError
-from rccltune.simulate.sources import load_node
-
 LAUNCHES = 60
 # Of a standard deviation over so many launches: 4 standard errors.
 CHANCE = 4 / sqrt(2 * (LAUNCHES - 1))
@@ -50,20 +47,3 @@ def test_a_launch_is_as_slow_at_one_size_as_at_the_next(sim: Sim, small: Small) 
         large_ones.append(at[1048576])
     assert statistics.stdev(small_ones) == pytest.approx(0.4, rel=CHANCE)
     assert statistics.stdev(large_ones) == pytest.approx(0.01, rel=CHANCE)
-
-
-@pytest.mark.parametrize(
-    ("noise", "said"),
-    [
-        ("{sigma: 2}", "noise.sigma is '2', above 1"),
-        ("{launch_sigma: much}", "noise.launch_sigma is 'much' and must be a number"),
-        ("{setting_sigma: [[8, 2]]}", "noise.setting_sigma[0][1] is '2', above 1"),
-        ("{setting_sigma: []}", "noise.setting_sigma has fewer than 1 elements"),
-        ("{sigma: [[8, 0.1], [8, 0.2]]}", "noise.sigma has sizes that do not ascend"),
-    ],
-)
-def test_mistakes_in_noise(small: Small, noise: str, said: str) -> None:
-    """A number is told as a number, a point as a point."""
-    with pytest.raises(InputFileError) as caught:
-        load_node(small(f"noise: {noise}\n"))
-    assert said in str(caught.value)

@@ -34,6 +34,7 @@ SHORT = {
 # Two are asked for; a channel gets 16 KiB of traffic at least, twice the bytes in all_reduce.
 CHANNELS = {4096: 1, 16384: 2, 65536: 2}
 RULES_END = ",-1,-1"
+LONG = pytest.mark.long
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,10 @@ def expected(path: Path, short: str) -> dict[int, tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("short", SHORT)
+@pytest.mark.parametrize(
+    "short",
+    ["ar", "ag", *(pytest.param(name, marks=pytest.mark.long) for name in ("rs", "bc", "rd"))],
+)
 def test_it_chooses_by_itself_what_the_prototype_saw(
     start: Start, shared_data: Path, short: str
 ) -> None:
@@ -156,7 +160,7 @@ def test_two_hosts_choose_what_the_prototype_saw(
     assert {r.rank for r in ended.ran} == set(range(16))
 
 
-@pytest.mark.parametrize("mpirun", [False, True])
+@pytest.mark.parametrize("mpirun", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_captured_graph_runs_what_calls_of_their_own_run(start: Start, mpirun: bool) -> None:
     """The iterations of a size in one graph, launched twice: the same settings, channels and grids on all ranks."""
     for collective in ("all_reduce", "all_gather") if not mpirun else ("all_reduce",):
@@ -185,11 +189,18 @@ def test_a_captured_graph_over_two_hosts(start: Start) -> None:
 @pytest.mark.parametrize(
     ("benchmark", "rules", "inside"),
     [
-        ("all_reduce", "allreduce,4096,65536,tree,ll,-1,1,8", ("tree/ll", None)),
+        pytest.param(
+            *("all_reduce", "allreduce,4096,65536,tree,ll,-1,1,8", ("tree/ll", None)), marks=LONG
+        ),
         ("all_reduce", "allreduce,4096,65536,ring,simple,2,1,8", ("ring/simple", CHANNELS)),
         ("reduce_scatter", "reducescatter,4096,65536,ring,simple,4,1,8", ("ring/simple", None)),
-        ("broadcast", "broadcast,4096,65536,ring,simple,-1,1,8", ("ring/simple", None)),
-        ("reduce", "reduce,4096,65536,ring,simple,-1,1,8", ("ring/simple", None)),
+        pytest.param(
+            *("broadcast", "broadcast,4096,65536,ring,simple,-1,1,8", ("ring/simple", None)),
+            marks=LONG,
+        ),
+        pytest.param(
+            *("reduce", "reduce,4096,65536,ring,simple,-1,1,8", ("ring/simple", None)), marks=LONG
+        ),
     ],
 )
 def test_a_rule_runs_on_every_rank_and_nowhere_else(
@@ -244,11 +255,11 @@ def test_a_rule_cannot_reach_a_direct_all_gather(start: Start, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "variable", "heard"),
     [
-        (("-R", "0"), "NCCL_LOCAL_REGISTER", False),
+        pytest.param(("-R", "0"), "NCCL_LOCAL_REGISTER", False, marks=LONG),
         (("-R", "1"), "", False),
         (("-R", "1"), "NCCL_LOCAL_REGISTER", True),
-        (("-R", "2"), "NCCL_LOCAL_REGISTER", False),
-        (("-G", "2"), "", False),
+        pytest.param(("-R", "2"), "NCCL_LOCAL_REGISTER", False, marks=LONG),
+        pytest.param(("-G", "2"), "", False, marks=LONG),
         (("-G", "2"), "NCCL_GRAPH_REGISTER", True),
     ],
 )

@@ -62,6 +62,7 @@ def test_vendors_files_on_eight_ranks(shared_data: Path, names: tuple[str, ...])
         assert wrong == "0"
 
 
+@pytest.mark.long
 def test_shipped_files_on_as_many_ranks_as_they_are_for() -> None:
     """Made on NVIDIA's GPUs: what RCCL leaves open of them runs too."""
     shipped = sorted((ROOT / "examples").glob("*/rccl_tuner.csv"))

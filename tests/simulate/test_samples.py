@@ -83,15 +83,12 @@ def test_every_selectable_setting_of_a_shipped_node_has_a_time(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", shipped_nodes())
-@pytest.mark.parametrize(
-    "collective",
-    ["all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv", "hypercube"],
-)
-def test_every_benchmark_runs_on_every_shipped_node(sim: Sim, name: str, collective: str) -> None:
+def test_every_benchmark_runs_on_every_shipped_node(sim: Sim, name: str) -> None:
     """Also the collectives that ask no tuner."""
-    got = sim.run(name, "-b 64K -e 1G -f 4 -n 2", collective=collective)
-    assert got.code == 0
-    assert len(got.rows) == 8
+    asked = ("all_gather", "reduce_scatter", "broadcast", "reduce")
+    for collective in (*asked, "alltoall", "sendrecv", "hypercube"):
+        got = sim.run(name, "-b 64K -e 1G -f 16384 -n 2", collective=collective)
+        assert (got.code, len(got.rows)) == (0, 2), collective
 
 
 def test_noise_depends_on_seed_launch_and_cycle_alone(sim: Sim) -> None:
@@ -143,7 +140,7 @@ def test_smaller_communicators_and_their_placement(sim: Sim) -> None:
 @pytest.mark.parametrize(
     ("devices", "latency_us", "gb_per_s"),
     # L and bandwidth of each class of links.
-    [("2,3", 12.8, 331), ("3,4", 13.6, 170), ("63,56", 13.6, 170), ("7,8", 14.4, 46.55)],
+    [("2,3", 12.8, 331), ("63,56", 13.6, 170), ("7,8", 14.4, 46.55)],
 )
 def test_a_pair_is_as_fast_as_its_link(
     sim: Sim, devices: str, latency_us: float, gb_per_s: float
@@ -153,7 +150,7 @@ def test_a_pair_is_as_fast_as_its_link(
         "mi300x-cpx-nps4",
         "-b 8 -e 64M -f 8388608",
         collective="sendrecv",
-        np=2,
+        RCCLTUNE_SIM_RANKS="2",
         ROCR_VISIBLE_DEVICES=devices,
     )
     # The node's own noise: sigma 0.015 of a block, 0.01 of a launch.

@@ -89,6 +89,43 @@ def test_mistakes_that_a_schema_cannot_see(small: Small) -> None:
         assert message in text
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("noise: {sigma: 2}", "noise.sigma is '2', above 1"),
+        ("noise: {launch_sigma: much}", "noise.launch_sigma is 'much' and must be a number"),
+        ("noise: {setting_sigma: [[8, 2]]}", "noise.setting_sigma[0][1] is '2', above 1"),
+        ("noise: {setting_sigma: []}", "noise.setting_sigma has fewer than 1 elements"),
+        ("noise: {sigma: [[8, 0.1], [8, 0.2]]}", "noise.sigma has sizes that do not ascend"),
+        ("faults: [{kind: shift}]", "faults[0] of kind shift lacks passes"),
+        ("faults: [{kind: shift, passes: 0}]", "faults[0].passes is '0', not one of 1, -1"),
+        (
+            "faults: [{kind: shift, passes: 1, setting: tree/ll}]",
+            "faults[0].setting stands in a shift, which is of the whole launch",
+        ),
+        (
+            "effects: [{mixed: true, after: {setting: tree/ll, within: launch}, factor: 2}]",
+            "effects[0] cannot be both mixed and after",
+        ),
+        (
+            "effects: [{after: {setting: tree/fast, within: pass}, factor: 2}]",
+            "effects[0].after.setting is",
+        ),
+        (
+            "effects: [{after: {setting: tree/ll, within: day}, factor: 2}]",
+            "not one of launch, pass",
+        ),
+        ("effects: [{after: {setting: tree/ll}, factor: 2}]", "effects[0].after lacks within"),
+        ("effects: [{first: false, factor: 2}]", "effects[0].first is 'false', not one of true"),
+    ],
+)
+def test_mistakes_in_noise_faults_and_effects(small: Small, text: str, said: str) -> None:
+    """A number is told as a number, a point as a point; each with its place."""
+    with pytest.raises(InputFileError) as caught:
+        load_node(small(f"{text}\n"))
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "name: x\nname: y\n", "\x00"])
 def test_what_is_no_node_file_is_refused(tmp_path: Path, text: str) -> None:
     """With an error of ours, not a traceback."""

@@ -253,12 +253,6 @@ def test_where_rcclx_takes_all_reduce(sim: Sim, size: int, manner: Manner, what:
 # --- direct all_gather, channels, kernels, processes -----------------------------------------
 
 
-def times(sim: Sim, node: Path, manner: Manner, *sizes: int) -> list[float]:
-    """True microseconds of all_reduce."""
-    told = untouched(node, "all_reduce", sizes, manner, folder=sim.folder / "bin")
-    return [ran.time_us for ran in told.values()]
-
-
 # --- what the files say ------------------------------------------------------------------------
 
 

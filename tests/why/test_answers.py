@@ -21,35 +21,19 @@ from rccltune.why.records import AnswerKind
 KIB, MIB = 1024, 1024 * 1024
 
 
-def test_a_hit_that_ran(jobs: Jobs) -> None:
-    """The plugin answered line 3 and the library's own log says that it ran."""
+def test_a_hit_a_hole_and_what_cannot_be_selected(jobs: Jobs) -> None:
+    """Line 3 ran by the library's own log; a hole in the file's own words; LL128, and what opens it."""
     rules = jobs.rules()
     found = ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules)
-    hit = at(found, KIB)
+    hit, hole, shut = (at(found, nbytes) for nbytes in (KIB, 4 * MIB, 256 * KIB))
     assert hit.kind is AnswerKind.HIT
     assert lacks(hit.text, "line 3", "tree/ll") == []
     assert (hit.where.n_nodes, hit.where.n_ranks) == (1, 64)
-
-
-def test_a_hole_in_the_files_own_words(jobs: Jobs) -> None:
-    """What the file says of its hole is what the user is told."""
-    rules = jobs.rules()
-    hole = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), 4 * MIB)
     assert hole.kind is AnswerKind.HOLE
     assert "baseline not beaten" in hole.text
-
-
-def test_ll128_is_not_selectable_and_what_opens_it(jobs: Jobs) -> None:
-    """Stock RCCL on one node: the variable of AMD's article."""
-    rules = jobs.rules()
-    shut = at(ask(jobs.run(env=jobs.with_plugin(rules)), rules=rules), 256 * KIB)
     assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert lacks(shut.remedy, "RCCL_LL128_FORCE_ENABLE=1") == []
-
-
-def test_the_remedy_for_ll128_works(jobs: Jobs) -> None:
-    """Setting what was advised turns the answer into a hit."""
-    rules = jobs.rules()
+    # Setting what was advised turns the answer into a hit.
     env = jobs.with_plugin(rules, RCCL_LL128_FORCE_ENABLE="1")
     assert at(ask(jobs.run(env=env), rules=rules), 256 * KIB).kind is AnswerKind.HIT
 

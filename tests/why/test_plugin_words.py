@@ -77,31 +77,6 @@ def test_every_reason_has_an_answer(sources: Path) -> None:
         assert reason.split("%")[0][:40] in found[0].text
 
 
-def test_every_line_of_the_log_is_read(sources: Path) -> None:
-    """What the plugin's sources begin with "rccltune: " puts something down."""
-    named = ("watch.c", "plugin.c", "record.c", "settings.c")
-    words = "".join((sources / name).read_text(encoding="utf-8") for name in named)
-    begun = sorted(set(re.findall(r"\"rccltune: ([^\"]*)", words)))
-    shapes = {
-        "comm=%s nodes=%llu ranks=%llu abi=v%u ",
-        "comm=%s decision collective=%s nbytes=%llu answer=",
-        "comm=%s summary calls=%llu hits=%llu misses=%llu not-selectable=%llu ",
-        "comm=%s rule line=%u setting=%s/%s channels=%d hits=%llu\\n",
-        "error: communicator of %llu ranks on %llu nodes: %s\\n%s",
-        "error: comm=%s: the record could not be written to %s: %s; calls of ",
-        "error: comm=%s: the log goes on here, %s could not be written: %s\\n",
-        "error: comm=%s: out of memory, lines of the log are missing\\n",
-        "error: comm=%s: %s; the job goes on without it\\n",
-        "%s is set, and this version knows it no more; %s\\n",
-        # These two only follow an error, and say nothing of their own.
-        "this may concern this rank alone.  It stops here because one ",
-        "RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without ",
-    }
-    assert set(begun) == shapes, (
-        "a new line of the plugin needs a reader in rccltune/why/plugin_lines.py"
-    )
-
-
 START = "rccltune: comm=00000000000000ab nodes=1 ranks=8 abi=v5 "
 COMM = "rccltune: comm=00000000000000ab "
 DECISION = COMM + "decision collective=allreduce nbytes=8 "
