@@ -36,7 +36,11 @@ def lost_beside(session: Path, rules: Sequence[Rule]) -> Iterator[str]:
         if not measured:
             continue
         table = rows.rows_of_runs(measured)
-        name = _computing(table)
+        alone = table[(table["step"] == plan.BESIDE) & (table["setting"] == str(SILENT))]
+        if alone.empty:
+            # It was interrupted before that.
+            continue
+        name = _computing(alone)
         both = pairs.ratios(table)
         answered = pd.Series([str(setting_of(word)) for word in both["answer"]], index=both.index)
         for rule in rules:
@@ -57,9 +61,8 @@ def lost_beside(session: Path, rules: Sequence[Rule]) -> Iterator[str]:
                 )
 
 
-def _computing(table: pd.DataFrame) -> str:
-    """``gemm bf16 4096, about 80 % of the work``."""
-    alone = table[(table["step"] == plan.BESIDE) & (table["setting"] == str(SILENT))]
+def _computing(alone: pd.DataFrame) -> str:
+    """``gemm bf16 4096, about 80 % of the work``, of the library's rounds."""
     products = alone["products"] * alone["product_us"]
     share = (products / (products + alone["calls"] * alone["alone_us"])).median()
     return f"{alone['beside'].iloc[0]}, about {100 * share:.0f} % of the work"
