@@ -156,6 +156,9 @@ def test_a_session_that_was_verified_is_not_measured_again(swept: Path) -> None:
     assert [(one.min_nbytes, one.max_nbytes, one.setting) for one in again] == [
         (one.min_nbytes, one.max_nbytes, one.setting) for one in first
     ]
+    # The library may be another one with a variable that it reads.
+    assert run(["verify", "s", "-q", "--env", "NCCL_BUFFSIZE=1048576"]) == 0
+    assert len(sorted(swept.glob("verification/*/runs/*/run.json"))) > len(before)
 
 
 def test_killed_in_the_midst_the_same_command_goes_on(swept: Path) -> None:
