@@ -137,14 +137,17 @@ def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> Estimate | None:
         reference: log times, one a replicate.
         other: likewise.
     """
-    groups = [np.asarray(one, dtype=float) for one in (reference, other)]
-    if min(map(len, groups)) < 2:
+    first, second = (np.asarray(one, dtype=float) for one in (reference, other))
+    if min(len(first), len(second)) < 2:
         return None
-    parts = [max(float(one.var(ddof=1)), LEAST**2) / len(one) for one in groups]
-    total = sum(parts)
-    df = total**2 / sum(part**2 / (len(one) - 1) for part, one in zip(parts, groups, strict=True))
-    mean = float(groups[0].mean() - groups[1].mean())
-    return Estimate(mean, float(np.sqrt(total)), df, min(map(len, groups)))
+    return _mean_of(first) + _mean_of(-second)
+
+
+def _mean_of(group: Array) -> Estimate:
+    """Mean of a group with the spread of its own."""
+    n = len(group)
+    variance = max(float(group.var(ddof=1)), LEAST**2)
+    return Estimate(float(group.mean()), float(np.sqrt(variance / n)), float(n - 1), n)
 
 
 def is_equal(estimate: Estimate, margin: float, level: float = defaults.LEVEL) -> bool:

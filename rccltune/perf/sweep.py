@@ -101,11 +101,7 @@ class OngoingSweep:
             if unit.is_of(run) and not run.hidden_choices
             for one in run.steps[: run.n_done]
         }
-        barred = {
-            (one.collective, one.setting)
-            for one in self.aside()
-            if one.variant.name == unit.variant.name
-        }
+        barred = self._barred(unit.variant.name)
         found = {
             number: [
                 step
@@ -115,6 +111,12 @@ class OngoingSweep:
             for number, steps in enumerate(unit.communicators)
         }
         return {number: steps for number, steps in found.items() if steps}
+
+    def _barred(self, variant: str) -> set[tuple[Collective, Setting]]:
+        """Settings that a variant measures no more."""
+        return {
+            (one.collective, one.setting) for one in self.aside() if one.variant.name == variant
+        }
 
     def left_s(self) -> float | None:
         """Seconds that the budget leaves, None without one."""
@@ -196,11 +198,7 @@ class OngoingSweep:
             return
         said = f"{_under_way(end)} {end.failure.words}{f' ({end.words})' if end.words else ''}"
         if end.setting is not None:
-            is_aside = any(
-                (one.collective, one.setting) == (end.collective, end.setting)
-                for one in self.aside()
-                if one.variant.name == made.file.variant
-            )
+            is_aside = (end.collective, end.setting) in self._barred(made.file.variant)
             self.reporter.say(
                 f"{said}: it is set aside for {made.file.variant}, the rest goes on"
                 if is_aside

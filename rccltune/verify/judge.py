@@ -31,7 +31,7 @@ from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
 from rccltune.model.choice import Judgement, Rule
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.verify.pairs import answering
+from rccltune.verify.pairs import answering, is_called
 from rccltune.verify.sizes import SLIGHT, PairTable, SizeResult, judgement
 from rccltune.verify.verdict import Ratio, RuleState
 
@@ -202,7 +202,7 @@ class _FileJudge:
         self, rule: Rule, table: PairTable, inside: Truths
     ) -> tuple[RuleState, str] | None:
         """Why nothing is left of a rule, whatever it gains; None where its sizes decide."""
-        if rule.reg_buff not in (None, 0) or rule.num_pipe_ops not in (None, 1):
+        if not is_called(rule):
             return RuleState.UNDECIDED, "it is for other calls than are timed"
         if not inside.any():
             firsts = (answering(self.rules, rule.collective, int(n)) for n in table.nbytes)

@@ -116,10 +116,15 @@ class VerificationCalls:
         return collective.has_root and self.timing != GRAPH and self.load.computing is None
 
 
+def is_called(rule: Rule) -> bool:
+    """Whether a rule is for calls as they are made here: alone, with buffers not registered."""
+    return rule.num_pipe_ops in (None, 1) and rule.reg_buff in (None, 0)
+
+
 def answering(
     rules: Sequence[Rule], collective: Collective, nbytes: int, answer: str = ""
 ) -> Rule | None:
-    """The rule that answers a size, called alone and with buffers that are not registered.
+    """The rule that answers a size.
 
     Args:
         rules: of this scale, in the file's order.
@@ -131,10 +136,7 @@ def answering(
     own = [
         one
         for one in rules
-        if one.collective is collective
-        and one.reaches(nbytes)
-        and one.reg_buff in (None, 0)
-        and one.num_pipe_ops in (None, 1)
+        if one.collective is collective and one.reaches(nbytes) and is_called(one)
     ]
     said = setting_of(answer)
     chosen = (one for one in own if one.setting == said)
