@@ -293,4 +293,5 @@ def _candidate(
         output=one.path,
         min_gain=choosing.min_gain,
         needs_stay=one.environment is not None,
+        environment=tuple(prepared.keys.get("env", {}).items()),
     )

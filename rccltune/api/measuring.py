@@ -110,6 +110,7 @@ def verify(
         output=place / f"verified-{chosen.name}" if rule_file else own,
         n_communicators=communicators,
         keep_losers=keep_losers,
+        environment=measured.site.added,
     )
     telling = reporter or LogReporter()
     return verification.verify_rules(request, measured.sweep, where, reporter=telling)

@@ -158,6 +158,7 @@ def verify(
         timeout_s=measured.timeout_s,
         confirms=confirming_site(measured.site, site, leaves_out=no_confirm),
         allowed=allowed,
+        environment=measured.site.added,
     )
     with shown_progress(console) as reporter:
         done = verify_rules(request, measured.sweep, where, reporter=reporter)
@@ -184,7 +185,10 @@ def _next(done: VerificationResult, session: Path, *, is_own: bool) -> str:
         return f"{report} shows what was measured; jobs stay as they are."
     if is_own:
         return f"{report}; {named('deploy DIR', session)} hands the rules to jobs."
-    return f"{report}; a job reads these rules by NCCL_TUNER_CONFIG_FILE={done.path}."
+    return (
+        f"{report}; a job reads these rules by NCCL_TUNER_CONFIG_FILE={done.path} and "
+        'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)".'
+    )
 
 
 def _out_of(n: int, done: VerificationResult) -> str:
@@ -225,6 +229,8 @@ def text_of(done: VerificationResult) -> JoinedLines:
         lines.append(f"{stand} {took}, in {done.path}")
         needs = " ".join(f"{name}={value}" for name, value in done.file.needs.items())
         lines += [f"They need {needs} in the job's environment"] * bool(needs)
+    also = " ".join(f"{name}={value}" for name, value in done.file.environment.items())
+    lines += [f"Proven with {also} on both sides: a job must set the same"] * bool(also)
     if done.file.confirmed:
         lines.append(done.file.confirmed)
     if done.file.simulated:
@@ -313,7 +319,10 @@ def beside_lines(done: VerificationResult) -> list[str]:
 
 def unregistered_line(done: VerificationResult) -> list[str]:
     """Which rules do not answer for registered buffers, which nobody timed."""
-    if not any(one.is_kept and one.reg_buff == 0 for one in done.standings):
+    from rccltune.perf.samples import GRAPH_UP_TO
+
+    unregistered = [one for one in done.standings if one.is_kept and one.reg_buff == 0]
+    if not any(one.max_nbytes > GRAPH_UP_TO for one in unregistered):
         return []
     return ["above 4 MiB for unregistered buffers alone (in graphs: NCCL_GRAPH_REGISTER=0)"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +22,13 @@ from rccltune.model.choice import Judgement, SizeVerdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Outcome
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import Collective, Placement, format_last, format_size, format_span
+from rccltune.model.vocabulary import (
+    Collective,
+    Placement,
+    format_last,
+    format_size,
+    format_span,
+)
 from rccltune.report import by_name, figures, style, words
 from rccltune.report.contents import (
     DeliveredRule,
@@ -326,20 +333,29 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
                 for rule in file.file.rules
             ):
                 ruled.add(place)
-            if place in ruled or one.nbytes & (one.nbytes - 1) == 0:
+            if place in ruled or _is_power_of_two(one.nbytes):
                 # Loops that stand beside graphs follow them, and judge nothing.
                 found.setdefault(place, {}).setdefault(one.view.placement, one)
+    labels = Counter((name, format_size(nbytes)) for name, nbytes in found)
     for place, by_placement in found.items():
         name, nbytes = place
+        size = format_size(nbytes)
+        if labels[name, size] > 1 and not _is_power_of_two(nbytes):
+            # Where two rules meet, their ends look alike.
+            size = f"{nbytes} B"
         worst = min(by_placement.values(), key=lambda one: one.ratio)
         ratios = (by_placement.get(one) for one in (Placement.OUT_OF_PLACE, Placement.IN_PLACE))
         yield (
             name,
-            format_size(nbytes),
+            size,
             *(f"{v.ratio:.2f}× ({v.low:.2f} to {v.high:.2f})" if v else words.DASH for v in ratios),
             _JUDGED[worst.judgement] + ("" if place in ruled else ", no rule"),
             str(worst.replicates),
         )
+
+
+def _is_power_of_two(nbytes: int) -> bool:
+    return nbytes & (nbytes - 1) == 0
 
 
 def _never_chosen(shown: SessionContents) -> Iterator[tuple[str, str, str]]:

@@ -203,7 +203,7 @@ class _FileJudge:
     ) -> tuple[RuleState, str] | None:
         """Why nothing is left of a rule, whatever it gains; None where its sizes decide."""
         if not is_called(rule):
-            return RuleState.UNDECIDED, "it is for other calls than are timed"
+            return RuleState.UNDECIDED, "its regBuff or numPipeOps is of calls that are not timed"
         if not inside.any():
             firsts = (answering(self.rules, rule.collective, int(n)) for n in table.nbytes)
             # Where it comes first, a rule behind it answered.
@@ -393,8 +393,8 @@ class _FileJudge:
         if left_over > self.least / 2:
             found = [replace(one, log=one.log - left_over) for one in found]
         worst = min(found, key=lambda one: one.low(self.level))
-        loop = _mean(table.loop, low, high)
-        one_root = _mean(table.one_root, low, high)
+        loop = _mean(table.loop, table.nbytes[own])
+        one_root = _mean(table.one_root, table.nbytes[own])
         state, why = self._state(worst, loop, one_root)
         cost = self.idle_cost(rule.collective, low, high)
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
@@ -474,12 +474,14 @@ class _FileJudge:
         )
 
 
-def _mean(other: tuple[PairedRatios, list[str]] | None, low: int, high: int) -> Estimate | None:
-    """Mean between two sizes of the loop or with one root, of the placement that gains least."""
+def _mean(
+    other: tuple[PairedRatios, list[str]] | None, sizes: npt.NDArray[np.int64]
+) -> Estimate | None:
+    """Mean over a rule's sizes of the loop or with one root, of the placement that gains least."""
     if other is None:
         return None
     paired, _ = other
-    return paired.least((paired.nbytes >= low) & (paired.nbytes <= high))
+    return paired.least(np.isin(paired.nbytes, sizes))
 
 
 def _least(found: Iterable[Estimate | None]) -> Estimate | None:

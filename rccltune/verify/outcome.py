@@ -52,6 +52,7 @@ class VerifyRequest:
         timeout_s: after which a launch is ended, in a session of rccl-tests.
         confirms: where rccl-tests are looked for, which have the last word; None leaves them out.
         allowed: variables beyond the harmless ones that ranks may be given for the rules.
+        environment: set on both sides, beside what the rules need (``--env``).
     """
 
     folder: Path
@@ -66,6 +67,7 @@ class VerifyRequest:
     timeout_s: float | None = None
     confirms: SiteRequest | None = None
     allowed: frozenset[str] = frozenset()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @brief
@@ -177,6 +179,7 @@ def result_of(
         cuts=tuple(dict.fromkeys(cuts)),
         beside=tuple(one for one in beside if not (is_site and one.is_equal)),
         needs=dict(after.needs),
+        environment=dict(request.environment),
         requires=dict(after.requires),
         computing=verifying.sweep.computing,
         lost_needs=unneeded,
@@ -279,6 +282,10 @@ def _with_evidence(
         f"with and without the rules in turns, {on}, {verifying.scale}, "
         f"{replicates_of(verifying.sides.replicate, verifying.n_replicates, verifying.n_processes)}"
     )
+    if verifying.request.environment:
+        how += (
+            f"; with {' '.join(f'{a}={b}' for a, b in verifying.request.environment)} on both sides"
+        )
     if verifying.sweep.computing is not None:
         how += f"; {BESIDE_COMPUTING}, {verifying.sweep.computing}"
     evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}

@@ -24,6 +24,8 @@ from rccltune.verify.verdict import LeftToLibrary, RuleState
 
 # The first of the comments above a rule.
 _MEASURED: Final = re.compile(r"# (\d+|no) sizes? measured\b")
+# What is said of a rule's sizes that one before it answers.
+_HIDDEN: Final = "fallback, not timed: the rule before it answers"
 # What makes a job use a rule file.
 USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT")
 
@@ -137,15 +139,16 @@ def apart(text: str, rules: Sequence[Rule]) -> str:
     changes: dict[int, LineChange] = {}
     before: list[Rule] = []
     for rule in rules:
-        own = [one for one in before if _takes_calls_of(one, rule)]
+        firsts = [one for one in before if _takes_calls_of(one, rule)]
         before.append(rule)
         if rule.fallback or rule.vendor or rule.line is None:
             continue
-        seen = intervals_left((rule.min_nbytes, rule.max_nbytes), own)
+        seen = intervals_left((rule.min_nbytes, rule.max_nbytes), firsts)
         if seen != [(rule.min_nbytes, rule.max_nbytes)]:
             spans = sorted([*seen, *_around(rule, seen)])
             parts = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
-            changes[rule.line] = LineChange(parts=parts, evidence="")
+            own = tuple(() if span in seen else (_HIDDEN,) for span in spans)
+            changes[rule.line] = LineChange(parts=parts, evidence="", own=own)
     return rewritten(text, changes, ())
 
 
@@ -295,7 +298,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
             spans = sorted((low, high) for low, high in spans if low <= high)
             changes[other.line] = LineChange(
                 parts=tuple(replace(other, min_nbytes=a, max_nbytes=b) for a, b in spans),
-                evidence="",
+                evidence="" if spans else "verify: goes with the rule before it, and was not timed",
             )
     return RewrittenRules(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
 
@@ -305,7 +308,7 @@ def _others(rule: Rule, kept: Iterable[RulePart]) -> list[Rule]:
     return [
         replace(one.rule, min_nbytes=one.bounds[0], max_nbytes=one.bounds[1])
         for one in kept
-        if one.rule.line != rule.line and one.rule.collective is rule.collective
+        if one.rule.line != rule.line and _takes_calls_of(one.rule, rule)
     ]
 
 

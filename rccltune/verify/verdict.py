@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import exp
 from typing import Final
@@ -153,6 +153,7 @@ class VerdictFile:
         cuts: what was left to the library, by earlier verifications of the file too.
         beside: the idle plugin, or the environment, against the site as it is.
         needs: what the file asks of the environment.
+        environment: what ``--env`` set on both sides; the rules are proven with it.
         requires: what it asks of a machine.
         lost_needs: what it no longer asks.
         not_judged_below: largest size in bytes below which an environment is not known within 3 %.
@@ -178,6 +179,7 @@ class VerdictFile:
     cuts: tuple[LeftToLibrary, ...]
     beside: tuple[IdleEffect, ...] = ()
     needs: dict[VariableName, Line]
+    environment: dict[VariableName, Line] = field(default_factory=dict)
     requires: dict[Line, Line] | None = None
     lost_needs: tuple[VariableName, ...] = ()
     not_judged_below: Whole | None = None

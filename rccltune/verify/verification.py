@@ -81,7 +81,7 @@ def verify_rules(
         VerificationError: wrong results without rules.
     """
     text = rewriting.read_text(request.rules)
-    file = read_accepted(text.encode(), request.rules)
+    file = read_accepted(request.rules.read_bytes(), request.rules)
     sides = _sides(request, sweep, where, _variant_of(file, sweep), reporter)
     verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale

@@ -179,6 +179,22 @@ def test_a_gain_is_of_the_rule_that_answered() -> None:
     assert second.gain.low < 1.2 < second.gain.high
 
 
+def test_the_loop_of_a_rule_is_of_the_sizes_that_it_answered() -> None:
+    """Another rule answers in its midst, and is slower there launched one by one."""
+    middle = (256 * KIB, 512 * KIB)
+    file = [rule(*middle, line=2, setting="ring/simple"), WIDE]
+    inside = [n for n in GRID if middle[0] <= n <= middle[1]]
+    gains = {n: 0.5 if n in inside else 1.2 for n in GRID}
+    said = {n: "ring/simple" if n in inside else "ring/ll128" for n in GRID}
+    graph = drawn(gains.__getitem__, rules=file, answers=said.__getitem__)
+    loop = drawn(gains.__getitem__, rules=file, answers=said.__getitem__, clock="loop")
+    parts = judged(pd.concat([graph, loop]), file, keeps_ends=True).parts
+    wide = next(one for one in parts if one.rule is WIDE)
+    assert wide.state is RuleState.KEPT
+    assert wide.loop is not None
+    assert wide.loop.ratio == pytest.approx(1.2, rel=0.01)
+
+
 def test_a_fallback_that_answered_is_a_rule_and_one_that_nobody_needed_is_none() -> None:
     """Its line stays in the file with a gain of its own."""
     fallback = replace(rule(64 * KIB, 1 * MIB, line=2, setting="ring/simple"), fallback=True)

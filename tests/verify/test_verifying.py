@@ -159,6 +159,10 @@ def test_a_session_that_was_verified_is_not_measured_again(swept: Path) -> None:
     # The library may be another one with a variable that it reads.
     assert run(["verify", "s", "-q", "--env", "NCCL_BUFFSIZE=1048576"]) == 0
     assert len(sorted(swept.glob("verification/*/runs/*/run.json"))) > len(before)
+    # And who reads the file is told.
+    verdict = json.loads((swept / "verdict.json").read_text())
+    assert verdict["environment"] == {"NCCL_BUFFSIZE": "1048576"}
+    assert "with NCCL_BUFFSIZE=1048576 on both sides" in rules_of(swept).read_text()
 
 
 def test_killed_in_the_midst_the_same_command_goes_on(swept: Path) -> None:
