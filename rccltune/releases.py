@@ -130,7 +130,7 @@ _AGAIN: Final = (
     "several nodes: the library chooses the protocol again; 7.2.4 was seen not to, 7.2.0 is not "
     "known"
 )
-_LOST: Final = "its own table is lost: `emit-config --base auto`"
+_LOST: Final = "any plugin or file replaces its own table"
 # Numbers and ROCm: RCCL's CHANGELOG.md, every release from 5.5 on; NCCL's tags. Which interface
 # each looks up: src/plugin/tuner.cc, before 2.28 src/misc/tuner.cc.
 _RCCL: Final = _lines(

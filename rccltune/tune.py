@@ -17,7 +17,7 @@ from rccltune.measure.site import SiteRequest
 from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults, schema
 from rccltune.model.brief import brief
-from rccltune.model.errors import HarmError, VerificationError
+from rccltune.model.errors import VerificationError
 from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Reporter
 from rccltune.session.files import write_atomically
@@ -98,7 +98,6 @@ def tune(
     reporter: Reporter,
     command: str,
     force: bool,
-    base: Path | None = None,
     confirms: SiteRequest | None = None,
 ) -> TuneResult:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
@@ -109,24 +108,18 @@ def tune(
         reporter: told what is worth telling.
         command: as typed, for the session.
         force: measure though untouched runs differ.
-        base: the vendor's table that stands behind the rules; ``auto`` looks for it.
         confirms: where rccl-tests are looked for, which have the last word.
 
     Raises:
         RccltuneError: as of each step.
     """
     folder = prepared.folder
-    if base is not None:
-        from rccltune.rules.vendor_base import read_vendor_table
-
-        # Read before an hour is measured; what it says comes when it is written.
-        read_vendor_table(base, prepared.instrument.site.fingerprint, reporter=Reporter())
     importing = Thread(target=_import_what_follows, daemon=True)
     importing.start()
     swept = measure_with_perf(prepared, reporter=reporter, command=command, force=force)
     importing.join()
     try:
-        emitted = _emitted(prepared, options, base, reporter)
+        emitted = _emitted(prepared, options, reporter)
         verified, named = _verified(prepared, emitted, options, reporter, confirms)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
@@ -171,17 +164,12 @@ def _shown(folder: Path, reporter: Reporter) -> WrittenPage:
 def _emitted(
     prepared: PreparedPerfSweep,
     options: Options,
-    base: Path | None,
     reporter: Reporter,
 ) -> EmittedRules:
     from rccltune.rules.emission import choose_rules, keep_choices
     from rccltune.rules.placement_files import EmitRequest
 
-    request = EmitRequest(
-        folders=(prepared.folder,),
-        options=options,
-        base=base,
-    )
+    request = EmitRequest(folders=(prepared.folder,), options=options)
     emitted = choose_rules(request, reporter=reporter)
     # Figures and the page read it.
     keep_choices(emitted, reporter)
@@ -234,18 +222,12 @@ def _verified(
         if not is_site:
             what = "the rules for " if one.count.rules else ""
             reporter.say(f"Verifying {what}{_exports(one)}")
-        try:
-            verified = verify_rules(
-                replace(request, confirms=confirms),
-                prepared.sweep,
-                prepared.instrument,
-                reporter=reporter,
-            )
-        except HarmError as error:
-            if is_site:
-                raise
-            reporter.say(f"No rules for {_exports(one)}: {error.message}")
-            continue
+        verified = verify_rules(
+            replace(request, confirms=confirms),
+            prepared.sweep,
+            prepared.instrument,
+            reporter=reporter,
+        )
         found[one.path] = verified
         _export(one, verified.lost_exports)
         if not is_site and one.environment not in variants:

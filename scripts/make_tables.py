@@ -21,7 +21,6 @@ from rccltune.model import errors
 from rccltune.model.choice import Judgement
 from rccltune.model.errors import (
     CommandLineError,
-    HarmError,
     InputFileError,
     LaunchError,
     MachineError,
@@ -51,8 +50,6 @@ _TO_DO: Final = {
     ReadOnlyError: "write elsewhere with `-o`",
     TooLittleDataError: "measure more, or see why samples were left out (column `unusable` of `samples.csv`)",
     VerificationError: "do not use the rules: `verify` shows each",
-    HarmError: "rules for another environment (`emit-config --variant default`), or over the "
-    "library's own table (`--base auto`)",
 }
 
 

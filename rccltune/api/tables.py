@@ -25,7 +25,6 @@ RULES: Final = {
     "setting": "str",
     "reg_buff": "Int64",
     "fallback": "bool",
-    "vendor": "bool",
     "reason": "str",
 }
 
@@ -36,7 +35,7 @@ def read_rules(rule_file: Place) -> DataFrame:
     ``file`` (as given), ``line``, ``collective``, ``n_nodes``, ``n_ranks`` (missing where any will
     do), ``min_nbytes``, ``max_nbytes`` (bytes as a tuner sees them, inclusive), ``setting``
     (missing in a gap), ``reg_buff`` (0: for unregistered buffers alone, 1: for registered ones;
-    missing for any), ``fallback``, ``vendor``, ``reason`` (of a gap).
+    missing for any), ``fallback``, ``reason`` (of a gap).
 
     Raises:
         InputFileError: the file cannot be read, or the plugin would refuse it.
@@ -59,11 +58,10 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
             "max_nbytes": rule.max_nbytes,
             "setting": str(rule.setting),
             "reg_buff": rule.reg_buff,
-            "fallback": waits and not rule.vendor,
-            "vendor": rule.vendor,
+            "fallback": waits,
         }
     for hole in read.holes:
-        yield {"file": name, "fallback": False, "vendor": False, **_hole_row(hole)}
+        yield {"file": name, "fallback": False, **_hole_row(hole)}
 
 
 def _hole_row(hole: reader.StatedNoRule) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, ON_REQUEST, ChoiceArguments, base_option, choosing, named
+from rccltune.cli.options import FOLDER, ON_REQUEST, ChoiceArguments, choosing, named
 from rccltune.model.choice import NOT_MEASURED
 from rccltune.model.vocabulary import JoinedLines, format_last, format_size, join_lines
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     group="Output",
     help="File for the rules; - is stdout. [default: in the session]",
 )
-@base_option
 @grouped("--force", is_flag=True, group="Output", help="Replace the file of -o, or verified rules.")
 @choosing
 @common
@@ -40,7 +39,6 @@ def emit_config(
     console: Console,
     sessions: tuple[Path, ...],
     output: Path | None,
-    base: Path | None,
     force: bool,
     choosing: ChoiceArguments,
 ) -> None:
@@ -54,8 +52,7 @@ def emit_config(
     Example:
       rccltune emit-config --baseline ring/simple -o -
 
-    Exit codes: 0 done, 2 the file of -o is there (--force), 3 the base has mistakes, 4 --base auto
-    finds none, 7 no session, 8 nothing to choose from.
+    Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 nothing to choose from.
     """
     from rccltune.rules import emission, placement_files, savings
     from rccltune.session.folders import sessions_in
@@ -69,7 +66,6 @@ def emit_config(
         options=choosing.options,
         output=output,
         overwrite=force,
-        base=base,
     )
     done = emission.emit_rules(request, reporter=console)
     console.warn(done.notices)
@@ -126,15 +122,13 @@ def _text(done: EmittedRules) -> JoinedLines:
             columns, found, numeric=[n for n, one in enumerate(columns) if one in _NUMBERS]
         )
         parts += [rows, "", f"{done.count} in {done.path}"]
-        if done.base is not None:
-            parts.append(f"behind them {len(done.base.rules)} rows of {done.base.place}")
     if done.needs:
         needs = " ".join(f"{name}={value}" for name, value in done.needs)
         parts.append(f"They need {needs} in the job's environment")
     if not done.is_kept:
         parts += environment_lines(done.environments)
     # Exports of a file without a rule export nothing.
-    is_used = done.is_kept or done.count.rules or done.base is not None
+    is_used = done.is_kept or done.count.rules
     if done.environment_path is not None and is_used:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
     return join_lines((join_lines(parts), *(_text(one) for one in done.beside)), gap="\n\n")

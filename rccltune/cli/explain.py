@@ -222,7 +222,6 @@ def _stretches(found: Sequence[AnswerRange]) -> JoinedLines:
 
 def _row(stretch: AnswerRange) -> tuple[str, ...]:
     hole = stretch.reason or ("no rule: the library decides" if stretch.setting is None else "")
-    hole = "vendor's" if stretch.vendor else hole
     return (
         format_size(stretch.min_nbytes),
         format_last(stretch.max_nbytes),

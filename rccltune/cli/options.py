@@ -57,17 +57,6 @@ PERCENT = TextParameter("percent", _percent)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
 
 
-def base_option(command: F) -> F:
-    """--base FILE, of the verbs that write rules."""
-    return grouped(
-        "--base",
-        type=FOLDER,
-        metavar="FILE|auto",
-        group="Choosing",
-        help="The vendor's rule file, whose rows fill in behind ours; auto looks where RCCL does.",
-    )(command)
-
-
 def allow_need_option(command: F) -> F:
     """--allow-need NAME, of the verbs that give a rule file's variables to ranks or jobs."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune.cli import sweep_perf
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import ChoiceArguments, base_option, choosing_of_tune
+from rccltune.cli.options import ChoiceArguments, choosing_of_tune
 from rccltune.cli.progress import minutes
 from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
@@ -45,7 +45,6 @@ _LEFT_OUT = frozenset(("scales",))
 
 
 @verb("tune")
-@base_option
 @choosing_of_tune
 @common
 def tune(
@@ -57,7 +56,6 @@ def tune(
     plan_only: bool,
     apply_mode: bool,
     force: bool,
-    base: Path | None,
     **options: Any,  # noqa: ANN401 - the options of a sweep file, by name
 ) -> None:
     """Find this machine's best settings, prove them here, and say how to use them.
@@ -115,7 +113,6 @@ def tune(
                 reporter=reporter,
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
-                base=base,
                 confirms=confirming_site(request.site, site),
             )
     told = console.verbosity > 0
@@ -177,9 +174,6 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
         lines += _beside_rules(one, told=told)
         lines += [f"  {line}" for line in _lost_beside(done, one)[:_SHOWN]]
     lines += _unmeasured(done)
-    if rows and done.emitted.base is not None:
-        base = done.emitted.base
-        lines.append(f"Behind them {len(base.rules)} rows of {base.place}")
     for one in named:
         lines.append(
             f"Faster still somewhere, slower nowhere: {_exports(files[one.path])} with rules of "

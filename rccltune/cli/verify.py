@@ -167,12 +167,9 @@ def verify(
         console.say(f"Next: {_next(done, session, is_own=rules is None)}")
         if rules is None and (session / "plots").is_dir():
             console.say(f"{named('plot', session)} draws the figures anew.")
-    if keep_losers and (done.losers or done.harmed):
-        n_lost = len(done.losers)
-        said = [f"{_out_of(n_lost, done)} not stand"] * bool(n_lost)
-        said += [f"sizes without a rule are slower: {', '.join(done.harmed)}"] * bool(done.harmed)
+    if keep_losers and done.losers:
         raise VerificationError(
-            f"{'; '.join(said)}; the file was left as it is",
+            f"{_out_of(len(done.losers), done)} not stand; the file was left as it is",
             where=str(chosen),
             hint="leave out --keep-losers to have them narrowed or dropped.",
         )

@@ -211,7 +211,6 @@ class Rule:
         only_mode: partition mode that the row itself asks for (column 11 of a fork's dialect).
         line: where it was read, from 1.
         fallback: reached only when the rule before it is not selectable.
-        vendor: of the library's own table, taken over behind ours.
     """
 
     collective: Collective
@@ -226,7 +225,6 @@ class Rule:
     variant: Variant | None = None
     line: Whole | None = None
     fallback: bool = False
-    vendor: bool = False
 
     def reaches(self, nbytes: int) -> bool:
         """Whether a size is between the bounds, which are inclusive."""

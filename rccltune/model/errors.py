@@ -112,7 +112,3 @@ class VerificationError(RccltuneError):
     """Rules are slower or give wrong results, or the plugin disagrees with the file."""
 
     exit_code = 9
-
-
-class HarmError(VerificationError):
-    """Sizes without a rule are slower or wrong: what comes with the rules does harm."""

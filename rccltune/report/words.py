@@ -104,9 +104,9 @@ def _swept(shown: SessionContents, rules: Sequence[DeliveredRule]) -> str:
 
 
 def _own(shown: SessionContents) -> Iterator[DeliveredRule]:
-    """Rules that answer by themselves; a vendor's are what the library does anyway."""
+    """Rules that answer by themselves."""
     for file in shown.used:
-        yield from (one for one in file.rules if not one.fallback and not one.rule.vendor)
+        yield from (one for one in file.rules if not one.fallback)
 
 
 def _are(n: int, thing: str) -> str:
@@ -182,8 +182,6 @@ def _range(rules: Sequence[DeliveredRule]) -> str:
 
 def proof(one: DeliveredRule, file: RuleFileOfSession) -> str:
     """Proof that a rule's gain rests on."""
-    if one.rule.vendor:
-        return "of the library's own table"
     if one.fallback:
         return "waits for hosts that cannot choose the rule above it"
     if one.verdict is not None and file.verification is not None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from rccltune.model.choice import Costs, Rule, RuleCount, Seen, Zone
 from rccltune.model.errors import VerificationError
-from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target
+from rccltune.model.settings import DEFAULT_VARIANT, Mode, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol, format_size
 from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.rules.line_format import UNPROVEN_MARK
@@ -186,24 +186,18 @@ def _gaps(rules: Sequence[Rule]) -> tuple[UncoveredRange, ...]:
 
 
 def count_rules(rules: Sequence[Rule]) -> RuleCount:
-    """Rules in file order; a vendor's rows behind them are nobody's rules."""
-    our_rules = [rule for rule in rules if not rule.vendor]
-    n_fallbacks = len(audit_order(our_rules).fallbacks)
-    return RuleCount(rules=len(our_rules) - n_fallbacks, fallbacks=n_fallbacks)
+    """Number of rules in file order, and of fallbacks among them."""
+    n_fallbacks = len(audit_order(rules).fallbacks)
+    return RuleCount(rules=len(rules) - n_fallbacks, fallbacks=n_fallbacks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRule:
-    """Sizes for which we deliberately say nothing, and why.
-
-    Attributes:
-        filled: a rule of the base, further down, answers.
-    """
+    """Sizes for which we deliberately say nothing, and why."""
 
     min_nbytes: int
     max_nbytes: int
     reason: str
-    filled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,25 +224,6 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VendorRules:
-    """A vendor's table behind our rules; the first match wins, so that ours go first.
-
-    Attributes:
-        name: of its file.
-        sha256: of its file.
-        rules: in its own order.
-        left_out: (line of its file, why) of rows that are not written.
-        open: sizes of its collectives and scales that nobody has a rule for.
-    """
-
-    name: str
-    sha256: str
-    rules: tuple[Rule, ...]
-    left_out: tuple[tuple[int, str], ...] = ()
-    open: tuple[tuple[Collective, Scale, NoRule], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDocument:
     """A whole rule file.
 
@@ -256,14 +231,12 @@ class RuleDocument:
         provenance: comment lines: source, date, library, machine, samples' hash.
         requires: what a machine must be for the file to apply, (key, value) pairs.
         needs: environment that the rules were measured in, (name, value) pairs.
-        base: the vendor's rows behind ours.
     """
 
     provenance: tuple[str, ...]
     requires: tuple[tuple[str, str], ...]
     needs: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
-    base: VendorRules | None = None
 
 
 def sections_of(zones: Iterable[Zone]) -> tuple[Section, ...]:

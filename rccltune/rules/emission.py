@@ -41,7 +41,6 @@ from rccltune.rules.provenance import (
 from rccltune.rules.reader import read_rules
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.stored_choice import CHOICE_FILE, choice_record, read_choice, write_choice
-from rccltune.rules.vendor_base import read_vendor_table, with_vendor_rules
 from rccltune.rules.writer import is_verified, render_environment, write_all
 from rccltune.session import files, store
 from rccltune.session.folders import one_machine
@@ -118,8 +117,6 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
         CommandLineError: several files and one place for them; options that exclude each other;
             the variant that was named needs what no rule file asks for.
         SessionError: sessions of two machines, or none.
-        InputFileError: the base has mistakes, or is for another machine.
-        MachineError: no base was found.
     """
     fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
     request, widened = _choices(request, fits, reporter)
@@ -227,26 +224,17 @@ def _files(
         reporter=reporter,
     )
     paths = _paths(request, fingerprint, sheets)
-    base = (
-        read_vendor_table(request.base, fingerprint, reporter=reporter)
-        if request.base is not None
-        else None
-    )
     if not is_vendor_told(fits, fingerprint):
         reporter.say(VENDOR_UNKNOWN)
     baseline = request.options(fits[0]).baseline
-    documents = [_document(fits, fingerprint, sheet, environments, baseline) for sheet in sheets]
-    if base is not None:
-        documents = [with_vendor_rules(document, base) for document in documents]
     first, *others = (
-        _emitted(path, sheet, document, environments)
-        for path, sheet, document in zip(paths, sheets, documents, strict=True)
+        _emitted(
+            path, sheet, _document(fits, fingerprint, sheet, environments, baseline), environments
+        )
+        for path, sheet in zip(paths, sheets, strict=True)
     )
     notices = tuple(notice for sheet in sheets for notice in sheet.notices)
-    return [
-        replace(first, base=base, notices=notices),
-        *(replace(one, base=base) for one in others),
-    ]
+    return [replace(first, notices=notices), *others]
 
 
 def _choices(
@@ -324,7 +312,7 @@ def _emitted(
     environments: Sequence[ExportedVariant],
 ) -> EmittedRules:
     """The files of one sheet as they will be written."""
-    use = _use(path, sheet, document)
+    use = _use(path, sheet)
     chosen = next((one for one in environments if one.chosen), None)
     return EmittedRules(
         path=path,
@@ -346,10 +334,9 @@ def _beside(path: Path | None) -> Path | None:
     return beside if beside != path else path.with_name(f"{path.name}.env")
 
 
-def _use(rules: Path | None, sheet: PlacementFile, document: RuleDocument) -> list[tuple[str, str]]:
+def _use(rules: Path | None, sheet: PlacementFile) -> list[tuple[str, str]]:
     """Variables that make a job use the file; none where it has no rule."""
-    is_used = sheet.has_rules or (document.base is not None and document.base.rules)
-    if rules is None or not is_used:
+    if rules is None or not sheet.has_rules:
         return []
     variables = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
     try:

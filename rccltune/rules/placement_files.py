@@ -28,7 +28,6 @@ from rccltune.model.vocabulary import RankPlacement
 from rccltune.rules import documents
 from rccltune.rules.choices import explained, table_of, variants_of
 from rccltune.rules.stored_choice import StoredChoice
-from rccltune.rules.vendor_base import VendorTable
 from rccltune.session.place import stored_place
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
@@ -236,7 +235,6 @@ class EmitRequest:
         options: for each session, since a baseline is found in its own curves.
         home: the folder of the default name, None for the first session.
         output: None is the default name; ``-`` writes no file.
-        base: the vendor's table that stands behind the rules; ``auto`` looks for it.
     """
 
     folders: tuple[Path, ...]
@@ -244,7 +242,6 @@ class EmitRequest:
     home: Path | None = None
     output: Path | None = None
     overwrite: bool = False
-    base: Path | None = None
 
 
 @brief
@@ -262,7 +259,6 @@ class EmittedRules:
         needs: what the rules need to be exported.
         placement: the only one that the rules are for, None where they are for any.
         beside: files for one placement of ranks each, where there are more files than one.
-        base: the vendor's table behind the rules, None where none was asked for.
         is_kept: verified rules lie at ``path``; neither they nor their exports were replaced.
         choices: of each session, as its choice.json is to have it.
     """
@@ -279,7 +275,6 @@ class EmittedRules:
     notices: tuple[Notice, ...] = ()
     placement: str | None = None
     beside: tuple[EmittedRules, ...] = ()
-    base: VendorTable | None = None
     is_kept: bool = False
     choices: tuple[tuple[Path, StoredChoice], ...] = ()
 
@@ -306,5 +301,4 @@ class EmittedRules:
             "text": self.text,
             "placement": self.placement,
             "beside": [one.as_plain() for one in self.beside],
-            "base": self.base.as_plain() if self.base else None,
         }

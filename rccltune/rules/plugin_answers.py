@@ -36,7 +36,6 @@ class AnswerRange:
         without_ll128: the answer where LL128 is not enabled.
         line: of the rule that answers, None where none does.
         reason: the file's own words for a gap.
-        vendor: whether that line is of the vendor's table, taken over behind ours.
     """
 
     min_nbytes: int
@@ -45,7 +44,6 @@ class AnswerRange:
     without_ll128: Setting | None
     line: int | None
     reason: str | None
-    vendor: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +323,6 @@ def _answer_ranges(
             without_ll128=other,
             line=rule.line if rule else None,
             reason=holes[hole].reason if setting is None and hole is not None else None,
-            vendor=rule is not None and rule.vendor,
         )
         if (
             ranges

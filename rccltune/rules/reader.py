@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -163,7 +163,6 @@ class _Reader:
         self.holes: list[StatedNoRule] = []
         self.section = ""
         self.machine: str | None = None
-        self.vendor = False
         self.n_rows = 0
         self.is_ours = False
         self.is_whole = False
@@ -236,8 +235,6 @@ class _Reader:
                         section=self.section,
                     )
                 )
-            case ["base", *_]:
-                self.vendor = True
             case ["section", *rest]:
                 self.section = _said(" ".join(rest))
             case _:
@@ -290,8 +287,7 @@ class _Reader:
             return
         known, mode = self.read_extension(fields[10:])
         if known:
-            rule = _rule(collective, numbers, parts, mode, self.line)
-            self.rules.append(replace(rule, vendor=self.vendor))
+            self.rules.append(_rule(collective, numbers, parts, mode, self.line))
 
     def read_numbers(self, fields: list[str]) -> list[int]:
         numbers = [self.read_bytes(_COLUMNS[i], fields[i]) for i in (1, 2)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -21,9 +20,8 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size, format_span
 from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
-from rccltune.rules.documents import NoRule, RuleDocument, Section, VendorRules
+from rccltune.rules.documents import NoRule, RuleDocument, Section
 from rccltune.rules.line_format import comment, framed
-from rccltune.rules.vendor_rules import by_reason
 from rccltune.session.files import write_atomically
 
 _COLUMNS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
@@ -41,8 +39,6 @@ def render(document: RuleDocument) -> str:
     lines += _comment(f"columns: {_COLUMNS}")
     for section in document.sections:
         lines += _section(section)
-    if document.base is not None:
-        lines += _base(document.base)
     return line_format.text_of(framed(lines))
 
 
@@ -66,7 +62,8 @@ def _section(section: Section) -> Iterator[str]:
     )
     for entry, evidence in zip(section.entries, section.evidence, strict=True):
         if isinstance(entry, NoRule):
-            yield from _hole(entry)
+            # The reader of this line is a program too: one line.
+            yield line_format.hole(entry.min_nbytes, entry.max_nbytes, entry.reason)
         else:
             for text in evidence.splitlines():
                 yield from _comment(text)
@@ -78,29 +75,6 @@ def _section(section: Section) -> Iterator[str]:
         for rule, doubt in zip(section.fallbacks, section.doubts, strict=True):
             yield from _comment(doubt)
             yield rule_line(rule)
-
-
-def _hole(hole: NoRule) -> list[str]:
-    if hole.filled:
-        return _comment(f"{hole.min_nbytes} to {hole.max_nbytes}: vendor's rows ({hole.reason})")
-    # The reader of this line is a program too: one line.
-    return [line_format.hole(hole.min_nbytes, hole.max_nbytes, hole.reason)]
-
-
-def _base(base: VendorRules) -> Iterator[str]:
-    yield "#"
-    yield f"#@ base sha256={base.sha256}"
-    yield from _comment(
-        f"the vendor's rows, from {base.name}: not measured and not verified by us. The first "
-        "match wins, so they answer what nothing above does, in their own order."
-    )
-    for numbers, why in by_reason(base.left_out):
-        which = f"line {numbers} of it is" if numbers.isdecimal() else f"lines {numbers} of it are"
-        yield from _comment(f"{which} not written: {why}")
-    yield from (rule_line(rule) for rule in base.rules)
-    for (collective, scale), holes in groupby(base.open, key=lambda one: one[:2]):
-        yield _head(collective, scale)
-        yield from (line for *_, hole in holes for line in _hole(hole))
 
 
 def _head(collective: Collective, scale: Scale) -> str:

@@ -14,7 +14,6 @@ again on as many fresh communicators.
 *With one root*: calls of broadcast and reduce are kept apart by changing their root. With one root
 they overlap; no size may lose 2 % so (1 %, shared by sizes), nor a rule in its mean.
 *Stalls*: means leave them out; if timings with a rule stall more often than others, it goes.
-*Sizes without a rule of ours* are judged together by octaves (0.1 %, shared).
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ if TYPE_CHECKING:
 
 # Chance of a mistake that all rules of a file share.
 LEVEL: Final = 0.05
-# Likewise of harm by the loop, and of harm where no rule is.
+# Likewise of harm by the loop.
 _LOOP_LEVEL: Final = 0.01
-_FREE_LEVEL: Final = 0.001
 # What calls with one root may lose, being another use than the one that a rule is chosen for.
 _WITH_ONE_ROOT: Final = log1p(-0.02)
 # Chance by which more stalls than without rules are luck.
@@ -100,12 +98,10 @@ class JudgedFile:
     Attributes:
         parts: of every rule of ours, in the file's order.
         sizes: all that were called.
-        harmed: octaves without a rule that are slower: collective, first size, last size, ratio.
     """
 
     parts: tuple[RulePart, ...]
     sizes: tuple[SizeResult, ...]
-    harmed: tuple[tuple[Collective, int, int, Ratio], ...]
 
 
 def judge(
@@ -123,7 +119,7 @@ def judge(
 
     Args:
         pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
-        rules: of this scale, in the file's order, vendor's rows among them.
+        rules: of this scale, in the file's order.
         min_gain: what a rule must gain, 0.02 for 2 %.
         wrong: sizes with wrong results under the rules.
         idle_cost: log(site as it is / idle plugin) of a collective between two sizes.
@@ -136,7 +132,7 @@ def judge(
         Collective(name): PairTable(own) for name, own in pairs.groupby("collective", sort=False)
     }
     n_sizes = sum(
-        (first := answering(rules, name, int(nbytes))) is not None and not first.vendor
+        answering(rules, name, int(nbytes)) is not None
         for name, one in tables.items()
         for nbytes in one.nbytes
     )
@@ -147,20 +143,18 @@ def judge(
         idle_cost=idle_cost,
         keeps_ends=keeps_ends,
         is_again=bool(only),
-        n_rules=n_rules or max(1, sum(not one.vendor and not one.fallback for one in rules)),
+        n_rules=n_rules or max(1, sum(not one.fallback for one in rules)),
         n_sizes=max(1, n_sizes),
     )
     parts = [
-        part
-        for rule in only or [one for one in rules if not one.vendor]
-        for part in judging.parts(rule, tables.get(rule.collective))
+        part for rule in only or rules for part in judging.parts(rule, tables.get(rule.collective))
     ]
     sizes = [
         size
         for name, one in tables.items()
         for size in one.sizes(name, wrong or {}, judging.level_of_a_size)
     ]
-    return JudgedFile(parts=tuple(parts), sizes=tuple(sizes), harmed=tuple(_harmed(rules, tables)))
+    return JudgedFile(parts=tuple(parts), sizes=tuple(sizes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -487,26 +481,3 @@ def _mean(
 def _least(found: Iterable[Estimate | None]) -> Estimate | None:
     """The one that gains least."""
     return min((one for one in found if one is not None), key=lambda one: one.log, default=None)
-
-
-def _harmed(
-    rules: Sequence[Rule], tables: Mapping[Collective, PairTable]
-) -> Iterator[tuple[Collective, int, int, Ratio]]:
-    """Octaves in which the sizes without a rule of ours are slower with certainty."""
-    windows: list[tuple[Collective, int, int, Estimate]] = []
-    for collective, table in tables.items():
-        paired = table.paired[0]
-        took = [
-            answering(rules, collective, int(nbytes), answer)
-            for nbytes, answer in zip(paired.nbytes, table.answers, strict=True)
-        ]
-        free = np.array([one is None or one.vendor for one in took], dtype=bool)
-        octaves = np.floor(np.log2(paired.nbytes) + 1e-9)
-        for octave in np.unique(octaves[free]):
-            chosen = free & (octaves == octave)
-            own = paired.nbytes[chosen]
-            windows += [(collective, int(own[0]), int(own[-1]), one) for one in paired.over(chosen)]
-    level = 1 - 2 * _FREE_LEVEL / max(1, len(windows))
-    for collective, low, high, one in windows:
-        if one.log < SLIGHT and one.high(level) < 0:
-            yield collective, low, high, Ratio.of(one, level)

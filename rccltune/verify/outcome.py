@@ -22,7 +22,7 @@ from rccltune.rules.provenance import BESIDE_COMPUTING
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.judge import JudgedFile, RulePart
-from rccltune.verify.rewriting import ours
+from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import SidesCaller
 from rccltune.verify.site_and_idle import not_judged_below
 from rccltune.verify.sizes import SizeResult
@@ -81,7 +81,6 @@ class VerificationResult:
         before: rules that the file had for this scale.
         after: rules that it has now.
         unneeded: variables that the file asked for and no rule needs any more.
-        harmed: sizes without a rule of ours that are slower; with ``keep_losers`` alone.
     """
 
     path: Path | None
@@ -90,11 +89,10 @@ class VerificationResult:
     before: RuleCount
     after: RuleCount
     unneeded: tuple[str, ...] = ()
-    harmed: tuple[str, ...] = ()
 
     @property
     def standings(self) -> tuple[RuleVerdict, ...]:
-        """Every rule of ours."""
+        """Every rule of the file."""
         return self.file.standings
 
     @property
@@ -145,7 +143,6 @@ def result_of(
     judged: JudgedFile,
     cuts: Sequence[LeftToLibrary],
     before: RuleCount,
-    harmed: tuple[str, ...],
 ) -> VerificationResult:
     """All that was found, as one record."""
     request, site, sides = verifying.request, verifying.site, verifying.sides
@@ -157,10 +154,10 @@ def result_of(
             text, verifying.sweep, is_worth_it=request.needs_stay
         )
     after = read_rules(text.encode())
-    standings = tuple(_with_line(one, ours(after, verifying.scale)) for one in standings)
+    standings = tuple(_with_line(one, of_scale(after, verifying.scale)) for one in standings)
     beside = sides.octaves()
     is_site = sides.variant == DEFAULT_VARIANT
-    count = count_rules(ours(after, verifying.scale))
+    count = count_rules(of_scale(after, verifying.scale))
     file = VerdictFile(
         path=None if request.keep_losers else str(request.output),
         simulated=site.node is not None,
@@ -192,7 +189,6 @@ def result_of(
         before=before,
         after=count,
         unneeded=unneeded,
-        harmed=harmed,
     )
 
 
@@ -202,7 +198,7 @@ def _standing(part: RulePart, text: str, scale: Scale) -> RuleVerdict:
     if part.state is RuleState.KEPT:
         now = (
             one
-            for one in ours(read_rules(text.encode()), scale)
+            for one in of_scale(read_rules(text.encode()), scale)
             if one.collective is rule.collective
             and one.reaches(part.low)
             and one.setting == rule.setting

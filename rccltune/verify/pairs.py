@@ -155,7 +155,7 @@ def sizes_of(
     """Sizes to call for a collective.
 
     Args:
-        rules: of this scale, in the file's order; those of a vendor's table are none of ours.
+        rules: of this scale, in the file's order.
         collective: which.
         swept: sizes in bytes that the sweep measured, rising.
         changes: pairs of swept sizes between which the library changes its own choice.
@@ -163,7 +163,7 @@ def sizes_of(
         only: rules of these whose sizes are called, and no others; empty for all sizes.
     """
     grain = plan.grain(collective, scale.n_ranks)
-    own = [one for one in only or rules if one.collective is collective and not one.vendor]
+    own = [one for one in only or rules if one.collective is collective]
     between = list(changes)
     ruled: set[int] = set()
     ends: set[int] = set()
@@ -175,7 +175,7 @@ def sizes_of(
             nbytes
             for nbytes in _inside(low, high, between, grain)
             if (first := answering(rules, collective, nbytes)) is not None
-            and (first in only if only else not first.vendor)
+            and (not only or first in only)
         }
         ruled |= found
         ends |= {min(found), max(found)} if found else set()
@@ -188,14 +188,9 @@ def sizes_of(
         ends=frozenset(ends),
         looped=tuple(sorted(looped)),
         others=tuple(
-            sorted(n for n in others - ruled if n > 0 and not _is_ours(rules, collective, n))
+            sorted(n for n in others - ruled if n > 0 and answering(rules, collective, n) is None)
         ),
     )
-
-
-def _is_ours(rules: Sequence[Rule], collective: Collective, nbytes: int) -> bool:
-    first = answering(rules, collective, nbytes)
-    return first is not None and not first.vendor
 
 
 def _inside(low: int, high: int, changes: Iterable[tuple[int, int]], grain: int) -> Iterator[int]:

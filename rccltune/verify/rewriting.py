@@ -62,19 +62,14 @@ def read_text(path: Path) -> str:
     return "\n".join(kept) + "\n"
 
 
-def ours(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
-    """Rules of this scale, fallbacks too; a vendor's behind them are what the site has anyway."""
-    return tuple(one for one in of_scale(file, scale) if not one.vendor)
-
-
 def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
     """Rules that answer at this scale, in the file's order, fallbacks marked."""
     found: list[Rule] = []
     for one in file.rules:
         if one.n_nodes in (None, scale.n_nodes) and one.n_ranks in (None, scale.n_ranks):
-            before = [rule for rule in found if not rule.vendor and _takes_calls_of(rule, one)]
+            before = [rule for rule in found if _takes_calls_of(rule, one)]
             taken = not intervals_left((one.min_nbytes, one.max_nbytes), before)
-            found.append(replace(one, fallback=taken and not one.vendor))
+            found.append(replace(one, fallback=taken))
     return tuple(found)
 
 
@@ -134,14 +129,14 @@ def apart(text: str, rules: Sequence[Rule]) -> str:
 
     Args:
         text: of the file.
-        rules: of this scale, in its order, fallbacks too; those of a vendor stay.
+        rules: of this scale, in its order, fallbacks too.
     """
     changes: dict[int, LineChange] = {}
     before: list[Rule] = []
     for rule in rules:
         firsts = [one for one in before if _takes_calls_of(one, rule)]
         before.append(rule)
-        if rule.fallback or rule.vendor or rule.line is None:
+        if rule.fallback or rule.line is None:
             continue
         seen = intervals_left((rule.min_nbytes, rule.max_nbytes), firsts)
         if seen != [(rule.min_nbytes, rule.max_nbytes)]:
@@ -161,12 +156,12 @@ def as_timed(text: str, rules: Sequence[Rule]) -> str:
 
     Args:
         text: of the file.
-        rules: of this scale, in its order, fallbacks too; those of a vendor stay.
+        rules: of this scale, in its order, fallbacks too.
     """
     lines = grammar.lines(text)
     changes: dict[int, LineChange] = {}
     for rule in rules:
-        if rule.vendor or rule.line is None or rule.reg_buff is not None:
+        if rule.line is None or rule.reg_buff is not None:
             continue
         if rule.max_nbytes <= GRAPH_UP_TO:
             continue
@@ -255,7 +250,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
 
     Args:
         text: of the file.
-        rules: of this scale, in its order, fallbacks too, a vendor's not.
+        rules: of this scale, in its order, fallbacks too.
         parts: what was found of each rule.
     """
     by_line: dict[int | None, list[RulePart]] = {}

@@ -20,11 +20,10 @@ from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.choice import Rule, RuleCount
-from rccltune.model.errors import CommandLineError, HarmError, InputFileError
+from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant
-from rccltune.model.vocabulary import format_span
 from rccltune.rules.documents import count_rules
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.line_format import requirement, rewritten
@@ -45,7 +44,7 @@ from rccltune.verify.outcome import (
     result_of,
 )
 from rccltune.verify.pairs import answering
-from rccltune.verify.rewriting import of_scale, ours
+from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import SidesCaller
 from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import LeftToLibrary, RuleState
@@ -77,7 +76,6 @@ def verify_rules(
             allowed.
         MachineError: several hosts are not alike.
         LaunchError: the library fails without rules.
-        HarmError: rows of a vendor's behind the rules slow sizes.
         VerificationError: wrong results without rules.
     """
     text = rewriting.read_text(request.rules)
@@ -86,7 +84,7 @@ def verify_rules(
     verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
-    before = count_rules(ours(file, scale))
+    before = count_rules(of_scale(file, scale))
     _check(file, before, request, scale)
     _check_machine(file, request, site)
     # A line that cannot be written again is told now, and not when all is measured.
@@ -94,8 +92,8 @@ def verify_rules(
     beyond: tuple[LeftToLibrary, ...] = ()
     if not request.keep_losers:
         reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}
-        text, beyond = rewriting.within(text, ours(file, scale), reach)
-        there = ours(read_rules(text.encode()), scale)
+        text, beyond = rewriting.within(text, of_scale(file, scale), reach)
+        there = of_scale(read_rules(text.encode()), scale)
         if not there and not request.needs_stay:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
@@ -103,10 +101,10 @@ def verify_rules(
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
         text = rewriting.apart(text, there)
-        text = rewriting.as_timed(text, ours(read_rules(text.encode()), scale))
+        text = rewriting.as_timed(text, of_scale(read_rules(text.encode()), scale))
         # One that became two counts twice.
         before = before.plus(
-            count_rules(ours(read_rules(text.encode()), scale)), count_rules(there)
+            count_rules(of_scale(read_rules(text.encode()), scale)), count_rules(there)
         )
     own = request.folder / FOLDER
 
@@ -261,21 +259,12 @@ def _settled(
     request = verifying.request
     rules = of_scale(read_rules(text.encode()), verifying.scale)
     judged = _looked(verifying, text, rules)
-    harmed = tuple(
-        f"{name.value} {format_span(low, high)} {ratio}" for name, low, high, ratio in judged.harmed
-    )
-    if harmed and any(one.vendor for one in rules) and not request.keep_losers:
-        raise HarmError(
-            f"rows of the vendor's behind the rules slow sizes: {', '.join(harmed[:_SHOWN])}",
-            where=str(request.rules),
-            hint="leave them out (emit-config without --base).",
-        )
     cuts = [*rewriting.cut_before(text, verifying.scale), *beyond]
     if not request.keep_losers:
-        first = rewriting.narrowed(text, [one for one in rules if not one.vendor], judged.parts)
+        first = rewriting.narrowed(text, rules, judged.parts)
         text, judged, more = _confirmed(verifying, first.text, judged)
         cuts += [*first.cuts, *more]
-    return result_of(verifying, text, judged=judged, cuts=cuts, before=before, harmed=harmed)
+    return result_of(verifying, text, judged=judged, cuts=cuts, before=before)
 
 
 _SHOWN: Final = 3
@@ -340,13 +329,13 @@ def _confirmed(
         f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh "
         f"{verifying.sides.replicate}{'es' if verifying.sides.replicate.endswith('h') else 's'}"
     )
-    n_rules = sum(not one.vendor and not one.fallback for one in rules)
+    n_rules = sum(not one.fallback for one in rules)
     looked = _looked(verifying, text, rules, only=again, n_rules=n_rules)
     whole = [one for one in looked.parts if one.is_whole]
     found = [
         _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
     ]
-    made = rewriting.narrowed(text, [one for one in rules if not one.vendor], found)
+    made = rewriting.narrowed(text, rules, found)
 
     def is_again(size: SizeResult) -> bool:
         return any(one.collective is size.collective and one.reaches(size.nbytes) for one in again)

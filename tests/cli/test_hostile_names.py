@@ -191,7 +191,7 @@ YAML: Final = f"{json.dumps(TEXT)}: {json.dumps(TEXT)}\ncollective: [{json.dumps
 IN_OPTIONS: Final = {
     "detect": [["--root", NAME], [NAME], [NAME, "--links"]],
     "doctor": [[NAME]],
-    "tune": [["-c", NAME], ["--simulate", NAME], ["--base", NAME, "--simulate", "mi300x"]],
+    "tune": [["-c", NAME], ["--simulate", NAME]],
     "sweep": [
         *(["-c", NAME], ["--simulate", NAME], ["--rccl-tests", NAME], ["--variants", NAME]),
         *(["--hostfile", NAME], ["--collective", NAME], ["--setting", NAME], ["--env", NAME]),
@@ -203,7 +203,7 @@ IN_OPTIONS: Final = {
     ],
     "import": [[NAME], ["x", "--mode", NAME], ["x", "--algorithm", NAME], ["x", "--variant", NAME]],
     "fit": [[NAME], ["--x" + NAME]],
-    "emit-config": [[NAME], ["--baseline", NAME], ["--base", NAME]],
+    "emit-config": [[NAME], ["--baseline", NAME]],
     "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
     "verify": [[NAME], ["--rules", NAME], ["--beside", NAME]],
     "plot": [[NAME], ["--format", NAME]],

@@ -120,7 +120,6 @@ def test_a_workload_says_the_sizes_and_what_is_saved(
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (["--base", "none.csv"], 3, "none.csv"),
         (["--scales", "1x2"], 2, "--scales"),
         (["--collective", "all_reduces"], 2, "all_reduce"),
         (["--mode", "cpx-nps4"], 4, "spx-nps1"),

@@ -15,7 +15,7 @@ from rccltune.model.choice import Rule, Zone
 from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, SILENT, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
-from rccltune.rules import documents, line_format, reader, vendor_rules, writer
+from rccltune.rules import documents, line_format, reader, writer
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -81,35 +81,25 @@ def zones(reasons: Sequence[str], cuts: Sequence[int]) -> list[Zone]:
     requires=st.lists(st.tuples(st.sampled_from(["arch", "placement", "x"]), WORD), max_size=9),
     needs=st.lists(st.tuples(NAMES, st.text(max_size=260) | TRAP), max_size=3),
     reasons=st.lists(ANY, min_size=1, max_size=2),
-    name=ANY,
-    left=st.lists(st.tuples(st.integers(1, 9999), ANY), max_size=4),
 )
-@example([], [], [("PATH_OF_ALL", "/a" * 200)], ["x"], "n", [])
-@example(["漢" * 300], [("x", "y" * 60)] * 9, [], ["漢" * 300], "漢" * 90, [(3, "é" * 300)])
-@example(["a\u2028" + ROW, "b\x85" + ROW, "c\x0b" + ROW, "d\x1b[1m"], [], [], ["x"], "n", [])
+@example([], [], [("PATH_OF_ALL", "/a" * 200)], ["x"])
+@example(["漢" * 300], [("x", "y" * 60)] * 9, [], ["漢" * 300])
+@example(["a\u2028" + ROW, "b\x85" + ROW, "c\x0b" + ROW, "d\x1b[1m"], [], [], ["x"])
 def test_no_line_of_a_rule_file_is_cut(
     provenance: list[str],
     requires: list[tuple[str, str]],
     needs: list[tuple[str, str]],
     reasons: list[str],
-    name: str,
-    left: list[tuple[int, str]],
 ) -> None:
     """Either refused with the reason, or both of RCCL's readers have our rows and no others."""
-    base = reader.read_rules(b"allreduce,0,900,ring,simple,-1,1,8,-1,-1\n").rules
     document = documents.RuleDocument(
         provenance=tuple(provenance),
         requires=tuple(requires),
         needs=tuple(needs),
         sections=documents.sections_of(zones(reasons, [100, 200, 300])),
-        base=None,
-    )
-    merged = vendor_rules.with_base(
-        document,
-        documents.VendorRules(name=name, sha256="ab" * 32, rules=base, left_out=tuple(left)),
     )
     try:
-        text = writer.render(merged)
+        text = writer.render(document)
     except InputFileError:
         long = [f"#@ needs {n}={v}" for n, v in needs] + [
             f"#@ requires {k}={v}" for k, v in requires
@@ -119,7 +109,7 @@ def test_no_line_of_a_rule_file_is_cut(
         return
     assert is_whole(text)
     assert not has_odd(text)
-    rows = [(0, 99), (200, 299), (0, 900)]
+    rows = [(0, 99), (200, 299)]
     for new in (False, True):
         assert [(row.low, row.high) for row in rccl_rows(text, new=new)] == rows
     read = reader.read_rules(text.encode())

@@ -425,20 +425,3 @@ def test_where_both_sides_make_the_same_calls_nothing_is_slower() -> None:
     assert {one.judgement for one in outside} == {Judgement.SAME, Judgement.UNDECIDED}
     for one in outside:
         assert (one.judgement is Judgement.SAME) == (one.ratio.low > 0.98)
-
-
-def test_a_vendors_row_that_slows_sizes_is_harm() -> None:
-    """Judged by octaves, where no rule of ours is."""
-    vendor = Rule(
-        collective=Collective.ALL_REDUCE,
-        min_nbytes=2 * MIB,
-        max_nbytes=16 * MIB,
-        setting=WIDE.setting,
-        line=2,
-        vendor=True,
-    )
-    pairs = drawn(lambda n: 1.1 if n <= MIB else 0.9, rules=[WIDE, vendor])
-    found = judged(pairs, [WIDE, vendor])
-    assert [one.state for one in found.parts] == [RuleState.KEPT]
-    assert found.harmed
-    assert all(low >= MIB for _, low, _, _ in found.harmed)
