@@ -8,12 +8,12 @@ import numpy as np
 
 from rccltune.analyse.candidates import Candidates
 from rccltune.model.measurement import Caution, Notice
-from rccltune.model.settings import GEMM, Role
+from rccltune.model.settings import GEMM
 
 
 def choice_notices(candidates: Candidates) -> Iterable[Notice]:
     """Notices of what weakens the choice of a target."""
-    not_selectable = [b for b in candidates.not_selectable if b.setting.role is not Role.UNSTATED]
+    not_selectable = candidates.not_selectable
     if not_selectable:
         listed = "; ".join(f"{b.setting}: {b.reason}" for b in not_selectable)
         yield Notice(
@@ -22,13 +22,6 @@ def choice_notices(candidates: Candidates) -> Iterable[Notice]:
             remedy="they stay in fit and plots for comparison.",
             where=candidates.where,
             count=len(not_selectable),
-        )
-    if len(not_selectable) < len(candidates.not_selectable):
-        yield Notice(
-            caution=Caution.UNSTATED_SETTING,
-            message="some samples do not say which setting ran and are used for nothing",
-            remedy="import them again with --algorithm and --protocol, or with --baseline.",
-            where=candidates.where,
         )
     if candidates.gains.rows:
         yield from _weak(candidates)

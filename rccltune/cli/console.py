@@ -126,12 +126,24 @@ def put(text: str) -> None:
 
 
 # What a reader copies stays in one piece, however long: a command with its words, a path, a URL.
-_VALUE: Final = r"(?:[ =][^-\s]\S*)?"
+# Quoted parts of a word may have blanks in them.
+_WORD: Final = r"""(?:'[^']*'|"[^"]*"|[^\s'"])+"""
+_OPTION: Final = rf"--?[a-z][\w-]*(?:[ =](?!-){_WORD}| -(?=\s))?"
+# A word of a command, not of the sentence: an option, DIR, $NAME, NAME=VALUE, a path, quoted.
+_ARGUMENT: Final = rf"{_OPTION}|[A-Z]{{2,}}\b|\$\w+|(?=\S*[/=]|['\"]){_WORD}|auto\b"
+_ARGUMENTS: Final = rf"(?: (?:{_ARGUMENT}))*"
+_SET: Final = rf"[A-Z]\w*={_WORD}"
+# Of other words one is taken for a session, or for what a program is to do.
+_BARE: Final = r"(?: [\w.][\w.-]*\b)?"
+# Behind && a line may end; before it, it may not.
 _COMMAND: Final = re.compile(
-    rf"\b(?:rccltune(?: [a-z-]+)?(?: --?[a-z][\w-]*{_VALUE}| [A-Z]{{2,}}\b| \S*/\S+| auto\b)*"
-    rf"|(?:source|export|unset|rm|lsmod|pip install|module (?:use|load)) \S+"
-    rf"|(?:mpirun|srun|salloc|sbatch)(?: -\S+{_VALUE}| \S*/\S+)+"
-    rf"|--[a-z][a-z-]+ [^-\s]\S*)|(?<![\w.])\. /\S+"
+    rf"(?:\b(?:rccltune(?: [a-z-]+)?{_ARGUMENTS}{_BARE}{_ARGUMENTS}"
+    rf"|(?:sudo \S+|amd-smi|rocm-smi|modprobe|lsmod|lspci|dmesg|ulimit|grep){_BARE}{_ARGUMENTS}"
+    rf"(?: \| grep(?: -\w+)? \S+)*"
+    rf"|(?:export )?{_SET}(?: {_SET})*"
+    rf"|(?:source|export|unset|rm|pip install|module (?:use|load)) {_WORD}"
+    rf"|(?:mpirun|srun|salloc|sbatch)(?: (?:-\S+(?:[ =](?!-){_WORD})?|\S*/\S+))+)"
+    rf"|(?<![\w.-]){_OPTION}(?: {_OPTION})*|(?<![\w.])\. (?=\S*/){_WORD})(?: &&)?"
 )
 # A number stays with its unit.
 _UNIT: Final = re.compile(r"(?<=\d) (?=[KMGT]?i?B\b|%|µs|ms\b|s\b|min\b|GB/s)")

@@ -55,7 +55,7 @@ def emit_config(
     Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 nothing to choose from.
     """
     from rccltune.rules import emission, placement_files, savings
-    from rccltune.session.folders import sessions_in
+    from rccltune.session.folders import is_swept, sessions_in, sweep_then_verify
 
     given = sessions or (DEFAULT_SESSION,)
     folders = sessions_in(given)
@@ -88,7 +88,9 @@ def emit_config(
     elif done.count.rules:
         rules = "" if output is None else f" --rules {shlex.quote(str(output))}"
         verify = named(f"verify{rules}", given[0])
-        console.say(f"Next: {verify}, on the machine, keeps only the rules that win there.")
+        if not all(is_swept(folder) for folder in folders):
+            verify = sweep_then_verify(done.path)
+        console.say(f"Next: {verify} keeps, on the machine, only the rules that win there.")
 
 
 def _saving(
@@ -165,6 +167,4 @@ def _percent(gain: float | None) -> str:
 def _why(zone: Zone) -> str:
     # Its row says from where to where.
     why = NOT_MEASURED if zone.reason == NOT_MEASURED else zone.why
-    marks = [why]
-    marks.append(zone.why_unproven and f"{zone.why_unproven}; run verify")
-    return "; ".join(mark for mark in marks if mark)
+    return "; ".join(mark for mark in (why, zone.why_unproven) if mark)

@@ -89,24 +89,31 @@ def explain(
         if not found.file.rules:
             return
         home = _home_of(rules)
-        verify = f"verify --rules {shlex.quote(str(rules))}"
         console.say(
             f"Next: {named('deploy DIR', home)} hands the rules to jobs."
             if is_verified(rules)
-            else f"Next: {named(verify, home)} shows on the machine whether they win."
+            else f"Next: {_verifying(rules, home)} shows on the machine whether they win."
         )
         return
     one, other = compare(rules, diff, question)
     changes = differences(one, other)
     console.result(schema.to_plain(changes), _changes(changes, one, other))
-    verify = named(f"verify --rules {shlex.quote(str(diff))}", _home_of(diff, rules))
-    console.say(f"Next: {verify} measures the other file.")
+    console.say(f"Next: {_verifying(diff, _home_of(diff, rules))} measures the other file.")
 
 
 def _home_of(*rules: Path) -> Path:
     """The session that one of the files lies in, or in a folder of which it does."""
     near = (folder for one in rules for folder in (one.parent, one.parent.parent))
     return next((one for one in near if (one / "session.json").exists()), DEFAULT_SESSION)
+
+
+def _verifying(rules: Path, home: Path) -> str:
+    """Commands that verify a rule file, beside the session that it lies in or is near."""
+    from rccltune.session.folders import is_swept, sweep_then_verify
+
+    if not is_swept(home):
+        return sweep_then_verify(rules)
+    return named(f"verify --rules {shlex.quote(str(rules))}", home)
 
 
 def _other_mode(file: RuleFile, mode: Mode) -> str | None:

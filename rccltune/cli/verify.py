@@ -124,17 +124,20 @@ def verify(
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import session_request
     from rccltune.model.schema import to_plain
+    from rccltune.rules.placement_files import file_name
+    from rccltune.session.folders import is_swept, sweep_then_verify
     from rccltune.session.store import open_session
     from rccltune.verify.outcome import VerifyRequest
     from rccltune.verify.verification import rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
     opened = open_session(session)
-    if not (session / "sweep.yaml").exists():
+    if not is_swept(session):
         raise SessionError(
-            "this session was imported, and rules are verified with the ranks and sizes of a sweep",
+            "this session was imported, and rules are verified with the ranks of a sweep",
             where=str(session),
-            hint="rccltune sweep on the machine makes one; --rules then takes any rule file.",
+            hint=sweep_then_verify(rules or session / file_name(opened.fingerprint))
+            + " does it, on the machine.",
         )
     measured = session_request(session, options, as_measured=True)
     if opened.computing not in (None, measured.sweep.computing):

@@ -33,7 +33,7 @@ README: Final = "README"
 SIMULATED: Final = (
     "SIMULATED: these rules come from a stand-in benchmark, not from hardware; not for production"
 )
-NOT_VERIFIED: Final = "NOT VERIFIED on this machine (rccltune verify)"
+NOT_VERIFIED: Final = "NOT VERIFIED on this machine"
 # The first line of README, by which a folder is known as one of ours.
 _MARK: Final = "Rules and tuner plugin for RCCL and NCCL, put here by rccltune deploy"
 # What rccltune 0.1.0 had in place of a README.

@@ -22,6 +22,7 @@ from rccltune.rules.provenance import is_harmless
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import disk_errors
+from rccltune.session.folders import is_swept, sweep_then_verify
 from rccltune.verify import verdict_store
 from rccltune.verify.verifications import name_of, verifications
 
@@ -67,13 +68,19 @@ def deploy_session(
             "them all the same, marked NOT VERIFIED.",
         )
     rules = tuple(replace(one, verified=None) if one.name in changed else one for one in rules)
-    odd = [f"{one.n_unproven} of {one.name}" for one in rules if one.n_unproven]
+    odd = [one for one in rules if one.n_unproven]
     if odd and not unproven:
+        names = ", ".join(f"{one.n_unproven} of {one.name}" for one in odd)
+        verify = (
+            "rccltune verify"
+            if is_swept(session.path)
+            else sweep_then_verify(session.path / odd[0].name)
+        )
         raise CommandLineError(
-            f"nothing proves the gain of some rules: {', '.join(odd)} are UNPROVEN",
+            f"nothing proves the gain of some rules: {names} are UNPROVEN",
             where=str(folder),
-            hint="prove them with rccltune verify, leave them out with rccltune emit-config "
-            "--proven --force, or deploy them all the same with --unproven.",
+            hint=f"prove them, on the machine, with {verify} or leave them out with rccltune "
+            "emit-config --proven --force, or deploy them all the same with --unproven.",
         )
     for one in rules:
         for line in one.misread:

@@ -215,6 +215,7 @@ def _of_run(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.Da
         (None, plain),
         *_of_type(rows, of_key),
         (UnusableReason.SUBSTITUTED, np.array(other)[mix]),
+        (UnusableReason.UNPROVEN, of_key(lambda one: one.setting.role is Role.UNSTATED)),
     )
     rows["unusable"] = np.select(
         [np.asarray(flag, dtype=bool) for _, flag in flags],

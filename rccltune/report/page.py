@@ -20,7 +20,7 @@ from rccltune import __version__
 from rccltune.model.brief import brief
 from rccltune.model.choice import Judgement, SizeVerdict
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measurement import Outcome
+from rccltune.model.measurement import Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import (
     Collective,
@@ -225,15 +225,17 @@ def _where(shown: SessionContents, tables: FigureTables) -> str:
     library = f"library {shown.libraries}"
     when = _days([outcome for _, outcome in shown.launches])
     parts = [shown.machine, "; ".join(scales[:3]) + more, library]
-    return ", ".join([*parts, *([f"measured {when}"] if when else [])])
+    parts += [f"measured {when}"] * bool(when) + ["imported"] * shown.is_imported
+    return ", ".join(parts)
 
 
 def _days(outcomes: list[Outcome]) -> str:
     """Text of the days, first to last; empty where no day is known.
 
-    When a copy of somebody's publication was written says nothing of when it was measured.
+    When an imported file was written says nothing of when it was measured.
     """
-    found = sorted({o.started[:10] for o in outcomes if o.started and not o.origin})
+    measured = (one for one in outcomes if one.status is not Status.IMPORTED)
+    found = sorted({one.started[:10] for one in measured if one.started})
     if not found:
         return ""
     return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"

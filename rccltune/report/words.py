@@ -14,6 +14,7 @@ from rccltune.model.vocabulary import format_span
 from rccltune.report.contents import DeliveredRule, RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
 from rccltune.rules.documents import costs_words
+from rccltune.session.folders import is_swept, sweep_then_verify
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import named_by_exports
 from rccltune.verify.verifications import Verification
@@ -50,7 +51,10 @@ def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
         yield "NOT PROVEN", f"A verification was begun ({begun} of all ranks) and has no verdict."
     if shown.is_imported:
         whose = f" by {'; '.join(shown.origins)}" if shown.origins else ""
-        yield "IMPORTED", f"The times were read from files, and measured elsewhere{whose}."
+        yield (
+            "IMPORTED",
+            f"The times were read from files, and measured elsewhere{whose}; when is not known.",
+        )
     if shown.is_interrupted:
         command = shown.done.session.command
         again = f" The same command goes on: {command}" if command else ""
@@ -273,8 +277,11 @@ def following(shown: SessionContents, session: str = "") -> str:
 def _with_rules(shown: SessionContents, named: str) -> str:
     """Commands that make sense where there are rules; ``named`` follows a verb."""
     if not all(one.verification for one in shown.used):
-        if shown.is_imported:
-            return "rccltune sweep on that machine; rccltune verify --rules FILE keeps what wins."
+        home = shown.done.session.path
+        if not is_swept(home):
+            # A page is mailed, and names no folder above the session's.
+            file = Path(home.resolve().name, shown.used[0].name)
+            return f"{sweep_then_verify(file)} keeps, on that machine, what wins."
         return f"rccltune verify{named}, on the machine, keeps what wins."
     if shown.simulated:
         return "the same on hardware; these rules are for trying out."
@@ -336,7 +343,11 @@ def method(shown: SessionContents) -> Iterator[str]:
             f"{baseline_words(choice.named_baseline)}, "
             f"and stay within {100 * choice.tolerance:.0f} % of the fastest where that saves one."
         )
-        yield "Rules reach from the smallest to the largest size that was measured for them."
+        yield (
+            "No rule reaches beyond the smallest or the largest size measured for its setting. "
+            "Where it meets another choice between two measured sizes, it ends where their times "
+            "cross."
+        )
     yield (
         "A gain is the library's time over the rule's, in the mean over the rule's sizes, with the "
         f"interval that holds the true one with {100 * INTERVAL:.0f} %."

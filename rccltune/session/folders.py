@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -86,6 +87,17 @@ def _mode(fingerprint: Fingerprint) -> str:
 
 SWEEP_FILE: Final = "sweep.yaml"
 _FOLDER: Final = "rccltune/sessions"
+
+
+def is_swept(path: Path) -> bool:
+    """Whether a sweep made a session; one of imported files has no ranks to measure with."""
+    return (path / SWEEP_FILE).exists()
+
+
+def sweep_then_verify(rules: Path) -> str:
+    """Commands that verify the rules of a session that no sweep made."""
+    file = shlex.quote(str(rules))
+    return f"rccltune sweep -o swept && rccltune verify swept --rules {file}"
 
 
 def remember(path: Path) -> None:

@@ -26,7 +26,7 @@ from rccltune.model.measurement import (
     Status,
 )
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Role, Variant
+from rccltune.model.settings import DEFAULT_VARIANT, Variant
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
@@ -51,7 +51,7 @@ class ImportResult:
     """Result of an import.
 
     Attributes:
-        n_usable: timings of the session that say what ran, and have nothing wrong with them.
+        n_usable: timings of the session that nothing is wrong with.
     """
 
     n_files: int
@@ -132,10 +132,7 @@ def import_files(
         n_doubted=sum(doubts.values()),
         doubts=tuple(doubts.most_common()),
         n_samples=len(old) + len(new),
-        n_usable=sum(
-            int(((one["unusable"] == "") & (one["setting"] != Role.UNSTATED.value)).sum())
-            for one in (old, new)
-        ),
+        n_usable=sum(int((one["unusable"] == "").sum()) for one in (old, new)),
         notices=(
             *(n for item in incoming for n in item.outcome.notices),
             *_two_libraries(held, fresh, folder),

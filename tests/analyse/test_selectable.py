@@ -122,15 +122,6 @@ def test_wrong_results_disqualify(make_samples: MakeSamples, choose_from: Choose
     ]
 
 
-def test_samples_without_a_stated_setting_are_used_for_nothing(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """And the way to state it is told."""
-    choice = choose_from(make_samples({"unstated": [10] * 4, "ring/ll": [50] * 4}))
-    assert names(choice) == ["ring/ll"]
-    assert Caution.UNSTATED_SETTING in {notice.caution for notice in choice.notices}
-
-
 def test_a_collective_that_never_asks_has_no_zones(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:

@@ -61,16 +61,45 @@ def test_why_of_a_folder_says_which_files_are_wanted(
 def test_import_proposes_to_choose_only_where_something_can_be_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A log that does not say what ran is in the session, and chooses nothing."""
+    """A log that does not say what ran is in the session, left out row by row."""
     log, session = tmp_path / "all_reduce_perf.log", tmp_path / "s"
     log.write_text(TABLE, encoding="utf-8")
     command = ["import", str(log), "-o", str(session), "--collective", "all_reduce"]
     assert run([*command, "--nodes", "1"]) == 0
-    said = capsys.readouterr().err
-    assert "fit" not in said.partition("Next:")[2]
-    assert "can be chosen from" in " ".join(said.split())
+    both = capsys.readouterr()
+    assert "4 new timings from 1 file, 4 of them left out" in both.out
+    assert "4 left out: nothing says which setting ran" in both.out
+    assert "fit" not in both.err.partition("Next:")[2]
+    assert "can be chosen from" in " ".join(both.err.split())
     assert run([*command, "--nodes", "1", "--baseline"]) == 0
     assert "Next: rccltune fit" in capsys.readouterr().err
+
+
+def test_rules_of_an_imported_session_are_verified_in_one_that_was_swept(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """verify refuses the session itself, so no verb sends its user there."""
+    monkeypatch.chdir(tmp_path)
+    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+    assert run(["import", str(table), "-o", "s", "-q"]) == 0
+    rules = "s/rccl_tuner_gfx942_cpx-nps4.csv"
+    remedy = f"rccltune sweep -o swept && rccltune verify swept --rules {rules}"
+    for words, code in (
+        ("emit-config s", 0),
+        (f"explain {rules}", 0),
+        ("report s", 0),
+        ("deploy d s", 2),
+        ("verify s", 7),
+    ):
+        capsys.readouterr()
+        assert run(words.split()) == code, words
+        both = capsys.readouterr()
+        said = " ".join((both.out + both.err).split())
+        assert said.count("rccltune verify") == said.count(remedy) == 1, words
+        assert "run verify" not in said, words
 
 
 def test_a_file_without_a_rule_is_not_used(

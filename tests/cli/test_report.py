@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +19,7 @@ from reading import check_figures, check_page, text_of
 from wording import lacks
 
 from rccltune.cli import run
+from rccltune.rules.reader import read_rules
 
 CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
 HEAD = "# rccltune: collective=all_reduce nodes=1 ranks=8 mode=spx-nps1 arch=gfx942 placement=out\n"
@@ -180,6 +183,36 @@ def test_without_a_baseline_the_gain_is_unknown(repository: Path, tmp_path: Path
     assert lacks(header, "IMPORTED", "AMD", "ROCm") == []
     assert "Nothing" not in claim(tree)
     assert check_figures(tree) == 3
+
+
+def test_an_imported_session_has_no_day_of_its_own(repository: Path, tmp_path: Path) -> None:
+    """When a file was copied says nothing of when its times were measured."""
+    log = shutil.copy(repository / "examples/h200x2-nccl-2.28.9/sweep.csv", tmp_path)
+    os.utime(log, (981173106, 981173106))  # 3 February 2001
+    assert run(["import", str(log), "-o", str(tmp_path / "s"), "-q"]) == 0
+    header = text_of(next(chosen(tmp_path / "s").iter("header")))
+    assert "2001-02-03" not in header
+    assert "measured 2" not in header
+    assert ", imported" in header
+
+
+def test_a_swept_session_says_when_it_was_measured(copied: Path) -> None:
+    """The day of its runs."""
+    header = text_of(next(reported(copied).iter("header")))
+    assert re.search(r"measured \d{4}-\d\d-\d\d", header)
+    assert "imported" not in header
+
+
+def test_the_page_says_where_rules_end(repository: Path, tmp_path: Path) -> None:
+    """Inside at a crossover, which here is no size that was measured (2.5 and 2.75 MiB are)."""
+    folder = imported(repository, tmp_path / "s", "examples/h200x2-nccl-2.28.9/sweep.csv")
+    page = text_of(chosen(folder))
+    ends = {rule.max_nbytes for rule in read_rules((folder / "rccl_tuner.csv").read_bytes()).rules}
+    with (folder / "samples.csv").open(newline="") as stream:
+        sizes = {int(row["nbytes"]) for row in csv.DictReader(stream)}
+    assert ends - sizes
+    assert "it ends where their times cross" in page
+    assert "from the smallest to the largest size" not in page
 
 
 def test_the_same_session_gives_the_same_page(repository: Path, tmp_path: Path) -> None:

@@ -120,6 +120,17 @@ def test_the_tutorial_s_job_leaves_nothing_in_the_shell(reader: Path) -> None:
     assert "stays so" not in said
 
 
+def test_the_tutorial_s_job_fails_as_it_says(reader: Path) -> None:
+    """With the one word changed, the same lines end in the reason, not in a file that is missing."""
+    lines = [line.text for line in PARTS[TUTORIAL]]
+    job = "\n".join(lines[lines.index("(") : lines.index(")") + 1])
+    assert "RCCLTUNE_MODE=cpx-nps4" in job
+    failing = job.replace("RCCLTUNE_MODE=cpx-nps4", "RCCLTUNE_MODE=spx-nps1")
+    why = next(line for line in lines if line.startswith("rccltune why job.log"))
+    said = run([f"if {failing}\nthen exit 1\nfi", why], reader)
+    assert "requires another machine" in " ".join(said.split())
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_tutorial_runs(tmp_path: Path) -> None:
