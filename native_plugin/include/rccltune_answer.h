@@ -25,9 +25,11 @@ struct rccltune_answer {
     int32_t channels;            /* >= 1, or 0 for the host's default */
 };
 
-/* Questions since rccltune_asked_v1() last forgot them.  Numbers are of the last question. */
+/* Questions since rccltune_asked_v1() last forgot them, of every communicator that belongs to the
+ * program.  One a call counts: one without a cell that can be chosen does not, nor does one that
+ * repeats it (NCCL 2.31 asks both before the question that decides).  Numbers are of the last. */
 struct rccltune_asked {
-    uint64_t n_calls;    /* questions, of every communicator that belongs to the program */
+    uint64_t n_calls;    /* questions */
     uint64_t n_answered; /* those that got an answer */
     uint64_t n_bytes;    /* as the host counts them */
     uint64_t selectable; /* bit a * n_protocols + p: the host lets this cell be chosen */

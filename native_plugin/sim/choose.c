@@ -62,26 +62,55 @@ static int n_algorithms_of(const struct library *library)
     return library->family->since >= ROCM_7_0 ? N_ALGORITHMS : N_ALGORITHMS - 1;
 }
 
-static void fill_table(struct comm *comm)
+static void fill_table(struct comm *comm, const struct call *call,
+                       float table[N_ALGORITHMS][N_PROTOCOLS])
 {
-    const struct call *call = &comm->call;
     const struct library *library = comm->library;
     for (int a = 0; a < N_ALGORITHMS; a++) {
         for (int p = 0; p < N_PROTOCOLS; p++)
-            comm->table[a][p] = comm->n_ranks == 1 ? -1.f
-                                                   : model_time(&comm->model, call->collective, a,
-                                                                p, call->n_bytes, call->n_pipe_ops);
+            table[a][p] = comm->n_ranks == 1 ? -1.f
+                                             : model_time(&comm->model, call->collective, a, p,
+                                                          call->n_bytes, call->n_pipe_ops);
     }
     if (comm->n_ranks == 1) {
-        comm->table[ALGO_RING][PROTO_SIMPLE] = 0;
+        table[ALGO_RING][PROTO_SIMPLE] = 0;
         return;
     }
     /* R28 enqueue.cc:2137: every ring cell, the ineligible ones too, which become -1024. */
     bool fp8 = call->dtype == DTYPE_FP8_E4M3 || call->dtype == DTYPE_FP8_E5M2;
     if (fp8 && comm->n_ranks > 8 && library->family->since >= ROCM_7_11) {
         for (int p = 0; p < N_PROTOCOLS; p++)
-            comm->table[ALGO_RING][p] *= 1024.f;
+            table[ALGO_RING][p] *= 1024.f;
     }
+}
+
+/* On one node (NCCL 2.31.2 src/sym_kernels.cc:268 and, by default, :342). */
+static bool has_symmetric_kernel(const struct comm *comm, const struct call *call)
+{
+    bool is_float = call->dtype == DTYPE_HALF || call->dtype == DTYPE_FLOAT ||
+                    call->dtype == DTYPE_BFLOAT16 || call->dtype == DTYPE_FP8_E4M3 ||
+                    call->dtype == DTYPE_FP8_E5M2;
+    bool sums = call->op == OP_SUM || call->op == OP_AVG;
+    bool reduces = call->collective == COLL_ALL_REDUCE || call->collective == COLL_REDUCE_SCATTER;
+    bool has_one = call->collective == COLL_ALL_GATHER || (reduces && sums && is_float);
+    return has_one && comm->n_nodes == 1 && comm->n_ranks > 1 &&
+           comm->library->version >= NCCL_2_31;
+}
+
+/* The arguments of src/scheduler/symmetric_sched.cc:173-200 (NCCL 2.31.2; 2.32.3: to :206): bytes
+ * of one rank, each call's in whole cells of a kernel, and numPipeOps 0. */
+static void prepare_symmetric(struct comm *comm)
+{
+    enum { CELL = 1024 };
+    const struct call *call = &comm->call;
+    size_t n_calls = (size_t)(call->aggregated > 1 ? call->aggregated : 1);
+    comm->symmetric = *call;
+    comm->symmetric.n_bytes = 0;
+    if (!has_symmetric_kernel(comm, call))
+        return;
+    comm->symmetric.n_bytes = n_calls * ((call->count_bytes + CELL - 1) / CELL * CELL);
+    comm->symmetric.n_pipe_ops = 0;
+    fill_table(comm, &comm->symmetric, comm->symmetric_table);
 }
 
 void comm_prepare(struct comm *comm, const struct call *call)
@@ -89,8 +118,10 @@ void comm_prepare(struct comm *comm, const struct call *call)
     comm->call = *call;
     comm->call.n_pipe_ops = (call->aggregated + comm->n_channels - 1) / comm->n_channels;
     comm->bypass = bypass_path(comm, call);
-    if (comm->bypass == PATH_TUNED)
-        fill_table(comm);
+    if (comm->bypass == PATH_TUNED) {
+        fill_table(comm, &comm->call, comm->table);
+        prepare_symmetric(comm);
+    }
 }
 
 /* Strictly lowest cell that is not below zero; ties go to the lower algorithm, then protocol. */
@@ -269,6 +300,30 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
     return result;
 }
 
+/* Two questions before the one that decides: which symmetric kernel runs, without a cell; and, as
+ * none may run on buffers that are in no window, which kernel would (NCCL 2.31.2
+ * src/tuning/tuning.cc:213, from :289).  Neither answer counts. */
+static int ask_for_symmetric(struct comm *comm, int local)
+{
+    float table[N_ALGORITHMS][N_PROTOCOLS];
+    const struct asked *asked = &comm->asked[local];
+    int result = NCCL_SUCCESS;
+    if (!asked->has_tuner || comm->symmetric.n_bytes == 0)
+        return NCCL_SUCCESS;
+    for (int a = 0; a < N_ALGORITHMS; a++) {
+        for (int p = 0; p < N_PROTOCOLS; p++)
+            table[a][p] = -1.f;
+    }
+    for (int i = 0; i < 2 && result == NCCL_SUCCESS; i++) {
+        int algorithm = -1, protocol = -1, n_channels = 0;
+        result =
+            tuner_ask(&comm->library->tuner, asked->context, &comm->symmetric,
+                      n_algorithms_of(comm->library), table, &n_channels, &algorithm, &protocol);
+        memcpy(table, comm->symmetric_table, sizeof table);
+    }
+    return result;
+}
+
 int comm_decide(struct comm *comm, int local, struct decision *decision)
 {
     if (comm->bypass != PATH_TUNED) {
@@ -283,7 +338,9 @@ int comm_decide(struct comm *comm, int local, struct decision *decision)
         return NCCL_SUCCESS;
     }
     float cost;
-    int result = decide(comm, local, decision, &cost);
+    int result = ask_for_symmetric(comm, local);
+    if (result == NCCL_SUCCESS)
+        result = decide(comm, local, decision, &cost);
     if (comm->ranks[local] == 0 && result == NCCL_SUCCESS && debug_at(LEVEL_INFO))
         log_choice(comm, decision, cost);
     return result;
@@ -295,7 +352,7 @@ int comm_explain(struct comm *comm, int local, const struct call *call, const ch
     struct decision decision;
     float cost;
     comm_prepare(comm, call);
-    fill_table(comm); /* also where nobody is asked */
+    fill_table(comm, &comm->call, comm->table); /* also where nobody is asked */
     /* The old question knows nothing of bypasses and answers with the tuner's choice; RCCL 2.28.3
      * and later name what really runs. */
     int result = decide(comm, local, &decision, &cost);

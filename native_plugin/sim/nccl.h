@@ -47,7 +47,6 @@ struct request {
     size_t count;
     void *stream;
 };
-/* The operations behind the library's own, and what an average divides by. */
-enum { OP_PROD = 1, OP_MAX, OP_MIN, OP_AVG, OP_FIRST_MADE };
+enum { OP_FIRST_MADE = OP_AVG + 1 }; /* behind the library's own */
 
 #endif

@@ -99,7 +99,7 @@ void number_start(const char *arch)
     }
 }
 
-enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, DOUBLE = 8, BFLOAT16 };
+enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, DOUBLE = 8 };
 
 bool dtype_is_real(int dtype)
 {
@@ -108,7 +108,9 @@ bool dtype_is_real(int dtype)
 
 static int format_of(int dtype)
 {
-    return dtype == DTYPE_HALF ? HALF : dtype == BFLOAT16 ? BFLOAT : E4M3 + dtype - DTYPE_FP8_E4M3;
+    return dtype == DTYPE_HALF       ? HALF
+           : dtype == DTYPE_BFLOAT16 ? BFLOAT
+                                     : E4M3 + dtype - DTYPE_FP8_E4M3;
 }
 
 #define EACH(type, to, from)                                                                       \

@@ -110,6 +110,9 @@ struct comm {
     struct call call;
     int bypass; /* PATH_TUNED: a tuner is asked */
     float table[N_ALGORITHMS][N_PROTOCOLS];
+    /* How a tuner is asked before that about symmetric kernels; n_bytes 0 where it is not. */
+    struct call symmetric;
+    float symmetric_table[N_ALGORITHMS][N_PROTOCOLS];
 };
 
 /* Read the environment; an NCCL_* result, NCCL_INVALID_USAGE on a word that no list knows. */

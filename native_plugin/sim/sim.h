@@ -86,8 +86,8 @@ extern const char *const protocol_titles[N_PROTOCOLS]; /* also NCCL_PROTO */
 int find_name(struct text word, const char *const *names, int n, bool any_case);
 
 /* Of ncclDataType_t and ncclRedOp_t the values that something depends on. */
-enum { DTYPE_HALF = 6, DTYPE_FLOAT, DTYPE_FP8_E4M3 = 10, DTYPE_FP8_E5M2, N_DTYPES };
-enum { OP_SUM, N_OPS = 6 };
+enum { DTYPE_HALF = 6, DTYPE_FLOAT, DTYPE_BFLOAT16 = 9, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, N_DTYPES };
+enum { OP_SUM, OP_PROD, OP_MAX, OP_MIN, OP_AVG, N_OPS = 6 };
 extern const char *const dtype_names[N_DTYPES];
 extern const int dtype_bytes[N_DTYPES];
 extern const char *const op_names[N_OPS];
@@ -132,7 +132,11 @@ enum {
     ROCM_7_1 = 22707,
     /* The tuner comes before the transports, INFO is 4 at a plugin's logger instead of 3, and a
      * topology that no Rome model matches has tuning model 5 instead of 0 (#2110). */
-    ROCM_7_11 = 22803
+    ROCM_7_11 = 22803,
+    /* Symmetric kernels are looked for by a question to the tuner (NCCL 2.31.2
+     * src/scheduler/symmetric_sched.cc).  Played as NCCL does it; RCCL's develop branch
+     * (rocm-systems 19307994) has the code and leaves calls without windows out of it. */
+    NCCL_2_31 = 23102
 };
 
 struct rccl_family {

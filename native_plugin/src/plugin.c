@@ -22,6 +22,8 @@ struct plugin {
     bool shows_table;                 /* cells are the host's own: not in version 2 */
     struct watch *watch;              /* NULL unless asked for */
     struct record *record;            /* the same */
+    bool is_noted;                    /* somebody counts, logs, or says what is answered */
+    _Atomic uint64_t cell_less;       /* key of the question before, where it had no cell; else 0 */
     pid_t pid;                        /* a fork's child must not write what its parent writes */
 };
 
@@ -111,6 +113,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->record = record;
     (*plugin)->shows_table = comm->abi > 2;
     (*plugin)->by_program = by_program;
+    (*plugin)->is_noted = watch != NULL || record != NULL || by_program;
     (*plugin)->pid = process_id();
     config->table = NULL;
     return PLUGIN_READY;
@@ -178,11 +181,57 @@ static bool is_selectable(const struct candidate *rule, const struct plugin_call
                                                (size_t)rule->protocol] >= 0.0F;
 }
 
+static bool offers_a_cell(const struct plugin_call *call)
+{
+    int n_cells = call->cells == NULL ? 0 : call->n_algorithms * call->n_protocols;
+    for (int i = 0; i < n_cells; i++) {
+        if (call->cells[i] >= 0.0F) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Never 0.  Sizes that lose bits here are no message's. */
+static uint64_t key_of(const struct plugin_call *call)
+{
+    uint64_t pipe_ops = (unsigned)call->n_pipe_ops & 0xFFFU;
+    uint64_t collective = ((unsigned)call->collective & 7U) + 1;
+    return call->n_bytes << 16 | pipe_ops << 4 | collective;
+}
+
+/* Of a question without a cell, or behind one: see is_about_a_call. */
+__attribute__((noinline)) static bool repeats_none(struct plugin *plugin,
+                                                   const struct plugin_call *call, uint64_t before)
+{
+    uint64_t key = key_of(call);
+    bool is_offered = offers_a_cell(call);
+    atomic_store_explicit(&plugin->cell_less, is_offered ? 0 : key, memory_order_relaxed);
+    return is_offered && before != key;
+}
+
+/*
+ * Whether a question is the one about a call that counts.
+ *
+ * NCCL 2.31.2 (and 2.32.3) asks three times about a call that symmetric kernels could serve.  First
+ * for those, without a cell (src/scheduler/symmetric_sched.cc:200, 2.32.3: 206; numPipeOps 0, bytes
+ * of one rank in whole KiB); where none of them may run, which kernel would without them, by the
+ * same arguments (src/tuning/tuning.cc:279 and :289; the answer is thrown away); and then with the
+ * call's own (src/enqueue/enqueue.cc:502, the numPipeOps of a group), which decides what runs.  So
+ * a question without a cell is none of ours, nor is the next one where it repeats it.  Two threads
+ * that ask at once for one communicator may count a call more or less.
+ */
+static inline bool is_about_a_call(struct plugin *plugin, const struct plugin_call *call)
+{
+    uint64_t before = atomic_load_explicit(&plugin->cell_less, memory_order_relaxed);
+    return (before == 0 && offers_a_cell(call)) || repeats_none(plugin, call, before);
+}
+
 /* The first candidate of a segment that holds and can be selected, looked at one by one; the
- * watcher, where there is one, is told. */
+ * watcher, where there is one, is told of a question that counts. */
 __attribute__((noinline)) static const struct candidate *decide_among(
     struct plugin *plugin, const struct plugin_call *call, const struct rule_table *table,
-    const struct segment_list *segment)
+    const struct segment_list *segment, bool counts)
 {
     const struct candidate *chosen = NULL;
     uint32_t count = segment != NULL ? segment->count : 0;
@@ -194,7 +243,7 @@ __attribute__((noinline)) static const struct candidate *decide_among(
             n_skipped += chosen == NULL ? 1 : 0;
         }
     }
-    if (plugin->watch != NULL) {
+    if (plugin->watch != NULL && counts) {
         watch_call(plugin->watch, call, chosen, n_skipped);
     }
     return chosen;
@@ -202,28 +251,31 @@ __attribute__((noinline)) static const struct candidate *decide_among(
 
 /* What a rank program says, where the host lets it be chosen. */
 static const struct candidate *decide_by_program(struct plugin *plugin,
-                                                 const struct plugin_call *call)
+                                                 const struct plugin_call *call, bool counts)
 {
     const struct rule_table *table = plugin->program_rules;
     const struct candidate *chosen = NULL;
     if (answer_kind() == RCCLTUNE_ANSWER_RULES && table != NULL) {
         chosen = decide_among(plugin, call, table,
-                              rule_table_segment(table, (unsigned)call->collective, call->n_bytes));
+                              rule_table_segment(table, (unsigned)call->collective, call->n_bytes),
+                              counts);
     } else if (answer_kind() == RCCLTUNE_ANSWER_SETTING) {
         chosen = is_selectable(answer_setting(), call) ? answer_setting() : NULL;
     }
-    answer_note(call, chosen, plugin->shows_table);
+    if (counts) {
+        answer_note(call, chosen, plugin->shows_table);
+    }
     return chosen;
 }
 
 /* Apart from plugin_decide, whose way this is not: somebody measures. */
 __attribute__((noinline)) static const struct candidate *decide_without_table(
-    struct plugin *plugin, const struct plugin_call *call)
+    struct plugin *plugin, const struct plugin_call *call, bool counts)
 {
     if (plugin->by_program) {
-        return decide_by_program(plugin, call);
+        return decide_by_program(plugin, call, counts);
     }
-    if (plugin->watch != NULL) {
+    if (plugin->watch != NULL && counts) {
         watch_call(plugin->watch, call, NULL, 0);
     }
     return NULL;
@@ -236,19 +288,20 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
     if (plugin == NULL) {
         return NULL;
     }
-    if (plugin->record != NULL) {
+    bool counts = plugin->is_noted && is_about_a_call(plugin, call);
+    if (counts && plugin->record != NULL) {
         record_count(plugin->record, call->collective, call->n_bytes);
     }
     if ((unsigned)call->collective >= TABLE_N_COLLECTIVES) {
         return NULL;
     }
     if (plugin->table == NULL) {
-        return decide_without_table(plugin, call);
+        return decide_without_table(plugin, call, counts);
     }
     const struct segment_list *segment =
         rule_table_segment(plugin->table, (unsigned)call->collective, call->n_bytes);
     if (plugin->watch != NULL) {
-        return decide_among(plugin, call, plugin->table, segment);
+        return decide_among(plugin, call, plugin->table, segment, counts);
     }
     if (segment == NULL || segment->count == 0) {
         return NULL;
@@ -256,7 +309,7 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
     if (holds(&segment->head, call) && is_selectable(&segment->head, call)) {
         return &segment->head;
     }
-    return segment->count > 1 ? decide_among(plugin, call, plugin->table, segment) : NULL;
+    return segment->count > 1 ? decide_among(plugin, call, plugin->table, segment, counts) : NULL;
 }
 
 void plugin_finalize(struct plugin *plugin)

@@ -17,8 +17,8 @@ struct plugin_comm {
     uint64_t n_ranks;
 };
 
-/* A question.  `cells` is the cost table, n_algorithms rows of n_protocols; a cell can be chosen
- * when it is >= 0. */
+/* A question, of which a host may ask several about one call.  `cells` is the cost table,
+ * n_algorithms rows of n_protocols; a cell can be chosen when it is >= 0. */
 struct plugin_call {
     int collective;
     uint64_t n_bytes;

@@ -37,9 +37,11 @@ struct record {
 
 const char record_header[] =
     "#@ format 1\n"
-    "# What the tuner was asked, by communicator.  Not in here: replays of captured graphs,\n"
-    "# point-to-point, paths that ask no tuner, and how grouped calls were split.  Rows whose\n"
-    "# maxBytes differs from nBytes hold all sizes between the two.\n"
+    "# Calls that the tuner was asked about, by communicator; one counts once, also where NCCL "
+    "asks\n"
+    "# three times (2.31 and later).  Not in here: replays of captured graphs, point-to-point,\n"
+    "# paths that ask no tuner, and how grouped calls were split.  Rows whose maxBytes differs\n"
+    "# from nBytes hold all sizes between the two.\n"
     "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n";
 
 /* Every communicator of this process that is counted. */

@@ -33,13 +33,18 @@ struct told {
     int channels;
 };
 
+static void set_costs(float table[N_CELLS])
+{
+    for (int i = 0; i < N_CELLS; i++) {
+        table[i] = i == RING_LL128 ? -1024.0F : 5.0F + (float)i;
+    }
+}
+
 static struct told ask(struct host *host, int collective, size_t n_bytes)
 {
     float table[N_CELLS];
     struct told told = {-1, 0};
-    for (int i = 0; i < N_CELLS; i++) {
-        table[i] = i == RING_LL128 ? -1024.0F : 5.0F + (float)i;
-    }
+    set_costs(table);
     struct host_call call = {collective, n_bytes, 1, 0, table, 7, 3, 0};
     CHECK(host_ask(host, &call) == ABI_SUCCESS);
     for (int i = 0; i < N_CELLS; i++) {
@@ -116,6 +121,73 @@ static void check_version(int version)
     CHECK(host_finalize(&host) == ABI_SUCCESS);
 }
 
+/* Whatever a library asks beside it, the question that decides is what is counted, kept and
+ * compared. */
+static void check_release(enum host_release release)
+{
+    struct host host;
+    struct rccltune_asked now;
+    float table[N_CELLS];
+    struct host_call call = {ALL_REDUCE, 1000, 1, 0, table, 7, 3, 0};
+    CHECK(host_load(&host, library, 6) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    CHECK(say(RCCLTUNE_ANSWER_SETTING, 1, 2, 0) == 0);
+    for (int i = 0; i < 10; i++) {
+        set_costs(table);
+        CHECK(host_issue(&host, release, &call) == ABI_SUCCESS);
+        CHECK(table[RING_SIMPLE] <= 0.0F);
+    }
+    now = heard();
+    CHECK(now.n_calls == 10 && now.n_answered == 10 && now.differing == 0);
+    CHECK(now.n_bytes == 1000 && now.selectable == 0x1fffefU && now.host_algorithm == 0);
+    CHECK(now.answer_algorithm == 1 && now.answer_protocol == 2);
+
+    /* Bytes of one rank are not those of all; a tree serves no all_gather. */
+    call = (struct host_call){ABI_ALL_GATHER, 8 * 4096, 1, 0, table, 7, 3, 0};
+    set_costs(table);
+    table[0] = table[1] = table[2] = -1.0F;
+    CHECK(host_issue(&host, release, &call) == ABI_SUCCESS);
+    now = heard();
+    CHECK(now.n_calls == 1 && now.n_bytes == 8 * 4096 && now.collective == ABI_ALL_GATHER);
+
+    /* Real differences are found: sizes that a symmetric kernel would call the same, and whether
+     * buffers are registered. */
+    call = (struct host_call){ALL_REDUCE, 600, 1, 0, table, 7, 3, 0};
+    for (int i = 0; i < 3; i++) {
+        set_costs(table);
+        call.n_bytes = i == 0 ? 600 : 700;
+        call.reg_buff = i == 2 ? 1 : 0;
+        CHECK(host_issue(&host, release, &call) == ABI_SUCCESS);
+    }
+    now = heard();
+    CHECK(now.n_calls == 3 && now.differing == 2 && now.registered == 1);
+
+    /* A call that a symmetric kernel serves is none of ours, and the next one is again. */
+    set_costs(table);
+    CHECK(host_issue_in_windows(&host, release, &call) == ABI_SUCCESS);
+    CHECK(heard().n_calls == 0);
+    set_costs(table);
+    CHECK(host_issue(&host, release, &call) == ABI_SUCCESS && heard().n_calls == 1);
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+}
+
+/* Where no cell can be chosen nothing is told of, by which release ever. */
+static void check_closed(void)
+{
+    struct host host;
+    float table[N_CELLS];
+    struct host_call call = {ALL_REDUCE, 64, 1, 0, table, 7, 3, 0};
+    CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    CHECK(say(RCCLTUNE_ANSWER_SETTING, 1, 2, 0) == 0);
+    for (int i = 0; i < N_CELLS; i++) {
+        table[i] = i == RING_LL128 ? -1024.0F : -1.0F;
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(host_ask(&host, &call) == ABI_SUCCESS && table[RING_SIMPLE] < 0.0F);
+    }
+    CHECK(heard().n_calls == 0);
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+}
+
 static void check_refused(void)
 {
     struct host host;
@@ -163,6 +235,10 @@ int main(int argc, char **argv)
     for (int version = 2; version <= 7; version++) {
         check_version(version);
     }
+    for (int release = 0; release < N_HOST_RELEASES; release++) {
+        check_release((enum host_release)release);
+    }
+    check_closed();
     check_refused();
     check_without_rules();
     tree_remove(root);

@@ -183,6 +183,56 @@ static void check_decisions_of_a_size_are_told_once(void)
     CHECK(strstr(text, "summary calls=4 hits=0 misses=4 ") != NULL);
 }
 
+/* The log of a small job on a release, from the first decision on. */
+static const char *log_of(enum host_release release)
+{
+    struct host host;
+    float table[21];
+    static const size_t sizes[] = {100, 100, 300, 3000, 3000};
+    set_path("RCCLTUNE_LOG", "decisions:", "log.txt");
+    CHECK(host_load(&host, library, 6) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int collective = 2; collective <= 4; collective += 2) {
+            struct host_call call = {
+                collective, sizes[i] * (collective == 2 ? 8 : 1), 1, 0, table, 7, 3, 0};
+            for (int cell = 0; cell < 21; cell++) {
+                table[cell] = (float)(cell + 1);
+            }
+            CHECK(host_issue(&host, release, &call) == ABI_SUCCESS);
+            CHECK(host_issue_in_windows(&host, release, &call) == ABI_SUCCESS);
+        }
+    }
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+    const char *decisions =
+        strstr(read_file("log.txt"), "rccltune: comm=0000000000abcdef decision");
+    CHECK(decisions != NULL);
+    return decisions == NULL ? "" : decisions;
+}
+
+/* A job's log and counts do not depend on how often its library asks about a call; rules for a
+ * numPipeOps of 1 are not missed for the questions that have 0. */
+static void check_releases(void)
+{
+    char of_2_30[4096];
+    clear();
+    CHECK(
+        tree_put(root, "pipe.csv",
+                 "allreduce,0,200,tree,ll,16,-1,-1,1,-1\nallreduce,201,1024,ring,ll,-1,-1,-1,0,-1\n"
+                 "allreduce,2000,4000,ring,simple,-1,-1,-1,-1,-1\n"));
+    set_path("NCCL_TUNER_CONFIG_FILE", "", "pipe.csv");
+    (void)snprintf(of_2_30, sizeof of_2_30, "%s", log_of(HOST_2_30));
+    CHECK(strstr(of_2_30, "collective=allreduce nbytes=100 answer=tree/ll/16 line=1 ") != NULL);
+    CHECK(strstr(of_2_30, "collective=allreduce nbytes=300 answer=none line=0 ") != NULL);
+    CHECK(strstr(of_2_30, "collective=allreduce nbytes=3000 answer=ring/simple line=3 ") != NULL);
+    CHECK(strstr(of_2_30, "collective=allgather nbytes=24000 answer=none ") != NULL);
+    CHECK(strstr(of_2_30, "summary calls=10 hits=4 misses=6 not-selectable=0 fallbacks=0\n") !=
+          NULL);
+    CHECK(strstr(of_2_30, "offered=-") == NULL);
+    for (int release = HOST_2_31; release < N_HOST_RELEASES; release++) {
+        CHECK_STRING(log_of((enum host_release)release), of_2_30);
+    }
+}
+
 /* Once for all communicators of a process. */
 static void check_what_went_is_told_once(void)
 {
@@ -215,6 +265,7 @@ int main(int argc, char **argv)
     check_summary();
     check_decisions();
     check_decisions_of_a_size_are_told_once();
+    check_releases();
     check_what_went_is_told_once();
     tree_remove(root);
     return check_result();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,8 @@ def test_ranks_that_ran_other_products_are_an_error(tmp_path: Path) -> None:
     [
         ({"asked": 0, "answer": "", "told_bytes": "", "ran": "?"}, "bypassed"),
         ({"asked": 3}, "bypassed"),
+        ({"asked": ""}, "bypassed"),
+        ({"asked": 24}, "good"),
         ({"answer": "none"}, "not-offered"),
         ({"answer": "tree/ll"}, "overridden"),
         ({"ran": "ring/simple/8"}, "overridden"),
@@ -102,6 +105,32 @@ def test_a_time_counts_where_the_setting_ran(
     """What was asked for is not yet what ran; the others' times stay their own."""
     make(tmp_path, STEPS, told=answering(**said))
     assert states(tmp_path) == {"silent": "good", "ring/ll": state, "tree/simple/4": "good"}
+
+
+def test_rows_of_a_library_that_asks_three_times_are_its_settings_own(
+    tmp_path: Path, shared_data: Path
+) -> None:
+    """NCCL 2.32.3, made by a plugin that counted each question; rank 1 was not kept, and is rank 0 again."""
+    path = shared_data / "nccl-2.31/rank-0-of-2.32.3.csv"
+    with path.open(encoding="utf-8") as file:
+        told = [row for row in csv.DictReader(file) if row["step"] != "communicator"]
+    assert all(int(row["asked"]) == 3 * int(row["made"]) for row in told)
+    steps = [
+        step(
+            row["step"],
+            "silent" if row["answer"] == "none" else row["answer"],
+            int(row["nbytes"]),
+            clock="graph" if row["step"] == "measure" else "",
+        )
+        for row in told
+    ]
+    each = {0: iter(told), 1: iter(told)}
+    make(tmp_path, steps, told=lambda _, rank: next(each[rank]))
+    table = rows.rows_of_runs(runs.read_runs(tmp_path))
+    timed = table[table["step"] == "measure"]
+    assert len(timed) == sum(row["step"] == "measure" for row in told)
+    assert set(timed["state"]) == {"good"}
+    assert timed["counts"].all()
 
 
 def test_channels_that_were_asked_for_must_have_run(tmp_path: Path) -> None:

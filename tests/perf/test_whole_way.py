@@ -41,6 +41,21 @@ def test_more_is_measured_where_more_is_asked_for(ground: Ground) -> None:
     assert len(table.query(own)) == 2 * len(first.query(own))
 
 
+def test_a_library_that_asks_three_times_a_call_is_tuned(ground: Ground) -> None:
+    """As one that asks once (NCCL 2.31.2, 2.32.3): every call is asked about, and rules are proven."""
+    ground.change(release={"rccl": "2.32.3", "benchmark": "rtnew"})
+    words = ground.words("--max-bytes", "256K", "--setting", "ring/simple", "--setting", "tree/ll")
+    assert run(["tune", *words[1:]]) == 0
+    table = ground.table()
+    asked = table[(table["step"] != "communicator") & (table["setting"] != "baseline")]
+    assert (asked["asked"] == asked["made"]).all()
+    assert set(asked["note"]) == {""}
+    forced = asked[asked["setting"].isin(("ring/simple", "tree/ll")) & (asked["step"] == "measure")]
+    assert set(forced["state"]) == {"good"}
+    (path,) = Path("s").glob("rccl_tuner*.csv")
+    assert "allreduce,32768,32768,ring,simple,-1,1,2,-1," in path.read_text()
+
+
 def test_variants_are_processes_of_their_own(ground: Ground) -> None:
     """In turns with the site's, with and without the plugin; their variables are in both."""
     Path("own.yaml").write_text(

@@ -17,6 +17,7 @@ from wording import lacks
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
 from rccltune.why.records import AnswerKind
+from rccltune.workload.reader import read_workload
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -36,6 +37,35 @@ def test_a_hit_a_hole_and_what_cannot_be_selected(jobs: Jobs) -> None:
     # Setting what was advised turns the answer into a hit.
     env = jobs.with_plugin(rules, RCCL_LL128_FORCE_ENABLE="1")
     assert at(ask(jobs.run(env=env), rules=rules), 256 * KIB).kind is AnswerKind.HIT
+
+
+def test_a_library_that_asks_three_times_a_call_gets_the_same_answers(jobs: Jobs) -> None:
+    """2.30 asks once, 2.31 and 2.32 about symmetric kernels first, of which the log and the record know nothing."""
+    rules = jobs.rules(RULES.replace("# library: RCCL 2.28.3-SIMULATED\n", ""))
+    reports, said, counted = [], [], []
+    for release in ("2.30.7", "2.31.2", "2.32.3"):
+        record = jobs.folder / f"record-{release}.csv"
+        env = jobs.with_plugin(rules, RCCLTUNE_RECORD=str(record))
+        # Sizes of which the first is no whole KiB.
+        log = jobs.run(
+            release,
+            arguments="-b 1000 -e 1M -f 32 -n 3 -w 1",
+            node=jobs.node(release={"rccl": release}),
+            env=env,
+        )
+        answers = ask(log, rules=rules).answers
+        reports.append([(one.kind, one.min_nbytes, one.max_nbytes) for one in answers])
+        lines = re.findall(r" (decision .*|summary .*|rule line.*)", log.read_text())
+        said.append(sorted(set(lines)))
+        counted.append(
+            {(one.collective, one.min_nbytes): one.calls for one in read_workload(record).counts}
+        )
+    assert reports[0][0][0] is AnswerKind.HIT
+    assert any("nbytes=1000 answer=tree/ll " in line for line in said[0])
+    assert not any("offered=-" in line for line in said[0])
+    assert reports[1:] == reports[:1] * 2
+    assert said[1:] == said[:1] * 2
+    assert counted[1:] == counted[:1] * 2
 
 
 @pytest.mark.parametrize(("name", "value"), [("NCCL_PROTO", "Simple"), ("NCCL_ALGO", "Ring")])
