@@ -7,7 +7,7 @@ compared with another. Which variants a release has is data of its own (``data/v
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -71,8 +71,6 @@ class Release:
         reads_rules: whether it has a tuner for rule files itself. A build may differ from its
             number, so that a file at hand is asked by its content.
         tells_choices: whether its log has a line for every choice.
-        overwrites_protocol: whether it sets the protocol of three collectives again after a tuner,
-            on several nodes; None where it may.
         limits_by_name: whether ``NCCL_ALGO=allreduce:tree`` acts on all_reduce alone.
         has_symmetric: whether buffers in symmetric windows go around a tuner.
         knows_cpx: whether it finds its way on partitioned GPUs.
@@ -88,7 +86,6 @@ class Release:
     abi: int
     reads_rules: bool = False
     tells_choices: bool = True
-    overwrites_protocol: bool | None = False
     limits_by_name: bool = False
     has_symmetric: bool = False
     knows_cpx: bool = True
@@ -174,7 +171,6 @@ _RCCL: Final = _lines(
         "remark": "",
         "keeps_scratch": True,
     },
-    # rcclUpdateCollectiveProtocol, until change 1985 leaves a tuner's exact zero as it is.
     {
         "first": (2, 26),
         "number": "2.26.6",
@@ -182,12 +178,9 @@ _RCCL: Final = _lines(
         "abi": 4,
         "name": "RCCL 2.26.6, 2.27.7 (ROCm 7.0 to 7.2)",
         "remark": _AGAIN,
-        "overwrites_protocol": True,
     },
     {"first": (2, 27), "number": "2.27.7", "rocm": ("7.1", "7.1")},
-    # It has 7.1's number. 7.2.4, whose source is that of 7.2.1, changed nothing on two nodes that
-    # had no GPUs; whether 7.2.0 does is not known.
-    {"rocm": ("7.2", "7.2"), "overwrites_protocol": None},
+    {"rocm": ("7.2", "7.2")},  # 7.1's number
     {
         "first": (2, 28, 3),
         "number": "2.28.3",
@@ -195,7 +188,6 @@ _RCCL: Final = _lines(
         "abi": 5,
         "name": "RCCL 2.28.3 (ROCm 7.11, 7.12)",
         "remark": "",
-        "overwrites_protocol": False,
     },
     {
         "rocm": ("7.13", "7.13"),
@@ -273,7 +265,7 @@ def rocm_of(number: Version) -> tuple[str, str] | None:
     return (found[0][0], found[-1][1]) if found else None
 
 
-def _since(does: Callable[[Release], bool]) -> str:
+def since(does: Callable[[Release], bool]) -> str:
     """``RCCL 2.21.5 (ROCm 6.3) or NCCL 2.21``: from where on each family's releases all do.
 
     A family whose releases always did, or whose last one does not, is left out.
@@ -292,11 +284,10 @@ def _since(does: Callable[[Release], bool]) -> str:
 
 
 # For sentences to users.
-LOADING_OURS: Final = _since(lambda one: one.loads_ours)
-READING_RULES: Final = _since(lambda one: one.reads_rules)
-TELLING_CHOICES: Final = _since(lambda one: one.tells_choices)
-KEEPING_PROTOCOLS: Final = _since(lambda one: one.overwrites_protocol is False)
-CHOOSING_FREELY: Final = _since(lambda one: one.abi > 2)
+LOADING_OURS: Final = since(lambda one: one.loads_ours)
+READING_RULES: Final = since(lambda one: one.reads_rules)
+TELLING_CHOICES: Final = since(lambda one: one.tells_choices)
+CHOOSING_FREELY: Final = since(lambda one: one.abi > 2)
 
 
 def hosts_of(abi: int) -> str:
@@ -311,11 +302,13 @@ def hosts_of(abi: int) -> str:
     )
 
 
-def overwriting() -> str:
-    """``RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)``: those that surely overwrite a protocol."""
-    return _listed([one for one in RELEASES if one.overwrites_protocol])
+def releases_of(pairs: Iterable[tuple[str, str]]) -> list[Release]:
+    """Lines of RCCL by number and first ROCm."""
+    wanted = set(pairs)
+    return [one for one in _RCCL if one.rocm and (one.number, one.rocm[0]) in wanted]
 
 
-def _listed(releases: Sequence[Release]) -> str:
-    numbers = " and ".join(one.number for one in releases)
+def listed(releases: Sequence[Release]) -> str:
+    """``RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)``."""
+    numbers = " and ".join(dict.fromkeys(one.number for one in releases))
     return f"RCCL {numbers} (ROCm {' and '.join(one.rocm[0] for one in releases if one.rocm)})"

@@ -191,8 +191,7 @@ def _part(part: ScaleExplanation) -> JoinedLines:
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
         lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(found, part.stretches)}")
-    if part.overwritten is not None:
-        lines.append(f"  {part.overwritten}")
+    lines += [f"  {said}" for said in part.overwritten]
     return join_lines([*lines, _stretches(part.stretches), *others])
 
 

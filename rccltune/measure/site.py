@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune import plugin
+from rccltune import overwritten, plugin
 from rccltune.launch import variables
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import (
@@ -132,7 +132,7 @@ def find_site(request: SiteRequest) -> Site:
         CommandLineError: what was said does not fit together.
     """
     found = _simulated(request) if request.simulate else _real(request)
-    said = overrides.overwrite_remark(found.library, found.scale)
+    said = overwritten.remark(found.library, found.scale, found.fingerprint.arch)
     if said is not None:
         found = replace(found, remarks=(*found.remarks, said))
     return _without_tuner(found) if found.tunerless is not None else found

@@ -14,13 +14,14 @@ from rccltune.machine import overrides
 from rccltune.model.choice import ExportedVariant, UnselectableSetting, Zone
 from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
-from rccltune.model.measurement import Fingerprint, Notice
+from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, base_variant
+from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import library_named
 from rccltune.rules import exports, writer
 from rccltune.rules.choices import choice_of, environments_of, merge_exports, zones_in
-from rccltune.rules.documents import NoRule, RuleDocument, sections_of
+from rccltune.rules.documents import NoRule, RuleDocument, Section, sections_of
 from rccltune.rules.placement_files import (
     EmitRequest,
     EmittedRules,
@@ -397,13 +398,29 @@ def _notices(fits: Sequence[FitResult], choices: Sequence[Choice]) -> tuple[Noti
         if is_switched(made)
     )
     zones = [zone for choice in choices for zone in choice.zones]
-    named = [
-        library_named(name, done.session.fingerprint.arch_or_vendor)
-        for done, made in zip(fits, launched, strict=True)
-        for name in libraries_in(made)
-    ]
-    overwritten = overrides.overwrite_notice(named, zones)
-    return (*fitted, *chosen, *forced, *([overwritten] if overwritten else []))
+    said = _overwritten(fits, sections_of(zones))
+    if not said:
+        return (*fitted, *chosen, *forced)
+    overwrites = Notice(
+        caution=Caution.PROTOCOL_OVERWRITTEN,
+        message="; ".join(said),
+        remedy="rccltune verify asks this library at each rule's ends; "
+        f"{KEEPING_PROTOCOLS} and later do what rules say.",
+    )
+    return (*fitted, *chosen, *forced, overwrites)
+
+
+def _overwritten(fits: Sequence[FitResult], sections: Sequence[Section]) -> tuple[str, ...]:
+    """What the libraries that were measured may write over of the rules, a sentence each."""
+    rules = [rule for section in sections for rule in section.rules]
+    scales = dict.fromkeys(section.target.scale for section in sections)
+    found: dict[str, None] = {}
+    for done in fits:
+        machine = done.session.fingerprint
+        for name in libraries_in(store.read_made(done.session)):
+            library = library_named(name, machine.arch_or_vendor)
+            found |= dict.fromkeys(losses(library, rules, scales, machine.arch))
+    return tuple(found)
 
 
 def _document(
@@ -427,6 +444,7 @@ def _document(
             *sheet.lines,
             *([f"baseline: {baseline}, as it was named (--baseline)"] if baseline else []),
             *chosen_lines(environments),
+            *_overwritten(fits, sections),
         ),
         requires=(*requirements_of(fingerprint), *sheet.requires),
         needs=tuple(sorted(needs)),

@@ -11,8 +11,8 @@ from itertools import count, product
 from pathlib import Path
 from typing import Final
 
+from rccltune import overwritten
 from rccltune.analyse import selectable
-from rccltune.machine import overrides
 from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Mode, Scale, Setting
@@ -78,15 +78,14 @@ class ScaleExplanation:
             values that rows name, and one that no row names.
         old_hosts: (ABI version, what its hosts are answered) where that differs by design:
             2 is ROCm 6.3, 3 is ROCm 6.4.
-        overwritten: which releases choose the protocol again after these answers, None where no
-            release does.
+        overwritten: which releases write over some of these answers, a sentence for each way.
     """
 
     collective: Collective
     scale: Scale
     stretches: tuple[AnswerRange, ...]
     old_hosts: tuple[tuple[int, tuple[Decision, ...]], ...]
-    overwritten: str | None = None
+    overwritten: tuple[str, ...] = ()
     calls: tuple[tuple[CallArguments, tuple[AnswerRange, ...]], ...] = ()
 
     def of(self, call: CallArguments) -> tuple[AnswerRange, ...]:
@@ -203,7 +202,7 @@ def explain_scale(case: ScaleQuestion, host: OpenPlugin) -> ScaleExplanation:
             for abi in _DIFFERENT_BY_DESIGN
             if abi in answers and answers[abi][USUAL][0] != answers[newest][USUAL][0]
         ),
-        overwritten=overrides.overwrite_explained(case.collective, case.scale),
+        overwritten=overwritten.explained(case.rules, case.collective, case.scale, case.arch),
         calls=tuple(
             (call, found)
             for call, found in stretches.items()

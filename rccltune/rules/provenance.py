@@ -157,10 +157,6 @@ def _session_lines(done: FitResult) -> list[str]:
         else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         overrides.PROVENANCE if is_switched(launches) else "",
-        *overrides.overwrite_provenance(
-            (library_named(name, done.session.fingerprint.arch_or_vendor) for name in libraries),
-            launches,
-        ),
         f"variants: {', '.join(variants)}",
         f"{BESIDE_COMPUTING}: chosen by what calls and products take together "
         f"({done.session.computing})"

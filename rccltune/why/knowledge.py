@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse import selectable
-from rccltune.machine import overrides
 from rccltune.model.choice import Rule
 from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
+from rccltune.overwritten import Overwrite, overwrites
 from rccltune.releases import LibraryVendor, release_of
 from rccltune.rules.reader import StatedNoRule
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants import availability, catalog
 from rccltune.variants.records import DecidedBy, VariantSpec
-from rccltune.why.records import BypassingPath, CommunicatorScale, TypeAndOperation
+from rccltune.why.records import BypassingPath, CommunicatorScale, Key, TypeAndOperation
 
 # RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8
@@ -164,11 +164,16 @@ class JobKnowledge:
             self._arch = file.arch_or_vendor
         self.is_amd = vendor_of(self._arch) is Vendor.AMD
 
-    def overwrites(
-        self, library: str | None, collective: Collective, where: CommunicatorScale
-    ) -> bool:
-        """Whether the library sets the protocol again after the tuner."""
-        return collective in overrides.CONCERNED and overrides.overwrites(library, where.n_nodes)
+    def overwrite(self, library: str | None, key: Key, asked: Setting) -> Overwrite | None:
+        """What the library sets after the tuner, or may, where something else was answered."""
+        where, collective, nbytes = key
+        if where.n_nodes is None:
+            return None
+        # Without the number of ranks nothing is known of anybody's share.
+        scale = _scale(where) or Scale(n_nodes=where.n_nodes, n_ranks=where.n_nodes)
+        call = Rule(collective=collective, min_nbytes=nbytes, max_nbytes=nbytes, setting=asked)
+        rows = overwrites(library, collective, scale, self._arch)
+        return next((row for row in rows if row.takes(call, scale, self._arch)), None)
 
     def why_not(
         self, setting: Setting, collective: Collective, where: CommunicatorScale, *, is_rccl: bool

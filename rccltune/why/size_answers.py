@@ -7,7 +7,7 @@ from typing import Final
 
 from rccltune.model.choice import Rule, is_not_beaten
 from rccltune.model.settings import Setting
-from rccltune.releases import KEEPING_PROTOCOLS
+from rccltune.overwritten import Overwrite
 from rccltune.why import remedies
 from rccltune.why.causes import cause
 from rccltune.why.knowledge import JobKnowledge, conditions_of
@@ -69,12 +69,13 @@ class TunerAnswerCheck:
 
     def _unseen(self, key: Key, said: TunerAnswer, rule: str) -> Reason:
         """Answer by the release, where it is known and nothing says what ran."""
-        if self._known.overwrites(self._job.library, key[1], key[0]):
+        row = self._overwrite(key, said)
+        if row is not None:
             return Reason(
                 AnswerKind.OVERWRITTEN,
-                f"{rule} answered {said.setting}; {self._job.library} sets the protocol of "
-                f"{key[1].value} again on several nodes, and nothing here says what ran",
-                f"use {KEEPING_PROTOCOLS} or later, or see what runs: export NCCL_DEBUG=INFO "
+                f"{rule} answered {said.setting}, and nothing here says what ran: "
+                f"{self._of_release(row, key)}",
+                f"{row.remedy}; or see what runs: export NCCL_DEBUG=INFO "
                 "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
             )
         return self.hit(f"{rule} answered {said.setting}; nothing here says what ran")
@@ -112,11 +113,10 @@ class TunerAnswerCheck:
             return Reason(
                 AnswerKind.OVERWRITTEN, f"{text}: {values} is applied last", remedies.unset(*forced)
             )
-        if self._known.overwrites(self._job.library, key[1], key[0]):
+        row = self._overwrite(key, said)
+        if row is not None:
             return Reason(
-                AnswerKind.OVERWRITTEN,
-                f"{text}: {self._job.library} sets the protocol again on several nodes",
-                f"use {KEEPING_PROTOCOLS} or later, which leaves a tuner's answer as it is",
+                AnswerKind.OVERWRITTEN, f"{text}: {self._of_release(row, key)}", row.remedy
             )
         return Reason(
             AnswerKind.OVERWRITTEN,
@@ -124,6 +124,17 @@ class TunerAnswerCheck:
             "see whether other variables force it, with: export NCCL_DEBUG=INFO "
             "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
         )
+
+    def _overwrite(self, key: Key, said: TunerAnswer) -> Overwrite | None:
+        """What the job's library is known to make of an answer."""
+        if said.setting is None:
+            return None
+        return self._known.overwrite(self._job.library, key, said.setting)
+
+    def _of_release(self, row: Overwrite, key: Key) -> str:
+        """``RCCL 2.26.6: the library chooses …``, and whether every build does."""
+        builds = "" if row.all_builds else ", some builds"
+        return f"{self._job.library}{builds}: {row.words((key[1],), key[0].n_ranks or 0)}"
 
     def compared(
         self, rule: Rule, ran: Sequence[Setting], where: CommunicatorScale
@@ -360,8 +371,8 @@ class SizeAnswers:
             key[0], rule, self._job
         ):
             return self._shut(rule, key, seen)
-        if was_hit(key[0], rule, self._job) or self._known.overwrites(
-            self._job.library, key[1], key[0]
+        if was_hit(key[0], rule, self._job) or self._known.overwrite(
+            self._job.library, key, rule.setting
         ):
             said = TunerAnswer(rule.setting, rule.line or 0)
             return self._answered.overwritten(key, said, f"rule of line {rule.line}", ran[0])

@@ -12,7 +12,6 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.machine import overrides
 from rccltune.simulate import sources
 
 SMALL = "--collective all_reduce --min-bytes 1M --max-bytes 16M --communicators 1 --launcher none"
@@ -50,25 +49,6 @@ def doubts(setting: str) -> set[str]:
     return set(table[table["setting"] == setting]["unusable"])
 
 
-@pytest.mark.parametrize(
-    ("library", "n_nodes", "expected"),
-    [
-        ("RCCL 2.26.6+hip7.0", 2, True),
-        ("RCCL 2.27.7+hip7.1", 2, True),
-        ("RCCL 2.27.7-develop:abc", 125, True),
-        ("RCCL 2.26.6+hip7.0", 1, False),
-        ("RCCL 2.22.3+hip6.4", 2, False),
-        ("RCCL 2.28.3", 2, False),
-        ("NCCL 2.26.6", 2, False),
-        (None, 2, False),
-        ("RCCL 2.26.6", None, False),
-    ],
-)
-def test_which_releases_do(library: str | None, n_nodes: int | None, expected: bool) -> None:
-    """Since e40ff4f8 (ROCm 7.0), until change 1985 (2.28.3), RCCL alone and several nodes only."""
-    assert overrides.overwrites(library, n_nodes) is expected
-
-
 def test_a_forced_protocol_runs_all_the_same_and_rules_say_what_they_are_worth(
     node: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +61,6 @@ def test_a_forced_protocol_runs_all_the_same_and_rules_say_what_they_are_worth(
     assert run(["emit-config", "session", "-o", "rules.csv", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
     header = [line for line in Path("rules.csv").read_text().splitlines() if line.startswith("#")]
-    assert any("overwrites the protocol" in line for line in header)
+    assert any("chooses the protocol" in line for line in header)
     warned = "protocol-overwritten" in {notice["caution"] for notice in plain["notices"]}
     assert warned == (plain["rules"] > 0)

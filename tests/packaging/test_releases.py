@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
+from rccltune.overwritten import KEEPING_PROTOCOLS
 from rccltune.releases import (
     CHOOSING_FREELY,
-    KEEPING_PROTOCOLS,
     LOADING_OURS,
     READING_RULES,
     RELEASES,
     TELLING_CHOICES,
     Release,
     hosts_of,
-    overwriting,
     release_in,
     release_of,
 )
@@ -112,7 +111,6 @@ def test_what_is_said_of_releases_comes_from_the_table() -> None:
     assert KEEPING_PROTOCOLS == "RCCL 2.28.3 (ROCm 7.11)"
     assert TELLING_CHOICES == "RCCL 2.20.5 (ROCm 6.2) or NCCL 2.20.3"
     assert CHOOSING_FREELY == "RCCL 2.22.3 (ROCm 6.4) or NCCL 2.22"
-    assert overwriting() == "RCCL 2.26.6 and 2.27.7 (ROCm 7.0 and 7.1)"
 
 
 @pytest.mark.parametrize(
