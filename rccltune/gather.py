@@ -59,7 +59,6 @@ FIELDS = _named(
     ratio low high n n_sizes n_undecided clock loop one_root
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback vendor key scale placement dtype redop graph nbytes baseline_us tuned_us interval
-    computing size share
     n_launches n_wrong judgement judgements rule before after reason why zones zone
     """
 )
@@ -69,13 +68,12 @@ _VARIABLES = ("environment", "added", "needs", "lost_needs")
 _PATHS = ("path", "library", "runtime")
 # Remarks of a rank's file by their first word.
 REMARKS = _named(
-    "rccltune-perf simulated library version runtime plugin blas host rank device free numa failed "
+    "rccltune-perf simulated library version runtime plugin host rank device free numa failed "
     "variable done"
 )
 COLUMNS = _named(
-    "collective n_nodes n_ranks rank_placement dtype op placement beside setting role variant "
-    "clock nbytes calls time_us slowest_us alone_us call_us product_us computing_us wrong ran "
-    "library registered unusable purpose rough "
+    "collective n_nodes n_ranks rank_placement dtype op placement setting role variant "
+    "clock nbytes calls time_us slowest_us wrong ran library registered unusable purpose rough "
     "run process communicator pass line"
 )
 # Lines of a rule file: of ours by their first word, of comments by how they begin.
@@ -83,7 +81,7 @@ _STATEMENTS = _named("format rules end requires needs section hole")
 _COMMENTS = ("verified:", "UNPROVEN", "SIMULATED", "extrapolated", "fallback")
 _FILES_KNOWN = re.compile(
     r"rccl_tuner[\w.-]*\.csv|rules[\w.-]*\.csv|librccl-tuner-rccltune\.so|"
-    r"lib(?:rccl|nccl|amdhip64|cudart|cublas|rocblas)\.so[\d.]*"
+    r"lib(?:rccl|nccl|amdhip64|cudart)\.so[\d.]*"
 )
 # Variables that choose, that a library reads, or that say which devices there are.
 VARIABLES = _named(
@@ -233,8 +231,6 @@ _PROGRAM_S = 20.0
 _TOP = "rccltune-gathered"
 _LARGEST = 1 << 28
 _WORD = re.compile(r"[\w.:+=-][\w./:+=-]*")
-# What ran beside a step's calls, how much of it, and its times.
-_BESIDE = re.compile(r"(?:gemm (?:bf16|half|float) \d+)?(?:,[\d.]*){5}")
 _CELL = re.compile(r"|[\w.:+?*|-][\w./:+?*|-]*")
 _PLAIN = re.compile(r"[\w.,:;()%+<>=×·µ–−-][\w .,:;()%+<>=/×·µ–−-]{0,200}|")
 _ABSOLUTE = re.compile(r"(?:^|[\s=:,;(])/|\w@\w|//")
@@ -498,17 +494,15 @@ def _rank(text: str, names: NameHasher) -> tuple[str, int]:
             made += [] if said is None else [f"# {said}"]
             n_left_out += said is None
             continue
-        *cells, rest = line.split(",", 16)
-        note, comma, beside = rest.partition(",")
+        *cells, note = line.split(",", 16)
         if line.startswith("line,"):
             made.append(line)
         elif all(map(_CELL.fullmatch, cells)):
             # A graph that could not be captured; the words are the library's.
             kept = note if note == "" or len(cells) < 16 else note.split(":", 1)[0][:5]
             kept = kept if kept in ("", "graph") else ""
-            more = comma + beside if _BESIDE.fullmatch(beside) else ""
-            made.append(",".join((*cells, kept)) + more)
-            n_left_out += kept + more != rest
+            made.append(",".join((*cells, kept)))
+            n_left_out += kept != note
         else:
             n_left_out += 1
     return "".join(f"{line}\n" for line in made), n_left_out
@@ -519,7 +513,7 @@ def _remark(text: str, names: NameHasher) -> str | None:
     word, _, rest = text.partition(" ")
     if word not in REMARKS:
         return None
-    if word in ("library", "runtime", "plugin", "blas"):
+    if word in ("library", "runtime", "plugin"):
         path, _, kind = rest.partition(" (")
         return f"{word} {_known_file(path)}{f' ({kind}' if kind in ('hip)', 'cuda)') else ''}"
     if word == "host":

@@ -1,6 +1,6 @@
 """PyTorch's own loop of products and all-reduces, as it is and with rule files, in turns.
 
-    scripts/bench torch --ranks 2 --rules beside.csv alone.csv -- --overlap 8 --mib 4 16
+    scripts/bench torch --ranks 2 --rules rules.csv -- --mib 4 16
 
 Each run is `torchrun scripts/tensor_parallel_loop.py` with what stands behind ``--``; its number is
 the median of its steps, over ranks the median again. Intervals (95 %, Student's t) are over rounds

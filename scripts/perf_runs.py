@@ -19,7 +19,6 @@ from machine import SAFETY
 from rccltune import plugin
 from rccltune.perf import library
 from rccltune.perf.rank_program import LibraryUnderTest
-from rccltune.perf.runs import BESIDE_TIMES
 from rccltune.simulate import sources
 from rccltune.simulate.compiled import written
 
@@ -82,7 +81,7 @@ def run(
 
     Returns:
         A row a step that was timed or checked: the plan's words, ``answer`` as asked, the row's
-        columns, ``time_us`` and the times beside products the mean over ranks, and ``slowest_us``. ``attrs`` has the seconds that
+        columns, ``time_us`` the mean over ranks, and ``slowest_us``. ``attrs`` has the seconds that
         it took.
     """
     folder = Path(tempfile.mkdtemp())
@@ -124,13 +123,8 @@ def _joined(folder: Path, ranks: int, plan: Sequence[str]) -> pd.DataFrame:
         for rank in range(ranks)
     ]
     rows = parts[0].copy()
-    for name in {"time_us", *BESIDE_TIMES} & set(rows.columns):
-        times = pd.concat([pd.to_numeric(part[name]) for part in parts], axis=1)
-        rows[name] = times.mean(axis=1, skipna=False)
-        if name == "time_us":
-            rows["slowest_us"] = times.max(axis=1)
-    if "products" in rows:
-        rows["products"] = pd.to_numeric(rows["products"])
+    times = pd.concat([pd.to_numeric(part["time_us"]) for part in parts], axis=1)
+    rows["time_us"], rows["slowest_us"] = times.mean(axis=1, skipna=False), times.max(axis=1)
     words = [plan[line - 1].split() for line in rows["line"]]
     names = ("kind", "collective", "dtype", "op", "placement", "planned", "clock")
     for at, name in enumerate(names):

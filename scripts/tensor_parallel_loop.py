@@ -2,9 +2,8 @@
 
     torchrun --standalone --nproc_per_node=2 scripts/tensor_parallel_loop.py --steps 100
 
-With ``--overlap`` further products run while the all-reduce does. A step is so many layers, captured
-into one graph where there are GPUs. Steps are marked with rccltune.torch. ``--overhead`` says what
-the marks cost instead.
+A step is so many layers, captured into one graph where there are GPUs. Steps are marked with
+rccltune.torch. ``--overhead`` says what the marks cost instead.
 
 Graphs are gone before the process group is: NCCL waits for the graphs that hold its communicator,
 and a job that destroys the group first hangs.
@@ -44,9 +43,6 @@ def main() -> None:
         help="all-reduced, in turn",
     )
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
-    parser.add_argument(
-        "--overlap", type=int, default=0, help="products beside each all-reduce, on another stream"
-    )
     parser.add_argument("--overhead", action="store_true", help="of the marks, in turns")
     options = parser.parse_args()
     torch: Any = importlib.import_module("torch")
@@ -93,15 +89,9 @@ def layers(torch: Any, options: argparse.Namespace, device: str) -> Callable[[],
         for mib in options.mib
     ]
 
-    beside = torch.randn(width, width, device=device, dtype=dtype)
-
     def work() -> None:
         for layer in range(options.layers):
-            made = inputs[layer % len(inputs)] @ weight
-            reduced = torch.distributed.all_reduce(made, async_op=True)
-            for _ in range(options.overlap):
-                torch.mm(beside, weight)
-            reduced.wait()
+            torch.distributed.all_reduce(inputs[layer % len(inputs)] @ weight)
 
     return work
 

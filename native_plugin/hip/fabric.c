@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../sim/beside.h"
 #include "../sim/history.h"
 #include "../sim/meeting.h"
 #include "../sim/placement.h"
@@ -47,7 +46,6 @@ struct fabric {
     bool is_pending;               /* something was launched that no wait has met for */
     const void *stream;            /* on it */
     uint64_t digest;
-    uint32_t told; /* collectives that were said to run here, a bit each */
     bool hangs;
     const struct fault *crash;
     int graphs; /* calls that graphs keep */
@@ -247,12 +245,8 @@ void fabric_run(struct fabric *f, const struct fabric_call *call, void *stream, 
     struct noise noise = f->noise;
     noise.quiet = captured;
     hip_simulated_pass(us);
-    us *= rank_factor(node, &noise, rank_keys(&noise, &s, f->block), f->rank);
-    hip_busy_collective(stream, us, call->decision.channels);
+    hip_busy(stream, us * rank_factor(node, &noise, rank_keys(&noise, &s, f->block), f->rank));
     digest(f, call);
-    if (f->rank == 0 && (f->told >> call->collective & 1) == 0)
-        tell_running(node, getenv("RCCLTUNE_SIM_NODE"), call->collective);
-    f->told |= 1u << call->collective;
     f->is_pending = true;
     f->stream = stream;
 }

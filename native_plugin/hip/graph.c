@@ -28,8 +28,6 @@ struct hip_graph {
     int references; /* a graph and what is instantiated of it are one thing here */
     struct hip_work *works;
     size_t n_works, works_room;
-    bool forks;             /* products run aside */
-    struct hip_stream side; /* on which they do */
     struct owned {
         struct user_object *object;
         unsigned n;
@@ -73,13 +71,8 @@ bool hip_is_captured(const void *stream)
 int hip_put(void *stream, const struct hip_work *work)
 {
     struct hip_stream *captured = stream;
-    if (hip_is_captured(stream)) {
-        struct hip_work kept = *work;
-        bool is_timed = work->kind == WORK_PRODUCT || work->kind == WORK_EVENT;
-        kept.aside = is_timed && captured->graph->origin != captured;
-        captured->graph->forks |= kept.aside;
-        return add(captured->graph, &kept, &captured->last);
-    }
+    if (hip_is_captured(stream))
+        return add(captured->graph, work, &captured->last);
     int result = hip_do(stream, work, false);
     hip_host_pass(launch_us);
     return result;
@@ -285,14 +278,8 @@ EXPORT int hipGraphLaunch(struct hip_graph *graph, void *stream)
         return hip_unmade("graph inside a graph");
     int result = HIP_OK;
     hip_settle();
-    if (graph->forks)
-        hip_follow(&graph->side, stream);
-    for (size_t i = 0; i < graph->n_works && result == HIP_OK; i++) {
-        const struct hip_work *work = &graph->works[i];
-        result = hip_do(work->aside ? &graph->side : stream, work, true);
-    }
-    if (graph->forks)
-        hip_follow(stream, &graph->side);
+    for (size_t i = 0; i < graph->n_works && result == HIP_OK; i++)
+        result = hip_do(stream, &graph->works[i], true);
     hip_host_pass(graph_launch_us);
     return result;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "../include/rccltune_simulated.h"
-#include "../sim/beside.h"
 
 static struct {
     pthread_once_t once;
@@ -59,8 +58,7 @@ void rccltune_hip_devices(const struct hip_node *node)
 /* Twice, once for each manner; a captured call is replayed more often than once. */
 static void settle(struct node *node)
 {
-    const char *path = getenv("RCCLTUNE_SIM_NODE");
-    struct manner manner = {.threads = 1, .gpus = 1, .beside = running_beside(node, path)};
+    struct manner manner = {.threads = 1, .gpus = 1};
     for (int captured = 0; captured < 2; captured++) {
         manner.graph = captured * 2;
         settle_variants(node, &manner);

@@ -57,9 +57,6 @@ EXPORT bool rccltune_machine_memory(const void *pointer, size_t size, int *file,
 /* Make memory of a device zero again without touching it. */
 EXPORT void rccltune_machine_clear(void *pointer, size_t size);
 
-/* Put a matrix product on a stream, which takes so long alone: a HIP error. */
-EXPORT int rccltune_machine_product(void *stream, double us);
-
 /* Of HIP's own, as the stand-in library calls them. */
 EXPORT int hipGetDevice(int *device);
 EXPORT int hipStreamIsCapturing(void *stream, int *status);

@@ -49,74 +49,13 @@ void hip_host_pass(double us)
     pthread_mutex_unlock(&lock);
 }
 
-/* Until when collectives and products run, on whatever stream, and how many channels the last
- * collective had. */
-static double collectives_until_us, products_until_us;
-static int channels_now;
-
-/* Made up, so that what measures this can be tried: a product lacks the compute units that
- * channels have, and a collective shares the memory.  Whoever begins while the other runs is slow
- * to its end. */
-static const double collective_beside = 1.3, usual_units = 256;
-
-static double units(void)
-{
-    const struct hip_node *node = hip_node();
-    return node != NULL && node->compute_units > 0 ? node->compute_units : usual_units;
-}
-
-static double slower_product(double us, double begins_us)
-{
-    double all = units(), left = all - channels_now;
-    bool is_beside = collectives_until_us > begins_us;
-    return is_beside ? us * all / (left > all / 4 ? left : all / 4) : us;
-}
-
-enum load { LOAD_OTHER, LOAD_COLLECTIVE, LOAD_PRODUCT };
-
-static void keep_busy(struct hip_stream *s, double us, enum load load, int channels)
-{
-    pthread_mutex_lock(&lock);
-    double begins = launched_us >= 0 ? launched_us : host_us;
-    if (begins < s->busy_until_us)
-        begins = s->busy_until_us;
-    if (load == LOAD_PRODUCT)
-        us = slower_product(us, begins);
-    if (load == LOAD_COLLECTIVE && products_until_us > begins)
-        us *= collective_beside;
-    s->busy_until_us = begins + us;
-    if (load == LOAD_PRODUCT)
-        products_until_us = s->busy_until_us;
-    if (load == LOAD_COLLECTIVE) {
-        collectives_until_us = s->busy_until_us;
-        channels_now = channels;
-    }
-    pthread_mutex_unlock(&lock);
-}
-
 void hip_busy(void *stream, double us)
 {
-    keep_busy(stream_of(stream), us, LOAD_OTHER, 0);
-}
-
-void hip_busy_collective(void *stream, double us, int channels)
-{
-    keep_busy(stream_of(stream), us, LOAD_COLLECTIVE, channels);
-}
-
-void hip_follow(struct hip_stream *stream, const void *other)
-{
-    const struct hip_stream *first = other != NULL ? other : &null_stream;
+    struct hip_stream *s = stream_of(stream);
     pthread_mutex_lock(&lock);
-    double until = first->busy_until_us > host_us ? first->busy_until_us : host_us;
-    if (stream->busy_until_us < until)
-        stream->busy_until_us = until;
+    double from = launched_us >= 0 ? launched_us : host_us;
+    s->busy_until_us = (s->busy_until_us > from ? s->busy_until_us : from) + us;
     pthread_mutex_unlock(&lock);
-}
-
-int rccltune_machine_product(void *stream, double us)
-{
-    return hip_put(stream, &(struct hip_work){.kind = WORK_PRODUCT, .product_us = us});
 }
 
 EXPORT double rccltune_simulated_clock_v1(void)
@@ -279,18 +218,6 @@ EXPORT int hipEventRecord(void *event, void *stream)
     return HIP_OK;
 }
 
-/* In a graph an event is a node of its own where it is recorded so (hipEventRecordExternal); each
- * launch then says its time. */
-EXPORT int hipEventRecordWithFlags(void *event, void *stream, unsigned flags)
-{
-    enum { RECORD_EXTERNAL = 1 };
-    struct event *recorded = event;
-    if (flags != RECORD_EXTERNAL || !hip_is_captured(stream))
-        return hipEventRecord(event, stream);
-    recorded->capture = 0;
-    return hip_put(stream, &(struct hip_work){.kind = WORK_EVENT, .event = event});
-}
-
 EXPORT int hipEventQuery(void *event)
 {
     return ((struct event *)event)->capture == 0 ? HIP_OK : hip_fail(HIP_CAPTURED_EVENT);
@@ -446,9 +373,6 @@ int hip_do(void *stream, const struct hip_work *work, bool captured)
         return hipEventRecord(work->event, stream);
     case WORK_COLLECTIVE:
         fabric_run(work->collective.fabric, &work->collective.call, stream, captured);
-        return HIP_OK;
-    case WORK_PRODUCT:
-        keep_busy(stream_of(stream), work->product_us, LOAD_PRODUCT, 0);
         return HIP_OK;
     case WORK_DEFERRED:
         return defer(stream_of(stream), work->deferred);

@@ -17,14 +17,7 @@ struct hip_stream {
     } waiting;
 };
 
-enum hip_work_kind {
-    WORK_KERNEL,
-    WORK_HOST,
-    WORK_EVENT,
-    WORK_COLLECTIVE,
-    WORK_DEFERRED,
-    WORK_PRODUCT
-};
+enum hip_work_kind { WORK_KERNEL, WORK_HOST, WORK_EVENT, WORK_COLLECTIVE, WORK_DEFERRED };
 
 /* Something that moves data; a graph and each of its launches hold it. */
 struct hip_deferred {
@@ -36,7 +29,6 @@ struct hip_deferred {
 /* Work that can be put on a stream, and kept in a graph. */
 struct hip_work {
     enum hip_work_kind kind;
-    bool aside; /* captured on a stream that joined, whose time runs beside the graph's own */
     union {
         struct {
             const void *function;
@@ -51,7 +43,6 @@ struct hip_work {
             struct fabric_call call;
         } collective;
         struct hip_deferred *deferred;
-        double product_us; /* alone */
     };
 };
 
@@ -67,10 +58,6 @@ void hip_drop(const struct hip_work *work);
 double hip_host_us(void);
 void hip_host_pass(double us);
 void hip_busy(void *stream, double us);
-/* The same for a collective of so many channels, which is slower while products run. */
-void hip_busy_collective(void *stream, double us, int channels);
-/* A stream behind another one, and back. */
-void hip_follow(struct hip_stream *stream, const void *other);
 bool hip_is_waiting(const void *stream); /* something is deferred on it */
 
 /* graph.c: do it now, or keep it where the stream is captured. */

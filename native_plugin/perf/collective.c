@@ -313,22 +313,17 @@ int call_issue(const struct call *call, long number)
     }
 }
 
-void barrier_put(void)
+void barrier(void)
 {
     struct rccltune_asked kept;
     apply(&nothing);
     check_nccl(
         nccl.all_reduce(single, single, 1, FLOAT, SUM, communicator.comm, communicator.stream),
         "a barrier (ncclAllReduce)");
+    check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
     if (plugin.asked != NULL)
         plugin.asked(&kept, 1);
     answer_apply();
-}
-
-void barrier(void)
-{
-    barrier_put();
-    check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
 }
 
 void answer_set(const struct step *step)

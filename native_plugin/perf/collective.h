@@ -56,9 +56,6 @@ int call_issue(const struct call *call, long number);
 /* Waits for all ranks: a collective of one element that nobody counts, and the stream. */
 void barrier(void);
 
-/* Puts a barrier on the stream, which the host does not wait for. */
-void barrier_put(void);
-
 /* Sets what the plugin answers from here on; barriers are left to the library. */
 void answer_set(const struct step *step);
 void answer_apply(void);

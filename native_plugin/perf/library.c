@@ -75,8 +75,6 @@ static void find_runtime(void *handle, const char *prefix, const char *file)
     *(void **)(&runtime.member) = need(handle, file, name);
     RUNTIME_FUNCTIONS(FIND)
 #undef FIND
-    snprintf(name, sizeof name, "%sEventRecordWithFlags", prefix);
-    *(void **)(&runtime.record_in_graph) = dlsym(handle, name);
     *(void **)(&runtime.clock) = dlsym(handle, "rccltune_simulated_clock_v1");
     *(void **)(&runtime.words) = dlsym(handle, "rccltune_simulated_words_v1");
 }
@@ -128,12 +126,6 @@ void library_open(const char *library, const char *runtime_file)
     rows_remark("runtime %s (%s)", runtime.is_hip ? hip : cuda, runtime.is_hip ? "hip" : "cuda");
 }
 
-void runtime_is_one(void)
-{
-    char first[PATH_MAX];
-    mapped(runtime.is_hip ? "libamdhip64.so" : "libcudart.so", first);
-}
-
 void plugin_open(const char *file)
 {
     rows_remark("plugin %s", file != NULL ? file : "none");
@@ -165,19 +157,13 @@ bool kernels_run(void)
     return runtime.clock == NULL || nccl.moves != NULL;
 }
 
-const char *nccl_words(int result, const char *what)
-{
-    static char words[1024];
-    const char *last = nccl.last_error != NULL ? nccl.last_error(NULL) : NULL;
-    snprintf(words, sizeof words, "%s: %s%s%s", what, nccl.error_string(result),
-             last != NULL && *last != '\0' ? " / " : "", last != NULL ? last : "");
-    return words;
-}
-
 void check_nccl(int result, const char *what)
 {
-    if (result != 0)
-        fail(EXIT_CALL, "%s", nccl_words(result, what));
+    if (result == 0)
+        return;
+    const char *last = nccl.last_error != NULL ? nccl.last_error(NULL) : NULL;
+    fail(EXIT_CALL, "%s: %s%s%s", what, nccl.error_string(result),
+         last != NULL && *last != '\0' ? " / " : "", last != NULL ? last : "");
 }
 
 void check_runtime(int result, const char *what)

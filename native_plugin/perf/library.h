@@ -63,11 +63,7 @@ enum { CAPTURE_THREAD_LOCAL = 1, STREAM_NON_BLOCKING = 1, SCALAR_ON_HOST = 1 };
     X(int, instantiate, GraphInstantiateWithFlags, (void **, void *, unsigned long long)) \
     X(int, launch, GraphLaunch, (void *, void *)) \
     X(int, destroy_instance, GraphExecDestroy, (void *)) \
-    X(int, destroy_graph, GraphDestroy, (void *)) \
-    X(int, make_event, EventCreate, (void **)) \
-    X(int, record, EventRecord, (void *, void *)) \
-    X(int, elapsed, EventElapsedTime, (float *, void *, void *)) \
-    X(int, wait_event, StreamWaitEvent, (void *, void *, unsigned))
+    X(int, destroy_graph, GraphDestroy, (void *))
 /* clang-format on */
 
 #define MEMBER(result, member, name, arguments) result(*member) arguments;
@@ -80,8 +76,6 @@ extern struct nccl {
 
 extern struct runtime {
     RUNTIME_FUNCTIONS(MEMBER)
-    /* Records an event that a graph keeps; NULL where the runtime has no such function. */
-    int (*record_in_graph)(void *, void *, unsigned);
     bool is_hip;
     bool has_fnuz; /* fp8 as gfx940 to gfx942 have it, not as everybody else (OCP) */
     /* Of a simulated machine; NULL on hardware. */
@@ -97,9 +91,6 @@ bool kernels_run(void);
  * says in the rows which they are, or ends the program saying what was looked for. */
 void library_open(const char *library, const char *runtime_file);
 
-/* Ends the program where a library brought a second runtime into the process. */
-void runtime_is_one(void);
-
 /* Opens the plugin as the library will, so that both have one copy; finds its functions. */
 struct rccltune_answer;
 struct rccltune_asked;
@@ -111,9 +102,6 @@ void plugin_open(const char *file);
 
 /* Makes a device this thread's, and looks at what depends on it (has_fnuz). */
 void device_use(int device);
-
-/* Words of the library about a call of it that failed. */
-const char *nccl_words(int result, const char *what);
 
 /* Ends the program in the library's or the runtime's own words where a call failed. */
 void check_nccl(int result, const char *what);

@@ -5,9 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "beside.h"
 #include "collective.h"
-#include "gemm.h"
 #include "library.h"
 #include "measure.h"
 #include "plan.h"
@@ -21,7 +19,7 @@
 extern char **environ;
 
 struct options {
-    const char *folder, *plan, *library, *runtime, *plugin, *blas, *devices;
+    const char *folder, *plan, *library, *runtime, *plugin, *devices;
     int start, per_host;
     struct ranks ranks;
     bool says, binds;
@@ -38,7 +36,7 @@ static int number(const char *name, const char *text, int least)
 
 static const char usage[] =
     "rccltune-perf --folder DIR --plan FILE --library FILE [--runtime FILE]\n"
-    "    [--plugin FILE] [--blas FILE] [--said] [--devices 0,8,16] [--bind none]\n"
+    "    [--plugin FILE] [--said] [--devices 0,8,16] [--bind none]\n"
     "    [--start N [--per-host M] | --rank R --ranks N --local-rank L]\n"
     "\n"
     "Measures collectives as a plan says, one process a GPU. 'rccltune sweep'\n"
@@ -48,14 +46,12 @@ static const char usage[] =
 
 static void options_read(int argc, char **argv, struct options *o)
 {
-    static const struct option known[] = {{"folder", 1, NULL, 'f'},   {"plan", 1, NULL, 'p'},
-                                          {"library", 1, NULL, 'l'},  {"runtime", 1, NULL, 'r'},
-                                          {"plugin", 1, NULL, 't'},   {"devices", 1, NULL, 'd'},
-                                          {"start", 1, NULL, 's'},    {"rank", 1, NULL, 'R'},
-                                          {"ranks", 1, NULL, 'N'},    {"local-rank", 1, NULL, 'L'},
-                                          {"said", 0, NULL, 'i'},     {"bind", 1, NULL, 'b'},
-                                          {"per-host", 1, NULL, 'h'}, {"blas", 1, NULL, 'B'},
-                                          {"help", 0, NULL, 'H'},     {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"folder", 1, NULL, 'f'},     {"plan", 1, NULL, 'p'},   {"library", 1, NULL, 'l'},
+        {"runtime", 1, NULL, 'r'},    {"plugin", 1, NULL, 't'}, {"devices", 1, NULL, 'd'},
+        {"start", 1, NULL, 's'},      {"rank", 1, NULL, 'R'},   {"ranks", 1, NULL, 'N'},
+        {"local-rank", 1, NULL, 'L'}, {"said", 0, NULL, 'i'},   {"bind", 1, NULL, 'b'},
+        {"per-host", 1, NULL, 'h'},   {"help", 0, NULL, 'H'},   {NULL, 0, NULL, 0}};
     int letter;
     *o = (struct options){.ranks = {-1, 0, -1}, .binds = true};
     while ((letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -74,9 +70,6 @@ static void options_read(int argc, char **argv, struct options *o)
             break;
         case 't':
             o->plugin = optarg;
-            break;
-        case 'B':
-            o->blas = optarg;
             break;
         case 'd':
             o->devices = optarg;
@@ -201,12 +194,9 @@ static void measure(const struct step *step)
 {
     end_log();
     struct call call = call_begin(step);
-    struct row row = row_of(communicator.number, step->kind == STEP_BESIDE ? "beside" : "measure");
+    struct row row = row_of(communicator.number, "measure");
     row.n_bytes = call.n_bytes;
-    if (step->kind == STEP_BESIDE)
-        measure_beside(&call, &row);
-    else
-        (step->graph ? measure_graph : measure_loop)(&call, &row);
+    (step->graph ? measure_graph : measure_loop)(&call, &row);
     call_end(&call);
     rows_write(&row);
 }
@@ -224,7 +214,6 @@ static void walk(const struct plan *plan)
             answer_set(step);
             break;
         case STEP_MEASURE:
-        case STEP_BESIDE:
             measure(step);
             break;
         default:
@@ -247,15 +236,11 @@ int main(int argc, char **argv)
     set_variables(&options);
     library_open(options.library, options.runtime);
     plugin_open(options.plugin);
-    if (plan.computes)
-        gemm_open(options.blas);
     rendezvous_start(options.folder, options.ranks.rank, options.ranks.n_ranks,
                      getenv("RCCLTUNE_PERF_TOKEN"));
     take_device(&options.ranks, options.devices, options.binds);
-    if (plan.computes)
-        gemm_start();
     memory_check(room_for(&plan));
-    rows_head(plan.computes);
+    rows_head();
     communicator.rank = options.ranks.rank;
     communicator.n_ranks = options.ranks.n_ranks;
     answer_apply(); /* communicators belong to us from the first one on */

@@ -10,7 +10,7 @@
 
 /* Three calls make connections and tell nothing (of tree/ll on four GPUs the first three were 1.3
  * ms slower); two more say how long one takes, eight where that is hardly more than the wait. */
-enum { WARM_CALLS = 3, FIRST_CALLS = 2, MORE_CALLS = 8, MOST_CAPTURED = 20 };
+enum { WARM_CALLS = 3, FIRST_CALLS = 2, MORE_CALLS = 8, MOST_CAPTURED = 20, PARTS = 3 };
 static const double short_us = 200;
 
 /* A simulated clock needs no warming up, and each of its calls takes all ranks of a node on the few
@@ -124,8 +124,12 @@ void measure_loop(const struct call *call, struct row *row)
     asked_into(row);
 }
 
-const char *graph_capture(struct graph *graph,
-                          void (*put)(const void *what, char *words, size_t size), const void *what)
+struct graph {
+    void *graph, *instance;
+};
+
+/* Captures calls; what failed, NULL where all ranks have a graph. */
+static const char *capture(const struct call *call, long n, struct graph *graph, struct row *row)
 {
     static char words[160];
     *graph = (struct graph){NULL, NULL};
@@ -133,8 +137,12 @@ const char *graph_capture(struct graph *graph,
     int result = runtime.begin_capture(communicator.stream, CAPTURE_THREAD_LOCAL);
     if (result != 0)
         snprintf(words, sizeof words, "begin: %s", runtime.error_string(result));
-    else
-        put(what, words, sizeof words);
+    for (long i = 0; i < n && *words == '\0'; i++) {
+        int failed = call_issue(call, i);
+        if (failed != 0)
+            snprintf(words, sizeof words, "capture: %s", nccl.error_string(failed));
+        row->made++;
+    }
     if (result == 0) {
         result = runtime.end_capture(communicator.stream, &graph->graph);
         if (result != 0 && *words == '\0')
@@ -151,29 +159,12 @@ const char *graph_capture(struct graph *graph,
     return *words != '\0' ? words : "another rank could not capture";
 }
 
-void graph_forget(struct graph *graph)
+static void forget(struct graph *graph)
 {
     if (graph->instance != NULL)
         check_runtime(runtime.destroy_instance(graph->instance), "GraphExecDestroy");
     if (graph->graph != NULL)
         check_runtime(runtime.destroy_graph(graph->graph), "GraphDestroy");
-}
-
-struct calls {
-    const struct call *call;
-    struct row *row;
-    long n;
-};
-
-static void put_calls(const void *what, char *words, size_t size)
-{
-    const struct calls *calls = what;
-    for (long i = 0; i < calls->n && *words == '\0'; i++) {
-        int failed = call_issue(calls->call, i);
-        if (failed != 0)
-            snprintf(words, size, "capture: %s", nccl.error_string(failed));
-        calls->row->made++;
-    }
 }
 
 static double time_launches(const struct graph *graph, long n)
@@ -185,13 +176,15 @@ static double time_launches(const struct graph *graph, long n)
     return (now_us() - began) / (double)n;
 }
 
-double middle(double a, double b, double c)
+static double middle(double a, double b, double c)
 {
     double low = a < b ? a : b, high = a < b ? b : a;
     return c < low ? low : c > high ? high : c;
 }
 
-/* A graph ends before its communicator: ncclCommDestroy would wait for it for ever. */
+/* Three parts, of which the middle one counts: a machine that stops for a millisecond once in a
+ * while (2 % of timings on a virtual one) spoils one of them.  A graph ends before its
+ * communicator: ncclCommDestroy would wait for it for ever. */
 void measure_graph(const struct call *call, struct row *row)
 {
     static char note[200];
@@ -201,12 +194,12 @@ void measure_graph(const struct call *call, struct row *row)
     long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
     n = n < fewest(call->step) ? fewest(call->step) : n > MOST_CAPTURED ? MOST_CAPTURED : n;
     rendezvous_broadcast(&n, sizeof n);
-    const char *failed = graph_capture(&graph, put_calls, &(struct calls){call, row, n});
+    const char *failed = capture(call, n, &graph, row);
     asked_into(row);
     if (failed != NULL) {
         snprintf(note, sizeof note, "graph: %s", failed);
         row->note = note;
-        graph_forget(&graph);
+        forget(&graph);
         return;
     }
     if (!is_simulated())
@@ -219,5 +212,5 @@ void measure_graph(const struct call *call, struct row *row)
         parts[i] = time_launches(&graph, launches) / (double)n;
     row->time_us = middle(parts[0], parts[1], parts[2]);
     row->calls = n * launches * PARTS;
-    graph_forget(&graph);
+    forget(&graph);
 }

@@ -9,7 +9,6 @@ const char *const type_names[N_TYPES] = {"int8",   "uint8",    "int32",    "uint
                                          "int64",  "uint64",   "half",     "float",
                                          "double", "bfloat16", "fp8_e4m3", "fp8_e5m2"};
 const char *const op_names[N_OPS] = {"sum", "prod", "max", "min", "avg", "mulsum"};
-const char *const product_names[N_PRODUCT_TYPES] = {"bf16", "half", "float"};
 const size_t type_bytes[N_TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 const char *const algorithm_names[N_ALGORITHMS] = {
     "tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};

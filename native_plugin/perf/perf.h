@@ -3,9 +3,8 @@
  *
  * main.c reads options and walks through the plan; library.c opens RCCL or NCCL with its runtime;
  * rendezvous.c connects ranks; rank_device.c selects their devices; collective.c makes
- * communicators and issues calls; measure.c times them; beside.c times them beside matrix products,
- * which gemm.c makes; values.c fills buffers and checks results; tuning_log.c reads what the
- * library logs; rows.c writes the rows.
+ * communicators and issues calls; measure.c times them; values.c fills buffers and checks results;
+ * tuning_log.c reads what the library logs; rows.c writes the rows.
  */
 #ifndef RCCLTUNE_PERF_H
 #define RCCLTUNE_PERF_H
@@ -61,15 +60,11 @@ enum type {
     FP8_E5M2,
     N_TYPES
 };
-/* Types of matrix products. */
-enum product_type { PRODUCT_BF16, PRODUCT_HALF, PRODUCT_FLOAT, N_PRODUCT_TYPES };
-
 enum op { SUM, PROD, MAX, MIN, AVG, MULSUM, N_OPS };
 
 extern const char *const collective_names[N_COLLECTIVES];
 extern const char *const type_names[N_TYPES];
 extern const char *const op_names[N_OPS];
-extern const char *const product_names[N_PRODUCT_TYPES];
 extern const size_t type_bytes[N_TYPES];
 
 /* Algorithms and protocols as rule files name them, by the tuner interface's numbers. */

@@ -7,7 +7,7 @@
 
 #include "rccltune_answer.h"
 
-enum { MAX_WORDS = 13, MAX_LINE = 512 };
+enum { MAX_WORDS = 11, MAX_LINE = 512 };
 
 /* One line in words; `words[n]` is NULL. */
 struct words {
@@ -139,32 +139,6 @@ static const char *read_measure(const struct words *words, struct step *step)
     return read_call(words, step);
 }
 
-/* How many there are of each is said, since all ranks must make the same calls. */
-static const char *read_beside(const struct words *words, struct step *step)
-{
-    double size, products, calls;
-    if (words->n != 12)
-        return "eleven words follow: collective, type, operation, placement, bytes, clock, gemm, "
-               "type of products, size, products, calls";
-    if (!read_clock(words->at[6], step))
-        return "the clock is loop, graph or one-root";
-    if (strcmp(words->at[7], "gemm") != 0)
-        return "what runs beside is gemm";
-    int type = find(words->at[8], product_names, N_PRODUCT_TYPES);
-    if (type < 0)
-        return "the type of products is bf16, half or float";
-    if (!read_number(words->at[9], 16, 65536, &size) || (int)size % 16 != 0)
-        return "the size of products is a multiple of 16 up to 65536";
-    if (!read_number(words->at[10], 1, 1e6, &products) ||
-        !read_number(words->at[11], 1, 1e6, &calls))
-        return "products and calls are numbers from 1 to 1000000";
-    step->product.type = (enum product_type)type;
-    step->product.size = (int)size;
-    step->product.number = (long)products;
-    step->product.calls = (long)calls;
-    return read_call(words, step);
-}
-
 static const char *read_step(const struct words *words, struct step *step)
 {
     const char *word = words->at[0];
@@ -177,10 +151,6 @@ static const char *read_step(const struct words *words, struct step *step)
     if (strcmp(word, "measure") == 0) {
         step->kind = STEP_MEASURE;
         return read_measure(words, step);
-    }
-    if (strcmp(word, "beside") == 0) {
-        step->kind = STEP_BESIDE;
-        return read_beside(words, step);
     }
     step->kind = strcmp(word, "check") == 0 ? STEP_CHECK : STEP_CALL;
     if (step->kind == STEP_CALL && strcmp(word, "call") != 0)
@@ -215,7 +185,7 @@ static void check_order(const char *path, const struct plan *plan)
             continue;
         if (!has_communicator)
             refuse(path, step->line, "there is no communicator yet", NULL);
-        bool is_timed = step->kind == STEP_MEASURE || step->kind == STEP_BESIDE;
+        bool is_timed = step->kind == STEP_MEASURE;
         if (is_timed && !step->graph && has_graph)
             refuse(path, step->line, "all loops of a communicator come before its first graph",
                    NULL);
@@ -251,7 +221,6 @@ void plan_read(const char *path, struct plan *plan)
             refuse(path, line, mistake, words.at[0]);
         append(plan, &step);
         plan->answers |= step.kind == STEP_ANSWER;
-        plan->computes |= step.kind == STEP_BESIDE;
         plan->most_bytes = step.n_bytes > plan->most_bytes ? step.n_bytes : plan->most_bytes;
     }
     fclose(file);

@@ -7,7 +7,6 @@
  *     check COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
  *     call COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
  *     measure COLLECTIVE TYPE OP PLACEMENT BYTES CLOCK LEAST_US LEAST_CALLS MOST_US
- *     beside COLLECTIVE TYPE OP PLACEMENT BYTES CLOCK gemm PRODUCT_TYPE SIZE PRODUCTS CALLS
  *
  * CLOCK is loop, graph, or one-root: a loop whose calls all have root 0, so that they overlap.
  * Bytes are as a tuner counts them: over all ranks for all_gather, reduce_scatter and alltoall.
@@ -17,7 +16,7 @@
 
 #include "perf.h"
 
-enum step_kind { STEP_COMMUNICATOR, STEP_ANSWER, STEP_CHECK, STEP_CALL, STEP_MEASURE, STEP_BESIDE };
+enum step_kind { STEP_COMMUNICATOR, STEP_ANSWER, STEP_CHECK, STEP_CALL, STEP_MEASURE };
 
 enum { ANY_ROOT = -1 };
 
@@ -38,11 +37,6 @@ struct step {
      * most_us (two calls at least, or the one that it asks for). */
     double least_us, most_us;
     long least_calls;
-    struct {
-        enum product_type type;
-        int size;           /* rows and columns of each matrix */
-        long number, calls; /* products, and collectives beside them */
-    } product;              /* of STEP_BESIDE */
 };
 
 struct plan {
@@ -50,7 +44,6 @@ struct plan {
     size_t n_steps;
     size_t most_bytes; /* of a step */
     bool answers;      /* some step says an answer, so that the plugin is needed */
-    bool computes;     /* some step has products, so that a BLAS is needed */
 };
 
 /* Reads a plan, or ends the program naming the line. */

@@ -11,7 +11,6 @@
 
 static int file = -1;
 static char path[PATH_MAX];
-static bool has_beside;
 
 struct row row_of(int communicator, const char *step)
 {
@@ -24,12 +23,7 @@ struct row row_of(int communicator, const char *step)
                         .registered = -1,
                         .checked = -1,
                         .wrong = -1,
-                        .note = "",
-                        .products = -1,
-                        .product_us = -1,
-                        .beside_us = -1,
-                        .product_beside_us = -1,
-                        .both_us = -1};
+                        .note = ""};
 }
 
 /* One write a line: a process that is killed loses the line that it is writing, no other. */
@@ -79,14 +73,11 @@ void rows_remark(const char *format, ...)
     put_or_fail(line, length);
 }
 
-void rows_head(bool beside)
+void rows_head(void)
 {
     static const char head[] = "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,"
-                               "library,answer,registered,selectable,ran,checked,wrong,note";
-    static const char more[] = ",beside,products,product_us,beside_us,product_beside_us,both_us";
-    char line[sizeof head + sizeof more];
-    has_beside = beside;
-    put_or_fail(line, snprintf(line, sizeof line, "%s%s\n", head, beside ? more : ""));
+                               "library,answer,registered,selectable,ran,checked,wrong,note\n";
+    put_or_fail(head, (int)sizeof head - 1);
 }
 
 /* A number and the comma behind it; nothing but the comma where it is not known. */
@@ -97,31 +88,14 @@ static void add(char *line, size_t size, int *n, int64_t number)
     *n += snprintf(line + *n, size - (size_t)*n, ",");
 }
 
-static void add_time(char *line, size_t size, int *n, double us)
-{
-    if (us >= 0)
-        *n += snprintf(line + *n, size - (size_t)*n, "%.4f", us);
-}
-
-static void add_beside(char *line, size_t size, int *n, const struct row *row)
-{
-    const double times[] = {row->product_us, row->beside_us, row->product_beside_us, row->both_us};
-    *n += snprintf(line + *n, size - (size_t)*n, ",%s,", row->beside);
-    if (row->products >= 0)
-        *n += snprintf(line + *n, size - (size_t)*n, "%ld", row->products);
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        *n += snprintf(line + *n, size - (size_t)*n, ",");
-        add_time(line, size, n, times[i]);
-    }
-}
-
 void rows_write(const struct row *row)
 {
     char line[1024], note[200];
     bool is_told = row->asked > 0;
     int n = snprintf(line, sizeof line, "%d,%d,%s,%zu,%ld,", context.line, row->communicator,
                      row->step, row->n_bytes, row->calls);
-    add_time(line, sizeof line, &n, row->time_us);
+    if (row->time_us >= 0)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%.4f", row->time_us);
     n += snprintf(line + n, sizeof line - (size_t)n, ",");
     add(line, sizeof line, &n, row->made);
     add(line, sizeof line, &n, row->asked);
@@ -136,10 +110,7 @@ void rows_write(const struct row *row)
     snprintf(note, sizeof note, "%s", row->note);
     for (char *c = note; *c != '\0'; c++)
         *c = *c == ',' || *c == '\n' || *c == '\r' || *c == '"' ? ' ' : *c;
-    n += snprintf(line + n, sizeof line - (size_t)n, "%s", note);
-    if (has_beside)
-        add_beside(line, sizeof line, &n, row);
-    n += snprintf(line + n, sizeof line - (size_t)n, "\n");
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s\n", note);
     put_or_fail(line, n);
 }
 

@@ -23,11 +23,6 @@ struct row {
     char ran[48];
     int64_t checked, wrong;
     const char *note;
-    /* What ran beside it, `gemm bf16 4096`; how many products; and what took how long: a product
-     * alone, a call and a product at once, and all calls and products of one round together. */
-    char beside[40];
-    long products;
-    double product_us, beside_us, product_beside_us, both_us;
 };
 
 struct row row_of(int communicator, const char *step);
@@ -38,9 +33,8 @@ void rows_open(const char *folder, int rank);
 /* A remark: `# ...`. */
 void rows_remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The header of the table; remarks may still follow.  Columns of what runs beside are there where
- * the plan has such steps, so that all other files are as every release reads them. */
-void rows_head(bool beside);
+/* The header of the table; remarks may still follow. */
+void rows_head(void);
 
 void rows_write(const struct row *row);
 

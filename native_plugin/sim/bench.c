@@ -215,9 +215,6 @@ static void one_row(struct bench *bench, size_t bytes)
     out_row_end();
 }
 
-/* A job that runs on until it is killed would fill the disk with rows: its time is simulated. */
-enum { MANY_CYCLES = 1000 };
-
 void bench_run(struct bench *bench)
 {
     const struct options *o = &bench->options;
@@ -226,8 +223,6 @@ void bench_run(struct bench *bench)
         warm_up_all(bench);
     for (long cycle = 0; o->cycles <= 0 || cycle < o->cycles; cycle++) {
         new_pass(bench);
-        if (cycle > MANY_CYCLES)
-            sleep_for(0.01);
         out_cycle(cycle);
         for (size_t bytes = o->min_bytes; bytes <= o->max_bytes;) {
             one_row(bench, bytes);

@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "beside.h"
 #include "real.h"
 
 /* Open MPI's launcher can lose track of programs that live for less. */
@@ -67,9 +66,6 @@ int main(int argc, char **argv)
     bool first = bench.first_rank == 0;
     bench.clock = clock_start();
     bench_print_start(&bench);
-    /* Every rank has looked by now who runs beside it. */
-    if (first)
-        tell_running(&bench.node, getenv("RCCLTUNE_SIM_NODE"), bench.collective);
     bench_init_library(&bench);
     bench_run(&bench);
     int status = bench_finish(&bench);

@@ -159,9 +159,7 @@ static bool then_path(struct reader *r, void *element)
 static bool then_when(struct reader *r, void *element)
 {
     const struct condition *c = element;
-    return ((c->kind != WHEN_WITHOUT || c->variant >= 0) &&
-            (c->kind != WHEN_BESIDE || c->collective >= 0)) ||
-           say(r, "a condition is of nothing");
+    return c->kind != WHEN_WITHOUT || c->variant >= 0 || say(r, "a condition is of nothing");
 }
 
 static bool then_curve(struct reader *r, void *element)
@@ -191,7 +189,7 @@ static const char *const halves[] = {"out", "in"};
 static const char *const afters[] = {"-", "launch", "pass"};
 static const char *const when_names[N_WHENS] = {"env",        "set",    "unset",    "graph",
                                                 "registered", "patch",  "launches", "threads",
-                                                "gpus",       "beside", "without"};
+                                                "gpus",       "without"};
 static const char *const fault_names[N_FAULTS] = {"hang",       "crash",      "wrong",
                                                   "substitute", "no-plugin",  "no-file",
                                                   "slow-rank",  "init-error", "shift"};
@@ -266,7 +264,6 @@ static const struct record {
     {"variant", NULL, OWNER(NODE, node, variants, n_variants, VARIANT), {A_TEXT(variant, name)}},
     {"when", then_when, OF(VARIANT, variant, conditions, n_conditions),
      {A_NAME(condition, kind, 0, when_names, N_WHENS),
-      A_NAME(condition, collective, -1, collective_names, N_COLLECTIVES),
       A_VARIANT(condition, variant), AN_INT(condition, launches, 0, 1 << 20),
       A_TEXT(condition, name), A_TEXT(condition, value)}},
     {"curve", then_curve, OF(NODE, node, curves, n_curves),

@@ -98,13 +98,12 @@ enum {
     WHEN_LAUNCHES,
     WHEN_THREADS,
     WHEN_GPUS,
-    WHEN_BESIDE,
     WHEN_WITHOUT,
     N_WHENS
 };
 struct condition {
-    int kind, collective, variant; /* beside which; without which */
-    int launches;                  /* of a graph */
+    int kind, variant; /* without which */
+    int launches;      /* of a graph */
     char name[64], value[128];
 };
 struct variant {
@@ -215,7 +214,6 @@ struct manner {
     int graph; /* launches of a captured graph; 0 without one */
     bool registered;
     int threads, gpus; /* of a process, of a thread */
-    uint32_t beside;   /* collectives that other jobs run at the same time, a bit each */
 };
 
 /* Whether the played library has a patch of this name (RCCLTUNE_SIM_PATCHES). */

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "beside.h"
 #include "debug.h"
 #include "placement.h"
 #include "real.h"
@@ -142,12 +141,10 @@ void bench_setup(struct bench *bench, int argc, char **argv)
     bench->noise.seed = (uint64_t)env_double("RCCLTUNE_SIM_SEED", 0);
     bench->noise.launch = launch != NULL ? launch : "";
     settle_faults(node, &bench->noise);
-    settle_variants(node,
-                    &(struct manner){.graph = o->graph,
-                                     .registered = o->registered > 0,
-                                     .threads = o->n_threads,
-                                     .gpus = o->n_gpus,
-                                     .beside = running_beside(node, getenv("RCCLTUNE_SIM_NODE"))});
+    settle_variants(node, &(struct manner){.graph = o->graph,
+                                           .registered = o->registered > 0,
+                                           .threads = o->n_threads,
+                                           .gpus = o->n_gpus});
     make_groups(bench);
     bench->library.version = real_is_wanted() ? real_open(bench) : version;
 }

@@ -167,8 +167,6 @@ static bool condition_holds(const struct node *node, const struct condition *c,
         return manner->gpus > 1;
     case WHEN_WITHOUT:
         return !node->variants[c->variant].holds;
-    case WHEN_BESIDE:
-        return (manner->beside >> c->collective & 1) != 0;
     default:
         return is_patched(c->name);
     }

@@ -12,7 +12,6 @@ import pandas as pd
 from rccltune.analyse import points
 from rccltune.analyse.candidates import Candidates, Named
 from rccltune.analyse.choice_notices import choice_notices
-from rccltune.analyse.costs import with_costs
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.model.choice import UnselectableSetting, Zone
@@ -69,8 +68,7 @@ def choose(
     options = options or ChoiceOptions()
     candidates = candidates_of_targets(samples, variants, options)
     _refuse_nothing(candidates, options)
-    chosen = _choice_of(candidates, options)
-    return replace(chosen, zones=with_costs(chosen.zones, samples))
+    return _choice_of(candidates, options)
 
 
 def candidates_of_targets(
@@ -154,24 +152,26 @@ def choose_together(
         for name, samples in parts.items()
     }
     samples = pd.concat(named.values(), ignore_index=True)
-    # What counts is known by what ran beside, in whose place the placement's name then stands.
     used = [
-        points.usable(points.in_environments(own, known)).assign(beside=name)
+        points.usable(points.in_environments(own, known)).assign(
+            # The ranks' placement makes a view of its own.
+            placement=own["placement"].astype(str) + f" {name}",
+            part=name,
+        )
         for name, own in named.items()
     ]
     counted = with_baseline(pd.concat(used, ignore_index=True), options.baseline)
     where = [*points.TARGET, "nbytes"]
-    n_parts = counted.groupby(where, observed=True)["beside"].transform("nunique")
+    n_parts = counted.groupby(where, observed=True)["part"].transform("nunique")
     quiet = counted[counted["setting"].isin((BASELINE, IDLE))]
-    n_based = quiet.groupby(points.TARGET, observed=True)["beside"].nunique()
+    n_based = quiet.groupby(points.TARGET, observed=True)["part"].nunique()
     based = counted.join(n_based.rename("n_based"), on=points.TARGET)["n_based"]
     kept = counted[(n_parts == len(parts)) & (based == len(parts))]
     table = points.by_communicator(kept)
     candidates = [
         Candidates.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
     ]
-    choice = _choice_of(candidates, options)
-    return replace(choice, zones=with_costs(choice.zones, samples))
+    return _choice_of(candidates, options)
 
 
 def wrong_settings(samples: pd.DataFrame) -> set[Named]:

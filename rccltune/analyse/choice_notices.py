@@ -8,7 +8,6 @@ import numpy as np
 
 from rccltune.analyse.candidates import Candidates
 from rccltune.model.measurement import Caution, Notice
-from rccltune.model.settings import GEMM
 
 
 def choice_notices(candidates: Candidates) -> Iterable[Notice]:
@@ -50,9 +49,7 @@ def _weak(candidates: Candidates) -> Iterable[Notice]:
         )
     missing = np.isnan(candidates.gains.regret[: len(candidates.gains.rows)]).sum(1)
     named = [f"{n} at {k}" for n, k in zip(candidates.gains.names, missing, strict=True) if k]
-    # Beside products a first look at many channel counts is at fewer sizes.
-    is_looked_at = any(str(view[-1]).startswith(f"{GEMM} ") for view in candidates.grid.views)
-    if named and not is_looked_at:
+    if named:
         yield Notice(
             caution=Caution.MISSING_VIEW,
             message="not chosen where they were not measured in every type and placement that "

@@ -108,11 +108,5 @@ def _apart(
 
 
 def _view(described: tuple[str, ...]) -> View:
-    dtype, op, placement, beside = described
-    return View(
-        dtype=dtype or None,
-        redop=op or None,
-        placement=Placement(placement),
-        graph=None,
-        beside=beside or None,
-    )
+    dtype, op, placement = described
+    return View(dtype=dtype or None, redop=op or None, placement=Placement(placement), graph=None)

@@ -11,7 +11,6 @@ import pandas as pd
 
 from rccltune.analyse import library_behaviour, points, unusable_notices
 from rccltune.analyse.choice import candidates_in
-from rccltune.analyse.costs import Trade, trades
 from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.curves import curves
 from rccltune.analyse.library_behaviour import Bypass, IdleComparison, LibrarySetting
@@ -33,7 +32,7 @@ from rccltune.session.samples import notices as session_notices
 from rccltune.session.store import Session
 
 FIT_FILE: Final = "fit.json"
-_VERSION: Final = 3
+_VERSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,6 @@ class FitFile:
     idle: tuple[IdleComparison, ...]
     own: tuple[LibrarySetting, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
-    trades: tuple[Trade, ...] = ()
     runner: Line | None = None
 
 
@@ -71,7 +69,6 @@ class FitResult:
         idle: the plugin, answering nothing, beside the baseline.
         own: settings that the library was seen to run by itself.
         wrong: what lossy variants got wrong.
-        trades: what settings and products cost each other, of a sweep beside products.
     """
 
     session: Session
@@ -85,7 +82,6 @@ class FitResult:
     idle: tuple[IdleComparison, ...] = ()
     own: tuple[LibrarySetting, ...] = ()
     wrong: tuple[WrongShare, ...] = ()
-    trades: tuple[Trade, ...] = ()
 
     @property
     def own_choices(self) -> Mapping[Target, Mapping[int, Setting]]:
@@ -124,7 +120,6 @@ class FitResult:
             idle=self.idle,
             own=self.own,
             wrong=self.wrong,
-            trades=self.trades,
         )
 
 
@@ -190,7 +185,6 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
         idle=library_behaviour.compare_idle(grids, known),
         own=library_behaviour.library_settings(samples, known),
         wrong=unusable_notices.wrong_shares(samples, known),
-        trades=trades(samples, known),
     )
 
 
@@ -217,5 +211,4 @@ def _read(opened: Session, digest: str) -> FitResult | None:
         idle=read.idle,
         own=read.own,
         wrong=read.wrong,
-        trades=read.trades,
     )

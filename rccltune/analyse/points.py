@@ -4,9 +4,6 @@ A *point* is one setting at one size. Its time is the median over communicators 
 the passes of each, so that a pass that stood still costs a communicator nothing and a communicator
 that stood still costs the point nothing.
 
-Where a sweep timed settings beside matrix products, what calls and products take together counts,
-and nothing that was timed alone.
-
 Where calls were timed by both clocks, replayed graphs count up to 4 MiB and loops above: below,
 a loop measures how fast the host launches. Where a setting was timed roughly and again with care,
 care counts. Both are decided for all settings of a size together, so that one clock compares them.
@@ -38,12 +35,12 @@ import pandas as pd
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
 from rccltune.model.settings import Variant, base_variant
-from rccltune.perf.samples import VERIFY, beside_computing, by_clock, without_rough
+from rccltune.perf.samples import VERIFY, by_clock, without_rough
 
 # What a tuner is asked for, and the environment that is asked in; what it cannot see; what it can
 # answer.
 TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement", "environment"]
-VIEW: Final = ["dtype", "op", "placement", "beside"]
+VIEW: Final = ["dtype", "op", "placement"]
 CANDIDATE: Final = ["setting", "variant"]
 KEYS: Final = [*TARGET, *VIEW, *CANDIDATE]
 BASELINE: Final = "baseline"
@@ -82,9 +79,7 @@ def usable(samples: pd.DataFrame) -> pd.DataFrame:
 
 def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
     good = (samples["unusable"] == "") & (samples["time_us"] > 0)
-    good &= samples["purpose"] != VERIFY
-    beside = beside_computing(samples)
-    return good & beside if beside.any() else good
+    return good & (samples["purpose"] != VERIFY)
 
 
 def apart_by_clock(samples: pd.DataFrame) -> list[pd.DataFrame]:

@@ -158,12 +158,11 @@ class Loaded:
         """A row for each timing: the columns of ``samples.csv``.
 
         ``setting`` (asked for: ``ring/ll128``, ``baseline``, ``idle``), ``role``, ``clock``
-        (``graph``, ``loop``), ``beside`` (what else ran), ``nbytes``, ``calls``, ``time_us`` (mean
-        over ranks), ``slowest_us``, ``alone_us``, ``call_us``, ``product_us``, ``computing_us`` (of
-        calls and products beside each other), ``wrong`` (elements; missing where not checked),
-        ``ran``, ``library`` (setting that it would have taken), ``registered``, ``unusable`` (why
-        it is not used), ``purpose`` (``sweep``, ``verify``), ``rough``; ``run``, ``process``,
-        ``communicator``, ``pass``, ``line`` (where it was read); ``op`` as ``redop`` elsewhere.
+        (``graph``, ``loop``), ``nbytes``, ``calls``, ``time_us`` (mean over ranks), ``slowest_us``,
+        ``wrong`` (elements; missing where not checked), ``ran``, ``library`` (setting that it would
+        have taken), ``registered``, ``unusable`` (why it is not used), ``purpose`` (``sweep``,
+        ``verify``), ``rough``; ``run``, ``process``, ``communicator``, ``pass``, ``line`` (where it
+        was read); ``op`` as ``redop`` elsewhere.
         docs/formats.md has them all.
         """
         table = load_frame(self._opened, self._reporter)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,12 +116,7 @@ def _text(done: EmittedRules) -> JoinedLines:
             "(--force replaces them; -o - shows the new ones, unverified)"
         )
     elif done.path is not None:
-        is_beside = any(zone.costs for zone in done.zones)
-        columns = _COLUMNS_BESIDE if is_beside else _COLUMNS
-        found = (_row(zone, columns) for zone in done.zones)
-        rows = table(
-            columns, found, numeric=[n for n, one in enumerate(columns) if one in _NUMBERS]
-        )
+        rows = table(_COLUMNS, map(_row, done.zones), numeric=(1, 2, 3, 5, 6, 7))
         parts += [rows, "", f"{done.count} in {done.path}"]
     if done.needs:
         needs = " ".join(f"{name}={value}" for name, value in done.needs)
@@ -137,27 +131,20 @@ def _text(done: EmittedRules) -> JoinedLines:
 
 
 _COLUMNS = ("collective", "ranks", "from", "to", "setting", "sizes", "behind", "gain", "why")
-# Beside computing: of calls and products together, and of what that is made.
-_COLUMNS_BESIDE = (*_COLUMNS[:5], "behind", "gain", "calls", "products", "why")
-_NUMBERS = frozenset(("ranks", "from", "to", "sizes", "behind", "gain", "calls", "products"))
 
 
-def _row(zone: Zone, columns: Sequence[str]) -> tuple[str, ...]:
-    costs = zone.costs
-    cells = {
-        "collective": zone.target.collective.value,
-        "ranks": str(zone.target.scale.n_ranks),
-        "from": format_size(zone.min_nbytes),
-        "to": format_last(zone.max_nbytes),
-        "setting": str(zone.setting) if zone.setting else "–",
-        "sizes": str(zone.n_sizes),
-        "behind": "–" if zone.worst_regret is None else f"{100 * zone.worst_regret:.1f} %",
-        "gain": _percent(zone.gain.mean if zone.gain else None),
-        "calls": _percent(costs.calls if costs else None),
-        "products": _percent(costs.products if costs else None),
-        "why": _why(zone),
-    }
-    return tuple(cells[name] for name in columns)
+def _row(zone: Zone) -> tuple[str, ...]:
+    return (
+        zone.target.collective.value,
+        str(zone.target.scale.n_ranks),
+        format_size(zone.min_nbytes),
+        format_last(zone.max_nbytes),
+        str(zone.setting) if zone.setting else "–",
+        str(zone.n_sizes),
+        "–" if zone.worst_regret is None else f"{100 * zone.worst_regret:.1f} %",
+        _percent(zone.gain.mean if zone.gain else None),
+        _why(zone),
+    )
 
 
 def _percent(gain: float | None) -> str:

@@ -160,9 +160,7 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
     beside = [one for one in done.verified if one not in site and one not in named]
     rows = [line for one in site for line in _rules(one)]
     if rows:
-        computing = site[0].file.computing
-        where = f" beside {computing}, calls and products together" if computing else ""
-        lines += [f"Verified, faster than the library's own choice{where}:", *rows]
+        lines += ["Verified, faster than the library's own choice:", *rows]
     elif any(_rules(one) for one in (*named, *beside)):
         lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:
@@ -172,7 +170,6 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
         ]
     for one in site:
         lines += _beside_rules(one, told=told)
-        lines += [f"  {line}" for line in _lost_beside(done, one)[:_SHOWN]]
     lines += _unmeasured(done)
     for one in named:
         lines.append(
@@ -204,15 +201,6 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     if n_more > 0:
         lines.append(f"  not kept: {n_more} more ranges; the rule file has the reasons")
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
-
-
-def _lost_beside(done: TuneResult, one: VerificationResult) -> list[str]:
-    """Rules that win alone and lost beside computing, where that was measured."""
-    from rccltune.verify.lost_beside import lost_beside
-
-    if one.file.computing is not None:
-        return []
-    return list(lost_beside(done.folder, [rule for rule in one.standings if rule.is_kept]))
 
 
 def _in_environment(one: VerificationResult, emitted: EmittedRules, *, told: bool) -> list[str]:

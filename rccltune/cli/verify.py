@@ -84,7 +84,7 @@ _ONE_ROOT = "one root"
     usual=True,
     help="Leave out the last look, with rccl-tests, where they are found.",
 )
-@sweep_options("beside", "compute_share", "timeout", "simulate")
+@sweep_options("timeout", "simulate")
 @sweep_option("librccl", help="Library to measure with, with and without the rules.")
 @sweep_option("launcher", help="Program that starts the ranks.")
 @sweep_options("hostfile", "np")
@@ -140,12 +140,6 @@ def verify(
             + " does it, on the machine.",
         )
     measured = session_request(session, options, as_measured=True)
-    if opened.computing not in (None, measured.sweep.computing):
-        raise SessionError(
-            f"this session was measured beside {opened.computing}, and its rules are verified so",
-            where=str(session),
-            hint="leave --compute-share out; another share is swept into a session of its own.",
-        )
     where = find_sides(measured, session)
     site = where.site if isinstance(where, Instrument) else where
     own = rule_file_of(session, site)
@@ -208,7 +202,7 @@ def text_of(done: VerificationResult) -> JoinedLines:
     columns: tuple[str, ...] = (
         *("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one"),
     )
-    lines = [beside_of(done.file)] if done.file.computing else []
+    lines: list[str] = []
     if any(one.one_root for one in done.standings):
         columns = (*columns, _ONE_ROOT)
     shown, took = done.standings, f"after {how_often(done.file)} in {done.file.seconds:.0f} s"
@@ -236,11 +230,6 @@ def text_of(done: VerificationResult) -> JoinedLines:
     if done.file.simulated:
         lines.append(no_hardware(done.file.runner))
     return join_lines(lines)
-
-
-def beside_of(file: VerdictFile) -> str:
-    """What ran beside both sides, and what was compared."""
-    return f"Beside {file.computing}: compared is what calls and products take together"
 
 
 def how_often(file: VerdictFile) -> str:

@@ -1,4 +1,4 @@
-"""One process tree from its start to its certain end, alone or beside another.
+"""One process tree from its start to its certain end.
 
 Open MPI 5 puts every rank into a process group of its own, so killing mpirun's group leaves all
 ranks alive; only mpirun itself ends them, on SIGTERM. What even that leaves behind is found by a
@@ -20,8 +20,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -71,7 +70,6 @@ class LaunchEnd:
         exit_code: None where a signal or we ended it.
         timed_out: we ended it because its time was over, or nothing went on any more.
         lingered: ranks were gone and the output complete, but the launcher did not return.
-        alone: why what was to run beside it did not, to the end; None where all was as asked.
     """
 
     exit_code: int | None
@@ -79,7 +77,6 @@ class LaunchEnd:
     timed_out: bool
     lingered: bool
     duration_s: float
-    alone: str | None = None
 
     @property
     def how(self) -> str:
@@ -344,83 +341,3 @@ def _children() -> set[int]:
             if stream.read().rpartition(b")")[2].split()[1] == own:
                 pids.add(int(name))
     return pids
-
-
-_COMPANY_POLL_S: Final = 0.05
-# Of the other's endless output; the beginning says what it was.
-_KEPT_NBYTES: Final = 1 << 16
-
-
-def run_beside(job: LaunchCommand, other: LaunchCommand) -> LaunchEnd:
-    """Run a job while another one runs: that one is started before and ended afterwards.
-
-    Args:
-        job: what is measured.
-        other: what never ends by itself; ``is_complete`` says that it is under way, within
-            ``timeout_s``.
-
-    Returns:
-        How the job ended; where the other never got under way the job was not started.
-
-    Raises:
-        MachineError: a program cannot be started.
-        SessionError: a folder cannot be written.
-        LaunchError: a process cannot be killed (it hangs in the driver).
-        KeyboardInterrupt: after everything that was started is gone.
-    """
-    with _running(other) as why_not:
-        reason = _under_way(other, why_not)
-        if reason is not None:
-            return LaunchEnd(
-                exit_code=None,
-                signal=None,
-                timed_out=False,
-                lingered=False,
-                duration_s=0.0,
-                alone=reason,
-            )
-        ending = run(job)
-        return replace(ending, alone=why_not())
-
-
-@contextmanager
-def _running(other: LaunchCommand) -> Iterator[Callable[[], str | None]]:
-    """Start it and certainly end it; yields a question: why it has ended, None where it runs."""
-    started: subprocess.Popen[bytes] | None = None
-    with with_guardian() as run_id:
-        try:
-            with held():
-                started = spawn(other, run_id)
-            yield partial(_why_ended, started)
-        finally:
-            if started is not None:
-                with held():
-                    adopt(orphans=True)
-                    end(started, LaunchProcesses([run_id]))
-                    _shorten(other.folder / "stdout.log")
-
-
-def _why_ended(started: subprocess.Popen[bytes]) -> str | None:
-    code = started.poll()
-    if code is None:
-        return None
-    return f"what was to run beside it ended with {how_ended(code)}"
-
-
-def _under_way(other: LaunchCommand, why_not: Callable[[], str | None]) -> str | None:
-    """Wait until it is; otherwise why it is not."""
-    deadline = time.monotonic() + other.timeout_s
-    while not other.is_complete(other.folder):
-        reason = why_not()
-        if reason is not None:
-            return reason
-        if time.monotonic() >= deadline:
-            return f"what was to run beside it was not under way after {other.timeout_s:.0f} s"
-        time.sleep(_COMPANY_POLL_S)
-    return None
-
-
-def _shorten(log: Path) -> None:
-    with suppress(OSError), log.open("r+b") as stream:
-        if log.stat().st_size > _KEPT_NBYTES:
-            stream.truncate(_KEPT_NBYTES)

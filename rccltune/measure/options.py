@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from rccltune.measure.removed_keys import WENT_WITH_TORCH
 from rccltune.model import defaults
 from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, parsed
-from rccltune.model.settings import GEMM, Mode, Scale, Setting
+from rccltune.model.settings import Mode, Scale, Setting
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
     RANK_PLACEMENTS,
@@ -55,14 +55,6 @@ def _sized(text: str) -> tuple[Collective, int]:
     if not slash:
         raise ValueError(f"'{text}' is no collective with a size: write all_reduce/1M")
     return Collective.parse(collective), parse_size(size)
-
-
-def _percent(text: str) -> int:
-    """A whole number from 1 to 99."""
-    found = WholeNumberFrom(1)(text)
-    if found > 99:
-        raise ValueError(f"'{printable(text)}' is no whole number from 1 to 99")
-    return found
 
 
 def _separate(value: object) -> object:
@@ -290,18 +282,6 @@ class SweepOptions(BaseModel):
         "Time replayed graphs, calls launched one by one, or each where it counts (auto).",
         "Running",
         metavar="|".join(TIMINGS),
-    )
-    beside: Annotated[str, parsed(OneOf((GEMM,)))] | None = _option(
-        None,
-        "Compare by what calls and matrix products beside them take together.",
-        "What",
-        metavar=GEMM,
-    )
-    compute_share: Annotated[int, parsed(_percent)] = _option(
-        defaults.COMPUTE_SHARE,
-        f"Computing in % of the work of --beside. [default: {defaults.COMPUTE_SHARE}]",
-        "What",
-        metavar="PCT",
     )
     crosscheck: bool | None = _option(
         None,

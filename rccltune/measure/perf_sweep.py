@@ -89,7 +89,7 @@ class PreparedPerfSweep:
         # Without a run there is no table, and pandas takes half a second to load.
         table = self.measuring.table() if self.measuring.runs else None
         found: list[passes.RunPlan] = []
-        for stage in passes.stages(wanted):
+        for stage in passes.STAGES:
             is_over = not any(self.measuring.left(one) for one in found)
             found += stage(wanted, table if is_over else None)
         return found
@@ -257,7 +257,6 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
         op="sum" if sweep.redop == "none" else sweep.redop,
         settings=sweep.settings,
         counts=sweep.counts,
-        computing=sweep.computing,
         variants=sweep.variants,
         timing=request.timing,
         n_communicators=request.communicators,
@@ -342,11 +341,9 @@ def _begin(prepared: PreparedPerfSweep, command: str) -> None:
         tool=f"rccltune {__version__}",
         fingerprint=site.fingerprint,
         variants=tuple(own),
-        computing=prepared.sweep.computing,
     )
     if (folder / "session.json").exists():
         there = store.open_session(folder)
-        _same_computing(there, prepared.sweep)
         known = {one.name: one for one in there.variants}
         # Also a shipped one, where the session has another environment under its name.
         for one in prepared.sweep.variants:
@@ -364,21 +361,6 @@ def _begin(prepared: PreparedPerfSweep, command: str) -> None:
     folders.remember(folder)
     if site.node is not None:
         files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
-
-
-def _same_computing(there: Session, sweep: Sweep) -> None:
-    """Stop where a session was measured beside other computing: one question a session.
-
-    Raises:
-        SessionError: it was.
-    """
-    if there.computing != sweep.computing:
-        was = f"beside {there.computing}" if there.computing else "without computing beside it"
-        raise SessionError(
-            f"this session was measured {was}",
-            where=str(there.path),
-            hint="say the same, or measure into a session of its own with -o DIR.",
-        )
 
 
 def _sweep_text(prepared: PreparedPerfSweep) -> str:

@@ -29,7 +29,7 @@ ORDERS: Final = frozenset(
     )
 )
 # What rccltune-perf alone understands.
-OF_PERF: Final = ("crosscheck", "beside", "compute_share")
+OF_PERF: Final = ("crosscheck",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +95,6 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
     _check(sweep)
     _check_sizes(said)
     _check_runner(said)
-    if said.get("compute_share") and not said.get("beside"):
-        raise CommandLineError(
-            "--compute-share says how much of the work is computing, and nothing runs beside",
-            hint="say --beside gemm with it.",
-        )
     return Request(
         sweep=sweep,
         site=_site(asked),

@@ -15,7 +15,7 @@ from rccltune.measure import removed_keys
 from rccltune.measure.options import SweepOptions, default_of
 from rccltune.model import defaults, yamlfile
 from rccltune.model.measurement import Sweep
-from rccltune.model.settings import GEMM, Computing, Setting
+from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import TUNABLE, Collective, Placement, RankPlacement
 
 _PLACEMENTS: Final = {
@@ -72,7 +72,6 @@ def sweep_of(options: SweepOptions) -> Sweep:
         rank_placement=options.rank_placement or defaults.RANK_PLACEMENT,
         graph=int(options.timing == "graph"),
         seed=options.seed,
-        computing=_computing(options),
     )
 
 
@@ -94,8 +93,6 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "rank_placement": sweep.rank_placement,
         "np": sweep.scales[0].n_ranks if is_first else None,
         "seed": sweep.seed,
-        "beside": GEMM if sweep.computing else None,
-        "compute_share": sweep.computing.share if sweep.computing else None,
         "variant": sweep.named_variants,
         "channels": sweep.counts,
         "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
@@ -117,14 +114,6 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
     said = to_plain({**options_of(sweep), **where})
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     return text
-
-
-def _computing(options: SweepOptions) -> Computing | None:
-    if options.beside is None:
-        return None
-    return Computing(
-        dtype=defaults.PRODUCT_DTYPE, size=defaults.PRODUCT_SIZE, share=options.compute_share
-    )
 
 
 def _collectives(options: SweepOptions) -> tuple[Collective, ...]:

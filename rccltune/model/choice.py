@@ -109,21 +109,6 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """What a gain beside computing is made of: library / chosen - 1, in the mean over sizes.
-
-    Attributes:
-        alone: of calls that have the GPUs to themselves.
-        calls: of calls while matrix products run; None where hardly anything overlapped.
-        products: of products while the calls run.
-    """
-
-    alone: Number | None
-    calls: Number | None
-    products: Number | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """An interval of sizes where one setting is chosen, or a gap where none is.
 
@@ -141,7 +126,6 @@ class Zone:
         proof: what the gain rests on, None for a gap.
         n_communicators: in which the setting was timed, in the median over sizes; of logs, how
             many there are.
-        costs: what the gain is made of, where it is of calls and products together.
     """
 
     target: Target
@@ -161,7 +145,6 @@ class Zone:
     proof: GainProof | None = None
     n_communicators: Whole = 0
     by_clock: tuple[Seen, ...] = ()
-    costs: Costs | None = None
 
     @property
     def is_proven(self) -> bool:

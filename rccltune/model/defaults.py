@@ -41,13 +41,8 @@ TOLERANCE: Final = 0.02
 MIN_GAIN: Final = 0.02
 # Chance of a false answer that all questions of one kind share.
 LEVEL: Final = 0.05
-# Matrix products beside collectives, where there are any: they fill a GPU, and there is as much
-# computing as communication, in % of the work.
-PRODUCT_DTYPE: Final = "bf16"
-PRODUCT_SIZE: Final = 4096
-COMPUTE_SHARE: Final = 50
 # Formats of the figures.
 FIGURE_FORMAT: Final = ("png",)
 # Drawn by default, and when they are named.
 FIGURES: Final = ("gain", "speedup", "time", "bandwidth", "table")
-MORE_FIGURES: Final = ("residuals", "channels", "predictions", "variants", "trade")
+MORE_FIGURES: Final = ("residuals", "channels", "predictions", "variants")

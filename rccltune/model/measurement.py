@@ -11,7 +11,6 @@ from rccltune.model.failure import Failure
 from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
-    Computing,
     CurveKey,
     Mode,
     Scale,
@@ -110,7 +109,6 @@ class Sweep:
         counts: channel counts that the settings are measured with, too.
         wanted: the only sizes to measure, rising, for each collective; empty where the range
             from ``min_nbytes`` to ``max_nbytes`` says them.
-        computing: what runs beside the collectives; None where they have the GPUs to themselves.
     """
 
     collectives: tuple[Collective, ...]
@@ -135,7 +133,6 @@ class Sweep:
     counts: tuple[Whole, ...] = ()
     named_variants: tuple[Line, ...] = ()
     wanted: tuple[tuple[Collective, tuple[Whole, ...]], ...] = ()
-    computing: Computing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

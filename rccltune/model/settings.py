@@ -16,8 +16,6 @@ from typing import Final
 from rccltune.model.schema import Line, Variable, VariableName, Whole, Word
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, unknown
 
-# What runs beside collectives; the first word of its name.
-GEMM: Final = "gemm"
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
 
 # What drivers offer of MI300 and MI350: most of these, by the number of dies.
@@ -295,30 +293,6 @@ def _widened(variant: Variant) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Computing:
-    """Square matrix products that run beside collectives while those are measured.
-
-    Attributes:
-        dtype: ``bf16``, ``half`` or ``float``.
-        size: rows and columns of each matrix; 4096 fills a GPU.
-        share: computing in % of the work: products / (products + the library's calls), each alone.
-    """
-
-    dtype: Word
-    size: Whole
-    share: Whole
-
-    @property
-    def name(self) -> str:
-        """``gemm bf16 4096``, as tables name what ran beside."""
-        return f"{GEMM} {self.dtype} {self.size}"
-
-    def __str__(self) -> str:
-        """``gemm bf16 4096, 50 % of the work``."""
-        return f"{self.name}, {self.share} % of the work"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CurveKey:
     """Key of a curve: all that two samples must share to lie on one.
 
@@ -369,7 +343,6 @@ class View:
 
     Attributes:
         ranks: where the ranks are, while a rule for several placements of them is chosen.
-        beside: what else ran on the devices, ``all_gather of 1 MiB``.
     """
 
     dtype: Line | None
@@ -377,7 +350,6 @@ class View:
     placement: Placement
     graph: bool | None
     ranks: Line | None = None
-    beside: Line | None = None
 
     def __str__(self) -> str:
         """``float sum out-of-place``."""
@@ -385,7 +357,6 @@ class View:
         words.append("in-place" if self.placement is Placement.IN_PLACE else "out-of-place")
         words.append("graph" if self.graph else None)
         words.append(self.ranks)
-        words.append(f"beside {self.beside}" if self.beside else None)
         return " ".join(word for word in words if word)
 
 

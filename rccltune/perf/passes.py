@@ -5,11 +5,6 @@ every size. The second has processes without the plugin, which are the baseline,
 it, in turns, each with a few communicators; in each communicator the settings follow each other
 at every size, so that what is compared is measured close together. It has more sizes, four an
 octave, where the library changes its own choice or a setting begins or ends to be faster.
-
-Where matrix products run beside, settings are compared by what calls and products take together.
-The library's calls of the first pass say how many products make up the wanted share of computing:
-the same for all settings of a size. One more pass then times settings that are not hopeless alone
-beside them, each with several channel counts, and what could win of these goes into the second.
 """
 
 from __future__ import annotations
@@ -27,14 +22,12 @@ from rccltune.model.settings import (
     BASELINE,
     DEFAULT_VARIANT,
     SILENT,
-    Computing,
     Role,
     Setting,
     Variant,
 )
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
-from rccltune.perf.load import ROUND_US, Load, first_products
 from rccltune.perf.plan import GRAPH, LOOP, ROUGH, CollectiveCall, Step
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import PerfRun
@@ -53,10 +46,6 @@ _FASTER: Final = 1.03
 _PERHAPS: Final = 1.01
 # Sizes an octave where a rule may begin or end.
 _AN_OCTAVE: Final = 4
-# Channel counts that are tried beside products.
-CHANNELS: Final = (2, 4, 8, 12, 16, 20, 24, 32)
-# Runs of the first pass beside products, told from those alone.
-_BESIDE_NUMBER: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +59,6 @@ class SweepScope:
         timing: one of TIMINGS.
         n_communicators: of each process kind in the second pass, in all.
         checked_up_to: largest call in bytes whose results are checked; None checks all, 0 none.
-        computing: what runs beside the calls; None where they have the GPUs to themselves.
     """
 
     sizes: Mapping[Collective, tuple[int, ...]]
@@ -83,7 +71,6 @@ class SweepScope:
     timing: str = defaults.TIMING
     n_communicators: int = defaults.COMMUNICATORS
     checked_up_to: int | None = None
-    computing: Computing | None = None
 
     def settings_of(self, collective: Collective, variant: Variant) -> tuple[Setting, ...]:
         """Settings that are tried; none where no tuner is asked."""
@@ -147,11 +134,7 @@ class RunPlan:
     @property
     def what(self) -> str:
         """For people."""
-        if self.purpose == runs.PRODUCT:
-            return "how long a matrix product takes"
         who = "settings" if self.plugin else "the library as it is"
-        if any(step.kind == plan.BESIDE for steps in self.communicators for step in steps):
-            who += " beside products"
         where = "" if self.variant == DEFAULT_VARIANT else f" in {self.variant.name}"
         return f"{who}{where}, {'once each' if self.purpose == runs.ROUGH else 'with care'}"
 
@@ -164,19 +147,6 @@ class RunPlan:
             self.number_of,
             self.plugin,
         )
-
-
-Stage: TypeAlias = "Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]]"
-
-
-def stages(wanted: SweepScope) -> tuple[Stage, ...]:
-    """Functions that say what is measured, one after the other.
-
-    Each takes what is wanted and the rows of all before it; None before those are measured, when
-    what it says is a guess.
-    """
-    beside: tuple[Stage, ...] = (plan_product, plan_beside) if wanted.computing else ()
-    return (plan_first_pass, plan_loops, *beside, plan_second_pass)
 
 
 def plan_first_pass(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
@@ -241,85 +211,6 @@ def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     return found
 
 
-def plan_product(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
-    """Tell how long a matrix product takes, before any setting is timed beside some."""
-    if wanted.computing is None:
-        return []
-    call = next(wanted.calls(wanted.variants[0]))
-    return [product_run(wanted.computing, call, wanted.variants[0])]
-
-
-def product_run(computing: Computing, call: CollectiveCall, variant: Variant) -> RunPlan:
-    """A process that times products beside a few of the library's own calls."""
-    steps = (first_products(computing, call),)
-    return RunPlan(
-        purpose=runs.PRODUCT, variant=variant, number_of=0, plugin=True, communicators=(steps,)
-    )
-
-
-def plan_beside(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
-    """Settings that are not hopeless alone, with several channel counts, beside products."""
-    load = load_of(wanted, table)
-    found = []
-    for variant in wanted.variants:
-        counts: tuple[int, ...]
-        if table is None:
-            tried, counts = _guessed(wanted, variant), wanted.counts or CHANNELS
-        else:
-            tried, counts = (
-                settings_that_could_win(rough_rows(table, variant)),
-                _counts(wanted, table, variant),
-            )
-        cells = {cell: _with_counts(settings, counts) for cell, settings in tried.items()}
-        checks, timed = [], []
-        for call in wanted.calls(variant):
-            settings = cells.get(cell_of(call), ())
-            kind = wanted.kind_of_check(call)
-            checks += [Step(kind, setting, call) for setting in settings if setting.channels]
-            timed += [
-                load.step(setting, call, clock)
-                for clock in wanted.clocks(call.nbytes, captures=captures(table, variant))
-                for setting in (SILENT, *settings)
-            ]
-        found.append(
-            RunPlan(
-                purpose=runs.ROUGH,
-                variant=variant,
-                number_of=_BESIDE_NUMBER,
-                plugin=True,
-                communicators=((*checks, *loops_first(timed)),),
-            )
-        )
-    return found
-
-
-def load_of(wanted: SweepScope, table: pd.DataFrame | None) -> Load:
-    """How many products run beside calls, by what the first pass measured; before it a guess."""
-    if table is None or wanted.computing is None:
-        return Load.guessed(wanted.computing)
-    return Load.of(wanted.computing, rough_rows(table, wanted.variants[0]), table)
-
-
-def _with_counts(settings: Sequence[Setting], counts: Sequence[int]) -> tuple[Setting, ...]:
-    """Settings with the library's own channels and with each count; named counts stay alone."""
-    found = [
-        replace(setting, channels=n) if n else setting
-        for setting in settings
-        for n in ((0, *counts) if setting.channels is None else (0,))
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def _counts(wanted: SweepScope, table: pd.DataFrame, variant: Variant) -> tuple[int, ...]:
-    """Channel counts to try: those that the user names, or usual ones that the library has."""
-    if wanted.counts or wanted.settings:
-        return wanted.counts
-    words = table.loc[table["variant"] == variant.name, "ran"].unique()
-    ran = (setting_of(word) for word in words)
-    most = max((one.channels or 0 for one in ran if one is not None), default=0)
-    return tuple(n for n in CHANNELS if n <= most)
-
-
 def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Second pass: the library as it is, and what could win, in processes that take turns.
 
@@ -329,7 +220,6 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
             worth it everywhere.
     """
     found = []
-    load = load_of(wanted, table)
     n_processes = math.ceil(wanted.n_communicators / _IN_ONE_PROCESS)
     for number in range(n_processes):
         n_own = len(range(number, wanted.n_communicators, n_processes))
@@ -338,15 +228,13 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
             refined, tried = wanted, _guessed(wanted, variant)
             more: tuple[Step, ...] = ()
             if table is not None:
-                rough = rough_rows(table, variant, beside=wanted.computing is not None)
+                rough = rough_rows(table, variant)
                 between = sizes_between(rough, wanted)
-                tried = settings_that_could_win(
-                    rough, between, _BESIDE if wanted.computing else _ALONE
-                )
+                tried = settings_that_could_win(rough, between)
                 more = _checks_of(wanted, variant, tried, between)
                 refined = wanted.with_sizes(between)
             for plugin in (False, True):
-                steps = _fine(refined, variant, tried if plugin else None, load, captured=captured)
+                steps = _fine(refined, variant, tried if plugin else None, captured=captured)
                 before = more if plugin else _called(refined, variant)
                 before = before if number == 0 else ()
                 found.append(
@@ -359,6 +247,15 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
                     )
                 )
     return found
+
+
+# What is measured, one after the other. Each takes what is wanted and the rows of all before it;
+# None before those are measured, when what it says is a guess.
+STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], ...]] = (
+    plan_first_pass,
+    plan_loops,
+    plan_second_pass,
+)
 
 
 def _called(wanted: SweepScope, variant: Variant) -> tuple[Step, ...]:
@@ -383,32 +280,31 @@ def cell_of(call: CollectiveCall) -> Cell:
 
 
 def _fine(
-    wanted: SweepScope, variant: Variant, tried: Cells | None, load: Load, *, captured: bool
+    wanted: SweepScope, variant: Variant, tried: Cells | None, *, captured: bool
 ) -> tuple[Step, ...]:
     """Steps of one communicator; ``tried`` is None without our plugin."""
     steps = []
     for call in wanted.calls(variant):
         settings = (BASELINE,) if tried is None else (SILENT, *tried.get(cell_of(call), ()))
         steps += [
-            load.step(setting, call, clock, plan.fine(call.nbytes))
+            Step(plan.MEASURE, setting, call, clock, plan.fine(call.nbytes))
             for clock in wanted.clocks(call.nbytes, captures=captured)
             for setting in settings
         ]
     return loops_first(steps)
 
 
-def rough_rows(table: pd.DataFrame, variant: Variant, *, beside: bool = False) -> pd.DataFrame:
+def rough_rows(table: pd.DataFrame, variant: Variant) -> pd.DataFrame:
     """Timings of the first pass in an environment that ran as asked for, by the clock that counts.
 
     Args:
         table: rows of the sweep's runs.
         variant: the environment.
-        beside: those beside products, in place of those alone.
     """
     rough = table[
         (table["variant"] == variant.name)
         & (table["purpose"] == runs.ROUGH)
-        & (table["step"] == (plan.BESIDE if beside else plan.MEASURE))
+        & (table["step"] == plan.MEASURE)
         & table["counts"]
     ]
     return samples.by_clock(rough)
@@ -475,30 +371,14 @@ def quarters(low: int, high: int) -> Iterator[int]:
             yield nbytes
 
 
-@dataclass(frozen=True, slots=True)
-class Chance:
-    """Which settings could win, by their time over the best's in the first pass.
-
-    Attributes:
-        near: one that is so near at some size could.
-        hopeless: where it is further away it is not looked at again.
-        fastest: how many a size may name, and twice as many are looked at; None for all.
-    """
-
-    near: float
-    hopeless: float
-    fastest: int | None = None
-
-
-_ALONE: Final = Chance(near=1.1, hopeless=1.5)
-# Computing is the larger part of most rounds, so that settings differ less; there are more of them.
-_BESIDE: Final = Chance(near=1.03, hopeless=1.06, fastest=3)
+# Times of a setting over the best's in the first pass: one that is so near at some size could win;
+# where it is further away it is not looked at again.
+_NEAR: Final = 1.1
+_HOPELESS: Final = 1.5
 
 
 def settings_that_could_win(
-    rough: pd.DataFrame,
-    between: Mapping[Collective, Sequence[int]] | None = None,
-    chance: Chance = _ALONE,
+    rough: pd.DataFrame, between: Mapping[Collective, Sequence[int]] | None = None
 ) -> Cells:
     """Settings worth measuring with care, at each size where they ran as asked for.
 
@@ -508,27 +388,21 @@ def settings_that_could_win(
     Args:
         rough: timings of the first pass.
         between: sizes in bytes that it did not measure.
-        chance: what near and hopeless are.
 
     Returns:
         By collective, type, placement and size.
     """
     names = ["collective", "dtype", "placement", "nbytes"]
     at_a_size = rough["time_us"].groupby([rough[name] for name in names])
-    best, order = at_a_size.transform("min"), at_a_size.rank(method="first")
-    is_near = rough["time_us"] <= best * chance.near
-    is_hopeless = rough["time_us"] > best * chance.hopeless
-    if chance.fastest is not None:
-        is_near &= order <= chance.fastest
-        is_hopeless |= order > 2 * chance.fastest
-    near = rough[is_near]
+    best = at_a_size.transform("min")
+    near = rough[rough["time_us"] <= best * _NEAR]
     chosen = set(zip(near["collective"], near["setting"], strict=True))
     chosen |= {
         (collective, str(replace(setting, channels=None)))
         for collective, word in zip(rough["collective"], rough["library"], strict=True)
         if (setting := setting_of(word)) is not None and setting.role is Role.FORCED
     }
-    rough = rough[~is_hopeless]
+    rough = rough[rough["time_us"] <= best * _HOPELESS]
     found: dict[tuple[str, str, str, int], list[Setting]] = {}
     for collective, dtype, placement, nbytes, word in zip(
         *(rough[name] for name in (*names, "setting")), strict=True
@@ -538,8 +412,6 @@ def settings_that_could_win(
             settings = found.setdefault((collective, dtype, placement, nbytes), [])
             if setting not in settings:
                 settings.append(setting)
-    if chance.fastest is not None:
-        found = _in_all_placements(found)
     measured: dict[tuple[str, str, str], list[int]] = {}
     for collective, dtype, placement, nbytes in sorted(found):
         measured.setdefault((collective, dtype, placement), []).append(nbytes)
@@ -552,14 +424,6 @@ def settings_that_could_win(
             both = list(dict.fromkeys(itertools.chain(*beside)))
             found[collective, dtype, placement, nbytes] = both
     return found
-
-
-def _in_all_placements(found: Cells) -> dict[Cell, list[Setting]]:
-    """Look at a setting in every placement or in none: a rule serves all of them."""
-    together: dict[tuple[str, str, int], list[Setting]] = {}
-    for (collective, dtype, _, nbytes), settings in found.items():
-        together.setdefault((collective, dtype, nbytes), []).extend(settings)
-    return {cell: list(dict.fromkeys(together[cell[0], cell[1], cell[3]])) for cell in found}
 
 
 def _checks_of(
@@ -591,8 +455,6 @@ def expected_s(left: Mapping[int, Sequence[Step]], n_ranks: int) -> float:
 
 
 def _expected_us(step: Step, call_us: float) -> float:
-    if step.products is not None:
-        return _ROUNDS * max(step.products.calls * call_us, ROUND_US)
     effort = step.effort
     if step.kind == plan.MEASURE:
         return 1.5 * min(max(effort.least_us, effort.least_calls * call_us), effort.most_us)
@@ -608,5 +470,3 @@ _STEP_S: Final = 0.001
 _LEAST_CALL_US: Final = 8.0
 _EACH_RANK_US: Final = 0.8
 _BYTES_A_US: Final = 100_000.0
-# Beside products: rounds of calls, of products and of both, and graphs of all three.
-_ROUNDS: Final = 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, GEMM, RULES, SILENT, Role, Setting
+from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 ANEW: Final = "delete this run's folder; the same command then measures it again."
@@ -16,9 +16,6 @@ COMMUNICATOR: Final = "communicator"
 CHECK: Final = "check"
 CALL: Final = "call"
 MEASURE: Final = "measure"
-BESIDE: Final = "beside"
-# Steps of which a time comes.
-TIMED: Final = (MEASURE, BESIDE)
 LOOP: Final = "loop"
 GRAPH: Final = "graph"
 # A loop whose calls all have the same root, as rccl-tests': of broadcast and reduce they overlap.
@@ -83,38 +80,15 @@ def fine(nbytes: int) -> TimingEffort:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixProducts:
-    """Square matrix products that run beside collectives, and how many there are of each.
-
-    Attributes:
-        dtype: ``bf16``, ``half`` or ``float``.
-        size: rows and columns of each matrix.
-        number: of products.
-        calls: of the collective, beside so many products.
-    """
-
-    dtype: str
-    size: int
-    number: int
-    calls: int
-
-    @property
-    def name(self) -> str:
-        """``gemm bf16 4096``, as rows name what ran beside."""
-        return f"{GEMM} {self.dtype} {self.size}"
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """One thing that all ranks do within a communicator.
 
     Steps are equal where they do the same, whatever effort is taken.
 
     Attributes:
-        kind: CHECK, CALL, MEASURE or BESIDE.
+        kind: CHECK, CALL or MEASURE.
         setting: what the plugin answers; it may answer nothing, or not be loaded.
-        clock: LOOP, GRAPH or ONE_ROOT of a MEASURE, LOOP or GRAPH of a BESIDE, empty of others.
-        products: what runs beside, of a BESIDE.
+        clock: LOOP, GRAPH or ONE_ROOT of a MEASURE, empty of others.
     """
 
     kind: str
@@ -122,7 +96,6 @@ class Step:
     call: CollectiveCall
     clock: str = ""
     effort: TimingEffort = field(default=FINE, compare=False)
-    products: MatrixProducts | None = None
 
     @property
     def line(self) -> str:
@@ -134,9 +107,6 @@ class Step:
             effort = self.effort
             amounts = (effort.least_us, effort.least_calls, effort.most_us)
             rest = (self.clock, *map(str, amounts))
-        elif self.products is not None:
-            one = self.products
-            rest = (self.clock, *one.name.split(" "), str(one.number), str(one.calls))
         return " ".join((self.kind, *what, *rest))
 
 
@@ -217,12 +187,6 @@ def _step(kind: str, words: list[str], setting: Setting) -> Step:
     if kind == MEASURE:
         clock, *amounts = rest
         return Step(kind, setting, call, clock, TimingEffort(*map(int, amounts)))
-    if kind == BESIDE:
-        clock, gemm, of, *counts = rest
-        size, number, calls = map(int, counts)
-        if gemm != GEMM:
-            raise ValueError(gemm)
-        return Step(kind, setting, call, clock, products=MatrixProducts(of, size, number, calls))
     if kind not in (CHECK, CALL):
         raise ValueError(kind)
     return Step(kind, setting, call)

@@ -6,21 +6,20 @@ Columns of the table, a row a step that every rank has finished:
 run                number of the run's folder
 process            random word of the run's processes: one start of all ranks
 line               of its plan.txt, from 1
-step               communicator, check, call, measure or beside
+step               communicator, check, call or measure
 communicator       from 0 in this run
 collective         ``all_reduce`` …
 dtype, op          rccl-tests' words
 placement          out or in
 asked_nbytes       bytes as planned
 nbytes             bytes as called
-clock              loop, graph or one-root of a measure, loop or graph of a beside
+clock              loop, graph or one-root of a measure
 setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 variant            environment, ``default`` for the site's own
-purpose            rough or fine of a sweep, ``verify``, or ``product`` (how long one takes)
+purpose            rough or fine of a sweep, or ``verify``
 calls              timed calls
-time_us            µs a call, mean over ranks; of beside µs of a round for each of its calls:
-                   the calls and the products, from first start to last end
+time_us            µs a call, mean over ranks
 slowest_us         µs a call of the slowest rank
 made, asked        collective calls made, and questions about them that count (docs/plugin.md)
 library            what the library would take without us
@@ -29,13 +28,6 @@ registered         whether buffers were registered: 0, 1 or none
 selectable         mask of settings that the library lets be chosen, None where it asked nothing
 ran                what the library said that it ran at a check or call of the same kind
 checked, wrong     elements compared and wrong ones, over all ranks
-beside             ``gemm bf16 4096``: what ran beside; empty where nothing did
-products           how many of them, beside so many calls
-alone_us           µs of a call without products, in the same step
-product_us         µs of a product alone, mean over ranks as all that follow
-beside_us          µs of a call beside the products
-product_beside_us  µs of a product beside the calls
-both_us            µs of all calls and products together, from first start to last end
 note               why there is no time
 state              see below
 counts             whether the time is its setting's own
@@ -65,13 +57,10 @@ from rccltune.perf.runs import PerfRun, unreadable_row
 if TYPE_CHECKING:
     import pandas as pd
 
-_NUMBERS: Final = (
-    *("line", "communicator", "nbytes", "calls", "made", "asked", "told_bytes", "products"),
-)
-_TIMES: Final = ("time_us", *runs.BESIDE_TIMES)
-_MEANS: Final = (*_TIMES, "alone_us")
+_NUMBERS: Final = ("line", "communicator", "nbytes", "calls", "made", "asked", "told_bytes")
+_NAMES: Final = runs.COLUMNS.split(",")
 # What all ranks must agree on: a library that answers them differently hangs or computes rubbish.
-_ALIKE: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer", "beside", "products")
+_ALIKE: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer")
 NOTHING_SAID: Final = ("", "?")
 
 
@@ -101,7 +90,7 @@ def rows_of_runs(
     ran = executed_settings(found)
     found["state"] = _states(found, ran)
     found["ran"] = [ran.get(key, "") for key in _keys(found)]
-    found["counts"] = (found["state"] == GOOD) & found["step"].isin(plan.TIMED)
+    found["counts"] = (found["state"] == GOOD) & (found["step"] == plan.MEASURE)
     ordered: pd.DataFrame = found[list(_COLUMNS)]
     return ordered
 
@@ -110,10 +99,7 @@ def _nothing() -> pd.DataFrame:
     import pandas as pd
 
     whole = ("run", "line", "communicator", "asked_nbytes", "nbytes", "calls")
-    other = (
-        *("time_us", "slowest_us", "made", "asked", "checked", "wrong", "products"),
-        *("alone_us", *runs.BESIDE_TIMES),
-    )
+    other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong")
     kinds = {**dict.fromkeys(whole, "int64"), **dict.fromkeys(other, "float64")}
     made: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
     return made
@@ -123,7 +109,7 @@ _COLUMNS: Final = (
     *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
     *("asked_nbytes", "nbytes", "clock", "setting", "variant", "purpose", "calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
-    *("checked", "wrong", *runs.BESIDE_COLUMNS, "alone_us", "note", "state", "counts"),
+    *("checked", "wrong", "note", "state", "counts"),
 )
 
 
@@ -134,10 +120,6 @@ def _rows(run: PerfRun) -> pd.DataFrame:
     n_done = run.n_done
     ranks = [rows[:n_done] for rows in run.ranks]
     raw = _parsed(run, ranks)
-    # What a job pays is the whole of a round; what its calls take alone stands in the same row.
-    is_beside = raw["step"] == plan.BESIDE
-    raw["alone_us"] = raw["time_us"].where(is_beside)
-    raw["time_us"] = raw["time_us"].where(~is_beside, raw["both_us"] / raw["calls"])
     # One rank tells what the library said.
     raw["ran"] = raw["ran"].where(~raw["ran"].isin(NOTHING_SAID))
     by_line = raw.groupby("line", sort=False)
@@ -148,10 +130,9 @@ def _rows(run: PerfRun) -> pd.DataFrame:
         if len(raw[["line", column]].drop_duplicates()) > n_done:
             raise _differing(run, raw, column)
     found["ran"] = found["ran"].fillna("")
-    for column in _MEANS:
-        times = by_line[column]
-        found[column] = times.mean().where(times.count() == len(ranks)).to_numpy()
-    found["slowest_us"] = by_line["time_us"].max().to_numpy()
+    times = by_line["time_us"]
+    found["time_us"] = times.mean().where(times.count() == len(ranks)).to_numpy()
+    found["slowest_us"] = times.max().to_numpy()
     for column in ("checked", "wrong"):
         found[column] = by_line[column].sum(min_count=1).to_numpy()
     steps = pd.DataFrame([_described(one) for one in run.steps[:n_done]])
@@ -194,7 +175,7 @@ def _parsed(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.Data
     import pandas as pd
 
     text = "".join(f"{rank},{row}\n" for rank, rows in enumerate(ranks) for _, row in rows)
-    names = ["rank", *_names()]
+    names = ["rank", *_NAMES]
     try:
         raw: pd.DataFrame = pd.read_csv(
             io.StringIO(text),
@@ -204,29 +185,24 @@ def _parsed(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.Data
             keep_default_na=False,
             on_bad_lines="error",
         )
-        for column in (*_NUMBERS, *_TIMES, "rank", "checked", "wrong"):
+        for column in (*_NUMBERS, "time_us", "rank", "checked", "wrong"):
             raw[column] = pd.to_numeric(raw[column].replace("", None))
     except ValueError as error:
         raise _unreadable(run, ranks, str(error)) from error
-    if raw[["line", "nbytes"]].isna().any().any() or (raw[list(_TIMES)] < 0).any().any():
+    if raw[["line", "nbytes"]].isna().any().any() or (raw["time_us"] < 0).any():
         raise _unreadable(run, ranks, "a number is missing or below 0")
     return raw
 
 
-def _names() -> list[str]:
-    return [*runs.COLUMNS.split(","), *runs.BESIDE_COLUMNS]
-
-
 def _unreadable(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]], why: str) -> OutputError:
     """The first row that cannot be read, by its place."""
-    names = _names()
     for rank, rows in enumerate(ranks):
         for number, row in rows:
             fields = _fields(row)
-            fits = len(fields) == len(names) and all(
-                _is_number(fields[names.index(name)]) for name in (*_NUMBERS, *_TIMES)
+            fits = len(fields) == len(_NAMES) and all(
+                _is_number(fields[_NAMES.index(name)]) for name in (*_NUMBERS, "time_us")
             )
-            is_below = fits and any(fields[names.index(name)].startswith("-") for name in _TIMES)
+            is_below = fits and fields[_NAMES.index("time_us")].startswith("-")
             if not fits or not fields[0] or is_below:
                 return unreadable_row(run.folder / f"rank-{rank}.csv", number, f"'{row[:120]}'")
     return unreadable_row(run.folder / "rank-0.csv", 1, why)
@@ -291,7 +267,7 @@ def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
     )
     states = []
     for key, step, word, time_us, *told in columns:
-        if step not in plan.TIMED:
+        if step != plan.MEASURE:
             states.append("")
         elif not time_us > 0:
             states.append(UNTIMED)

@@ -33,16 +33,10 @@ LIBRARY_LOG: Final = "log-0.txt"
 # What a run is for: every setting once, what could win with care.
 ROUGH: Final = "rough"
 FINE: Final = "fine"
-# How long a product takes, before any setting is timed beside some.
-PRODUCT: Final = "product"
-# µs of a product alone, of a call and a product at once, and of all of one round together.
-BESIDE_TIMES: Final = ("product_us", "beside_us", "product_beside_us", "both_us")
 COLUMNS: Final = (
     "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,"
     "selectable,ran,checked,wrong,note"
 )
-# Behind them where something of the plan runs beside products; empty of all others.
-BESIDE_COLUMNS: Final = ("beside", "products", *BESIDE_TIMES)
 ANEW: Final = plan.ANEW
 
 T = TypeVar("T")
@@ -252,16 +246,16 @@ def _rank(path: Path, rank: int) -> tuple[tuple[tuple[int, str], ...], ProgramRe
     lines.pop()
     rows: list[tuple[int, str]] = []
     said: dict[str, Any] = {"variables": [], "failed": []}
-    headed, lacking = False, ""
+    headed = False
     for number, line in enumerate(lines, start=1):
         if line.startswith("#"):
             _remark(line[1:].strip(), rank, said)
-        elif line in (COLUMNS, ",".join((COLUMNS, *BESIDE_COLUMNS))):
-            headed, lacking = True, "" if line != COLUMNS else "," * len(BESIDE_COLUMNS)
+        elif line == COLUMNS:
+            headed = True
         elif not headed:
             raise unreadable_row(path, number, "its columns are not those of this version")
         elif line:
-            rows.append((number, line + lacking))
+            rows.append((number, line))
     said["variables"], said["failed"] = tuple(said["variables"]), tuple(said["failed"])
     return tuple(rows), ProgramRemarks(**said)
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measurement import RUNS, Fingerprint, Launch, Outcome, Status
-from rccltune.model.settings import GEMM, KNOWN_VARIANTS, Role, Scale, Setting, Variant
+from rccltune.model.settings import KNOWN_VARIANTS, Role, Scale, Setting, Variant
 from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.perf import plan, rows, runs
-from rccltune.perf.beside import covered
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import PerfRun
 
@@ -40,9 +39,8 @@ _PREFIX: Final = "run-"
 _SIZE: Final = ("variant", "collective", "dtype", "op", "placement", "nbytes")
 _CELL: Final = ["collective", "setting", "placement", "dtype", "op", "variant", "nbytes"]
 _AS_MEASURED: Final = (
-    *("collective", "dtype", "placement", "beside", "variant", "clock", "nbytes", "calls"),
-    *("time_us", "slowest_us", "alone_us", "call_us", "product_us", "computing_us"),
-    *("process", "communicator", "line"),
+    *("collective", "dtype", "placement", "variant", "clock", "nbytes", "calls"),
+    *("time_us", "slowest_us", "process", "communicator", "line"),
 )
 _REGISTERED: Final = {"0": False, "1": True}
 
@@ -89,9 +87,8 @@ def table_of(
         table: their rows.
         variants: by name, those that every session knows left out.
     """
-    is_timed = table["step"].isin(plan.TIMED) & (table["purpose"] != runs.PRODUCT)
-    timed = table[is_timed & (table["state"] != rows.UNTIMED)]
-    timed = timed.join(covered(timed)[["call_us", "computing_us"]]).reset_index(drop=True)
+    timed = table[(table["step"] == plan.MEASURE) & (table["state"] != rows.UNTIMED)]
+    timed = timed.reset_index(drop=True)
     settings = {word: Setting.parse(word) for word in timed["setting"].unique()}
     reducing = {name: Collective(name).reduces for name in timed["collective"].unique()}
     files = {run.number: run.file for run in measured}
@@ -109,7 +106,7 @@ def table_of(
     made["unusable"] = why_unusable(measured, table, timed, made["wrong"], variants)
     made["purpose"] = timed["purpose"].where(timed["purpose"] == VERIFY, SWEEP)
     made["rough"] = timed["purpose"] == runs.ROUGH
-    by = ["run", "communicator", *_CELL, "beside", "clock"]
+    by = ["run", "communicator", *_CELL, "clock"]
     made["pass"] = timed.groupby(by, sort=False).cumcount()
     return made
 
@@ -159,11 +156,6 @@ def variant_of(name: str, known: Mapping[str, Variant]) -> Variant:
 def scale_of(run: PerfRun) -> Scale:
     """Nodes and ranks of a run."""
     return Scale(n_nodes=run.file.n_nodes, n_ranks=run.file.n_ranks)
-
-
-def beside_computing(measured: pd.DataFrame) -> pd.Series[bool]:
-    """Tell which rows of samples.csv were timed beside matrix products."""
-    return measured["beside"].astype(str).str.startswith(f"{GEMM} ")
 
 
 def by_clock(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
@@ -314,4 +306,4 @@ def _outcome(run: PerfRun, fingerprint: Fingerprint) -> Outcome:
 
 
 def _is_measure(one: plan.PlacedStep) -> bool:
-    return one.step is not None and one.step.kind in plan.TIMED
+    return one.step is not None and one.step.kind == plan.MEASURE

@@ -142,7 +142,7 @@ class OngoingSweep:
             OutputError: ranks were answered differently.
             KeyboardInterrupt: after everything that was started is gone.
         """
-        for stage in passes.stages(self.wanted):
+        for stage in passes.STAGES:
             for unit in () if self.is_over else stage(self.wanted, self.table()):
                 self._complete(unit)
 
@@ -168,7 +168,7 @@ class OngoingSweep:
                 number_of=unit.number_of,
                 communicators=tuple(left),
                 plugin=unit.plugin,
-                said=any(step.kind not in plan.TIMED for steps in left.values() for step in steps),
+                said=any(step.kind != plan.MEASURE for steps in left.values() for step in steps),
             )
             made = rank_program.run_ranks(
                 self.ground,
@@ -285,9 +285,7 @@ def unattributed(table: pd.DataFrame) -> list[str]:
         rows.OVERRIDDEN: "the library ran something else than it was told",
         rows.UNKNOWN: "the library did not say what it ran",
     }
-    # Beside products more channel counts are tried than a size can have.
-    is_tried = (table["step"] == plan.BESIDE) & (table["purpose"] == runs.ROUGH)
-    timed = table[table["state"].isin(list(why)) & ~is_tried]
+    timed = table[table["state"].isin(list(why))]
     found = []
     for (variant, collective, state), own in timed.groupby(
         ["variant", "collective", "state"], sort=False

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 from rccltune.model.vocabulary import format_size, format_time
 from rccltune.report import style
-from rccltune.report.tables import FigureTables, rows
+from rccltune.report.tables import FigureTables
 
 # As many sizes as lines can be told apart.
 _MOST_SIZES: Final = 7
-# Sizes at which jobs overlap calls and computing.
-_TRADED: Final = (1 << 20, 4 << 20, 16 << 20, 64 << 20)
-# Width and height of a number, as shares of a panel.
-_NUMBER: Final = (0.05, 0.07)
-_LIBRARYS: Final = "the library's own choice"
-_CHOSEN: Final = "chosen"
-_COUNTS: Final = "numbers: channels"
 _RINGED: Final = "ringed: what the library took by itself"
 
 
@@ -119,7 +110,7 @@ def predictions(tables: FigureTables) -> Figure | None:
         taken = mine.own.merge(mine.points, on=["panel", "nbytes", "setting"])
         style.ring(axes, taken["nbytes"], taken["time_us"], _RINGED)
         style.sizes_axis(axes, mine.points["nbytes"])
-        style.log_axis(axes, f"time of {tables.timed}", format_time)
+        style.log_axis(axes, "time of a call", format_time)
         if len(ends) <= style.MOST_NAMED:
             style.name_lines(axes, ends)
         style.name_panel(axes, panel, 6.0)
@@ -152,79 +143,6 @@ def variants(tables: FigureTables) -> Figure | None:
         style.name_panel(axes, panel, 6.0)
     style.legend_below(figure)
     return figure
-
-
-def trade(tables: FigureTables) -> Figure | None:
-    """What calls and matrix products cost each other: each setting and channel count at a size.
-
-    The lower a point the faster the calls beside products, the further left the faster the
-    products beside calls. A line joins what the library takes and what was chosen.
-    """
-    named = dict(_trade_sizes(tables))
-    if not named:
-        return None
-    figure, panels = style.panels(
-        list(named),
-        "What calls and matrix products cost each other",
-        simulated=tables.simulated,
-        size=tables.size,
-        legend=(_LIBRARYS, _CHOSEN, "ring/simple", "tree/simple", _COUNTS),
-    )
-    for panel, axes in panels:
-        mine = named[panel]
-        library, chosen = mine[mine["algorithm"] == ""], mine[mine["is_chosen"]]
-        for (algorithm, protocol), own in mine[mine["algorithm"] != ""].groupby(
-            ["algorithm", "protocol"], sort=False
-        ):
-            looks = style.look(next(own.itertuples()), list(dict.fromkeys(mine["variant"])))
-            looks["linestyle"] = ""
-            axes.plot(own["slowed"], own["call"], label=f"{algorithm}/{protocol}", **looks)
-        for row in _legible(mine[mine["channels"] > 0]):
-            axes.annotate(
-                str(row.channels),
-                (row.slowed, row.call),
-                (3, 3),
-                textcoords="offset points",
-                size=7.0,
-                color=style.GREY,
-            )
-        ends = [library.iloc[0], *([chosen.iloc[0]] if len(chosen) else [])]
-        axes.plot([one["slowed"] for one in ends], [one["call"] for one in ends], color=style.INK)
-        axes.plot(library["slowed"], library["call"], "X", color=style.INK, label=_LIBRARYS)
-        if len(chosen):
-            style.ring(axes, chosen["slowed"], chosen["call"], _CHOSEN)
-        axes.margins(0.12)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}×"))
-        axes.set_xlabel("a product takes, times as long as alone")
-        label = "a call takes, times the library's alone"
-        style.ratio_axis(axes, mine["call"].min(), mine["call"].max(), label)
-        style.name_panel(axes, panel, 6.0)
-    style.legend_below(figure)
-    return figure
-
-
-def _legible(points: pd.DataFrame) -> Iterator[Any]:
-    """Points whose numbers do not run into each other, the chosen ones first."""
-    places: list[tuple[float, float]] = []
-    wide = float(np.ptp(points["slowed"])) or 1.0
-    tall = float(np.ptp(np.log(points["call"]))) or 1.0
-    for row in rows(points.sort_values("is_chosen", ascending=False, kind="stable")):
-        x, y = row.slowed / wide, np.log(row.call) / tall
-        if all(abs(x - u) > _NUMBER[0] or abs(y - v) > _NUMBER[1] for u, v in places):
-            places.append((x, y))
-            yield row
-
-
-def _trade_sizes(tables: FigureTables) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Names and rows of a few sizes of each collective, at which there is something to compare."""
-    for panel in tables.panels:
-        mine = tables.trades[tables.trades["panel"] == panel]
-        counted = mine.groupby("nbytes")["setting"].nunique()
-        has_library = set(mine.loc[mine["algorithm"] == "", "nbytes"])
-        sizes = [n for n, found in counted.items() if found > 2 and n in has_library]
-        best = [n for n in _TRADED if n in sizes] or sizes[-len(_TRADED) :]
-        for nbytes in best:
-            yield f"{format_size(nbytes)}: {panel}", mine[mine["nbytes"] == nbytes]
 
 
 def _apart(counts: Iterable[int]) -> list[int]:

@@ -171,7 +171,7 @@ def time(tables: FigureTables) -> Figure | None:
     """Time of a call against its size: measured points, and the fitted curves through them."""
     figure, panels = style.panels(
         tables.panels,
-        f"Time of {tables.timed}, measured and fitted",
+        "Time of a call, measured and fitted",
         simulated=tables.simulated,
         size=tables.size,
         beside=_longest(tables.points),
@@ -187,7 +187,7 @@ def time(tables: FigureTables) -> Figure | None:
                 axes.plot(x, y, color=looks["color"], linestyle=looks["linestyle"], linewidth=1.0)
         _mark_clocks(axes, mine)
         style.sizes_axis(axes, points["nbytes"])
-        style.log_axis(axes, f"time of {tables.timed}", format_time)
+        style.log_axis(axes, "time of a call", format_time)
         _finish(axes, panel, points, "time_us", tables)
     return figure
 
@@ -271,7 +271,7 @@ def table(tables: FigureTables) -> Figure | None:
     height = max(above + 0.3 + 0.2 * len(one) for one in shown.values())
     figure, panels = style.panels(
         tables.panels,
-        f"Time of {tables.timed}, one size an octave",
+        "Time of a call, one size an octave",
         simulated=tables.simulated,
         size=(max(width, 3.6), height + 0.12),
         above=above + 0.24,

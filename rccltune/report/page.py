@@ -29,7 +29,7 @@ from rccltune.model.vocabulary import (
     format_size,
     format_span,
 )
-from rccltune.report import by_name, figures, style, words
+from rccltune.report import figures, style, words
 from rccltune.report.contents import (
     DeliveredRule,
     RuleFileOfSession,
@@ -69,7 +69,6 @@ _TITLES: Final = {
     "time": "Time of a call, measured and fitted",
     "bandwidth": "Bus bandwidth",
     "table": "Time of a call, one size an octave",
-    "trade": "What calls and matrix products cost each other",
 }
 _JUDGED: Final = {
     Judgement.BETTER: "faster",
@@ -249,9 +248,8 @@ def _gain_figures(tables: FigureTables) -> list[tuple[str, Markup]]:
 def _figures(tables: FigureTables) -> list[tuple[str, list[tuple[str, Markup]]]]:
     """The other figures, those of one collective and scale together."""
     made: dict[str, list[tuple[str, Markup]]] = {}
-    for name in ("speedup", "time", "bandwidth", "table", "trade"):
-        draw = getattr(by_name if name == "trade" else figures, name)
-        for panel, title, svg in _drawn(name, draw, tables, tables.panels):
+    for name in ("speedup", "time", "bandwidth", "table"):
+        for panel, title, svg in _drawn(name, getattr(figures, name), tables, tables.panels):
             made.setdefault(panel, []).append((title, svg))
     return list(made.items())
 
@@ -278,7 +276,6 @@ def _rules(file: RuleFileOfSession, shown: SessionContents, *, several: bool) ->
         "name": file.name or "rules that no file has yet",
         "needs": file.needs,
         "several": several,
-        "is_beside": any(one.zone and one.zone.costs for one in file.rules),
         "rows": [_row(one, file) for one in file.rules[:_MOST_ROWS]],
         "more": max(0, len(file.rules) - _MOST_ROWS),
         "source": words.source(file, shown),
@@ -293,7 +290,6 @@ def _row(one: DeliveredRule, file: RuleFileOfSession) -> dict[str, str]:
         "sizes": format_span(rule.min_nbytes, rule.max_nbytes),
         "setting": str(rule.setting) + (" (fallback)" if one.fallback else ""),
         "gain": words.times(one.gain),
-        "costs": words.costs(one.zone),
         "proof": words.proof(one, file),
     }
 

@@ -36,7 +36,6 @@ _WHY_NOT: Final = {
     "predictions": "nothing said which settings the library takes by itself",
     "residuals": "every curve joins its points",
     "variants": "no other environment was measured",
-    "trade": "nothing was measured beside computing (sweep --beside gemm)",
 }
 # Of a link map, which a page and a reader of the folder look at.
 LINK_FORMATS: Final = ("svg", "png")
@@ -89,9 +88,7 @@ def plot_session(
     made: dict[Path, bytes] = {}
     gone: list[Path] = []
     with style.applied():
-        # What products and calls cost each other is drawn wherever it was measured.
-        usual = (*FIGURES, "trade") if len(tables.trades) else FIGURES
-        for name in names or usual:
+        for name in names or FIGURES:
             figure = _DRAWN[name](tables)
             if figure is None:
                 said = f"{name} is not drawn: {_WHY_NOT[name]}"

@@ -21,9 +21,6 @@ ceilings   the bus bandwidth that the slowest link allows: ``busbw``, ``words`` 
 own        a row for each size at which the library was seen to choose: ``nbytes``, ``setting``
 variants   a row for each size of an environment against the site: ``variant``, ``nbytes``,
            ``gain`` (0.2 is 20 % faster)
-trades     a row for each setting and size beside matrix products: ``nbytes``, ``call`` (µs of a
-           call while products run over µs of the library's alone), ``slowed`` (how many times as
-           long as alone a product takes then), ``is_chosen``
 =========  =====================================================================================
 """
 
@@ -68,7 +65,6 @@ _COLUMNS: Final = {
     "ceilings": ("panel", "busbw", "words"),
     "own": ("panel", "nbytes", "setting"),
     "variants": ("panel", "variant", "nbytes", "gain"),
-    "trades": (*_SETTING, "nbytes", "call", "slowed", "is_chosen"),
 }
 
 
@@ -80,7 +76,6 @@ class FigureTables:
         panels: names of all collectives and scales, in order.
         baseline: what speed-ups are over, in words.
         subject: of whom the figures are: machine, and which calls are drawn.
-        timed: what a time is of, in words.
         size: width and height of a panel in inches.
         clock_ends: size in bytes up to which graphs were timed, where larger ones were launched
             one by one; None where one clock timed all.
@@ -95,11 +90,9 @@ class FigureTables:
     ceilings: pd.DataFrame
     own: pd.DataFrame
     variants: pd.DataFrame
-    trades: pd.DataFrame
     baseline: str
     subject: str
     simulated: bool
-    timed: str = "a call"
     size: tuple[float, float] = (5.6, 3.3)
     clock_ends: int | None = None
 
@@ -149,12 +142,7 @@ def tables_of(shown: SessionContents) -> FigureTables:
             for one in shown.done.own
         ),
         "variants": _variants(shown),
-        "trades": _trades(shown, targets),
     }
-    computing = shown.done.session.computing
-    subject = f"{shown.machine}; {', '.join(said[:3])}"
-    if computing is not None:
-        subject += f"; beside {computing}: times are of calls and products together, for each call"
     frames = {
         name: pd.DataFrame(list(found), columns=list(_COLUMNS[name]))
         for name, found in made.items()
@@ -162,10 +150,9 @@ def tables_of(shown: SessionContents) -> FigureTables:
     return FigureTables(
         panels=tuple(drawn),
         baseline=baseline_words(named),
-        subject=subject,
+        subject=f"{shown.machine}; {', '.join(said[:3])}",
         simulated=shown.simulated,
         clock_ends=_clock_ends(shown),
-        timed="a call and its products" if computing else "a call",
         **frames,
     )
 
@@ -326,28 +313,6 @@ def _verdicts(
                     "low": one.low,
                     "high": one.high,
                 }
-
-
-def _trades(shown: SessionContents, targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
-    """Rows of settings beside products, against the library's own call alone."""
-    library = {
-        (one.target, one.nbytes): one.alone_us
-        for one in shown.done.trades
-        if one.setting == BASELINE
-    }
-    panels = {target: panel for panel, target in targets.items()}
-    for one in shown.done.trades:
-        target = replace(one.target, variant=base_variant(one.target.variant))
-        base = library.get((target, one.nbytes))
-        if target in panels and base and one.call_us and one.slowed:
-            chosen = (z for z in shown.zones if z.target == target and z.setting == one.setting)
-            yield {
-                **_setting(panels[target], one.setting, one.target.variant),
-                "nbytes": one.nbytes,
-                "call": one.call_us / base,
-                "slowed": one.slowed,
-                "is_chosen": any(z.min_nbytes <= one.nbytes <= z.max_nbytes for z in chosen),
-            }
 
 
 def _ceilings(shown: SessionContents) -> Iterator[dict[str, Any]]:

@@ -9,11 +9,10 @@ from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
 from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, GainProof, Rule, Zone, is_not_beaten
-from rccltune.model.settings import BASELINE, Computing, Role
+from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.contents import DeliveredRule, RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
-from rccltune.rules.documents import costs_words
 from rccltune.session.folders import is_swept, sweep_then_verify
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import named_by_exports
@@ -21,7 +20,6 @@ from rccltune.verify.verifications import Verification
 
 DASH: Final = "–"
 _LIBRARY: Final = "the library's own choice"
-_BESIDE: Final = "beside computing, "
 # More are counted.
 _MOST_RANGES: Final = 2
 
@@ -73,17 +71,16 @@ def claim(shown: SessionContents) -> str:
         return f"Nothing is proven here: {shown.refused[0].message}."
     verified = [one for one in shown.used if one.verification]
     kept = [rule for one in verified for rule in one.rules if rule.verdict and rule.gain]
-    beside = _BESIDE * (computing_of(shown) is not None)
     if kept:
         rest = sum(one.verdict is None for one in _own(shown))
         more = f" {_are(rest, 'more rule')} not verified." if rest else ""
-        how = f"verified, {beside}with and without the rules in turns"
+        how = "verified, with and without the rules in turns"
         return f"{_gains(kept, _LIBRARY)}: {how}.{more}"
     if verified:
         before = sum(one.verification.file.rules_before for one in verified if one.verification)
         if before:
             return (
-                f"Nothing is won here: {beside}of {count(before, 'rule')} that were verified "
+                f"Nothing is won here: of {count(before, 'rule')} that were verified "
                 f"none is proven to beat {_LIBRARY}."
             )
     rules = [rule for one in shown.used for rule in one.rules if not rule.fallback]
@@ -298,18 +295,6 @@ def old_rules(shown: SessionContents) -> Iterator[str]:
             )
 
 
-def computing_of(shown: SessionContents) -> Computing | None:
-    """Find what ran beside the calls: of the verification, else of the sweep."""
-    verified = (one.verification.file for one in shown.used if one.verification)
-    found = next((file.computing for file in verified if file.computing), None)
-    return found or shown.done.session.computing
-
-
-def costs(zone: Zone | None) -> str:
-    """Of what a gain beside computing is made; a dash where nothing says it."""
-    return costs_words(zone.costs) if zone is not None and zone.costs is not None else DASH
-
-
 def method(shown: SessionContents) -> Iterator[str]:
     """Method of the measurement, in ten lines at most."""
     choice = shown.choice
@@ -326,13 +311,6 @@ def method(shown: SessionContents) -> Iterator[str]:
         )
         yield "The unit of repetition is a communicator, with buffers of its own."
     yield "A point is the median over communicators of the medians over the passes of each."
-    computing = computing_of(shown)
-    if computing is not None:
-        when = "every call" if shown.done.session.computing else "the verification's calls"
-        yield (
-            f"Beside {when} ran matrix products ({computing}). Compared is what calls and "
-            "products take together, in rounds in which all settings do the same work."
-        )
     yield (
         "A rule serves in-place and out-of-place calls alike: what counts is the placement that "
         "gains less."

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import groupby, product
 from typing import Final
 
-from rccltune.model.choice import Costs, Rule, RuleCount, Seen, Zone
+from rccltune.model.choice import Rule, RuleCount, Seen, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol, format_size
@@ -342,10 +342,7 @@ def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
 def _evidence(zone: Zone) -> str:
     if zone.setting is None:
         return ""
-    whole = _seen(zone, zone.target)
-    if zone.costs is not None:
-        whole += f"; beside computing: {costs_words(zone.costs)}"
-    parts = [whole]
+    parts = [_seen(zone, zone.target)]
     # Verification makes two rules of it, and each takes what is said of its sizes.
     parts += [
         f"{where} {_seen(part, zone.target)}"
@@ -370,15 +367,6 @@ def _seen(zone: Zone | Seen, target: Target) -> str:
     if zone.is_proven:
         parts.append(f"proven in {zone.n_communicators} communicators")
     return ", ".join(parts)
-
-
-def costs_words(costs: Costs) -> str:
-    """``calls +20.0 % (alone +35.0 %), products +4.0 %``: faster than with the library's choice."""
-    calls, alone, products = (
-        "unknown" if one is None else f"{100 * one:+.1f} %"
-        for one in (costs.calls, costs.alone, costs.products)
-    )
-    return f"calls {calls} (alone {alone}), products {products}"
 
 
 def _doubt(zone: Zone) -> list[str]:

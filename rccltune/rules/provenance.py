@@ -90,7 +90,6 @@ def _listed(pairs: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 
-BESIDE_COMPUTING: Final = "beside computing"
 SIMULATED: Final = "SIMULATED: made from a stand-in benchmark, not from hardware"
 
 
@@ -158,10 +157,6 @@ def _session_lines(done: FitResult) -> list[str]:
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         overrides.PROVENANCE if is_switched(launches) else "",
         f"variants: {', '.join(variants)}",
-        f"{BESIDE_COMPUTING}: chosen by what calls and products take together "
-        f"({done.session.computing})"
-        if done.session.computing
-        else "",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
         f"samples: sha256 {done.samples_sha256}",
         *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),

@@ -9,8 +9,6 @@ n_nodes, n_ranks  of the communicator
 rank_placement    where its ranks were: ``node``, ``one-oam`` …
 dtype, op         the benchmark's words; op is ``none`` where nothing is reduced
 placement         ``out`` of place or ``in`` place
-beside            what else ran on the devices, ``gemm bf16 4096`` say; empty where nothing
-                  did
 setting           what was asked for: ``ring/ll128``, ``tree/ll/16``, or its role
 role              ``forced``; ``baseline`` (the site as it is), ``idle`` (our plugin
                   loaded, answering nothing), ``rules`` (answering by a rule file),
@@ -20,14 +18,8 @@ clock             ``graph`` (a captured graph replayed) or ``loop`` (calls launc
                   by one)
 nbytes            size in bytes, as a tuner sees it
 calls             timed calls
-time_us           µs a call, mean over ranks; beside products µs of all calls and products
-                  of a round together, for each call
+time_us           µs a call, mean over ranks
 slowest_us        µs a call of the slowest rank
-alone_us          µs a call without the products; this and the three that follow are known
-                  beside products alone
-call_us           µs a call while products run
-product_us        µs of a product alone
-computing_us      µs of a product while calls run
 wrong             elements that a check of this setting and size found wrong; missing
                   where nothing was checked
 ran               the setting that the library said it ran
@@ -62,14 +54,12 @@ if TYPE_CHECKING:
 
 # What two times share that are compared as those of one setting.
 KEY: Final = (
-    *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement", "beside"),
+    *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement"),
     *("setting", "role", "variant", "clock"),
 )
-# Of calls and products, each alone and while the other runs.
-COSTS: Final = ("alone_us", "call_us", "product_us", "computing_us")
 COLUMNS: Final = (
     *KEY,
-    *("nbytes", "calls", "time_us", "slowest_us", *COSTS, "wrong"),
+    *("nbytes", "calls", "time_us", "slowest_us", "wrong"),
     *("ran", "library", "registered", "unusable", "purpose", "rough"),
     *("run", "process", "communicator", "pass", "line"),
 )
@@ -81,7 +71,6 @@ KINDS: Final = {
     "calls": "Int64",
     "time_us": "float64",
     "slowest_us": "float64",
-    **dict.fromkeys(COSTS, "float64"),
     "wrong": "Int64",
     "registered": "boolean",
     "rough": "bool",
@@ -168,7 +157,7 @@ def framed(rows: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
     for name in ("ran", "unusable"):
         table[name] = rows[name].astype("category").array
     table["calls"], table["registered"] = pd.NA, pd.NA
-    table[["slowest_us", *COSTS]] = np.nan
+    table["slowest_us"] = np.nan
     table["library"], table["purpose"], table["rough"] = "", "sweep", False
     _name_communicators(table, rows["launch"])
     return arranged(table)
@@ -183,11 +172,9 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
         key.dtype or "",
         key.redop or "",
         key.placement.value,
-        "",
         word_of(key.setting),
         role_of(key.setting),
         key.variant.name,
-        "",
     )
 
 

@@ -21,7 +21,7 @@ from rccltune.model.times import MOST_US, is_usable, printed
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason, printable
 from rccltune.perf import plan
 from rccltune.perf.samples import SWEEP, VERIFY, role_of, word_of
-from rccltune.session.sample_table import COLUMNS, COSTS, KINDS, TEXTS, arranged
+from rccltune.session.sample_table import COLUMNS, KINDS, TEXTS, arranged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,14 +32,14 @@ _NAME: Final = re.compile(NAME, re.ASCII)
 # May be empty: what it is nobody said.
 _OPTIONAL: Final = frozenset(
     (
-        *("rank_placement", "dtype", "op", "beside", "clock", "ran", "library", "unusable"),
-        *("calls", "slowest_us", *COSTS, "wrong", "registered", "line"),
+        *("rank_placement", "dtype", "op", "clock", "ran", "library", "unusable"),
+        *("calls", "slowest_us", "wrong", "registered", "line"),
     )
 )
 # Neighbours that few combinations have are written as one piece.
 _PIECES: Final = (
     COLUMNS[: COLUMNS.index("nbytes")],
-    *((name,) for name in ("nbytes", "calls", "time_us", "slowest_us", *COSTS)),
+    *((name,) for name in ("nbytes", "calls", "time_us", "slowest_us")),
     COLUMNS[COLUMNS.index("wrong") : COLUMNS.index("pass")],
     *((name,) for name in ("pass", "line")),
 )
@@ -199,7 +199,6 @@ def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
         "dtype": _line,
         "op": _line,
         "placement": partial(_one_of, words=[one.value for one in Placement]),
-        "beside": _line,
         "setting": _setting,
         "role": _line,
         "variant": partial(_variant, variants=variants),
@@ -208,7 +207,6 @@ def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
         "calls": _whole,
         "time_us": _time,
         "slowest_us": _time,
-        **dict.fromkeys(COSTS, _time),
         "wrong": _whole,
         "ran": _setting,
         "library": _setting,

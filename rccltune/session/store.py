@@ -32,7 +32,7 @@ from rccltune.model.schema import (
     read_json,
     to_plain,
 )
-from rccltune.model.settings import KNOWN_VARIANTS, Computing, Variant
+from rccltune.model.settings import KNOWN_VARIANTS, Variant
 from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
 from rccltune.perf import runs
 from rccltune.perf import samples as run_samples
@@ -72,7 +72,6 @@ class Session:
         samples_of: digest of the launches that samples.csv was made from.
         n_samples: its rows; None where nobody counted them.
         id: by which its maker knows it again; None of one that was made before there were any.
-        computing: what ran beside the collectives; None where they had the GPUs to themselves.
     """
 
     path: Path
@@ -83,7 +82,6 @@ class Session:
     samples_of: str | None = None
     n_samples: int | None = None
     id: str | None = None
-    computing: Computing | None = None
 
     @property
     def simulated(self) -> bool:
@@ -104,7 +102,6 @@ class HeaderFile:
     samples_of: Word | None = None
     n_samples: Whole | None = None
     id: SessionId | None = None
-    computing: Computing | None = None
 
 
 def open_session(path: Path) -> Session:
@@ -151,7 +148,6 @@ def open_session(path: Path) -> Session:
         samples_of=read.samples_of,
         n_samples=read.n_samples,
         id=read.id,
-        computing=read.computing,
     )
 
 
@@ -319,8 +315,6 @@ def write_header(session: Session) -> None:
         "samples_of": session.samples_of,
         "n_samples": session.n_samples,
     }
-    if session.computing is not None:
-        plain["computing"] = to_plain(session.computing)
     write_atomically(session.path / HEADER, _json(plain))
 
 

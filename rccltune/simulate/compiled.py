@@ -171,12 +171,11 @@ def _spread(sigma: float | Points) -> Points:
 
 
 def _when(kind: str, name: str, value: str) -> str:
-    collective = name if kind == "beside" else "-"
     variant = name if kind == "without" else "-"
     launches = value if kind == "launches" else 0
     named = kind in ("env", "set", "unset", "patch")
     words = (_text(name) if named else "-", _text(value) if kind == "env" else "-")
-    return _line("when", kind, collective, variant, launches, *words)
+    return _line("when", kind, variant, launches, *words)
 
 
 def _selector(where: Selector) -> str:

@@ -249,7 +249,6 @@ def _variant(entry: dict[str, Any]) -> NodeVariant:
     if "graph_launches" in when:
         conditions.append(("launches", "", str(when["graph_launches"])))
     conditions += [("without", name, "") for name in when.get("without", ())]
-    conditions += [("beside", when["beside"], "")] if "beside" in when else []
     conditions += [("patch", when["patch"], "")] if "patch" in when else []
     return NodeVariant(name=entry["name"], when=tuple(conditions))
 

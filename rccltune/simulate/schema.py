@@ -219,7 +219,6 @@ class When(TypedDict, total=False):
     registered: Annotated[bool, _TRUE]
     threads: Annotated[bool, _TRUE]
     gpus: Annotated[bool, _TRUE]
-    beside: CollectiveName
     without: tuple[Line, ...]
     patch: Annotated[Line, MaxLen(60)]
 

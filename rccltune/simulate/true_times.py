@@ -127,7 +127,6 @@ def variants_holding(
     threads: int = 1,
     gpus: int = 1,
     patches: Collection[str] = (),
-    beside: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Names of the node file's variants whose conditions all hold, for ``truth``.
 
@@ -139,7 +138,6 @@ def variants_holding(
         threads: its ``-t``.
         gpus: its ``-g``.
         patches: those of the library.
-        beside: collectives that other jobs run on the node at the same time.
     """
 
     def holds(kind: str, name: str, value: str) -> bool:
@@ -153,7 +151,6 @@ def variants_holding(
             "threads": threads > 1,
             "gpus": gpus > 1,
             "patch": name in patches,
-            "beside": name in beside,
             "without": name not in holding,
         }[kind]
 

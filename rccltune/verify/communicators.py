@@ -20,7 +20,6 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RULES, SILENT, Variant
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import passes, plan, rows, runs
-from rccltune.perf.load import ALONE, Load
 from rccltune.perf.passes import SweepScope
 from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.perf.sweep import OngoingSweep
@@ -146,7 +145,6 @@ class CommunicatorPairs:
             site=dict(os.environ),
         )
         measuring.read()
-        calls = replace(calls, load=self._load(measuring, calls))
         n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
         n_before = len(measuring.runs)
         measuring.complete(pairs.units(calls, n, self.variant))
@@ -180,20 +178,7 @@ class CommunicatorPairs:
             clear=ground.cleared,
             keep=CHANNELS,
         )
-        beside = self.sweep.computing
-        return [str(ground.library.file), *seen.told(), *([str(beside)] if beside else [])]
-
-    def _load(self, measuring: OngoingSweep, calls: VerificationCalls) -> Load:
-        """Products beside the calls; how long one takes is asked where no sweep has."""
-        computing = self.sweep.computing
-        if computing is None:
-            return ALONE
-        asked = self.table
-        if not (asked["purpose"] == runs.PRODUCT).any():
-            first = next(pairs.calls_of(calls))
-            measuring.complete([passes.product_run(computing, first, self.variant)])
-            asked = measuring.table()
-        return Load.of(computing, passes.rough_rows(self.table, self.variant), asked)
+        return [str(ground.library.file), *seen.told()]
 
     def _calls(self, text: str, only: Sequence[Rule]) -> VerificationCalls:
         scale = self.site.scale

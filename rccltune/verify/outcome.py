@@ -18,7 +18,6 @@ from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan
 from rccltune.rules.documents import count_rules
-from rccltune.rules.provenance import BESIDE_COMPUTING
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.judge import JudgedFile, RulePart
@@ -178,7 +177,6 @@ def result_of(
         needs=dict(after.needs),
         environment=dict(request.environment),
         requires=dict(after.requires),
-        computing=verifying.sweep.computing,
         lost_needs=unneeded,
         not_judged_below=None if is_site else not_judged_below(beside),
     )
@@ -282,8 +280,6 @@ def _with_evidence(
         how += (
             f"; with {' '.join(f'{a}={b}' for a, b in verifying.request.environment)} on both sides"
         )
-    if verifying.sweep.computing is not None:
-        how += f"; {BESIDE_COMPUTING}, {verifying.sweep.computing}"
     evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}
     return rewriting.with_evidence(text, evidence, [how])
 

@@ -1,8 +1,7 @@
 """What a verification calls, and in which turns: the library, the rules, the rules, the library.
 
 Both sides are called in the same communicators, at every size right after each other: our plugin
-is told to answer nothing, or what the rule file says. Beside computing both do the same products,
-and what calls and products take together is compared. The order turns round from one communicator
+is told to answer nothing, or what the rule file says. The order turns round from one communicator
 to the next, so that neither a drift nor who came first favours a side. Before anything is timed
 each side makes calls that do not count; what a switch leaves behind all the same is told by the
 calls after one against those that follow their own kind.
@@ -19,7 +18,6 @@ from rccltune.model.choice import Rule
 from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Scale, Variant
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
-from rccltune.perf.load import ALONE, Load
 from rccltune.perf.passes import RunPlan
 from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, CollectiveCall, Step
 from rccltune.perf.rows import setting_of
@@ -90,7 +88,6 @@ class VerificationCalls:
         checked_up_to: largest call in bytes whose results are checked; None checks all.
         quiet_from: sizes from it on are called in half of the communicators, since the sweep knows
             them well; None calls all in every one.
-        load: products beside the calls, where there are any.
     """
 
     sizes: tuple[SizesToCall, ...]
@@ -101,7 +98,6 @@ class VerificationCalls:
     timing: str = passes.TIMINGS[0]
     checked_up_to: int | None = None
     quiet_from: int | None = None
-    load: Load = ALONE
 
     def clocks(self, nbytes: int, *, looped: bool) -> tuple[str, ...]:
         """Clocks that time a size: loop above 4 MiB, graph up to there, and both where asked."""
@@ -113,7 +109,7 @@ class VerificationCalls:
 
     def has_one_root(self, collective: Collective) -> bool:
         """Whether calls with one root are timed too, which overlap."""
-        return collective.has_root and self.timing != GRAPH and self.load.computing is None
+        return collective.has_root and self.timing != GRAPH
 
 
 def is_called(rule: Rule) -> bool:
@@ -310,7 +306,7 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
                 continue
             for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):
                 effort = plan.fine(call.nbytes)
-                steps += [calls.load.step(who, call, clock, effort) for who in _TURNS[turn]]
+                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _TURNS[turn]]
             if calls.has_one_root(own.collective):
                 effort = plan.fine(call.nbytes)
                 steps += [
@@ -321,7 +317,7 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
                 clock = calls.clocks(call.nbytes, looped=False)[0]
                 effort = plan.fine(call.nbytes)
                 order = _SHORT_TURNS[communicator % 2]
-                steps += [calls.load.step(who, call, clock, effort) for who in order]
+                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
     return passes.loops_first(steps)
 
 
@@ -340,7 +336,7 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    timed = table[table["step"].isin(plan.TIMED) & (table["time_us"] > 0)].copy()
+    timed = table[(table["step"] == plan.MEASURE) & (table["time_us"] > 0)].copy()
     timed = timed[timed["purpose"] == PURPOSE]
     timed = timed[timed["setting"].isin((str(SILENT), str(RULES)))]
     names = ["collective", "placement", "nbytes", "clock"]

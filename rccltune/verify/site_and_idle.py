@@ -65,7 +65,7 @@ class SiteAndIdle:
         """Log times of the site as it is, and of the plugin idle, by collective."""
         fine = self.table[
             (self.table["purpose"] == runs.FINE)
-            & self.table["step"].isin(plan.TIMED)
+            & (self.table["step"] == plan.MEASURE)
             & (self.table["time_us"] > 0)
         ]
         site = fine[(fine["setting"] == str(BASELINE)) & (fine["variant"] == DEFAULT_VARIANT.name)]

@@ -11,7 +11,7 @@ from rccltune.analyse.noise import INTERVAL
 from rccltune.analyse.paired import Estimate
 from rccltune.model.choice import Rule, SizeVerdict
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
-from rccltune.model.settings import Computing, Scale
+from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_span
 
 VERSION: Final = 3
@@ -157,7 +157,6 @@ class VerdictFile:
         requires: what it asks of a machine.
         lost_needs: what it no longer asks.
         not_judged_below: largest size in bytes below which an environment is not known within 3 %.
-        computing: what ran beside the calls of both sides; their times are then of both together.
         confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
     """
 
@@ -183,7 +182,6 @@ class VerdictFile:
     requires: dict[Line, Line] | None = None
     lost_needs: tuple[VariableName, ...] = ()
     not_judged_below: Whole | None = None
-    computing: Computing | None = None
     confirmed: Text = ""
 
 

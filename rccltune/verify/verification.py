@@ -28,7 +28,7 @@ from rccltune.rules.documents import count_rules
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.line_format import requirement, rewritten
 from rccltune.rules.placement_files import file_name, name_with_placement
-from rccltune.rules.provenance import BESIDE_COMPUTING, check_needs
+from rccltune.rules.provenance import check_needs
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import read_accepted
 from rccltune.session import files, store
@@ -301,11 +301,6 @@ def _looked(
         else one
         for one in found.parts
     ]
-    if verifying.sweep.computing is not None:
-        parts = [
-            replace(one, reason=f"{one.reason} {BESIDE_COMPUTING}") if one.reason else one
-            for one in parts
-        ]
     return replace(found, parts=tuple(parts))
 
 

@@ -30,7 +30,6 @@ def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - colu
         "dtype": "float",
         "op": "sum",
         "placement": "in",
-        "beside": "",
         "setting": "ring/ll",
         "variant": "default",
         "nbytes": 64 * KIB,

@@ -205,7 +205,7 @@ IN_OPTIONS: Final = {
     "fit": [[NAME], ["--x" + NAME]],
     "emit-config": [[NAME], ["--baseline", NAME]],
     "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
-    "verify": [[NAME], ["--rules", NAME], ["--beside", NAME]],
+    "verify": [[NAME], ["--rules", NAME]],
     "plot": [[NAME], ["--format", NAME]],
     "report": [[NAME], ["-o", NAME]],
     "workload": [["show", NAME], [NAME, NAME]],

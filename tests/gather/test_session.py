@@ -150,28 +150,6 @@ def test_what_is_listed_stays_as_it_is(session: Path) -> None:
     ]
 
 
-def test_what_ran_beside_stays_where_it_is_that(tmp_path: Path) -> None:
-    """Its name and times; of a row that was tampered with nothing behind the note."""
-    head = RANK.splitlines()[10] + ",beside,products,product_us,beside_us,product_beside_us,both_us"
-    row = "4,0,beside,1024,5,7.4651,33,0,,,tree/ll,,,?,,,"
-    rows = [
-        f"{row},gemm bf16 4096,3,150.1,20.5,200.2,650.0",
-        f"{row}graph: node17 said no,gemm float 512,3,,,,",
-        f"{row},,,,,,",
-        f"{row},said ada,3,150.1,20.5,200.2,650.0",
-    ]
-    put(tmp_path / "session", "session.json", {"format": 1})
-    put(tmp_path / "session", "runs/1/rank-0.csv", "\n".join((head, *rows, "")))
-    made = gather.session(tmp_path / "session", KEY)
-    assert text(made, "runs/1/rank-0.csv").splitlines() == [
-        head,
-        rows[0],
-        f"{row}graph,gemm float 512,3,,,,",
-        rows[2],
-        row,
-    ]
-
-
 def test_the_owner_is_told_what_is_in_it_and_what_is_not(session: Path) -> None:
     """Each kind of file with its size, what stands for a host, and what stays."""
     said = "\n".join(gather.session(session, KEY).listing())

@@ -45,8 +45,6 @@ SAID: dict[str, Any] = {
     "placement": "in",
     "communicators": 6,
     "timing": "loop",
-    "beside": "gemm",
-    "compute_share": 60,
     "crosscheck": True,
     "budget": "3600s",
     "timeout": "0.5s",
@@ -57,7 +55,7 @@ SAID: dict[str, Any] = {
 # the site has them; and what belongs to a command and not to what is measured.
 RESOLVED = {"preset", "workload", "scales", "variant", "variants", "budget", "timeout"}
 # What the rank program alone understands, whose sessions tests/perf looks at.
-RESOLVED |= {"runner", "communicators", "timing", "crosscheck", "beside", "compute_share"}
+RESOLVED |= {"runner", "communicators", "timing", "crosscheck"}
 
 
 def in_file(name: str) -> str:

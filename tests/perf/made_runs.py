@@ -10,7 +10,7 @@ from typing import Any, Final
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, runs
-from rccltune.perf.plan import CollectiveCall, MatrixProducts, Step
+from rccltune.perf.plan import CollectiveCall, Step
 
 HEAD: Final = runs.COLUMNS
 RUN: Final[Mapping[str, Any]] = {
@@ -44,12 +44,6 @@ def step(kind: str, setting: str, nbytes: int = 1024, clock: str = "") -> Step:
     return Step(kind, Setting.parse(setting), call(nbytes), clock)
 
 
-def beside(setting: str, nbytes: int = 1024, clock: str = plan.GRAPH) -> Step:
-    """Ten calls beside three products."""
-    what = MatrixProducts("bf16", 4096, 3, 10)
-    return Step(plan.BESIDE, Setting.parse(setting), call(nbytes), clock, products=what)
-
-
 # What a program says of a step: fields by name, of one rank.
 Told = Callable[[Step, int], Mapping[str, Any]]
 
@@ -70,10 +64,6 @@ def as_asked(one: Step, rank: int) -> dict[str, Any]:
     }
     if one.kind != plan.MEASURE and rank == 0:
         told["ran"] = f"{one.setting}/8" if forced else "ring/ll/8"
-    if one.products is not None:
-        told |= {"calls": 10, "time_us": 10.0 + 2 * rank, "beside": one.products.name}
-        told |= {"products": 3, "product_us": 150 + rank, "beside_us": 20 + rank}
-        told |= {"product_beside_us": 200 + rank, "both_us": 650 + rank}
     if one.kind == plan.CHECK:
         told |= {"checked": 256, "wrong": 0}
     return told
@@ -81,8 +71,7 @@ def as_asked(one: Step, rank: int) -> dict[str, Any]:
 
 def row(line: int, one: Step | None, told: Mapping[str, Any]) -> str:
     """A line of a rank's file."""
-    more = runs.BESIDE_COLUMNS if "beside" in told else ()
-    fields = dict.fromkeys((*HEAD.split(","), *more), "")
+    fields = dict.fromkeys(HEAD.split(","), "")
     kind, nbytes = (plan.COMMUNICATOR, 0) if one is None else (one.kind, one.call.nbytes)
     fields |= {"line": line, "communicator": 0, "step": kind, "nbytes": nbytes, "calls": 0}
     return ",".join(str(value) for value in {**fields, **told}.values())
@@ -123,11 +112,7 @@ def make(
             for one in placed
         ]
         rows = rows[: None if done is None else done[rank]]
-        head = HEAD
-        if any(one.products is not None for one in steps):
-            head = ",".join((HEAD, *runs.BESIDE_COLUMNS))
-            rows = [one + "," * (head.count(",") - one.count(",")) for one in rows]
-        lines = ["# rccltune-perf 1", *(f"# {said}" for said in remarks), head, *rows]
+        lines = ["# rccltune-perf 1", *(f"# {said}" for said in remarks), HEAD, *rows]
         (own / f"rank-{rank}.csv").write_text("\n".join([*lines, ""]))
     if ending is not None:
         good = {"exit_code": 0, "signal": None, "duration_s": 1.5}

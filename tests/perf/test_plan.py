@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from made_runs import beside, call, step
+from made_runs import call, step
 
 from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
@@ -63,20 +63,6 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     assert [one.communicator for one in read] == [0, 0, 0, 0, 1, 1]
 
 
-def test_products_beside_are_read_as_they_were_written() -> None:
-    """Their type and size, how many there are, and how many calls beside them."""
-    steps = [beside("silent", clock="loop"), beside("ring/simple/8")]
-    text = plan.plan_text([steps])
-    assert text.splitlines()[2:] == [
-        "answer nothing",
-        "beside all_reduce float sum out 1024 loop gemm bf16 4096 3 10",
-        "answer ring/simple/8",
-        "beside all_reduce float sum out 1024 graph gemm bf16 4096 3 10",
-    ]
-    assert [one.step for one in plan.read_plan(text, "plan.txt") if one.step] == steps
-    assert steps[1] != step("measure", "ring/simple/8", clock="graph")
-
-
 def test_the_baseline_answers_nothing() -> None:
     """Its processes have no plugin, which would refuse to be told."""
     assert "answer" not in plan.plan_text([[step("measure", "baseline", clock="loop")]])
@@ -89,8 +75,6 @@ def test_the_baseline_answers_nothing() -> None:
         "jump 3",
         "answer ring",
         "check x float sum out 8 -",
-        "beside all_reduce float sum out 8 loop sort bf16 64 1 1",
-        "beside all_reduce float sum out 8 loop gemm bf16 64 1",
     ],
 )
 def test_a_plan_that_is_none_is_told_with_its_line(line: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_runs import HEAD, as_asked, beside, make, step
+from made_runs import HEAD, as_asked, make, step
 
 from rccltune.model.errors import OutputError
 from rccltune.perf import rows, runs, sweep
@@ -52,35 +52,6 @@ def test_ranks_are_joined(tmp_path: Path) -> None:
     assert (check["checked"], check["wrong"], check["ran"]) == (512, 0, "ring/ll/8")
     assert states(tmp_path) == dict.fromkeys(("silent", "ring/ll", "tree/simple/4"), "good")
     assert table["counts"].sum() == 3
-
-
-def test_beside_products_the_whole_round_is_the_time(tmp_path: Path) -> None:
-    """For each of its ten calls; what a call takes alone stands beside it."""
-    steps = [*STEPS[:3], beside("ring/ll"), beside("tree/simple/4"), STEPS[4]]
-    make(tmp_path, steps, told=answering(ran="ring/ll/8", answer="none"))
-    table = rows.rows_of_runs(runs.read_runs(tmp_path))
-    ran = table[table["step"] == "beside"]
-    assert list(ran["state"]) == ["not-offered", "good"]
-    assert list(ran["counts"]) == [False, True]
-    last = ran.iloc[-1]
-    assert (last["beside"], last["products"], last["calls"]) == ("gemm bf16 4096", 3, 10)
-    assert last["time_us"] == pytest.approx(65.05)
-    assert (last["alone_us"], last["product_us"]) == (11.0, 150.5)
-    assert (last["beside_us"], last["product_beside_us"], last["both_us"]) == (20.5, 200.5, 650.5)
-    other = table[table["step"] != "beside"]
-    assert set(other["beside"]) == {""}
-    assert other["both_us"].isna().all()
-
-
-def test_ranks_that_ran_other_products_are_an_error(tmp_path: Path) -> None:
-    """All ranks are told the same."""
-    make(
-        tmp_path,
-        [beside("silent")],
-        told=lambda one, rank: as_asked(one, rank) | {"products": 3 + rank},
-    )
-    with pytest.raises(OutputError, match="products is"):
-        rows.rows_of_runs(runs.read_runs(tmp_path))
 
 
 @pytest.mark.parametrize(

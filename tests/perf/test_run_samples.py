@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from made_runs import as_asked, beside, make, step
+from made_runs import as_asked, make, step
 
 from rccltune.model.failure import Failure
 from rccltune.model.measurement import Fingerprint, Sample
@@ -64,7 +64,7 @@ def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:
     said = {"setting": "ring/ll", "role": "forced", "ran": "ring/ll/8", "clock": "graph"}
     where = {"run": "run-3", "process": process, "communicator": 0, "pass": 0, "line": 5}
     scale = {"n_nodes": 1, "n_ranks": 2, "rank_placement": "node", "variant": "default"}
-    rest = {"purpose": "sweep", "rough": True, "wrong": 0, "unusable": "", "beside": ""}
+    rest = {"purpose": "sweep", "rough": True, "wrong": 0, "unusable": ""}
     assert {name: row[name] for name in (*said, *where, *scale, *rest)} == {
         **said,
         **where,
@@ -73,21 +73,6 @@ def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:
     }
     assert row["slowest_us"] >= row["time_us"] == 11.0
     assert row["calls"] > 0
-
-
-def test_what_ran_beside_products_is_kept_apart(tmp_path: Path) -> None:
-    """Its samples say so, and nobody takes them for those of the first pass alone."""
-    alone = timed("ring/ll", 1024, "graph")
-    make(tmp_path / "alone", alone)
-    make(tmp_path / "both", [*alone, beside("ring/ll"), beside("ring/ll", 2048)])
-    columns = ["setting", "nbytes", "clock", "time_us", "beside"]
-    kept = [rows_of(tmp_path / name)[columns].to_dict("records") for name in ("alone", "both")]
-    assert kept[0] == kept[1][:1]
-    assert [one["beside"] for one in kept[1]] == ["", "gemm bf16 4096", "gemm bf16 4096"]
-    found = runs.read_runs(tmp_path / "both")
-    table = rows.rows_of_runs(found)
-    assert (table["step"] == "beside").sum() == 2
-    assert passes.rough_rows(table, Variant())["nbytes"].unique().tolist() == [1024]
 
 
 def test_loops_count_where_nothing_can_be_captured(tmp_path: Path) -> None:

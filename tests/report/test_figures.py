@@ -59,32 +59,6 @@ def test_curve_errors_are_drawn_by_name(
     assert figure is not None
     with style.applied():
         tidy(figure)
-    assert drawn("trade", tables("CPX")) is None
-
-
-def test_what_calls_and_products_cost_each_other_is_drawn_where_it_was_measured(
-    tables: Callable[[str], FigureTables],
-) -> None:
-    """A point a setting and channel count, a line from the library's choice to the chosen one."""
-    whole = tables("CPX")
-    costs = [(2, 2.0, 1.05), (8, 1.2, 1.2), (24, 1.1, 1.6)]
-    setting = {"panel": whole.panels[0], "algorithm": "ring", "protocol": "simple"}
-    forced = [
-        {**setting, "setting": f"ring/simple/{n}", "channels": n, "call": call, "slowed": slowed}
-        for n, call, slowed in costs
-    ]
-    own = {**setting, "setting": "baseline", "algorithm": "", "protocol": "", "channels": 0}
-    rows = pd.DataFrame([{**own, "call": 1.3, "slowed": 1.5}, *forced])
-    rows = rows.assign(variant="default", nbytes=4 << 20, is_chosen=rows["channels"] == 8)
-    figure = drawn("trade", replace(whole, trades=rows))
-    assert figure is not None
-    [axes] = figure.axes
-    assert {text.get_text() for text in axes.texts} == {"2", "8", "24"}
-    lines = {str(line.get_label()): line.get_xydata().tolist() for line in axes.lines}
-    assert lines["ring/simple"] == [[slowed, call] for _, call, slowed in costs]
-    assert lines["chosen"] == [[1.2, 1.2]]
-    assert lines["the library's own choice"] == [[1.5, 1.3]]
-    assert [[1.5, 1.3], [1.2, 1.2]] in lines.values()
 
 
 @pytest.mark.parametrize("name", ["gain", "speedup", "time", "bandwidth"])

@@ -173,8 +173,7 @@ def test_variants_hold_where_all_conditions_do(small: Small) -> None:
             "  - {name: c, when: {threads: true}}\n"
             "  - {name: d, when: {gpus: true, set: [Y]}}\n"
             "  - {name: e, when: {patch: p}}\n"
-            "  - {name: f, when: {beside: all_gather}}\n"
-            "  - {name: g, when: {set: [Z], without: [a, f]}}\n"
+            "  - {name: f, when: {set: [Z], without: [a, e]}}\n"
         )
     )
     assert variants_holding(node, {}) == ()
@@ -184,10 +183,8 @@ def test_variants_hold_where_all_conditions_do(small: Small) -> None:
     assert variants_holding(node, {}, graph_launches=3, registered=True) == ()
     assert variants_holding(node, {"Y": "0"}, threads=2, gpus=2) == ("c", "d")
     assert variants_holding(node, {}, patches=("p",)) == ("e",)
-    assert variants_holding(node, {}, beside=("all_gather",)) == ("f",)
-    assert variants_holding(node, {}, beside=("all_reduce",)) == ()
-    assert variants_holding(node, {"Z": "1"}) == ("g",)
-    assert variants_holding(node, {"Z": "1"}, beside=("all_gather",)) == ("f",)
+    assert variants_holding(node, {"Z": "1"}) == ("f",)
+    assert variants_holding(node, {"Z": "1"}, patches=("p",)) == ("e",)
 
 
 def test_fill_keeps_the_shape_of_what_is_known() -> None:

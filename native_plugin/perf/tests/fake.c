@@ -3,7 +3,7 @@
  * end.  What goes wrong comes from the environment: FAKE_FAULT is exit, kill, hang, error or
  * capture, and strikes rank FAKE_RANK at its call number FAKE_CALL.  FAKE_FREE_MIB is device
  * memory, FAKE_DEVICES how many devices there are, FAKE_SAME_DEVICE=1 gives all the same address,
- * FAKE_BUS this one.  FAKE_INNER_CLOCK=0: events that graphs keep tell no time.
+ * FAKE_BUS this one.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -61,8 +61,6 @@ NOTHING(cudaGetLastError, void)
 NOTHING(cudaGraphLaunch, void *graph, void *stream)
 NOTHING(cudaGraphExecDestroy, void *graph)
 NOTHING(cudaGraphDestroy, void *graph)
-NOTHING(cudaEventRecord, void *event, void *stream)
-NOTHING(cudaStreamWaitEvent, void *stream, void *event, unsigned flags)
 NOTHING(ncclCommDestroy, void *comm)
 NOTHING(ncclGroupStart, void)
 NOTHING(ncclGroupEnd, void)
@@ -126,28 +124,6 @@ int cudaStreamCreateWithFlags(void **stream, unsigned flags)
     (void)flags;
     *stream = &device;
     return 0;
-}
-
-EXPORT int cudaEventCreate(void **event);
-int cudaEventCreate(void **event)
-{
-    *event = calloc(1, sizeof(int)); /* 1: a graph keeps it */
-    return *event != NULL ? 0 : 2;
-}
-
-EXPORT int cudaEventRecordWithFlags(void *event, void *stream, unsigned flags);
-int cudaEventRecordWithFlags(void *event, void *stream, unsigned flags)
-{
-    (void)stream;
-    *(int *)event = flags == 1;
-    return 0;
-}
-
-EXPORT int cudaEventElapsedTime(float *ms, void *from, void *to);
-int cudaEventElapsedTime(float *ms, void *from, void *to)
-{
-    *ms = 1;
-    return (*(int *)from || *(int *)to) && number("FAKE_INNER_CLOCK", 1) == 0 ? 400 : 0;
 }
 
 EXPORT const char *cudaGetErrorString(int error);

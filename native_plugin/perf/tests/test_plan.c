@@ -48,23 +48,6 @@ static void check_a_plan(void)
     free(plan.steps);
 }
 
-static void check_products(void)
-{
-    struct plan plan =
-        read_plan("plan 1\ncommunicator\n"
-                  "beside all_reduce float sum out 1048576 loop gemm bf16 4096 12 50\n"
-                  "beside all_gather half sum in 65536 graph gemm float 512 1 1000000\n");
-    const struct step *s = plan.steps;
-    CHECK(plan.n_steps == 3 && plan.computes && !plan.answers && plan.most_bytes == 1048576);
-    CHECK(s[1].kind == STEP_BESIDE && !s[1].graph && s[1].root == ANY_ROOT);
-    CHECK(s[1].product.type == PRODUCT_BF16 && s[1].product.size == 4096);
-    CHECK(s[1].product.number == 12 && s[1].product.calls == 50);
-    CHECK(s[2].graph && s[2].in_place && s[2].type == HALF && s[2].n_bytes == 65536);
-    CHECK(s[2].product.type == PRODUCT_FLOAT && s[2].product.size == 512);
-    CHECK(s[2].product.number == 1 && s[2].product.calls == 1000000);
-    free(plan.steps);
-}
-
 /* A plan that is refused ends the program with 2, and with words that name line and mistake. */
 static void check_refused(const char *text, const char *line, const char *mistake)
 {
@@ -92,34 +75,11 @@ static void check_refused(const char *text, const char *line, const char *mistak
 #define GRAPH "measure all_reduce float sum out 1024 graph 2000 20 0\n"
 #define LOOP  "measure all_reduce float sum out 1024 loop 2000 20 0\n"
 
-#define BESIDE "beside all_reduce float sum out 1024 "
-
-static void check_refused_products(void)
-{
-    check_refused(HEAD BESIDE "loop gemm bf16 4096 12\n", "line 3:", "eleven words follow");
-    check_refused(HEAD BESIDE "loop gemm bf16 4096 12 5 6\n", "line 3:", "eleven words follow");
-    check_refused(HEAD BESIDE "sand gemm bf16 4096 12 5\n", "line 3:", "loop, graph or one-root");
-    check_refused(HEAD BESIDE "loop sort bf16 4096 12 5\n", "line 3:", "beside is gemm");
-    check_refused(HEAD BESIDE "loop gemm int8 4096 12 5\n", "line 3:", "bf16, half or float");
-    check_refused(HEAD BESIDE "loop gemm bf16 4100 12 5\n", "line 3:", "multiple of 16");
-    check_refused(HEAD BESIDE "loop gemm bf16 99999999 12 5\n", "line 3:", "multiple of 16");
-    check_refused(HEAD BESIDE "loop gemm bf16 4096 0 5\n", "line 3:", "from 1 to 1000000");
-    check_refused(HEAD BESIDE "loop gemm bf16 4096 12 0\n", "line 3:", "from 1 to 1000000");
-    check_refused(HEAD "beside dance float sum out 8 loop gemm bf16 4096 1 1\n",
-                  "line 3:", "no collective");
-    check_refused(HEAD BESIDE "graph gemm bf16 4096 1 1\n" LOOP,
-                  "line 4:", "come before its first graph");
-    check_refused(HEAD GRAPH BESIDE "loop gemm bf16 4096 1 1\n",
-                  "line 4:", "come before its first graph");
-    check_refused("plan 1\n" BESIDE "loop gemm bf16 4096 1 1\n", "line 2:", "no communicator yet");
-}
-
 int main(void)
 {
     int file = mkstemp(path);
     CHECK(file >= 0 && close(file) == 0);
     check_a_plan();
-    check_products();
     check_refused("plan 2\n", "line 1:", "begins with 'plan 1'");
     check_refused("plan 1\n" LOOP, "line 2:", "no communicator yet");
     check_refused(HEAD "communicator now\n", "line 3:", "nothing follows");
@@ -141,7 +101,6 @@ int main(void)
                   "line 3:", "loop, graph or one-root");
     check_refused(HEAD GRAPH LOOP, "line 4:", "come before its first graph");
     check_refused(HEAD "communicator", "line 3:", "cut");
-    check_refused_products();
     struct plan plan = read_plan(HEAD GRAPH "communicator\n" LOOP); /* a new one begins anew */
     CHECK(plan.n_steps == 4 && !plan.answers);
     free(plan.steps);

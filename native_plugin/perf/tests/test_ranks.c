@@ -1,5 +1,5 @@
 /* Ranks that start, meet, write and end, over a library that does nothing (fake.c):
- * test_ranks PROGRAM LIBRARY BLAS. */
+ * test_ranks PROGRAM LIBRARY. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 
 enum { MAX_TEXT = 1 << 16 };
 
-static const char *program, *library, *blas;
+static const char *program, *library;
 static char folder[] = "/tmp/rccltune-ranks-XXXXXX";
 
 #define PLAN                                                                                       \
@@ -279,102 +279,6 @@ static void check_capture(void)
     CHECK(lines_with("rank-0.csv", "7,1,measure,65536,") == 1);
 }
 
-#define BESIDE                                                                                     \
-    "plan 1\ncommunicator\ncall all_reduce float sum out 4096 -\n"                                 \
-    "beside all_reduce float sum out 4096 loop gemm bf16 64 3 5\n"                                 \
-    "beside all_gather float sum out 4096 graph gemm float 128 2 1\n"
-
-static int lines_in(const char *path, const char *word)
-{
-    char command[400];
-    int n = -1;
-    snprintf(command, sizeof command, "grep -c '%s' %s", word, path);
-    FILE *out = popen(command, "r");
-    CHECK(out != NULL && fscanf(out, "%d", &n) == 1);
-    pclose(out);
-    return n;
-}
-
-/* All ranks make the calls and products that the plan says, by both clocks.  The fake's events are
- * a millisecond apart, whatever lies between. */
-static void check_beside(void)
-{
-    static char named[300], products[300];
-    snprintf(named, sizeof named, "--blas=%s", blas);
-    snprintf(products, sizeof products, "FAKE_PRODUCTS=%s/products", folder);
-    set("RCCLTUNE_PERF_TOKEN=abc", products, NULL);
-    CHECK(run(BESIDE, "2", named) == 0);
-    for (int rank = 0; rank < 2; rank++) {
-        const char *name = rank == 0 ? "rank-0.csv" : "rank-1.csv";
-        CHECK(has(name, "# blas ") && has(name, "libcublas.so.fake"));
-        CHECK(has(name, ",note,beside,products,product_us,beside_us,product_beside_us,both_us\n"));
-        CHECK(lines_with(name, "3,0,call,4096,0,,1,,,,,,,,,,,,,,,,") == 1);
-        /* 3 to warm up, 3 rounds of 5 alone and 5 beside */
-        CHECK(lines_with(name, "4,0,beside,4096,5,200.0000,33,,,,,,,,,,,gemm bf16 64,3,333.3333,"
-                               "200.0000,333.3333,1000.0000") == 1);
-        /* 3 to warm up, and what is captured once */
-        CHECK(lines_with(name, "5,0,beside,4096,1,1000.0000,5,,,,,,,,,,,gemm float 128,2,500.0000,"
-                               "1000.0000,500.0000,1000.0000") == 1);
-    }
-    /* Of two ranks: one as its kernel is loaded, one to warm up, 3 rounds of 3 alone and beside. */
-    CHECK(lines_in(products + strlen("FAKE_PRODUCTS="), "^64 14 68 -1$") == 2 * (1 + 1 + 3 * 6));
-    CHECK(lines_in(products + strlen("FAKE_PRODUCTS="), "^128 0 68 -1$") == 2 * (1 + 1 + 4));
-
-    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_INNER_CLOCK=0", NULL);
-    CHECK(run(BESIDE, "2", named) == 0);
-    CHECK(has("rank-0.csv", "4,0,beside,4096,5,200.0000,"));
-    CHECK(has("rank-0.csv", "5,0,beside,4096,1,1000.0000,5,"));
-    CHECK(has("rank-0.csv", "only the whole,gemm float 128,2,500.0000,,,1000.0000\n"));
-    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=capture", "FAKE_RANK=1", NULL);
-    CHECK(run(BESIDE, "2", named) == 0);
-    CHECK(has("rank-1.csv", ",graph: capture: all_gather: unhandled cuda error / the fake's own"));
-    CHECK(has("rank-0.csv", ",graph: another rank could not capture,gemm float 128,2,,,,\n"));
-    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FAULT=error", "FAKE_RANK=1", "FAKE_CALL=8", NULL);
-    CHECK(run(BESIDE, "2", named) == 6 && is_gone());
-    CHECK(has("said", "line 4 of the plan: all_reduce: internal error / the fake's own words"));
-}
-
-/* Who finds no BLAS is told what was looked for; who needs none needs none. */
-static void check_blas(void)
-{
-    static char named[300], wheel[300];
-    char command[1600];
-    const char *real = library;
-    snprintf(named, sizeof named, "--blas=%s", blas);
-    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_BLAS=create", NULL);
-    CHECK(run(BESIDE, "2", named) == 6);
-    CHECK(has("said", "the BLAS' handle: CUBLAS_STATUS_NOT_INITIALIZED (error 1 of the BLAS)"));
-    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_BLAS=gemm", NULL);
-    CHECK(run(BESIDE, "2", named) == 6);
-    CHECK(
-        has("said", "line 4 of the plan: cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (error 13"));
-    set("RCCLTUNE_PERF_TOKEN=abc", NULL);
-    CHECK(run(BESIDE, "2", "--blas=/nonexistent/libcublas.so") == 3);
-    CHECK(has("said", "the BLAS does not load: /nonexistent/libcublas.so"));
-    snprintf(wheel, sizeof wheel, "--blas=%s", library);
-    CHECK(run(BESIDE, "2", wheel) == 3 && has("said", "the BLAS has no cublasCreate_v2"));
-    if (dlopen("libcublas.so.12", RTLD_LAZY) == NULL &&
-        dlopen("libcublas.so.13", RTLD_LAZY) == NULL) {
-        CHECK(run(BESIDE, "2", NULL) == 3);
-        CHECK(has("said",
-                  "no BLAS for the plan's products: looked for libcublas.so, libcublas.so.13"));
-        CHECK(has("said", "takes its file by --blas"));
-    }
-    /* As wheels of PyTorch have them. */
-    clean();
-    snprintf(wheel, sizeof wheel, "%s.wheel/cuda_runtime/lib/libcudart.so.fake", folder);
-    snprintf(command, sizeof command,
-             "mkdir -p %s.wheel/cuda_runtime/lib %s.wheel/cublas/lib && cp %s %s && "
-             "cp %s %s.wheel/cublas/lib/libcublas.so.12",
-             folder, folder, library, wheel, blas, folder);
-    CHECK(system(command) == 0);
-    library = wheel;
-    CHECK(run(BESIDE, "2", NULL) == 0 && has("rank-0.csv", "/cublas/lib/libcublas.so.12\n"));
-    library = real;
-    snprintf(command, sizeof command, "rm -rf %s.wheel", folder);
-    CHECK(system(command) == 0);
-}
-
 /* A rank that hangs is ended with the process that started it, however that ends. */
 static void check_ends(int number, int code)
 {
@@ -389,10 +293,9 @@ static void check_ends(int number, int code)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 4);
+    CHECK(argc == 3);
     program = argv[1];
     library = argv[2];
-    blas = argv[3];
     CHECK(mkdtemp(folder) != NULL);
     check_rows();
     check_environment();
@@ -400,8 +303,6 @@ int main(int argc, char **argv)
     check_refused();
     check_faults();
     check_capture();
-    check_beside();
-    check_blas();
     check_ends(SIGTERM, 128 + SIGTERM);
     check_ends(SIGKILL, -SIGKILL);
     clean();
