@@ -175,6 +175,7 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
         word_of(key.setting),
         role_of(key.setting),
         key.variant.name,
+        "",
     )
 
 
