@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli import removed_options
-from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common, styled, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common, styled
 from rccltune.cli.help import Verb
 from rccltune.cli.options import FOLDER, named
 from rccltune.model.errors import CommandLineError, VerificationError
-from rccltune.model.vocabulary import JoinedLines, format_time, join_lines
+from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.job.result import JobResult
-    from rccltune.job.runs import JobRun
 
 
 def _duration(text: str) -> float:
@@ -121,20 +120,4 @@ def _text(found: JobResult, *, color: bool) -> JoinedLines:
     gain = found.gain
     pays = color and gain is not None and gain.is_faster
     first, *rest = found.lines
-    head = ("run", "how", found.what, "calls", "by a rule", "took")
-    rows = (_row(number, run) for number, run in enumerate(found.runs))
-    return join_lines(
-        [styled(first, "green" if pays else None), *rest, "", table(head, rows, (0, 2, 3, 4, 5))]
-    )
-
-
-def _row(number: int, run: JobRun) -> tuple[str, ...]:
-    said, told = run.measured, run.answers
-    return (
-        str(number),
-        run.arm.words if run.pair else f"{run.arm.words}, not counted",
-        f"{said.value:.6g}" if said else str(run.ended.failure),
-        str(told.calls) if told else "–",
-        str(told.hits) if told else "–",
-        format_time(1e6 * run.ended.seconds),
-    )
+    return join_lines([styled(first, "green" if pays else None), *rest])

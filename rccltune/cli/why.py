@@ -43,13 +43,17 @@ def why(
     Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
     8 the files tell nothing.
     """
+    from rccltune.job.run_time import BENCHMARK
     from rccltune.why.job import explain_job
     from rccltune.why.records import AnswerKind
 
     found = explain_job(files, collective)
     console.result(_plain(found), _text(found))
     if any(one.kind is AnswerKind.HIT for one in found.answers):
-        console.say("Next: rccltune job -- COMMAND measures whether the rules make it faster.")
+        measure = f" --measure '{BENCHMARK}'" * found.is_benchmark
+        console.say(
+            f"Next: rccltune job{measure} -- COMMAND measures whether the rules make it faster."
+        )
 
 
 def _plain(found: JobReport) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from rccltune.model.vocabulary import join_lines, printable
 STEPS: Final = "step time in ms"
 DURATION: Final = "duration in s"
 PRINTED: Final = "number that it prints"
+# Finds what nccl-tests and rccl-tests print last; a pattern for --measure.
+BENCHMARK: Final = "Avg bus bandwidth *: (?P<rate>[0-9.]+)"
 # Share of marked steps that warm up.
 _WARMUP: Final = 0.2
 _MARK: Final = '"rccltune": "steps"'

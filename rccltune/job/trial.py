@@ -18,7 +18,7 @@ from typing import Final
 from rccltune import plugin
 from rccltune.job import runs
 from rccltune.job.result import JobResult, site_notes
-from rccltune.job.run_time import is_rate, measure_run, pattern_of
+from rccltune.job.run_time import BENCHMARK, DURATION, is_rate, measure_run, pattern_of
 from rccltune.job.runs import JobRun, RunKind
 from rccltune.launch import signals
 from rccltune.launch.variables import chooses
@@ -48,6 +48,8 @@ OUTSIDE: Final = Path("rccltune-job")
 # A run is ended when it takes so many times what the first took, and this more.
 _PATIENCE: Final = 3.0
 _MORE_S: Final = 30.0
+# Of a run that takes less, its duration is mostly what starting and loading take.
+_SHORT_S: Final = 1.0
 _SIMULATED: Final = re.compile(rb"^# SIMULATED", re.MULTILINE)
 _MOST_WHY: Final = 8
 _NOT: Final = "the rules were not in force:"
@@ -207,11 +209,15 @@ class _Trial:
         for text in site_notes(self._site):
             self._reporter.say(f"Warning: {text}")
         first_s = self._run(0, RunKind.AS_IS, budget_s or inf).ended.seconds
+        self._reporter.say(f"First run: {format_time(1e6 * first_s)}")
+        what = self.answer().what
+        if what == DURATION:
+            self._check_duration(first_s)
         self._planned = pairs_in(budget_s, first_s, len(self._arms))
         n_runs = self._planned * len(self._arms)
         self._reporter.say(
             f"Plan: {self._planned} pairs, {n_runs} runs in turns, about "
-            f"{format_time(1e6 * n_runs * first_s)}; the first run is not counted"
+            f"{format_time(1e6 * n_runs * first_s)}; compared: {what}"
         )
         limit_s = _PATIENCE * first_s + _MORE_S
         for pair in range(1, self._planned + 1):
@@ -220,6 +226,23 @@ class _Trial:
             for arm in runs_of_pair(pair, self._arms):
                 if arm in self._arms:
                     self._run(pair, arm, limit_s)
+            self._tell(pair)
+
+    def _check_duration(self, first_s: float) -> None:
+        """Refuse to compare what simulated runs take; warn where they are short."""
+        if self._simulated:
+            raise CommandLineError(
+                "a simulated job's duration is the simulator's, and says nothing of the rules",
+                where=str(self._folder),
+                hint=f"compare a number that it prints: --measure '{BENCHMARK}' takes the one of "
+                "rccl-tests.",
+            )
+        if first_s < _SHORT_S:
+            self._reporter.say(
+                f"Warning: a run takes {format_time(1e6 * first_s)}, mostly to start: "
+                "compare marked steps (rccltune.torch) or a number that it prints (--measure), or "
+                "let it run longer"
+            )
 
     def _is_spent(self, budget_s: float) -> bool:
         """Whether a pair that takes as long as the last one would end after the budget."""
@@ -243,7 +266,6 @@ class _Trial:
             run = replace(run, measured=measure_run(folder, self._pattern, ended.seconds))
         self._runs.append(run)
         self._simulated |= _SIMULATED.search(_beginning(folder / "stdout.log")) is not None
-        self._tell(run)
         if ended.failure is not None:
             if arm is not RunKind.BAD_RULES:
                 raise _failed(run)
@@ -253,13 +275,11 @@ class _Trial:
             self._check_in_force(run)
         return run
 
-    def _tell(self, run: JobRun) -> None:
-        measured, answers = run.measured, run.answers
-        value = f"{measured.value:.6g} ({measured.what})" if measured else run.ended.failure
-        answered = f", rules answered {answers.hits} of {answers.calls} calls" if answers else ""
-        head = f"Run {len(self._runs) - 1}" if run.pair else "First run"
-        took = format_time(1e6 * run.ended.seconds)
-        self._reporter.say(f"{head} {run.arm.words}: {value}{answered}, {took}")
+    def _tell(self, pair: int) -> None:
+        """Tell the numbers of a pair, the job as it is first."""
+        runs_ = {run.arm: run for run in self._runs if run.pair == pair}
+        words = (f"{_value(runs_[arm])} {arm.words}" for arm in RunKind if arm in runs_)
+        self._reporter.say(f"Pair {pair}: {', '.join(words)}")
 
     def _check_in_force(self, run: JobRun) -> None:
         """Stop where the rules did nothing."""
@@ -293,6 +313,15 @@ class _Trial:
             return
         for answer in report.answers[:_MOST_WHY]:
             yield f"  {answer.where}: {answer.kind.value}: {answer.text}"
+
+
+def _value(run: JobRun) -> str:
+    """The number of a run, or how it failed."""
+    if run.measured is None:
+        return str(run.ended.failure)
+    if run.measured.what == DURATION:
+        return format_time(1e6 * run.measured.value)
+    return f"{run.measured.value:.6g}"
 
 
 def _is_said(name: str) -> bool:

@@ -59,10 +59,11 @@ def _tuner(job: JobLogs) -> JobQuestion:
             shown=job.shown["shut out"],
         )
     if using:
-        whose = "rccltune's" if is_ours(using[0]) else "a plugin of somebody else"
+        is_own = is_ours(using[0])
+        loaded = "our plugin is loaded" if is_own else f"{using[0]} is loaded, somebody else's"
         return JobQuestion(
             title="tuner",
-            answer=f"{using[0]} is loaded, {whose}; {_asked(job, _PLUGIN)}",
+            answer=f"{loaded}; {_asked(job, _PLUGIN)}",
             shown=job.shown.get("loading using") or job.shown.get(f"added {_PLUGIN}"),
         )
     if job.table is not None:

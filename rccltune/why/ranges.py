@@ -54,7 +54,10 @@ def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
     answers.sort(key=_order)
     remarks = tuple(job_remarks(job, known, answers))
     return JobReport(
-        questions=job_questions(job, answers, remarks), answers=tuple(answers), remarks=remarks
+        questions=job_questions(job, answers, remarks),
+        answers=tuple(answers),
+        remarks=remarks,
+        is_benchmark=job.tables > 0,
     )
 
 

@@ -16,6 +16,7 @@ class AnswerKind(Enum):
 
     STUCK = "nothing left to choose"
     HIT = "rule hit"
+    AS_RULE = "ran as the rule would"
     NOT_SELECTABLE = "not selectable"
     BYPASSED = "bypassed"
     OVERWRITTEN = "overwritten after the tuner"
@@ -97,11 +98,16 @@ class JobQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """Report on a job: six questions in their order, single sizes, and what else holds."""
+    """Report on a job: six questions in their order, single sizes, and what else holds.
+
+    Attributes:
+        is_benchmark: a benchmark's table is among the files; what it prints is its result.
+    """
 
     questions: tuple[JobQuestion, ...]
     answers: tuple[SizeAnswer, ...]
     remarks: tuple[JobRemark, ...]
+    is_benchmark: bool
 
 
 class CommunicatorScale(NamedTuple):

@@ -80,8 +80,8 @@ class TunerAnswerCheck:
             )
         return self.hit(f"{rule} answered {said.setting}; nothing here says what ran")
 
-    def hit(self, text: str) -> Reason:
-        """Answer where the rule ran, with whether it was measured with what the job loads."""
+    def hit(self, text: str, kind: AnswerKind = AnswerKind.HIT) -> Reason:
+        """Answer where the setting of a rule ran; another one if it is of another library."""
         measured, loaded = self._known.file_libraries, self._job.library
         if measured and loaded is not None and not any(_is_same(one, loaded) for one in measured):
             names = ", ".join(measured)
@@ -90,7 +90,7 @@ class TunerAnswerCheck:
                 f"{text}, but the rules were measured with {names} and the job loads {loaded}",
                 remedies.CHECK_LIBRARY,
             )
-        return Reason(AnswerKind.HIT, text)
+        return Reason(kind, text, remedies.TELL_PLUGIN if kind is AnswerKind.AS_RULE else None)
 
     def _apart(self, seen: SizeRecord) -> Reason:
         """Several answers at one size: numPipeOps and regBuff differ, or the ranks do."""
@@ -144,8 +144,11 @@ class TunerAnswerCheck:
             return None
         if was_hit(where, rule, self._job):
             return self.hit(f"the rule of line {rule.line} was hit, and {ran[0]} ran")
+        text = f"{ran[0]} ran, which is what the rule of line {rule.line} asks for"
+        if self._job.table is not None:
+            return self.hit(text)
         # The library may have chosen it by itself; only the plugin's own word is proof.
-        return self.hit(f"{ran[0]} ran, which is what the rule of line {rule.line} asks for")
+        return self.hit(f"{text}; nothing here says that the plugin answered", AnswerKind.AS_RULE)
 
 
 def differs(asked: Setting, ran: Setting) -> bool:

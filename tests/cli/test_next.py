@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from rccltune.cli import run
+from rccltune.job.run_time import pattern_of
 
 INERT = "inert: neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set"
 IN_FORCE = "rules=3 of=3 skipped-rows=0 file=/r.csv sha256=8f0ebd34"
@@ -44,6 +46,25 @@ def test_a_job_is_measured_under_rules_only_where_there_are_any(
     )
     assert run(["why", str(path)]) == 0
     assert ("rccltune job" in capsys.readouterr().err) is is_proposed
+
+
+def test_a_benchmark_is_measured_by_what_it_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its duration is mostly its start."""
+    head = "rccltune: comm=e220a8397b1dcdaf"
+    log = tmp_path / "all_reduce_perf.log"
+    lines = [
+        f"{head} nodes=1 ranks=2 abi=v5 {IN_FORCE}",
+        f"{head} {ASKED.format('tree/ll line=19')}",
+    ]
+    average = "# Avg bus bandwidth    : 8.81729\n"
+    log.write_text("\n".join([*lines, TABLE + average]), encoding="utf-8")
+    assert run(["why", str(log), "--collective", "all_reduce"]) == 0
+    said = capsys.readouterr().err
+    assert (measure := re.search("rccltune job --measure '([^']+)' -- COMMAND", said))
+    assert (found := pattern_of(measure[1]).search(average))
+    assert found["rate"] == "8.81729"
 
 
 def test_why_of_a_folder_says_which_files_are_wanted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -45,13 +46,15 @@ def test_rules_that_pay(place: Path) -> None:
 
 
 def test_rules_that_cost_end_with_nine(place: Path) -> None:
-    """And the answer is there all the same, with the number of each run."""
+    """And the answer is there all the same; each pair is a line."""
     command = asking(place, {TREE_LL: 12.0}, 4.0)
     done = rccltune(place, "job", "--rules", "rules.csv", "--budget", "12s", "--", *command)
     assert done.returncode == 9
     assert "× slower (" in done.stdout
     assert "In force: rules answered" in done.stdout
-    assert "0   as it is, not counted" in done.stdout
+    pairs = [line for line in done.stderr.splitlines() if line.startswith("Pair ")]
+    assert re.fullmatch(r"Pair 1: [\d.]+ as it is, [\d.]+ with the rules", pairs[0])
+    assert len(pairs) == int(done.stderr.split("Plan: ")[1].split()[0])
 
 
 def test_rules_for_another_scale_answer_nothing(place: Path) -> None:
@@ -119,7 +122,7 @@ def test_ranks_of_pytorch_are_read(tmp_path: Path, repository: Path) -> None:
     ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "loop.py")
     done = rccltune(tmp_path, "job", "--rules", "rules.csv", "--", python, *ranks)
     assert done.returncode == 4, done.stderr
-    assert "(step time in ms)" in done.stderr
+    assert "compared: step time in ms" in done.stderr
     first = tmp_path / "rccltune-job" / "1" / "00-as-is"
     said = [json.loads(path.read_text()) for path in first.glob("steps-*.json")]
     assert sorted((line["rank"], line["ranks"], line["steps"]) for line in said) == [

@@ -148,6 +148,61 @@ def test_no_rank_loads_the_plugin() -> None:
     assert start.arms == ["as-is", "as-is", "rules"]
 
 
+@pytest.mark.parametrize(
+    ("rules", "more"),
+    [("# SIMULATED: no hardware\n" + RULES, ""), (RULES, "# SIMULATED node mi300x\n")],
+)
+def test_the_duration_of_a_simulated_job_is_not_compared(
+    place: Path, rules: str, more: str
+) -> None:
+    """It is the simulator's: good rules would be called slow. What the job prints is compared."""
+    (place / "rules.csv").write_text(rules)
+    start = played(more=more)
+    with pytest.raises(CommandLineError, match="simulated") as told:
+        tried(start, measure=None)
+    assert "--measure" in told.value.hint
+    assert start.arms == ["as-is"]
+    found = tried(played(more=more))
+    assert found.gain is not None
+    assert found.gain.is_faster
+    assert found.simulated
+
+
+class Said(Reporter):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        """Nothing so far."""
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep a line."""
+        self.lines.append(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "measure", "warns"),
+    [(0.04, None, True), (0.04, "took ([0-9.]+)", False), (10.0, None, False)],
+)
+def test_a_run_below_a_second_is_mostly_its_start(
+    seconds: float, measure: str | None, warns: bool
+) -> None:
+    """So durations are warned of; a number that is printed may be good however short the run."""
+    said = Said()
+    request = JobRequest(command=("train",), rules=Path("rules.csv"), measure=measure)
+    try_job(request, reporter=said, start=played(seconds=seconds))
+    assert any("mostly to start" in line and "--measure" in line for line in said.lines) is warns
+
+
+def test_a_pair_is_a_line() -> None:
+    """With the numbers of its runs, the job as it is first, in whatever order they were made."""
+    said = Said()
+    request = JobRequest(command=("train",), rules=Path("rules.csv"), measure="took ([0-9.]+)")
+    try_job(request, reporter=said, start=played())
+    pairs = [line for line in said.lines if line.startswith("Pair")]
+    assert pairs == [f"Pair {n}: 10 as it is, 8 with the rules" for n in range(1, 7)]
+
+
 def test_the_site_s_variables_reach_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transport and debug, and what chooses; the command line's own do not."""
     site = {"NCCL_SOCKET_IFNAME": "eth7", "NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "Ring"}

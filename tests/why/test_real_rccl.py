@@ -129,7 +129,7 @@ def test_its_words_for_a_loaded_plugin_are_understood(put: Log, rules: Path) -> 
     path = put(excerpt(*CALLED[:2]))
     assert set(kinds(ask(path))) == {AnswerKind.UNKNOWN}
     found = ask(path, rules=rules)
-    assert kinds(found) == [AnswerKind.HIT, AnswerKind.HIT]
+    assert kinds(found) == [AnswerKind.AS_RULE, AnswerKind.AS_RULE]
     assert {answer.where for answer in found.answers} == {NODE}
     assert lacks(at(found, 4096).text, "tree/ll", "line 2") == []
 
@@ -171,8 +171,8 @@ def test_the_whole_log_of_a_job_with_the_plugin(real: Log, rules: Path) -> None:
     found = ask(real("why"), rules=rules)
     spans = [(a.min_nbytes, a.max_nbytes, a.kind) for a in of(found, Collective.ALL_REDUCE)]
     assert spans == [
-        (512, 512, AnswerKind.HIT),
-        (4 * KIB, MIB, AnswerKind.HIT),
+        (512, 512, AnswerKind.AS_RULE),
+        (4 * KIB, MIB, AnswerKind.AS_RULE),
         (16 * MIB, 16 * MIB, AnswerKind.HOLE),
     ]
     spans = [(a.min_nbytes, a.max_nbytes, a.kind) for a in of(found, Collective.ALL_GATHER)]
