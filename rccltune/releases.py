@@ -228,6 +228,7 @@ _NCCL: Final = _lines(
     },
     {"first": (2, 27), "number": "2.27.7", "has_symmetric": True},
     {"first": (2, 28), "number": "2.29.7", "name": "NCCL 2.28, 2.29", "abi": 5},
+    # From 2.31.2 on a call may be asked about three times (docs/plugin.md).
     # 2.32.3 (commit 12df1a11) ends at 6, 2.32.6 (2449986f) begins with 7; no RCCL with 7 was seen.
     {"first": (2, 30), "number": "2.32.3", "name": "NCCL 2.30, 2.31, 2.32.3", "abi": 6},
     {"first": (2, 32, 6), "number": "2.32.6", "name": "NCCL 2.32.6 and later", "abi": 7},

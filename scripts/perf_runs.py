@@ -82,7 +82,7 @@ def run(
     Returns:
         A row a step that was timed or checked: the plan's words, ``answer`` as asked, the row's
         columns, ``time_us`` the mean over ranks, and ``slowest_us``. ``attrs`` has the seconds that
-        it took.
+        it took and the folder of its files.
     """
     folder = Path(tempfile.mkdtemp())
     (folder / "plan.txt").write_text("\n".join(["plan 1", *steps]) + "\n")
@@ -114,6 +114,7 @@ def run(
         sys.exit(f"rccltune-perf ended with {done.returncode}: {done.stderr[:2000]}")
     table = _joined(folder, ground.ranks, ["plan 1", *steps])
     table.attrs["seconds"] = time.perf_counter() - start
+    table.attrs["folder"] = str(folder)
     return table
 
 

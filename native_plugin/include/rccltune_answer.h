@@ -49,4 +49,7 @@ int rccltune_answer_v1(const struct rccltune_answer *answer);
 /* Copies what was asked, and forgets it where `forget` is not 0. */
 void rccltune_asked_v1(struct rccltune_asked *asked, int forget);
 
+/* Every question so far, those that do not count among them, and those that do. */
+void rccltune_questions_v1(uint64_t *all, uint64_t *counted);
+
 #endif

@@ -136,6 +136,7 @@ void plugin_open(const char *file)
         fail(EXIT_LIBRARY, "the plugin does not load: %s", dlerror());
     *(void **)(&plugin.answer) = need(handle, file, "rccltune_answer_v1");
     *(void **)(&plugin.asked) = need(handle, file, "rccltune_asked_v1");
+    *(void **)(&plugin.questions) = need(handle, file, "rccltune_questions_v1");
 }
 
 void device_use(int device)

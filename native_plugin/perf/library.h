@@ -97,6 +97,7 @@ struct rccltune_asked;
 extern struct plugin {
     int (*answer)(const struct rccltune_answer *); /* NULL without a plugin */
     void (*asked)(struct rccltune_asked *, int);
+    void (*questions)(uint64_t *, uint64_t *);
 } plugin;
 void plugin_open(const char *file);
 

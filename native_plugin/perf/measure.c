@@ -1,5 +1,6 @@
 #include "measure.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,6 +58,15 @@ void asked_into(struct row *row)
     }
     if (seen.differing > 0 || (seen.n_answered > 0 && seen.n_answered < seen.n_calls))
         row->note = "the library's questions differed within one measurement";
+}
+
+void tell_questions(void)
+{
+    uint64_t all = 0, counted = 0;
+    if (plugin.questions == NULL)
+        return;
+    plugin.questions(&all, &counted);
+    rows_remark("questions %" PRIu64 " of which count %" PRIu64, all, counted);
 }
 
 static void issue(const struct call *call, long n, struct row *row)

@@ -19,4 +19,7 @@ void measure_graph(const struct call *call, struct row *row);
 /* Writes into a row what the plugin was asked since the last call of this. */
 void asked_into(struct row *row);
 
+/* Says in the rows how many questions the library asked in all, and how many of them count. */
+void tell_questions(void);
+
 #endif

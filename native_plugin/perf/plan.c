@@ -221,6 +221,7 @@ void plan_read(const char *path, struct plan *plan)
             refuse(path, line, mistake, words.at[0]);
         append(plan, &step);
         plan->answers |= step.kind == STEP_ANSWER;
+        plan->times |= step.kind == STEP_MEASURE;
         plan->most_bytes = step.n_bytes > plan->most_bytes ? step.n_bytes : plan->most_bytes;
     }
     fclose(file);

@@ -44,6 +44,7 @@ struct plan {
     size_t n_steps;
     size_t most_bytes; /* of a step */
     bool answers;      /* some step says an answer, so that the plugin is needed */
+    bool times;        /* some step is timed */
 };
 
 /* Reads a plan, or ends the program naming the line. */

@@ -107,14 +107,14 @@ struct place {
 
 /* Two ranks on one device share it, which no job does; two slices of one card look the same here.
  */
-static void check_twice(const struct ranks *ranks, const struct place *mine)
+static void check_twice(const struct ranks *ranks, const struct place *mine, bool may_share)
 {
     struct place *all = calloc((size_t)ranks->n_ranks, sizeof *all);
     char words[256] = "";
     if (all == NULL)
         fail(EXIT_DEVICES, "no memory for %d ranks", ranks->n_ranks);
     rendezvous_gather(mine, all, sizeof *mine);
-    for (int i = 0; i < ranks->n_ranks && ranks->rank == 0; i++) {
+    for (int i = 0; i < ranks->n_ranks && ranks->rank == 0 && !may_share; i++) {
         for (int j = 0; j < i; j++) {
             if (strcmp(all[i].host, all[j].host) == 0 && strcmp(all[i].bus, all[j].bus) == 0)
                 snprintf(words, sizeof words,
@@ -129,7 +129,7 @@ static void check_twice(const struct ranks *ranks, const struct place *mine)
         fail(EXIT_DEVICES, "%s", words);
 }
 
-void take_device(const struct ranks *ranks, const char *devices, bool binds)
+void take_device(const struct ranks *ranks, const char *devices, bool binds, bool may_share)
 {
     struct place mine = {"", ""};
     const char *host_id = getenv("NCCL_HOSTID"), *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -162,5 +162,5 @@ void take_device(const struct ranks *ranks, const char *devices, bool binds)
     rows_remark("device %d %s", device, mine.bus);
     if (binds && runtime.clock == NULL)
         bind_to(mine.bus);
-    check_twice(ranks, &mine);
+    check_twice(ranks, &mine, may_share);
 }

@@ -181,3 +181,8 @@ EXPORT void rccltune_asked_v1(struct rccltune_asked *asked, int forget)
 {
     answer_read(asked, forget != 0);
 }
+
+EXPORT void rccltune_questions_v1(uint64_t *all, uint64_t *counted)
+{
+    answer_questions(all, counted);
+}

@@ -6,6 +6,8 @@ static bool told;
 static enum rccltune_answer_kind kind;
 static struct candidate setting;
 static struct rccltune_asked seen;
+static uint64_t n_questions;
+static uint64_t n_counted;
 
 bool answer_is_told(void)
 {
@@ -69,8 +71,14 @@ static bool is_same(const struct rccltune_asked *a, const struct rccltune_asked 
            a->registered == b->registered;
 }
 
-void answer_note(const struct plugin_call *call, const struct candidate *chosen, bool shows_table)
+void answer_note(const struct plugin_call *call, const struct candidate *chosen, bool shows_table,
+                 bool counts)
 {
+    n_questions++;
+    if (!counts) {
+        return;
+    }
+    n_counted++;
     struct rccltune_asked now = {
         .n_calls = seen.n_calls + 1,
         .n_answered = seen.n_answered + (chosen != NULL ? 1 : 0),
@@ -96,4 +104,10 @@ void answer_read(struct rccltune_asked *asked, bool forget)
     if (forget) {
         seen = (struct rccltune_asked){.n_calls = 0};
     }
+}
+
+void answer_questions(uint64_t *all, uint64_t *counted)
+{
+    *all = n_questions;
+    *counted = n_counted;
 }

@@ -21,10 +21,15 @@ const struct candidate *answer_setting(void);
 /* Takes an answer; false where it is not understood, and then nothing has changed. */
 bool answer_tell(const struct rccltune_answer *answer);
 
-/* Notes a question and what it got.  `shows_table`: the cells are the host's own. */
-void answer_note(const struct plugin_call *call, const struct candidate *chosen, bool shows_table);
+/* Notes a question and what it got.  `shows_table`: the cells are the host's own.  One that does
+ * not count is counted among all, and that is all. */
+void answer_note(const struct plugin_call *call, const struct candidate *chosen, bool shows_table,
+                 bool counts);
 
 /* Copies what was asked, and forgets it where that is wanted. */
 void answer_read(struct rccltune_asked *asked, bool forget);
+
+/* Every question so far, and those that count. */
+void answer_questions(uint64_t *all, uint64_t *counted);
 
 #endif

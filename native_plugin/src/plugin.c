@@ -262,9 +262,7 @@ static const struct candidate *decide_by_program(struct plugin *plugin,
     } else if (answer_kind() == RCCLTUNE_ANSWER_SETTING) {
         chosen = is_selectable(answer_setting(), call) ? answer_setting() : NULL;
     }
-    if (counts) {
-        answer_note(call, chosen, plugin->shows_table);
-    }
+    answer_note(call, chosen, plugin->shows_table, counts);
     return chosen;
 }
 

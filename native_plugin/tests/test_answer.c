@@ -13,6 +13,7 @@ static char root[256];
 static const char *library;
 static int (*answer)(const struct rccltune_answer *);
 static void (*asked)(struct rccltune_asked *, int);
+static void (*questions)(uint64_t *, uint64_t *);
 
 static int say(int kind, int algorithm, int protocol, int channels)
 {
@@ -128,9 +129,11 @@ static void check_release(enum host_release release)
     struct host host;
     struct rccltune_asked now;
     float table[N_CELLS];
+    uint64_t all, counted, before, counted_before;
     struct host_call call = {ALL_REDUCE, 1000, 1, 0, table, 7, 3, 0};
     CHECK(host_load(&host, library, 6) && host_init(&host, 8, 1) == ABI_SUCCESS);
     CHECK(say(RCCLTUNE_ANSWER_SETTING, 1, 2, 0) == 0);
+    questions(&before, &counted_before);
     for (int i = 0; i < 10; i++) {
         set_costs(table);
         CHECK(host_issue(&host, release, &call) == ABI_SUCCESS);
@@ -140,6 +143,8 @@ static void check_release(enum host_release release)
     CHECK(now.n_calls == 10 && now.n_answered == 10 && now.differing == 0);
     CHECK(now.n_bytes == 1000 && now.selectable == 0x1fffefU && now.host_algorithm == 0);
     CHECK(now.answer_algorithm == 1 && now.answer_protocol == 2);
+    questions(&all, &counted);
+    CHECK(counted - counted_before == 10 && all - before == (release == HOST_2_30 ? 10 : 30));
 
     /* Bytes of one rank are not those of all; a tree serves no all_gather. */
     call = (struct host_call){ABI_ALL_GATHER, 8 * 4096, 1, 0, table, 7, 3, 0};
@@ -225,8 +230,9 @@ int main(int argc, char **argv)
     /* Functions behind data pointers, as POSIX has it. */
     *(void **)(&answer) = loaded == NULL ? NULL : dlsym(loaded, "rccltune_answer_v1");
     *(void **)(&asked) = loaded == NULL ? NULL : dlsym(loaded, "rccltune_asked_v1");
-    if (answer == NULL || asked == NULL) {
-        (void)fprintf(stderr, "there is no rccltune_answer_v1 or no rccltune_asked_v1\n");
+    *(void **)(&questions) = loaded == NULL ? NULL : dlsym(loaded, "rccltune_questions_v1");
+    if (answer == NULL || asked == NULL || questions == NULL) {
+        (void)fprintf(stderr, "the plugin lacks functions of rccltune_answer.h\n");
         return EXIT_FAILURE;
     }
     tree_make(root, sizeof root);

@@ -30,7 +30,7 @@ def test_exports_six_objects_two_functions_and_nothing_else(plugin_path: Path) -
     lines = _objdump(plugin_path, "-T").splitlines()
     exported = {line.split()[-1] for line in lines if " g " in line and "*UND*" not in line}
     objects = {f"ncclTunerPlugin_v{abi}" for abi in ABI_VERSIONS}
-    functions = {"rccltune_answer_v1", "rccltune_asked_v1"}
+    functions = {"rccltune_answer_v1", "rccltune_asked_v1", "rccltune_questions_v1"}
     assert exported == objects | functions
 
 

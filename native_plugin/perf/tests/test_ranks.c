@@ -215,6 +215,10 @@ static void check_refused(void)
     CHECK(run(PLAN, "2", NULL) == 4 && has("said", "both have the device"));
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_SAME_DEVICE=1", NULL);
     CHECK(run(PLAN, "2", NULL) == 4 && has("said", "ranks 0 and 1 both have the device"));
+    /* Where the library may, ranks share a device for what is not timed. */
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_SAME_DEVICE=1", "NCCL_MULTI_RANK_GPU_ENABLE=1", NULL);
+    CHECK(run(PLAN, "2", NULL) == 4 && has("said", "ranks 0 and 1 both have the device"));
+    CHECK(run("plan 1\ncommunicator\ncall all_reduce float sum out 4096 -\n", "2", NULL) == 0);
     set("RCCLTUNE_PERF_TOKEN=abc", "CUDA_VISIBLE_DEVICES=MIG-1,MIG-2", NULL);
     CHECK(run(PLAN, "2", NULL) == 4 && has("said", "MIG-1"));
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FREE_MIB=1100", NULL);
