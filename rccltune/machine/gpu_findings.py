@@ -13,6 +13,7 @@ from rccltune.model.errors import MachineError
 
 _KFD: Final = f"/{NODES}"
 _CONTAINER: Final = "start the container with --device=/dev/kfd --device=/dev/dri"
+_NVIDIA: Final = "modprobe nvidia (root); start the container with --gpus all"
 # gfx942 parts that a rule file for an MI300X must not be taken on: arch and mode look the same.
 _OTHERS: Final = {
     "MI300A": "six XCDs per APU, four APUs a node",
@@ -35,7 +36,15 @@ def gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding,
 
 
 def _presence(system: System) -> Iterator[Finding]:
-    if system.vendor == "nvidia":
+    if system.vendor == "nvidia" and not any(gpu.product for gpu in system.gpus):
+        yield stops(
+            "no-gpu",
+            f"NVIDIA's driver drives none of the {len(system.gpus)} GPUs on the PCI bus",
+            "/proc/driver/nvidia",
+            expected="the driver loaded: lsmod | grep nvidia",
+            remedy=f"{_NVIDIA}.",
+        )
+    elif system.vendor == "nvidia":
         yield notes(
             "nvidia-gpus",
             f"the GPUs are NVIDIA's ({len(system.gpus)}), so the mode is none",
@@ -45,11 +54,11 @@ def _presence(system: System) -> Iterator[Finding]:
     elif system.has_no_gpu:
         yield stops(
             "no-gpu",
-            "this machine has no GPU that amdgpu drives",
-            "/sys/bus/pci/drivers/amdgpu",
-            expected="amdgpu loaded: lsmod | grep amdgpu",
-            remedy="without a GPU, use --simulate mi300x --mode cpx-nps4, or work on logs with "
-            "rccltune import.",
+            "this machine has no GPU that AMD's or NVIDIA's driver drives",
+            "/sys/bus/pci/drivers/amdgpu, /proc/driver/nvidia",
+            expected="the driver loaded: lsmod | grep amdgpu, or lsmod | grep nvidia",
+            remedy=f"AMD: modprobe amdgpu (root); {_CONTAINER}. NVIDIA: {_NVIDIA}. Without a GPU, "
+            "use --simulate mi300x --mode cpx-nps4, or work on logs with rccltune import.",
         )
     elif not system.oams and not system.n_hidden:
         yield stops(

@@ -37,7 +37,7 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
             f"the topology of this machine could not be read: {system.reason or 'no reason known'}",
             where=str(system.root / "sys/class/kfd/kfd/topology"),
             hint="rccltune doctor says what hides the GPUs; in a container pass /dev/kfd and "
-            "/dev/dri on. Without GPUs: --simulate mi300x-cpx-nps4.",
+            "/dev/dri on.",
         )
     gpus = visible_devices(system.gpus, system.vendor, variables)
     if len(gpus) < 2:
@@ -45,7 +45,8 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
         raise MachineError(
             f"a link map needs two GPUs, and {len(gpus)} {some}can be used here",
             where=", ".join(n for n in VISIBLE if n in variables) or None,
-            hint="rccltune detect shows what is there; without GPUs: --simulate mi300x-cpx-nps4.",
+            hint="rccltune detect shows what is there; without GPUs name a session that was swept "
+            "on a simulated node: rccltune detect --links SESSION.",
         )
     return gpus
 

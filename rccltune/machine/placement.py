@@ -122,6 +122,30 @@ def n_devices_on_node(system: System) -> int:
     return len(system.gpus) + system.n_hidden
 
 
+def check_devices(n_ranks: int, n_devices: int) -> None:
+    """Stop where a rank would have no device, before anything is planned.
+
+    Raises:
+        MachineError: there are more ranks than devices.
+    """
+    if n_ranks > n_devices:
+        raise MachineError(
+            f"{n_ranks} ranks need as many GPUs, and {n_devices} can be used here",
+            hint="say fewer ranks with --np; rccltune detect shows the devices.",
+        )
+
+
+def check_visible(n_ranks: int, system: System, variables: Mapping[str, str]) -> None:
+    """Stop where a rank of this host would have no device, as far as devices are known.
+
+    Raises:
+        MachineError: there are more ranks than devices that a job sees.
+    """
+    n_devices = _n_visible(system, variables)
+    if n_devices is not None:
+        check_devices(n_ranks, n_devices)
+
+
 def _check_numbers(system: System, variables: Mapping[str, str]) -> None:
     """Stop where which number is which device is not certain."""
     shut = [gpu for gpu in system.gpus if gpu.can_open is False]

@@ -115,6 +115,8 @@ def _real(request: SiteRequest) -> Instrument:
     launcher = _launcher(request)
     seating = placement.devices_of_ranks(request.placement, request.n_ranks, there, seen)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
+    if not hosts:
+        placement.check_visible(seating.n_started, there, seen)
     hidden = hidden_here(system)
     known = detection.fingerprint(there)
     fingerprint = replace(

@@ -25,7 +25,13 @@ from rccltune.machine import (
 )
 from rccltune.machine.files import SystemRoot, has_any
 from rccltune.machine.mode_change import apply_mode, check_mode, commands, mode_change_cost
-from rccltune.machine.placement import RankDevices, devices_of_ranks, simulated_system
+from rccltune.machine.placement import (
+    RankDevices,
+    check_devices,
+    check_visible,
+    devices_of_ranks,
+    simulated_system,
+)
 from rccltune.machine.placement import over_hosts as machine_over_hosts
 from rccltune.measure import benchmarks
 from rccltune.measure.benchmarks import over_real
@@ -177,6 +183,8 @@ def _real(request: SiteRequest) -> Site:
     library = None if request.librccl is None else loaded_libraries.named_library(request.librccl)
     launcher = launcher_of(request.launcher, bench.linked)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
+    if not hosts:
+        check_visible(n_started, there, seen_by(request))
     added = (*loaded_libraries.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(launcher, n_started, hostfile=request.hostfile, added=environment)
@@ -352,6 +360,7 @@ def simulated_node(request: SiteRequest) -> tuple[SimulatedNode, Mode]:
 def simulated_seating(request: SiteRequest, node: SimulatedNode) -> RankDevices:
     """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
     system = simulated_system(node)
+    check_devices(request.n_ranks or node.ranks, node.ranks)
     if node.nodes == 1:
         return devices_of_ranks(request.placement, request.n_ranks, system, seen_by(request))
     whole = devices_of_ranks(None, request.n_ranks or node.ranks, system, seen_by(request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import add_links, seen, write
 
+from rccltune.cli.detect import detect
 from rccltune.machine.links import pairs, representatives, usable
 from rccltune.machine.records import Gpu, System
 from rccltune.model.errors import MachineError
@@ -135,8 +137,12 @@ def test_variables_that_leave_no_pair(
     assert caught.value.hint
 
 
-def test_a_machine_without_gpus(tmp_path: Path) -> None:
-    """It says how many there are, and how to go on without."""
-    with pytest.raises(MachineError, match="used") as caught:
-        usable(system_of("no-amd-gpu", tmp_path, with_links=False), {})
-    assert "--simulate" in (caught.value.hint or "")
+@pytest.mark.parametrize("machine", ["no-amd-gpu", "no-sysfs"])
+def test_a_machine_without_gpus(machine: str, tmp_path: Path) -> None:
+    """It proposes no option that detect refuses."""
+    with pytest.raises(MachineError) as caught:
+        usable(system_of(machine, tmp_path, with_links=False), {})
+    hint = caught.value.hint or ""
+    assert "rccltune" in hint
+    known = {option for one in detect.params for option in one.opts}
+    assert set(re.findall(r"(?<!\S)--[a-z-]+", hint)) <= known

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import all_machines
 from trees import MI325X, NODES, add_links, named, put, seen, write
+from wording import lacks
 
 from rccltune.machine.detection import changes, fingerprint
 from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.pci import parse_address
-from rccltune.machine.records import Oam, System
+from rccltune.machine.records import Oam, Severity, System
 from rccltune.model.settings import Mode
 
 # From the machines' descriptions and facts §3.3: (product, arch, mode, devices, CUs, OAMs).
@@ -275,6 +276,25 @@ def test_changes_between_two_looks(tmp_path: Path) -> None:
     said = changes(before, seen(root, deep=False))
     assert any("start of the machine" in line for line in said)
     assert any(line.startswith("0000:15:00 was cpx-nps4") for line in said)
+
+
+def test_a_machine_without_a_gpu_is_told_of_both_drivers(tmp_path: Path) -> None:
+    """Whose GPU ought to be there nobody knows."""
+    (finding,) = gpu_findings(seen(named("no-amd-gpu").write(tmp_path)), {})
+    assert (finding.name, finding.severity) == ("no-gpu", Severity.STOPS)
+    said = f"{finding.message} {finding.expected} {finding.remedy}"
+    assert lacks(said, "NVIDIA", "AMD", "modprobe amdgpu", "modprobe nvidia", "--gpus all") == []
+
+
+def test_nvidia_s_gpus_without_a_driver_are_told_of_it(tmp_path: Path) -> None:
+    """They stand on the PCI bus alone (10de, a 3D controller); amdgpu is no remedy."""
+    root = named("no-amd-gpu").write(tmp_path)
+    put(root, "sys/bus/pci/devices/0000:0f:00.0/vendor", "0x10de")
+    put(root, "sys/bus/pci/devices/0000:0f:00.0/class", "0x030200")
+    (finding,) = gpu_findings(seen(root), {})
+    assert (finding.name, finding.severity) == ("no-gpu", Severity.STOPS)
+    assert lacks(finding.remedy, "modprobe nvidia", "--gpus all") == []
+    assert "amdgpu" not in f"{finding.message} {finding.remedy}"
 
 
 def test_nvidia_is_seen_in_proc(tmp_path: Path) -> None:

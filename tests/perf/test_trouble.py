@@ -177,9 +177,11 @@ def test_too_little_device_memory_is_told_before_anything_is_lost(
 
 
 def test_fewer_gpus_than_ranks_are_told(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 4, and how many there are."""
-    assert ground.sweep("--np", "4") == 4
-    assert "2 are visible" in capsys.readouterr().err
+    """Exit code 4, and how many there are; by the plan as by the sweep."""
+    for plan in ([], ["--plan"]):
+        assert ground.sweep("--np", "4", *plan) == 4
+        assert "4 ranks need as many GPUs, and 2 can be used here" in capsys.readouterr().err
+    assert not Path("s").exists()
 
 
 def test_a_configuration_file_that_chooses_is_named(
