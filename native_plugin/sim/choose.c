@@ -10,17 +10,29 @@
 #include "debug.h"
 #include "rccl.h"
 
+static bool is_gfx950(const struct comm *comm)
+{
+    return strncmp(comm->library->node->arch, "gfx950", 6) == 0;
+}
+
 /*
  * Paths that a library takes before a tuner is asked, so that no rule reaches them: the node file
  * says which, but for direct all_gather, which is that of RCCL 2.26.6 to 2.30 (src/collectives.cc).
  */
+static int64_t direct_largest(const struct comm *comm)
+{
+    if (!is_gfx950(comm))
+        return 4194304;
+    return comm->n_nodes == 1 ? 8388608 : comm->n_nodes < 64 ? comm->n_nodes * 2097152 : 75497472;
+}
+
 static bool direct_takes(const struct comm *comm, const struct call *call)
 {
     if (call->collective != COLL_ALL_GATHER)
         return false;
     int since = comm->library->family->since;
     const char *disabled = getenv("RCCL_DIRECT_ALLGATHER_DISABLE");
-    int64_t largest = env_number("RCCL_DIRECT_ALLGATHER_THRESHOLD", 4194304);
+    int64_t largest = env_number("RCCL_DIRECT_ALLGATHER_THRESHOLD", direct_largest(comm));
     /* Each call of a group for itself. */
     size_t mine = call->n_bytes / (size_t)(call->aggregated > 1 ? call->aggregated : 1);
     if (largest < 0 || mine > (uint64_t)largest)
@@ -156,8 +168,31 @@ static float pick(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS
     return -1;
 }
 
+/* Whether this build sets protocols after a tuner's exact zero, too: 2.26.6 does; of 2.27.7 those
+ * of before 2025-11-03 do, which a node file says (rccltune/overwritten.py). */
+static bool writes_over(const struct library *library)
+{
+    int since = library->family->since, said = library->node->overwrites;
+    return since < ROCM_7_1 || (said == 1 && since < ROCM_7_11);
+}
+
+/* Up to how many bytes a rank LL is set on one node; -1 where it is not (rccl_wrap.cc:46 to 52 of
+ * torchcomms 76271ffa for 2.27.7, :127 to :133 of 59426ba4 for 2.28.3). */
+static int64_t ll_share(const struct comm *comm)
+{
+    bool scatters = comm->call.collective == COLL_REDUCE_SCATTER;
+    if (comm->library->family->since < ROCM_7_1)
+        return -1;
+    if (!is_gfx950(comm))
+        return scatters ? 352128 : -1;
+    if (comm->call.collective == COLL_ALL_GATHER)
+        return 88448;
+    bool newer = comm->library->family->since >= ROCM_7_11;
+    return !scatters ? -1 : newer ? 1048576 : 175488;
+}
+
 /* rcclUpdateCollectiveProtocol: off under NCCL_PROTO, and under a tuner's exact zero where the
- * release knows that. */
+ * build knows that. */
 static int update_protocol(const struct comm *comm, bool matched, int protocol)
 {
     /* Above which bytes and up to which LL and LL128 are allowed on several nodes. */
@@ -172,15 +207,15 @@ static int update_protocol(const struct comm *comm, bool matched, int protocol)
     };
     const struct library *library = comm->library;
     const struct call *call = &comm->call;
-    if (library->proto_env || (library->family->since >= ROCM_7_1 && matched))
+    if (library->proto_env || (matched && !writes_over(library)))
         return protocol;
     bool all_reduce = call->collective == COLL_ALL_REDUCE;
     int64_t size = (int64_t)(all_reduce ? call->n_bytes : call->n_bytes / (size_t)comm->n_ranks);
-    if (comm->n_nodes == 1) {
-        bool small = library->family->since >= ROCM_7_1 && size <= 352128;
-        return small && call->collective == COLL_REDUCE_SCATTER ? PROTO_LL : protocol;
-    }
-    if (library->family->since < ROCM_7_0 || comm->model.index == 0)
+    if (comm->n_nodes == 1)
+        return size <= ll_share(comm) ? PROTO_LL : protocol;
+    /* At first three collectives (torchcomms 9e93d281, rccl_wrap.cc:36). */
+    bool rooted = call->collective == COLL_BROADCAST || call->collective == COLL_REDUCE;
+    if (library->family->since < (rooted ? ROCM_7_1 : ROCM_7_0) || comm->model.index == 0)
         return protocol;
     double more = all_reduce && comm->n_nodes > 2 ? 3.8 : 1;
     for (int p = PROTO_LL128; p >= PROTO_LL; p--) { /* LL128 also where the two overlap */
@@ -220,6 +255,16 @@ static int override(const char *variable, const char *wanted, const char *const 
     else
         *value = found;
     return NCCL_SUCCESS;
+}
+
+/* All_reduce of gfx950 on one node, where there is no tuner at all: loading one takes it away
+ * (torchcomms 97cad7d4 enqueue.cc:2292, 59426ba4 enqueue.cc:2366). */
+static bool takes_tree(const struct comm *comm, bool tuned)
+{
+    size_t n_bytes = comm->call.n_bytes;
+    return !tuned && !comm->library->algo_env && comm->library->family->since >= ROCM_7_1 &&
+           is_gfx950(comm) && comm->n_nodes == 1 && comm->call.collective == COLL_ALL_REDUCE &&
+           n_bytes >= 64 && n_bytes <= 262144;
 }
 
 static int finish(const struct comm *comm, float table[N_ALGORITHMS][N_PROTOCOLS], int algorithm,
@@ -296,6 +341,10 @@ static int decide(struct comm *comm, int local, struct decision *decision, float
         *cost = pick(comm, table, &algorithm, &protocol);
     bool matched = tuned && *cost == 0.f && !answered;
     result = finish(comm, table, algorithm, protocol, matched, n_channels, decision);
+    if (takes_tree(comm, tuned)) {
+        decision->algorithm = ALGO_TREE;
+        decision->protocol = PROTO_LL;
+    }
     substitute(comm, local, decision);
     return result;
 }

@@ -243,7 +243,7 @@ static const struct record {
      {AN_INT(node, tuning_model, MODEL_AUTO, 5), A_FLAG(node, nvlink_inside), A_FLAG(node, all_xgmi),
       A_FLAG(node, ll128_enabled), A_FLAG(node, rome_model), A_FLAG(node, intel_cpu),
       AN_INT(node, channels, 1, MAX_CHANNELS), AN_INT(node, channel_ceiling, 1, MAX_CHANNELS),
-      A_FLAG(node, library_bypasses)}},
+      A_FLAG(node, library_bypasses), AN_INT(node, overwrites, -1, 1)}},
     {"ring", ITSELF, A_GRAPH(ring)},
     {"tree", ITSELF, A_GRAPH(tree)},
     {"start", ITSELF,

@@ -146,6 +146,7 @@ struct node {
     int nvlink_inside, ll128_enabled, all_xgmi, intel_cpu, rome_model; /* 0 or 1 */
     int tuning_model, channels, channel_ceiling;
     int library_bypasses;
+    int overwrites; /* whether this build sets protocols after a tuner; -1: as its release does */
     /* How it behaves. */
     double startup_s, first_use_us;
     int first_use_calls;

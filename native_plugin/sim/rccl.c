@@ -31,6 +31,7 @@ int library_start(struct library *library, const struct node *node, int version)
     library->family = rccl_family(version);
     const char *algo = env("NCCL_ALGO"), *proto = env("NCCL_PROTO");
     bool grammar = library->family->since >= ROCM_7_0;
+    library->algo_env = algo != NULL;
     library->proto_env = proto != NULL;
     int result =
         envlist_read(algo, grammar, algorithm_env_names, N_ALGORITHMS, library->limits.algorithms);

@@ -86,7 +86,7 @@ struct library { /* one a process */
     const struct rccl_family *family;
     int version; /* 22803 */
     struct model_limits limits;
-    bool proto_env; /* NCCL_PROTO is set */
+    bool algo_env, proto_env; /* NCCL_ALGO, NCCL_PROTO are set */
     int min_channels, max_channels;
     const char *override_algo, *override_proto;
     struct tuner tuner;

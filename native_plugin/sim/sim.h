@@ -127,8 +127,8 @@ enum {
      * seven algorithms, names in the TUNING line, the protocol chosen again on several nodes and
      * direct AllGather there. */
     ROCM_7_0 = 22606,
-    /* A cell of exactly 0.0 skips that step (PR #1985); on one node LL for reduce_scatter up to
-     * 352128 B a rank (63d58464); direct AllGather on one node. */
+    /* A cell of exactly 0.0 skips that step, in builds since 2025-11-03 (PR #1985); on one node LL
+     * for small reduce_scatter (63d58464); direct AllGather on one node. */
     ROCM_7_1 = 22707,
     /* The tuner comes before the transports, INFO is 4 at a plugin's logger instead of 3, and a
      * topology that no Rome model matches has tuning model 5 instead of 0 (#2110). */

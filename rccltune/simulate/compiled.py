@@ -137,6 +137,7 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
         library["channels"],
         library.get("channel_ceiling", library["channels"]),
         library.get("bypasses", True),
+        library.get("overwrites", -1),
     )
     graphs = dict(library["graph"])
     if (linked := graphs.pop("linked", None)) is not None:

@@ -170,6 +170,7 @@ class LibraryKeys(TypedDict, total=False):
     channels: Required[Annotated[int, Ge(1), Le(MAX_CHANNELS)]]
     channel_ceiling: Annotated[int, Ge(1), Le(MAX_CHANNELS)]
     bypasses: Flag
+    overwrites: Flag
     graph: Required[Graphs]
 
 

@@ -30,14 +30,14 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Sim:
 SMALL = """
 format: 1
 name: small
-hardware: {{product: AMD Instinct MI300X, arch: gfx942, mode: cpx-nps4, compute_units: 38, memory_gib: 24}}
+hardware: {{product: AMD Instinct MI300X, arch: {arch}, mode: cpx-nps4, compute_units: 38, memory_gib: 24}}
 scale: {{ranks: {ranks}, nodes: {nodes}, devices_per_oam: 8}}
 release: {{rccl: {rccl}, benchmark: {benchmark}}}
 library:
   channels: 32
   channel_ceiling: 38
   bypasses: {bypasses}
-  graph: {{ring: {{channels: 16, bw_intra: 3.0, bw_inter: 3.0}}, tree: {{channels: 16, bw_intra: 3.0, bw_inter: 3.0}}}}
+{library}  graph: {{ring: {{channels: 16, bw_intra: 3.0, bw_inter: 3.0}}, tree: {{channels: 16, bw_intra: 3.0, bw_inter: 3.0}}}}
 fill: [{{ranks: {ranks}, placement: node}}]
 curves:
   - {{collective: all_reduce, setting: tree/ll, kind: measured, source: a test, points: [[8, 20], [1048576, 300]]}}
@@ -61,9 +61,17 @@ def small(tmp_path: Path) -> Small:
         rccl: str = "2.28.3",
         benchmark: str = "rtnew",
         bypasses: bool = False,
+        arch: str = "gfx942",
+        library: str = "",
     ) -> Path:
         text = SMALL.format(
-            ranks=ranks, nodes=nodes, rccl=rccl, benchmark=benchmark, bypasses=str(bypasses).lower()
+            ranks=ranks,
+            nodes=nodes,
+            rccl=rccl,
+            benchmark=benchmark,
+            bypasses=str(bypasses).lower(),
+            arch=arch,
+            library=library,
         )
         path = tmp_path / f"node{len(list(tmp_path.iterdir()))}.yaml"
         path.write_text(text + more)

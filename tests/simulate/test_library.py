@@ -126,6 +126,97 @@ def test_multi_node_protocol_is_overwritten_where_exact_zero_is_unknown(
     assert ran(forced) == {65536: "tree/ll"}
 
 
+# Trees of torchcomms, comms/rcclx/develop/src: 9e93d281 is of July 2025 (ROCm 7.0 to be), 76271ffa of
+# October 31 and 97cad7d4 of November 13 (both 2.27.7, the second guarded), 59426ba4 is 2.28.3.
+OLD_BUILD = "  overwrites: true\n"
+MODEL_5 = "  tuning_model: 5\n"
+
+
+@pytest.mark.parametrize(
+    ("release", "arch", "library", "name", "scale", "nbytes", "answer", "expected"),
+    [
+        # rccl_wrap.cc:52 of 76271ffa, called at enqueue.cc:2138 whoever answered.
+        ("2.27.7", "gfx942", OLD_BUILD, "reduce_scatter", (1, 8), 2816 << 10, "ring/simple", "ring/simple"),
+        ("2.27.7", "gfx942", OLD_BUILD, "reduce_scatter", (1, 8), 2751 << 10, "ring/simple", "ring/ll"),
+        # enqueue.cc:2139 and 2158 of 97cad7d4; so does ROCm 7.2.4.
+        ("2.27.7", "gfx942", "", "reduce_scatter", (1, 8), 2751 << 10, "ring/simple", "ring/simple"),
+        # rccl_wrap.cc:46 and 49 of 76271ffa.
+        ("2.27.7", "gfx950", OLD_BUILD, "all_gather", (1, 8), 691 << 10, "ring/simple", "ring/ll"),
+        ("2.27.7", "gfx950", OLD_BUILD, "all_gather", (1, 8), 692 << 10, "ring/simple", "ring/simple"),
+        ("2.27.7", "gfx950", OLD_BUILD, "reduce_scatter", (1, 8), 1371 << 10, "ring/simple", "ring/ll"),
+        ("2.27.7", "gfx950", OLD_BUILD, "reduce_scatter", (1, 8), 1372 << 10, "ring/simple", "ring/simple"),
+        ("2.27.7", "gfx942", OLD_BUILD, "all_gather", (1, 8), 64 << 10, "ring/simple", "ring/simple"),
+        # enqueue.cc:2184 and 2203 of 59426ba4: no build any more.
+        ("2.28.3", "gfx942", OLD_BUILD, "reduce_scatter", (1, 8), 64 << 10, "ring/simple", "ring/simple"),
+        # rccl_wrap.cc:36 of 9e93d281: three collectives; :55 of 76271ffa: five.
+        ("2.26.6", "gfx942", MODEL_5, "reduce_scatter", (2, 8), 64 << 10, "ring/simple", "ring/ll"),
+        ("2.26.6", "gfx942", MODEL_5, "broadcast", (2, 8), 1 << 10, "ring/simple", "ring/simple"),
+        ("2.27.7", "gfx942", MODEL_5 + OLD_BUILD, "broadcast", (2, 8), 1 << 10, "ring/simple", "ring/ll"),
+        ("2.27.7", "gfx942", MODEL_5, "broadcast", (2, 8), 1 << 10, "ring/simple", "ring/simple"),
+    ],
+)  # fmt: skip
+def test_builds_write_over_a_tuners_answer_as_their_source_does(
+    sim: Sim,
+    small: Small,
+    release: str,
+    arch: str,
+    library: str,
+    name: str,
+    scale: tuple[int, int],
+    nbytes: int,
+    answer: str,
+    expected: str,
+) -> None:
+    """By release, build, architecture, collective, nodes and bytes a rank."""
+    nodes, ranks = scale
+    node = small(
+        curves_of(name), rccl=release, arch=arch, library=library, ranks=ranks, nodes=nodes
+    )
+    got = sim.run(
+        node,
+        f"-b {nbytes} -e {nbytes} -A 1",
+        collective=name,
+        NCCL_TUNER_PLUGIN=sim.plugin(),
+        TESTPLUGIN_ANSWER=answer,
+    )
+    assert got.settings[nbytes].startswith(expected)
+
+
+def curves_of(name: str) -> str:
+    """Times of a collective's rings."""
+    return "".join(
+        f"  - {{collective: {name}, setting: ring/{one}, kind: measured, source: a test, "
+        "points: [[8, 20], [1048576, 300]]}\n"
+        for one in ("ll", "simple")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arch", "nbytes", "expected"),
+    [
+        # enqueue.cc:2366 of 59426ba4: 64 B to 256 KiB, in the branch without a tuner.
+        ("gfx950", 262144, "tree/ll"),
+        ("gfx950", 64, "tree/ll"),
+        ("gfx950", 32, ""),
+        ("gfx950", 524288, ""),
+        ("gfx942", 262144, ""),
+    ],
+)
+def test_loading_a_tuner_takes_tree_ll_from_gfx950(
+    sim: Sim, small: Small, arch: str, nbytes: int, expected: str
+) -> None:
+    """Of all_reduce on one node, whatever the model says; with a tuner, idle too, the model chooses."""
+    node = small(arch=arch)
+    plain = sim.run(node, f"-b {nbytes} -e {nbytes} -A 1").settings[nbytes]
+    idle = sim.run(node, f"-b {nbytes} -e {nbytes} -A 1", NCCL_TUNER_PLUGIN=sim.plugin()).settings[
+        nbytes
+    ]
+    forced = sim.run(node, f"-b {nbytes} -e {nbytes} -A 1", NCCL_ALGO="Ring").settings[nbytes]
+    assert plain.startswith(expected or idle)
+    assert idle.startswith("ring")
+    assert forced.startswith("ring")
+
+
 def test_tree_simple_is_not_there_on_one_node(sim: Sim, small: Small) -> None:
     """Neither by environment nor by a well-behaved plugin; a patched library has it."""
     node = small()

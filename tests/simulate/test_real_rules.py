@@ -87,6 +87,20 @@ def test_rows_for_groups_and_registered_buffers(place: str) -> None:
         assert (int(ran) + int(closed), wrong) == (int(sizes), "0")
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("place", ["spx-8", pytest.param("cpx-64", marks=pytest.mark.long)])
+def test_reduce_scatter_runs_what_a_tuner_answers(place: str) -> None:
+    """ROCm 7.2.4 leaves small shares as they were answered, of which other builds of 2.27.7 make LL.
+
+    rccl_wrap.cc:52 of meta-pytorch/torchcomms 76271ffa, comms/rcclx/develop/src: up to 352128 bytes.
+    """
+    ((_, _, sizes, ran, closed, wrong),) = asked(
+        "--place", place, Path(__file__).parent / "rows_of_shares.csv"
+    )
+    assert (closed, wrong) == ("0", "0")
+    assert int(ran) == int(sizes) > 30
+
+
 @pytest.mark.long
 def test_a_file_for_two_hosts(shared_data: Path) -> None:
     """The rows that RCCL 2.30 has built in."""

@@ -39,7 +39,7 @@ static void write_node(void)
         abort();
     fprintf(file,
             "rccltune-node 3\nname made-node\nhardware %s %s spx-nps1 made-host 304 "
-            "1024\nscale %d %d 1 0\nrelease 2.28.3 rtnew rccl\nlibrary 5 1 1 1 0 0 32 56 0\n",
+            "1024\nscale %d %d 1 0\nrelease 2.28.3 rtnew rccl\nlibrary 5 1 1 1 0 0 32 56 0 -1\n",
             product, arch, n_ranks, n_nodes);
     fprintf(file, "ring 16 3 0 0\ntree 16 3 0 0\nstart 0 0 0\n%s%s", noise, parts[0]);
     for (int c = 0; c < N_COLLECTIVES; c++) {
