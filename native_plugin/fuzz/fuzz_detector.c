@@ -1,5 +1,5 @@
 /*
- * Any bytes as a machine.  Lines `@path` begin a file below /sys, what follows is its content;
+ * Any bytes as a machine.  Lines `@path` begin a file below the root, what follows is its content;
  * `!path` is a file that may not be read; the first line is the address that HIP gives.  This is
  * sysroot.h from memory, so that no file system slows the fuzzer down.
  */
@@ -102,7 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)text_copy(first, bus_id, sizeof bus_id);
     machine_detect(&root, bus_id, 0, &machine);
     bool terminated = memchr(machine.arch, '\0', sizeof machine.arch) != NULL &&
-                      memchr(machine.reason, '\0', sizeof machine.reason) != NULL;
+                      memchr(machine.reason, '\0', sizeof machine.reason) != NULL &&
+                      memchr(machine.product, '\0', sizeof machine.product) != NULL;
     bool reasoned = machine.status != MACHINE_UNKNOWN || machine.reason[0] != '\0';
     if (!terminated || !reasoned || machine.n_sockets > machine.n_visible) {
         abort();

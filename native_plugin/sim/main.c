@@ -56,10 +56,20 @@ static void clock_store(double seconds)
         sim_fail("cannot write the clock %s: %s", path, strerror(errno));
 }
 
+static struct bench bench; /* large, and zero to begin with */
+
+/* The simulated library is a part of this program, which has its soname too (CMakeLists.txt), so
+ * that a plugin finds the library that calls it. */
+__attribute__((visibility("default"))) int ncclGetVersion(int *code);
+int ncclGetVersion(int *code)
+{
+    *code = bench.library.version;
+    return NCCL_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     real_restart(argv);
-    static struct bench bench; /* large, and zero to begin with */
     double began = clock_now();
     bench_setup(&bench, argc, argv);
     launch_join(&bench.launch);

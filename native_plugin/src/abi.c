@@ -10,12 +10,23 @@
 #include "names.h"
 #include "plugin.h"
 
+#include <string.h>
+
 #define EXPORT __attribute__((visibility("default")))
 
 static const char plugin_name[] = "rccltune";
 
 /* Outside plugin_call's meaning: the host did not say whether the buffers are registered. */
 enum { REG_BUFF_UNKNOWN = -1 };
+
+/* Hosts hand over their own logger, ncclDebugLog, which lies in the library (tuner->init in
+ * src/init.cc of NCCL 2.21.5 to 2.30.7 and of RCCL). */
+static const void *address_of(abi_logger logger)
+{
+    const void *address = NULL;
+    memcpy(&address, &logger, sizeof address);
+    return address;
+}
 
 static int start(const struct plugin_comm *comm, void **context)
 {
@@ -38,22 +49,22 @@ static int start(const struct plugin_comm *comm, void **context)
 
 static int init_v2(size_t n_ranks, size_t n_nodes, abi_logger logger, void **context)
 {
-    (void)logger;
-    struct plugin_comm comm = {.abi = 2, .n_nodes = n_nodes, .n_ranks = n_ranks};
+    struct plugin_comm comm = {
+        .abi = 2, .n_nodes = n_nodes, .n_ranks = n_ranks, .host = address_of(logger)};
     return start(&comm, context);
 }
 
 static int init_v3(size_t n_ranks, size_t n_nodes, abi_logger logger, void **context)
 {
-    (void)logger;
-    struct plugin_comm comm = {.abi = 3, .n_nodes = n_nodes, .n_ranks = n_ranks};
+    struct plugin_comm comm = {
+        .abi = 3, .n_nodes = n_nodes, .n_ranks = n_ranks, .host = address_of(logger)};
     return start(&comm, context);
 }
 
 static int init_v4(size_t n_ranks, size_t n_nodes, abi_logger logger, void **context)
 {
-    (void)logger;
-    struct plugin_comm comm = {.abi = 4, .n_nodes = n_nodes, .n_ranks = n_ranks};
+    struct plugin_comm comm = {
+        .abi = 4, .n_nodes = n_nodes, .n_ranks = n_ranks, .host = address_of(logger)};
     return start(&comm, context);
 }
 
@@ -61,10 +72,9 @@ static int init_v5(void **context, uint64_t comm_id, size_t n_ranks, size_t n_no
                    abi_logger logger, struct abi_nvl_domain_info *nvl_domain,
                    struct abi_tuner_constants *constants)
 {
-    (void)logger;
     (void)nvl_domain;
     (void)constants;
-    struct plugin_comm comm = {5, true, comm_id, n_nodes, n_ranks};
+    struct plugin_comm comm = {5, true, comm_id, n_nodes, n_ranks, address_of(logger)};
     return start(&comm, context);
 }
 
@@ -72,10 +82,9 @@ static int init_v6(void **context, uint64_t comm_id, size_t n_ranks, size_t n_no
                    abi_logger logger, struct abi_nvl_domain_info *nvl_domain,
                    struct abi_tuner_constants *constants)
 {
-    (void)logger;
     (void)nvl_domain;
     (void)constants;
-    struct plugin_comm comm = {6, true, comm_id, n_nodes, n_ranks};
+    struct plugin_comm comm = {6, true, comm_id, n_nodes, n_ranks, address_of(logger)};
     return start(&comm, context);
 }
 
@@ -83,10 +92,9 @@ static int init_v7(void **context, uint64_t comm_id, size_t n_ranks, size_t n_no
                    abi_logger logger, struct abi_nvl_domain_info *nvl_domain,
                    struct abi_tuner_constants_v7 *constants)
 {
-    (void)logger;
     (void)nvl_domain;
     (void)constants;
-    struct plugin_comm comm = {7, true, comm_id, n_nodes, n_ranks};
+    struct plugin_comm comm = {7, true, comm_id, n_nodes, n_ranks, address_of(logger)};
     return start(&comm, context);
 }
 

@@ -251,6 +251,8 @@ static enum config_outcome load_file_for_any(struct load *load)
     config->sha256[0] = '\0';
     config->reason[0] = '\0';
     config->unmet_need[0] = '\0';
+    config->wanted_library = (struct library){.family = LIBRARY_UNKNOWN};
+    config->product_unchecked = false;
     enum config_outcome outcome = name_in_directory(load, NULL);
     return outcome == CONFIG_RULES ? load_file(load) : outcome;
 }
@@ -268,11 +270,18 @@ static enum config_outcome load_rules(struct load *load)
 }
 
 enum config_outcome config_load(const struct settings *settings, uint64_t n_nodes, uint64_t n_ranks,
-                                struct config *config)
+                                const void *host, struct config *config)
 {
-    struct load load = {settings, config, n_nodes, n_ranks, NULL};
+    struct load load = {settings, config, n_nodes, n_ranks, host, NULL};
     *config = (struct config){.table = NULL, .mode = settings->mode};
     return load_rules(&load);
+}
+
+bool config_is_of_another_library(const struct config *config)
+{
+    return config->wanted_library.family != LIBRARY_UNKNOWN &&
+           config->library.family != LIBRARY_UNKNOWN &&
+           !library_equal(&config->wanted_library, &config->library);
 }
 
 void config_release(struct config *config)

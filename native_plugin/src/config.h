@@ -5,6 +5,7 @@
 #ifndef RCCLTUNE_CONFIG_H
 #define RCCLTUNE_CONFIG_H
 
+#include "library.h"
 #include "partition.h"
 #include "rule_table.h"
 #include "settings.h"
@@ -30,15 +31,22 @@ struct config {
     char reason[CONFIG_REASON_SIZE]; /* why there is none; may hold several lines */
     size_t n_rules;                  /* in the file, for any communicator */
     size_t n_warnings;
-    char unmet_need[128]; /* the first `#@ needs` that the environment lacks, or "" */
-    bool detected;        /* whether `machine` was looked at */
+    char unmet_need[128];          /* the first `#@ needs` that the environment lacks, or "" */
+    struct library wanted_library; /* of `#@ library`; unknown where there is none */
+    struct library library; /* that asks us; unknown too where the file has no condition on it */
+    bool product_unchecked; /* `#@ requires product` could not be held against the machine */
+    bool detected;          /* whether `machine` was looked at */
     struct machine machine;
     struct mode mode; /* the one that was used: RCCLTUNE_MODE, or as detected */
 };
 
-/* Works out the rules for a communicator of `n_nodes` and `n_ranks`. */
+/* Works out the rules for a communicator of `n_nodes` and `n_ranks`.  `host` is an address inside
+ * the library that asks us, or NULL. */
 enum config_outcome config_load(const struct settings *settings, uint64_t n_nodes, uint64_t n_ranks,
-                                struct config *config);
+                                const void *host, struct config *config);
+
+/* Whether the library that asks us is another one than the rules were measured with. */
+bool config_is_of_another_library(const struct config *config);
 
 /* Releases the table. */
 void config_release(struct config *config);

@@ -12,6 +12,7 @@ struct load {
     struct config *config;
     uint64_t n_nodes;
     uint64_t n_ranks;
+    const void *host;      /* an address inside the library that asks us, or NULL */
     const char *placement; /* the file at hand is the directory's for this one; NULL: for any */
 };
 

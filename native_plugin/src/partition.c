@@ -351,6 +351,7 @@ void machine_detect(const struct sysroot *root, const char *bus_id, uint32_t n_c
 {
     struct survey survey = {.root = root, .gpus = calloc(MAX_GPUS, sizeof(struct gpu))};
     *machine = (struct machine){.status = MACHINE_UNKNOWN};
+    machine->has_nvidia = product_detect(root, machine->product);
     if (survey.gpus == NULL) {
         unknown(machine, "out of memory");
         return;

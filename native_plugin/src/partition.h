@@ -1,5 +1,5 @@
 /*
- * Detection of the arch, product, CU count and partition mode of the GPU at hand.
+ * Detection of the arch, CU count and partition mode of the GPU at hand, and of NVIDIA's product.
  *
  * Read from KFD's topology (which GPUs this process may use) and from the amdgpu driver's PCI
  * directories (their partition modes).  A device is always looked up by its own PCI address; there
@@ -10,7 +10,7 @@
 #define RCCLTUNE_PARTITION_H
 
 #include "mode.h"
-#include "sysroot.h"
+#include "product.h"
 
 enum machine_status {
     MACHINE_KNOWN,      /* the GPU at hand was found; single values may still be unknown */
@@ -31,6 +31,8 @@ struct machine {
     uint32_t n_hidden;    /* KFD nodes that exist but are denied */
     uint32_t n_sockets;   /* PCI devices (OAMs) behind the visible nodes */
     uint32_t n_on_socket; /* visible nodes of the GPU at hand */
+    bool has_nvidia;      /* NVIDIA's driver shows GPUs here */
+    char product[PRODUCT_SIZE]; /* of all of them, NVIDIA-H200; of AMD's GPUs none is read */
 };
 
 /* Describes the machine below `root` as seen from the GPU at `bus_id` (NULL or "" when no runtime

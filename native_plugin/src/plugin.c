@@ -40,6 +40,21 @@ static void complain(const struct plugin_comm *comm, const char *reason, bool un
                       : "");
 }
 
+/* Says once in a process that the rules were measured with another library. */
+static void warn_of_library(const struct config *config)
+{
+    static atomic_bool said;
+    char wanted[LIBRARY_TEXT_SIZE];
+    char found[LIBRARY_TEXT_SIZE];
+    if (!atomic_exchange(&said, true)) {
+        output_say("rccltune: warning: %s has rules for %s, and this job runs %s: whether they "
+                   "are good there is not known; rccltune verify says it, RCCLTUNE_STRICT=1 on all "
+                   "ranks refuses them\n",
+                   config->path, library_text(&config->wanted_library, wanted),
+                   library_text(&config->library, found));
+    }
+}
+
 /* A communicator's name in logs and file names.  Older hosts give no id: a number that is unique in
  * this process stands in for it. */
 static void name_comm(const struct plugin_comm *comm, char *buffer, size_t size)
@@ -130,7 +145,7 @@ enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **p
     }
     settings_tell_what_went();
     if (settings_read(&settings, config.reason, sizeof config.reason)) {
-        outcome = config_load(&settings, comm->n_nodes, comm->n_ranks, &config);
+        outcome = config_load(&settings, comm->n_nodes, comm->n_ranks, comm->host, &config);
     } else {
         outcome = CONFIG_WRONG;
     }
@@ -138,6 +153,9 @@ enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **p
     if (failed && !settings.ignore_errors) {
         complain(comm, config.reason, outcome == CONFIG_UNSURE);
         return outcome == CONFIG_UNSURE ? PLUGIN_UNSURE : PLUGIN_WRONG;
+    }
+    if (outcome == CONFIG_RULES && config_is_of_another_library(&config)) {
+        warn_of_library(&config);
     }
     enum plugin_status status = start(comm, &settings, &config, plugin);
     config_release(&config); /* whatever start() did not take */

@@ -15,6 +15,7 @@ struct plugin_comm {
     uint64_t id;
     uint64_t n_nodes;
     uint64_t n_ranks;
+    const void *host; /* an address inside the library that asks, or NULL */
 };
 
 /* A question, of which a host may ask several about one call.  `cells` is the cost table,

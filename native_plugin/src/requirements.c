@@ -10,9 +10,32 @@ static bool differs(uint32_t wanted, uint32_t found)
     return wanted != 0 && found != 0 && wanted != found;
 }
 
+static const char *or_unknown(const char *value)
+{
+    return value[0] != '\0' ? value : "?";
+}
+
+/* Whether the GPU at hand certainly is AMD's: RCCL serves no other; else one in a partition mode,
+ * which NVIDIA's have not, or one of the node where none of NVIDIA's is. */
+static bool is_amd(const struct config *config)
+{
+    if (config->library.family != LIBRARY_UNKNOWN) {
+        return config->library.family == LIBRARY_RCCL;
+    }
+    return (config->mode.compute != COMPUTE_UNKNOWN && config->mode.compute != COMPUTE_NONE) ||
+           (config->machine.arch[0] != '\0' && !config->machine.has_nvidia);
+}
+
+/* Whether the GPU at hand certainly is not of that product of NVIDIA's. */
+static bool is_other_product(const struct config *config, const char *wanted)
+{
+    const char *product = config->machine.product;
+    return is_amd(config) || (product[0] != '\0' && strcmp(product, wanted) != 0);
+}
+
 static enum config_outcome check_machine(struct load *load, const struct requirement *wanted)
 {
-    const struct config *config = load->config;
+    struct config *config = load->config;
     const struct machine *machine = &config->machine;
     bool asks_mode = wanted->mode.compute != COMPUTE_UNKNOWN || wanted->mode.memory != 0;
     bool mode_missing =
@@ -40,24 +63,27 @@ static enum config_outcome check_machine(struct load *load, const struct require
     bool other_arch = wanted->arch[0] != '\0' && (machine->arch[0] != '\0' || no_gpu) &&
                       strcmp(wanted->arch, machine->arch) != 0;
     bool other_device = differs(wanted->device, machine->device) || (no_gpu && wanted->device != 0);
-    if ((asks_mode && other_mode) || other_arch || other_device ||
+    bool other_product = wanted->product[0] != '\0' && is_other_product(config, wanted->product);
+    if ((asks_mode && other_mode) || other_arch || other_device || other_product ||
         differs(wanted->n_cus, machine->n_cus)) {
-        return load_end(load, CONFIG_WRONG,
-                        "%s line %u requires another machine (arch=%s device=0x%x cus=%u mode=%s; "
-                        "0 and ?: any); "
-                        "this one is arch=%s device=0x%x cus=%u mode=%s",
-                        config->path, (unsigned)wanted->line,
-                        wanted->arch[0] != '\0' ? wanted->arch : "?", (unsigned)wanted->device,
-                        (unsigned)wanted->n_cus, mode_text(wanted->mode, wanted_mode),
-                        machine->arch[0] != '\0' ? machine->arch : "?", (unsigned)machine->device,
-                        (unsigned)machine->n_cus, mode_text(config->mode, mode));
+        return load_end(
+            load, CONFIG_WRONG,
+            "%s line %u requires another machine (arch=%s device=0x%x cus=%u mode=%s product=%s; "
+            "0 and ?: any); "
+            "this one is arch=%s device=0x%x cus=%u mode=%s product=%s",
+            config->path, (unsigned)wanted->line, or_unknown(wanted->arch),
+            (unsigned)wanted->device, (unsigned)wanted->n_cus, mode_text(wanted->mode, wanted_mode),
+            or_unknown(wanted->product), or_unknown(machine->arch), (unsigned)machine->device,
+            (unsigned)machine->n_cus, mode_text(config->mode, mode), or_unknown(machine->product));
     }
+    config->product_unchecked = wanted->product[0] != '\0' && machine->product[0] == '\0';
     return CONFIG_RULES;
 }
 
 static enum config_outcome check_requirement(struct load *load, const struct requirement *wanted)
 {
-    bool asks_machine = wanted->arch[0] != '\0' || wanted->device != 0 || wanted->n_cus != 0 ||
+    bool asks_machine = wanted->arch[0] != '\0' || wanted->product[0] != '\0' ||
+                        wanted->device != 0 || wanted->n_cus != 0 ||
                         wanted->mode.compute != COMPUTE_UNKNOWN || wanted->mode.memory != 0;
     if (asks_machine) {
         load_detect(load);
@@ -71,6 +97,25 @@ static enum config_outcome check_requirement(struct load *load, const struct req
             load, CONFIG_NOTHING,
             "%s requires placement=%s; set RCCLTUNE_PLACEMENT=%s on all ranks to use it",
             load->config->path, wanted->placement, wanted->placement);
+    }
+    return CONFIG_RULES;
+}
+
+/* Rules of another release may be good or bad here: nobody measured them. */
+static enum config_outcome check_library(struct load *load, const struct rule_file *file)
+{
+    struct config *config = load->config;
+    char wanted[LIBRARY_TEXT_SIZE];
+    char found[LIBRARY_TEXT_SIZE];
+    config->wanted_library = file->library;
+    if (file->library.family == LIBRARY_UNKNOWN) {
+        return CONFIG_RULES;
+    }
+    if (load->settings->strict && config_is_of_another_library(config)) {
+        return load_end(load, CONFIG_WRONG,
+                        "%s has rules for %s, and this job runs %s (RCCLTUNE_STRICT=1)",
+                        config->path, library_text(&file->library, wanted),
+                        library_text(&config->library, found));
     }
     return CONFIG_RULES;
 }
@@ -114,6 +159,10 @@ static void note_unmet_need(struct config *config, const struct rule_file *file)
 enum config_outcome requirements_check(struct load *load, const struct rule_file *file)
 {
     note_unmet_need(load->config, file);
+    if (file->library.family != LIBRARY_UNKNOWN || file->requirement.product[0] != '\0') {
+        library_at(load->host, &load->config->library);
+    }
     enum config_outcome outcome = check_requirement(load, &file->requirement);
+    outcome = outcome == CONFIG_RULES ? check_library(load, file) : outcome;
     return outcome == CONFIG_RULES ? check_row_modes(load, file) : outcome;
 }

@@ -308,6 +308,13 @@ static bool keep_byte(uint8_t *slot, uint8_t value)
     return true;
 }
 
+/* Two spellings of one product are no contradiction. */
+static bool keep_product(char slot[PRODUCT_SIZE], struct text value)
+{
+    char name[PRODUCT_SIZE];
+    return product_name(value, name) && keep_text(slot, PRODUCT_SIZE, text_of(name));
+}
+
 static bool keep_requirement(struct requirement *wanted, struct text key, struct text value)
 {
     if (text_is(key, "arch")) {
@@ -315,6 +322,9 @@ static bool keep_requirement(struct requirement *wanted, struct text key, struct
     }
     if (text_is(key, "placement")) {
         return keep_text(wanted->placement, sizeof wanted->placement, value);
+    }
+    if (text_is(key, "product")) {
+        return keep_product(wanted->product, value);
     }
     if (text_is(key, "device")) {
         return keep_number(&wanted->device, value);
@@ -345,6 +355,25 @@ static void parse_requires(struct parser *parser, struct text rest)
     }
 }
 
+/* Another family or another form may be a newer release's condition: never ignored. */
+static void parse_library(struct parser *parser, struct text rest)
+{
+    struct library *kept = &parser->file->library;
+    struct text line = text_trim(rest);
+    struct text family;
+    struct text release;
+    struct library found;
+    if (!text_next_word(&rest, &family) || !text_next_word(&rest, &release) ||
+        text_trim(rest).left > 0 || !library_parse(family, release, &found) ||
+        (kept->family != LIBRARY_UNKNOWN && !library_equal(kept, &found))) {
+        note(parser, FINDING_ERROR, "bad-library",
+             "library: '%.*s' is not understood (NCCL 2.28.9), or contradicts an earlier line",
+             shown(line), line.at);
+        return;
+    }
+    *kept = found;
+}
+
 static void parse_directive(struct parser *parser, struct text rest)
 {
     struct rule_file *file = parser->file;
@@ -368,6 +397,8 @@ static void parse_directive(struct parser *parser, struct text rest)
         }
     } else if (text_is(word, "requires")) {
         parse_requires(parser, rest);
+    } else if (text_is(word, "library")) {
+        parse_library(parser, rest);
     } else if (text_is(word, "needs") &&
                text_split(text_trim(rest), '=', &need.name, &need.value) &&
                file->n_needs < RULE_FILE_MAX_NEEDS) {

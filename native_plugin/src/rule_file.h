@@ -6,7 +6,8 @@
  * [,partitionMode[,localGroup]]]]`.  The first ten columns are those that RCCL's built-in tuner and
  * the vendors' example plugins read (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc, NCCL 2.30.7
  * plugins/tuner/example); columns 11 and 12 exist in a fork.  `#@` lines are ours and comments to
- * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ needs NAME=VALUE`, `#@ end N`.
+ * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ library NCCL 2.28.9`,
+ * `#@ needs NAME=VALUE`, `#@ end N`.
  *
  * `#@ format` begins a file of rccltune's and `#@ end N` ends it, with N rows between, taken or
  * not: one that was cut, or is being written, has not both and is refused.  (0.1.0 began with
@@ -18,7 +19,9 @@
 #ifndef RCCLTUNE_RULE_FILE_H
 #define RCCLTUNE_RULE_FILE_H
 
+#include "library.h"
 #include "mode.h"
+#include "product.h"
 
 enum {
     RULE_FILE_MAX_BYTES = 64 << 20,
@@ -60,6 +63,7 @@ struct requirement {
     uint32_t line; /* of the last `#@ requires`; 0 when there is none */
     char arch[16];
     char placement[24];
+    char product[PRODUCT_SIZE]; /* as product_name writes it */
     uint32_t device;
     uint32_t n_cus;
     struct mode mode;
@@ -81,6 +85,7 @@ struct rule_file {
     size_t n_errors;
     size_t n_warnings;
     struct requirement requirement;
+    struct library library; /* of `#@ library`; LIBRARY_UNKNOWN where there is none */
     struct environment_need needs[RULE_FILE_MAX_NEEDS];
     size_t n_needs;
 };

@@ -74,6 +74,26 @@ static void flush_log(struct watch *watch, struct lines *lines)
     lines_free(lines);
 }
 
+/* How the file's conditions on product and library stand. */
+static void add_library(struct lines *lines, const struct config *config)
+{
+    char wanted[LIBRARY_TEXT_SIZE];
+    char found[LIBRARY_TEXT_SIZE];
+    bool asks = config->wanted_library.family != LIBRARY_UNKNOWN;
+    bool library_unchecked = asks && config->library.family == LIBRARY_UNKNOWN;
+    if (config_is_of_another_library(config)) {
+        lines_add(lines, " library=%s (its rules are for %s)",
+                  library_text(&config->library, found),
+                  library_text(&config->wanted_library, wanted));
+    }
+    if (config->product_unchecked || library_unchecked) {
+        lines_add(lines, " unchecked=%s%s%s (not known here)",
+                  config->product_unchecked ? "product" : "",
+                  config->product_unchecked && library_unchecked ? "," : "",
+                  library_unchecked ? "library" : "");
+    }
+}
+
 /* The rule file, and what its choice rests on. */
 static void add_rules(struct lines *lines, const struct config *config, bool mode_is_set)
 {
@@ -86,7 +106,11 @@ static void add_rules(struct lines *lines, const struct config *config, bool mod
                   mode_text(config->mode, mode), mode_is_set ? "RCCLTUNE_MODE" : "sysfs",
                   config->machine.arch[0] != '\0' ? config->machine.arch : "?",
                   (unsigned)config->machine.device, (unsigned)config->machine.n_cus);
+        if (config->machine.product[0] != '\0') {
+            lines_add(lines, " product=%s", config->machine.product);
+        }
     }
+    add_library(lines, config);
     if (config->unmet_need[0] != '\0') {
         lines_add(lines, " needs=%s (not set; its rules may not be selectable)",
                   config->unmet_need);

@@ -22,10 +22,10 @@ int main(int argc, char **argv)
     sysroot_close(&root);
     (void)printf(
         "status=%s\nreason=%s\narch=%s\ndevice=0x%x\ncus=%u\nmode=%s\nmixed=%d\nvisible=%u\n"
-        "hidden=%u\nsockets=%u\non_socket=%u\n",
+        "hidden=%u\nsockets=%u\non_socket=%u\nproduct=%s\n",
         status[machine.status], machine.reason, machine.arch, (unsigned)machine.device,
         (unsigned)machine.n_cus, mode_text(machine.mode, mode), machine.mixed,
         (unsigned)machine.n_visible, (unsigned)machine.n_hidden, (unsigned)machine.n_sockets,
-        (unsigned)machine.n_on_socket);
+        (unsigned)machine.n_on_socket, machine.product);
     return EXIT_SUCCESS;
 }

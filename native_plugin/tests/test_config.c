@@ -1,4 +1,5 @@
-/* Design §7, cases a, b and c, for every way into them: test_config MACHINES FAKE_HIP. */
+/* Design §7, cases a, b and c, for every way into them: test_config MACHINES FAKE_HIP FAKE_NCCL
+ * FAKE_RCCL. */
 #include "check.h"
 #include "config.h"
 #include "tree.h"
@@ -17,6 +18,8 @@ static const char *const variables[] = {"NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_CONF
                                         "RCCLTUNE_ON_ERROR",      "RCCLTUNE_STRICT",
                                         "RCCLTUNE_LOG",           "RCCLTUNE_RECORD",
                                         "RCCLTUNE_SYSROOT",       "NEEDED"};
+static const void *host;     /* an address in the library that asks, or NULL */
+static struct config config; /* of the last load */
 
 static void clear(void)
 {
@@ -48,13 +51,12 @@ static void use_file(const char *content)
 
 static void expect(int line, uint64_t n_ranks, enum config_outcome wanted, const char *word)
 {
-    static struct config config;
     struct settings settings;
     char reason[512] = "";
     enum config_outcome outcome = CONFIG_WRONG;
     config.table = NULL;
     if (settings_read(&settings, reason, sizeof reason)) {
-        outcome = config_load(&settings, 1, n_ranks, &config);
+        outcome = config_load(&settings, 1, n_ranks, host, &config);
         (void)snprintf(reason, sizeof reason, "%.500s", config.reason);
     }
     if (outcome != wanted || strstr(reason, word) == NULL ||
@@ -280,6 +282,109 @@ static void check_requirements(void)
     EXPECT(64, CONFIG_UNSURE, "not alike");
 }
 
+/* The product of NVIDIA's GPUs, which /proc says: checked where it is known. */
+static void check_product(void)
+{
+    clear();
+    use_file("#@ requires product=NVIDIA-H200\n" ROW);
+    use_machine("nvidia-h200");
+    EXPECT(8, CONFIG_RULES, "");
+    CHECK(!config.product_unchecked);
+    use_machine("nvidia-h100");
+    EXPECT(8, CONFIG_WRONG,
+           "this one is arch=? device=0x0 cus=0 mode=none "
+           "product=NVIDIA-H100-80GB-HBM3");
+    (void)setenv("RCCLTUNE_MODE", "none", 1); /* says nothing of a product */
+    EXPECT(8, CONFIG_WRONG, "product=NVIDIA-H200;");
+    (void)unsetenv("RCCLTUNE_MODE");
+    use_machine("mi300x-cpx-nps4"); /* no NVIDIA at all */
+    EXPECT(64, CONFIG_WRONG, "this one is arch=gfx942");
+    (void)setenv("RCCLTUNE_MODE", "cpx-nps4", 1);
+    EXPECT(64, CONFIG_WRONG, "this one is arch=gfx942");
+    (void)unsetenv("RCCLTUNE_MODE");
+    use_machine("no-amd-gpu"); /* what a simulated node's ranks see, and their mode is said */
+    (void)setenv("RCCLTUNE_MODE", "cpx-nps4", 1);
+    EXPECT(64, CONFIG_WRONG, "this one is arch=? device=0x0 cus=0 mode=cpx-nps4");
+    (void)unsetenv("RCCLTUNE_MODE");
+    use_machine("nvidia-and-igpu");
+    EXPECT(2, CONFIG_WRONG, "product=NVIDIA-GeForce-RTX-4090");
+    use_machine("nvidia-old-driver");
+    EXPECT(2, CONFIG_WRONG, "product=NVIDIA-A100-SXM4-40GB");
+    use_file("#@ requires product=A100-SXM4-40GB\n" ROW);
+    EXPECT(2, CONFIG_RULES, "");
+    use_file("#@ requires arch=gfx942\n" ROW);
+    EXPECT(2, CONFIG_WRONG, "arch=gfx942");
+}
+
+static void check_unknown_product(void)
+{
+    static const char *const unknown[] = {"nvidia-two-models", "nvidia-without-model", "no-amd-gpu",
+                                          "no-sysfs", "container-no-gpu"};
+    clear();
+    use_file("#@ requires product=NVIDIA-H200\n" ROW);
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        use_machine(unknown[i]);
+        EXPECT(8, CONFIG_RULES, "");
+        CHECK(config.product_unchecked);
+    }
+    (void)setenv("RCCLTUNE_SYSROOT", "/proc/nonexistent", 1);
+    EXPECT(8, CONFIG_RULES, "");
+    CHECK(config.product_unchecked);
+    use_file(ROW);
+    EXPECT(8, CONFIG_RULES, "");
+    CHECK(!config.product_unchecked);
+}
+
+/* The library that asks says whose GPUs it serves, whatever the machine shows. */
+static void check_product_by_library(const char *nccl, const char *rccl)
+{
+    void *libraries[] = {dlopen(rccl, RTLD_NOW | RTLD_LOCAL), dlopen(nccl, RTLD_NOW | RTLD_LOCAL)};
+    CHECK(libraries[0] != NULL && libraries[1] != NULL);
+    clear();
+    use_file("#@ requires product=NVIDIA-H200\n" ROW);
+    host = dlsym(libraries[0], "fake_logger");
+    use_machine("no-sysfs");
+    EXPECT(8, CONFIG_WRONG, "requires another machine");
+    use_machine("nvidia-h200");
+    EXPECT(8, CONFIG_WRONG, "requires another machine");
+    host = dlsym(libraries[1], "fake_logger");
+    EXPECT(8, CONFIG_RULES, "");
+    use_machine("mi250x"); /* NCCL does not run on it: there is another GPU, and it is not shown */
+    EXPECT(8, CONFIG_RULES, "");
+    CHECK(config.product_unchecked);
+    host = NULL;
+    CHECK(dlclose(libraries[0]) == 0 && dlclose(libraries[1]) == 0);
+}
+
+/* `#@ library`: another one is known to be another, and refused with RCCLTUNE_STRICT=1 alone. */
+static void check_library(const char *fake)
+{
+    void *library = dlopen(fake, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library != NULL);
+    clear();
+    (void)setenv("FAKE_LIBRARY_CODE", "22809", 1);
+    use_file("#@ library NCCL 2.28.9\n" ROW);
+    (void)setenv("RCCLTUNE_STRICT", "1", 1);
+    EXPECT(8, CONFIG_RULES, ""); /* nobody says which library asks */
+    CHECK(config.wanted_library.family == LIBRARY_NCCL &&
+          config.library.family == LIBRARY_UNKNOWN && !config_is_of_another_library(&config));
+    host = dlsym(library, "fake_logger");
+    EXPECT(8, CONFIG_RULES, "");
+    CHECK(config.library.patch == 9 && !config_is_of_another_library(&config));
+    (void)setenv("FAKE_LIBRARY_CODE", "23007", 1);
+    EXPECT(8, CONFIG_WRONG, "rules for NCCL 2.28.9, and this job runs NCCL 2.30.7");
+    use_file("#@ library RCCL 2.30.7\n" ROW); /* the same number */
+    EXPECT(8, CONFIG_WRONG, "rules for RCCL 2.30.7, and this job runs NCCL 2.30.7");
+    (void)setenv("RCCLTUNE_STRICT", "0", 1);
+    EXPECT(8, CONFIG_RULES, "");
+    CHECK(config_is_of_another_library(&config));
+    use_file(ROW);
+    EXPECT(8, CONFIG_RULES, "");
+    CHECK(!config_is_of_another_library(&config) && config.library.family == LIBRARY_UNKNOWN);
+    host = NULL;
+    CHECK(dlclose(library) == 0);
+}
+
 static void check_placement(void)
 {
     clear();
@@ -339,6 +444,11 @@ static void check_placement_in_directory(void)
     EXPECT(16, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 16 ranks");
     use_machine("container-one-oam");
     EXPECT(8, CONFIG_NOTHING, "cpx-nps4.csv: no rule for 8 ranks");
+    use_machine("mi300x-cpx-nps4"); /* the other file's conditions are not this one's */
+    (void)setenv("RCCLTUNE_PLACEMENT", "one-oam", 1);
+    CHECK(tree_put(root, own, "#@ library NCCL 2.28.9\nallreduce,0,1024,tree,ll,-1,1,8\n"));
+    EXPECT(64, CONFIG_RULES, "");
+    CHECK(config.wanted_library.family == LIBRARY_UNKNOWN);
 }
 
 static void check_rows_for_a_mode(void)
@@ -380,7 +490,7 @@ static void check_hip(const char *fake)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 3);
+    CHECK(argc == 5);
     machines = argv[1];
     tree_make(root, sizeof root);
     tree_make(machine, sizeof machine);
@@ -391,6 +501,10 @@ int main(int argc, char **argv)
     check_directory();
     check_long_directory();
     check_requirements();
+    check_product();
+    check_unknown_product();
+    check_product_by_library(argv[3], argv[4]);
+    check_library(argv[3]);
     check_placement();
     check_placement_in_directory();
     check_rows_for_a_mode();

@@ -22,6 +22,9 @@ static const char *field(const struct machine *machine, const char *key, char *b
     if (strcmp(key, "arch") == 0) {
         return machine->arch;
     }
+    if (strcmp(key, "product") == 0) {
+        return machine->product;
+    }
     if (strcmp(key, "mode") == 0) {
         return mode_text(machine->mode, buffer);
     }
@@ -36,8 +39,9 @@ static const char *field(const struct machine *machine, const char *key, char *b
 
 static void check_expectation(const char *name, const char *line, const struct sysroot *root)
 {
-    static const char *const keys[] = {"status", "arch",   "device",  "cus",     "mode",
-                                       "mixed",  "hidden", "visible", "sockets", "on_socket"};
+    static const char *const keys[] = {"status",  "arch",      "device", "cus",
+                                       "mode",    "mixed",     "hidden", "visible",
+                                       "sockets", "on_socket", "product"};
     char bus_id[64] = "";
     char cus[64] = "0";
     char wanted[64];
@@ -112,6 +116,33 @@ static void check_odd_trees(void)
     CHECK(sysroot_open(path, &root) == READ_MISSING);
 }
 
+static void expect_name(const char *model, const char *wanted)
+{
+    char name[PRODUCT_SIZE];
+    CHECK(product_name(text_of(model), name) == (wanted[0] != '\0'));
+    CHECK_STRING(name, wanted);
+}
+
+/* One product has one name, however driver, runtime or hand wrote it. */
+static void check_product_names(void)
+{
+    char longest[PRODUCT_SIZE + 1];
+    expect_name("NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3");
+    expect_name("\t NVIDIA  H200 \r", "NVIDIA-H200");
+    expect_name("A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB"); /* a driver before 470 */
+    expect_name("NVIDIA-H200", "NVIDIA-H200");
+    expect_name("NVIDIAN", "NVIDIA-NVIDIAN");
+    expect_name("", "");
+    expect_name(" \t", "");
+    memset(longest, 'x', sizeof longest);
+    memcpy(longest, "NVIDIA-", 7);
+    longest[PRODUCT_SIZE - 1] = '\0';
+    expect_name(longest, longest);
+    longest[PRODUCT_SIZE - 1] = 'x';
+    longest[PRODUCT_SIZE] = '\0';
+    expect_name(longest, "");
+}
+
 int main(int argc, char **argv)
 {
     int n = 0;
@@ -129,5 +160,6 @@ int main(int argc, char **argv)
         (void)closedir(directory);
     }
     check_odd_trees();
+    check_product_names();
     return check_result();
 }

@@ -42,6 +42,9 @@ static void check_tolerated_forms(void)
     expect("allreduce,0,18446744073709551615,-1,-1,16,-1,-1\n", 1, 0, 0, NULL);
     expect("allreduce,0,1,ring,ll,0,1,2,-1,-1,-1,-1\n", 1, 0, 0, NULL);
     expect("#@ hole 1 2 not measured\n#@\n#@ simulated\n" ROW, 1, 0, 0, NULL);
+    expect("#@ library NCCL 2.28.9\n \t#@  library\tNCCL  2.28.09 \r\n" ROW, 1, 0, 0, NULL);
+    expect("#@ requires product=A100-SXM4-40GB\n#@ requires product=NVIDIA-A100-SXM4-40GB\n", 0, 0,
+           0, NULL);
 }
 
 static void check_errors(void)
@@ -75,6 +78,16 @@ static void check_errors(void)
     expect("#@ requires cus=0 device=0x1ffffffff\n", 0, 2, 0, "bad-requires");
     expect("#@ requires compute=CPX\n#@ requires compute=SPX\n", 0, 1, 0, "bad-requires");
     expect("#@ requires arch=gfx942\n#@ requires arch=gfx950\n", 0, 1, 0, "bad-requires");
+    expect("#@ requires product=\n", 0, 1, 0, "bad-requires");
+    expect("#@ requires product=NVIDIA-H200\n#@ requires product=NVIDIA-H100\n", 0, 1, 0,
+           "bad-requires");
+    expect("#@ library\n" ROW, 1, 1, 0, "bad-library");
+    expect("#@ library NCCL\n", 0, 1, 0, "bad-library");
+    expect("#@ library NCCL 2.28\n", 0, 1, 0, "bad-library");
+    expect("#@ library MCCL 2.28.9\n", 0, 1, 0, "bad-library");
+    expect("#@ library NCCL 2.28.9 or newer\n", 0, 1, 0, "bad-library");
+    expect("#@ library NCCL 2.28.9\n#@ library NCCL 2.28.3\n", 0, 1, 0, "bad-library");
+    expect("#@ library NCCL 2.28.9\n#@ library RCCL 2.28.9\n", 0, 1, 0, "bad-library");
     expect("\x7f"
            "ELF\n",
            0, 1, 0, "not-text");
@@ -135,6 +148,7 @@ static void check_values(void)
     struct rule_file file;
     CHECK(rule_file_parse(text_of("#@ requires arch=gfx942 device=0x74a1 cus=38\n"
                                   "#@ requires compute=CPX memory=NPS4 placement=one-oam cus=38\n"
+                                  "#@ requires product=H200\n#@ library RCCL 2.27.7\n"
                                   "#@ needs RCCL_LL128_FORCE_ENABLE=1\n#@ needs nothing\n"
                                   "allgather,5,6,collnet_chain,ll128,7,8,9,10,11,cpx-nps4\n"),
                           &file));
@@ -143,13 +157,16 @@ static void check_values(void)
     CHECK(rule->collective == 2 && rule->min_bytes == 5 && rule->max_bytes == 6 &&
           rule->algorithm == 3);
     CHECK(rule->protocol == 1 && rule->channels == 7 && rule->n_nodes == 8 && rule->n_ranks == 9);
-    CHECK(rule->n_pipe_ops == 10 && rule->reg_buff == 11 && rule->line == 5);
+    CHECK(rule->n_pipe_ops == 10 && rule->reg_buff == 11 && rule->line == 7);
     CHECK(rule->only_mode.compute == COMPUTE_CPX && rule->only_mode.memory == 4);
     const struct requirement *wanted = &file.requirement;
-    CHECK(wanted->line == 2 && wanted->device == 0x74a1 && wanted->n_cus == 38);
+    CHECK(wanted->line == 3 && wanted->device == 0x74a1 && wanted->n_cus == 38);
     CHECK(wanted->mode.compute == COMPUTE_CPX && wanted->mode.memory == 4);
     CHECK_STRING(wanted->arch, "gfx942");
     CHECK_STRING(wanted->placement, "one-oam");
+    CHECK_STRING(wanted->product, "NVIDIA-H200");
+    CHECK(file.library.family == LIBRARY_RCCL && file.library.major == 2 &&
+          file.library.minor == 27 && file.library.patch == 7);
     CHECK(text_is(file.needs[0].name, "RCCL_LL128_FORCE_ENABLE") &&
           text_is(file.needs[0].value, "1"));
     rule_file_free(&file);

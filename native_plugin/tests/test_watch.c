@@ -1,13 +1,16 @@
-/* What the plugin says: failures on stderr, the log and the summary: test_watch LIBRARY. */
+/* What the plugin says: failures on stderr, the log and the summary: test_watch LIBRARY FAKE_NCCL.
+ */
 #include "check.h"
 #include "host.h"
 #include "tree.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 static char root[256];
 static const char *library;
+static abi_logger logger; /* that the host hands over */
 
 static void path_in_root(const char *name, char *buffer, size_t size)
 {
@@ -61,6 +64,7 @@ static int run(int version, size_t n_ranks)
     struct host host;
     char path[600];
     CHECK(host_load(&host, library, version));
+    host.logger = logger;
     path_in_root("err.txt", path, sizeof path);
     int saved = dup(STDERR_FILENO);
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
@@ -250,9 +254,69 @@ static void check_what_went_is_told_once(void)
     (void)unsetenv("RCCLTUNE_TRACE");
 }
 
+/* A file for another library: said once in a process, in each log's first line, and refused with
+ * RCCLTUNE_STRICT=1, at every version of the interface. */
+static void check_another_library(const char *fake)
+{
+    static const char warning[] = "has rules for NCCL 2.28.9, and this job runs NCCL 2.30.7";
+    void *object = dlopen(fake, RTLD_NOW | RTLD_LOCAL);
+    const void *address = object == NULL ? NULL : dlsym(object, "fake_logger");
+    CHECK(address != NULL);
+    memcpy(&logger, &address, sizeof logger);
+    clear();
+    CHECK(
+        tree_put(root, "bound.csv", "#@ library NCCL 2.28.9\nallreduce,0,200,tree,ll,16,-1,-1\n"));
+    set_path("NCCL_TUNER_CONFIG_FILE", "", "bound.csv");
+    (void)setenv("FAKE_LIBRARY_CODE", "22809", 1);
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    CHECK_STRING(read_file("err.txt"), "");
+    (void)setenv("FAKE_LIBRARY_CODE", "23007", 1);
+    (void)setenv("RCCLTUNE_LOG", "summary", 1);
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    const char *text = read_file("err.txt");
+    const char *first = strstr(text, warning);
+    CHECK(first != NULL && strstr(first + 1, warning) == NULL);
+    CHECK(strstr(text, "rccltune: warning: ") == text && strstr(text, "RCCLTUNE_STRICT=1") != NULL);
+    CHECK(strstr(text, " library=NCCL 2.30.7 (its rules are for NCCL 2.28.9)\n") != NULL);
+    CHECK(strstr(text, "summary calls=6 hits=2 ") != NULL); /* the rules are used */
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    text = read_file("err.txt");
+    CHECK(strstr(text, warning) == NULL && strstr(text, " library=NCCL 2.30.7 (its") != NULL);
+    (void)unsetenv("RCCLTUNE_LOG");
+    (void)setenv("RCCLTUNE_STRICT", "1", 1);
+    for (int version = 2; version <= 7; version++) {
+        CHECK(run(version, 8) == ABI_INVALID_USAGE);
+        CHECK(strstr(read_file("err.txt"), warning) != NULL);
+    }
+    (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    (void)unsetenv("RCCLTUNE_STRICT");
+    logger = NULL;
+}
+
+/* What a file asks and nobody can say is not checked, and the log's first line says so. */
+static void check_unchecked(void)
+{
+    clear();
+    CHECK(tree_put(root, "bound.csv",
+                   "#@ library NCCL 2.28.9\n#@ requires product=NVIDIA-H200\n"
+                   "allreduce,0,200,tree,ll,16,-1,-1\n"));
+    set_path("NCCL_TUNER_CONFIG_FILE", "", "bound.csv");
+    set_path("RCCLTUNE_SYSROOT", "", "machine");
+    (void)setenv("RCCLTUNE_LOG", "summary", 1);
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    CHECK(strstr(read_file("err.txt"), " unchecked=product,library (not known here)\n") != NULL);
+    CHECK(tree_put(root, "machine/proc/driver/nvidia/gpus/0000:18:00.0/information",
+                   "Model: \t\t NVIDIA H200\n"));
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    CHECK(strstr(read_file("err.txt"), " product=NVIDIA-H200 unchecked=library (not known") !=
+          NULL);
+    clear();
+}
+
 int main(int argc, char **argv)
 {
-    CHECK(argc == 2);
+    CHECK(argc == 3);
     library = argv[1];
     tree_make(root, sizeof root);
     CHECK(tree_put(root, "rules.csv",
@@ -267,6 +331,8 @@ int main(int argc, char **argv)
     check_decisions_of_a_size_are_told_once();
     check_releases();
     check_what_went_is_told_once();
+    check_another_library(argv[2]);
+    check_unchecked();
     tree_remove(root);
     return check_result();
 }

@@ -198,6 +198,30 @@ static bool put_gpus(struct writer *writer, const char *line)
     return good;
 }
 
+/* NVIDIA's driver shows each GPU in a folder of its own (here of a driver 580); a model's blanks
+ * are written as underscores. */
+static bool put_nvidia(const char *root, const char *line)
+{
+    char list[512];
+    char model[64] = "";
+    char path[128];
+    char content[256];
+    bool good = tree_value(line, "at", list, sizeof list) != NULL;
+    (void)tree_value(line, "model", model, sizeof model);
+    for (char *at = strchr(model, '_'); at != NULL; at = strchr(at, '_')) {
+        *at = ' ';
+    }
+    (void)snprintf(content, sizeof content, "Model: \t\t %s\nIRQ:   \t\t 16\nGPU UUID: \t GPU-0\n",
+                   model);
+    char *state = NULL;
+    for (char *at = strtok_r(list, ",", &state); good && at != NULL;
+         at = strtok_r(NULL, ",", &state)) {
+        (void)snprintf(path, sizeof path, "proc/driver/nvidia/gpus/%s.0/information", at);
+        good = tree_put(root, path, model[0] != '\0' ? content : "IRQ:   \t\t 16\n");
+    }
+    return good;
+}
+
 bool tree_write(const char *description, const char *root)
 {
     char line[TREE_LINE];
@@ -219,6 +243,8 @@ bool tree_write(const char *description, const char *root)
             }
         } else if (strncmp(line, "gpu ", 4) == 0) {
             good = put_gpus(&writer, line) && good;
+        } else if (strncmp(line, "nvidia ", 7) == 0) {
+            good = put_nvidia(root, line) && good;
         }
     }
     (void)fclose(file);

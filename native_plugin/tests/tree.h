@@ -1,9 +1,9 @@
 /*
  * Machines as directory trees, made from the descriptions in machines/.
  *
- * A description is lines of words: `cpus N`, `no-kfd`, `pci`, `gpu at=BDF,… KEY=VALUE…` and `expect
- * KEY=VALUE…`.  tests/plugin/machines.py reads the same files, so that the Python tests see the
- * same machines.
+ * A description is lines of words: `cpus N`, `no-kfd`, `pci`, `gpu at=BDF,… KEY=VALUE…`, `nvidia
+ * at=BDF,… model=A_B` and `expect KEY=VALUE…`.  tests/plugin/machines.py reads the same files, so
+ * that the Python tests see the same machines.
  */
 #ifndef RCCLTUNE_TREE_H
 #define RCCLTUNE_TREE_H

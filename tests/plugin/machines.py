@@ -9,6 +9,8 @@ and the Python detection can be compared on every one of them. A description is 
     gpu at=BDF[,BDF…] KEY=…     the GPUs at these addresses, all alike: device, gfx, xccs, cus,
                                 nodes (visible KFD nodes each), hidden (denied KFD nodes each),
                                 compute, memory (no such file where absent), location=high
+    nvidia at=BDF[,BDF…] model=A_B   GPUs that NVIDIA's driver shows; the model's blanks are underscores,
+                                and without one the driver's file names none
     expect [hip=BDF] KEY=…      what the detector says, seen from that GPU
 """
 
@@ -55,9 +57,16 @@ class Machine:
                     if kfd:
                         node = _put_nodes(root, node, address, pairs)
                     _put_pci(root, address, pairs)
+            elif word == "nvidia":
+                pairs = _pairs(line)
+                model = pairs.get("model", "").replace("_", " ")
+                lines = [*([f"Model: \t\t {model}"] if model else []), "IRQ:   \t\t 16"]
+                for address in pairs["at"].split(","):
+                    _put(root, f"{_NVIDIA}/{address}.0/information", "\n".join(lines))
         return root
 
 
+_NVIDIA: Final = "proc/driver/nvidia/gpus"
 _NODES: Final = "sys/class/kfd/kfd/topology/nodes"
 
 
