@@ -77,7 +77,7 @@ COLUMNS = _named(
     "run process communicator pass line"
 )
 # Lines of a rule file: of ours by their first word, of comments by how they begin.
-_STATEMENTS = _named("format rules end requires needs section hole")
+_STATEMENTS = _named("format rules end requires library needs section hole")
 _COMMENTS = ("verified:", "UNPROVEN", "SIMULATED", "extrapolated", "fallback")
 _FILES_KNOWN = re.compile(
     r"rccl_tuner[\w.-]*\.csv|rules[\w.-]*\.csv|librccl-tuner-rccltune\.so|"

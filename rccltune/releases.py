@@ -51,10 +51,24 @@ def library_named(version: str | None, arch: str | None) -> str | None:
 
     Args:
         version: as a log or a file has it.
-        arch: ``gfx942`` …, or ``amd``, of GPUs that RCCL alone serves.
+        arch: ``gfx942`` …, ``amd`` or ``nvidia``: RCCL alone serves AMD's GPUs, NCCL NVIDIA's.
     """
-    bare = version is not None and version[:1].isdigit()
-    return f"RCCL {version}" if bare and vendor_of(arch) is Vendor.AMD else version
+    vendor = vendor_of(arch)
+    if version is None or vendor is None or not version[:1].isdigit():
+        return version
+    return f"{'RCCL' if vendor is Vendor.AMD else 'NCCL'} {version}"
+
+
+def exact_release(library: str | None) -> str | None:
+    """``NCCL 2.28.9`` of ``NCCL 2.28.9+cuda13.0``: what a rule file is bound to.
+
+    Returns:
+        None where the family or one of the three numbers is not known.
+    """
+    named = parse_library(library)
+    if named is None or len(named[1]) != 3:
+        return None
+    return f"{named[0].value} {dotted(named[1])}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,6 +164,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
         "runner": origin[1],
         "findings": found.file.findings,
         "requires": dict(found.file.requires),
+        "library": found.file.library,
         "needs": dict(found.file.needs),
         "dead": [rule.line for rule in found.audit.dead],
         "fallback": [rule.line for rule in found.audit.fallbacks],
@@ -264,6 +265,8 @@ def _remarks(found: Explanation) -> list[str]:
         )
     if file.requires:
         lines.append("requires " + " ".join(f"{key}={value}" for key, value in file.requires))
+    if file.library is not None:
+        lines.append(f"measured with {file.library}; RCCLTUNE_STRICT=1 refuses another library")
     if found.placement is not None:
         name, without = found.placement.name, "used" if found.placement.without else "not used"
         used = "used" if found.placement.with_it else "not used"
@@ -320,4 +323,6 @@ def _conditions(one: Explanation, other: Explanation) -> list[str]:
         requires = sorted(set(mine.file.requires) - set(others.file.requires))
         lines += [f"only {mine.path} needs {name}={value}" for name, value in needs]
         lines += [f"only {mine.path} requires {key}={value}" for key, value in requires]
+        if mine.file.library not in (None, others.file.library):
+            lines.append(f"only {mine.path} was measured with {mine.file.library}")
     return lines

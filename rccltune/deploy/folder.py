@@ -327,6 +327,7 @@ def _readme(done: Deployment, session: Session, library: bytes) -> str:
         f"Session: {' '.join(str(session.path.absolute()).split())}, made by {session.tool}.",
         f"Measured on: {', '.join(part for part in parts if part) or 'an unknown machine'}.",
         f"The rules require {requires or 'nothing'} of a machine.",
+        *_library_lines(done.rules[0].file),
         "",
         f"To use it, in each job before its ranks start:  . {script}",
         "It sets",
@@ -338,6 +339,17 @@ def _readme(done: Deployment, session: Session, library: bytes) -> str:
         "",
     ]
     return join_lines(lines)
+
+
+def _library_lines(file: RuleFile) -> list[str]:
+    """What happens in a job with another library than the rules were measured with."""
+    if file.library is None:
+        return []
+    said = (
+        f"They were measured with {file.library}: in a job with another release the plugin warns, "
+        "and with RCCLTUNE_STRICT=1 on all ranks it refuses them."
+    )
+    return [said]
 
 
 def check(done: Deployment, folder: Path) -> None:

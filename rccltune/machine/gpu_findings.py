@@ -51,6 +51,16 @@ def _presence(system: System) -> Iterator[Finding]:
             system.gpus[0].sources.get("product", "/sys/bus/pci/devices"),
             remedy="none is needed; what is said of partitions, HIP and ROCm does not apply.",
         )
+        models = dict.fromkeys(gpu.product for gpu in system.gpus if gpu.product)
+        if len(models) > 1:
+            yield notes(
+                "nvidia-models",
+                f"the GPUs are of {len(models)} models ({', '.join(models)}): a rule file of this "
+                "node names none, and the plugin checks none here",
+                system.gpus[0].sources.get("product", "/proc/driver/nvidia/gpus"),
+                remedy="measure with one model alone (CUDA_VISIBLE_DEVICES), and give its rules to "
+                "jobs on that model.",
+            )
     elif system.has_no_gpu:
         yield stops(
             "no-gpu",

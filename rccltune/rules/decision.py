@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from rccltune import plugin
-from rccltune.model.errors import VerificationError
+from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary
@@ -105,6 +105,9 @@ def _setting(cell: tuple[int, int] | None, n_channels: int) -> Setting | None:
     )
 
 
+# A machine, and a file for another one.
+_INFORMATION = "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA H200\n"
+_OF_ANOTHER = "#@ requires product=NVIDIA-H100\n"
 # ring/ll is the one answer that even hosts of ABI version 2 may be given.
 _RULE = "allreduce,1024,4096,ring,ll,4,1,8\n"
 _EXPECTED = Setting.parse("ring/ll/4")
@@ -141,4 +144,30 @@ def check_plugin(path: Path) -> list[str]:
                     hint="install rccltune again; if it stays so, please report it.",
                 )
             lines.append(f"  tuner interface v{abi}: loads, applies a rule, leaves the rest alone")
+        rules.write_text(_OF_ANOTHER + _RULE, encoding="utf-8")
+        information = Path(folder) / _INFORMATION[0]
+        information.parent.mkdir(parents=True)
+        information.write_text(_INFORMATION[1], encoding="utf-8")
+        _check_refusal(host, {**env, "RCCLTUNE_SYSROOT": folder})
+        lines.append("  a file for another GPU: refused")
     return lines
+
+
+def _check_refusal(host: PluginLibrary, env: Mapping[str, str]) -> None:
+    """Start the plugin with a file for another machine.
+
+    Raises:
+        VerificationError: it takes the file.
+    """
+    try:
+        taken = host.communicator(abi=max(host.abi_versions), n_nodes=1, n_ranks=8, env=env)
+    except InputFileError as error:
+        if "requires another machine" in error.message:
+            return
+        raise
+    taken.close()
+    raise VerificationError(
+        "a file for another machine is not refused",
+        where=str(host.path),
+        hint="install rccltune again; if it stays so, please report it.",
+    )

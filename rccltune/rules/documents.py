@@ -230,6 +230,7 @@ class RuleDocument:
     Attributes:
         provenance: comment lines: source, date, library, machine, samples' hash.
         requires: what a machine must be for the file to apply, (key, value) pairs.
+        library: ``NCCL 2.28.9`` that the rules were measured with; None where that is not known.
         needs: environment that the rules were measured in, (name, value) pairs.
     """
 
@@ -237,6 +238,7 @@ class RuleDocument:
     requires: tuple[tuple[str, str], ...]
     needs: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
+    library: str | None = None
 
 
 def sections_of(zones: Iterable[Zone]) -> tuple[Section, ...]:

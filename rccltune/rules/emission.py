@@ -16,12 +16,21 @@ from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataE
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, base_variant
+from rccltune.model.settings import (
+    DEFAULT_VARIANT,
+    Scale,
+    Setting,
+    Target,
+    Vendor,
+    base_variant,
+    vendor_of,
+)
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import library_named
 from rccltune.rules import exports, writer
 from rccltune.rules.choices import choice_of, environments_of, merge_exports, zones_in
 from rccltune.rules.documents import NoRule, RuleDocument, Section, sections_of
+from rccltune.rules.line_format import product_name
 from rccltune.rules.placement_files import (
     EmitRequest,
     EmittedRules,
@@ -36,6 +45,7 @@ from rccltune.rules.provenance import (
     is_switched,
     is_vendor_told,
     libraries_in,
+    library_of,
     odd_needs,
     provenance,
 )
@@ -447,18 +457,35 @@ def _document(
             *_overwritten(fits, sections),
         ),
         requires=(*requirements_of(fingerprint), *sheet.requires),
+        library=library_of(fits),
         needs=tuple(sorted(needs)),
         sections=sections,
     )
 
 
 def requirements_of(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
-    """What a file of this machine requires, as far as that is known: arch, cus, compute, memory."""
+    """What a file of this machine requires, as far as that is known.
+
+    Arch, compute units and mode of AMD's GPUs, the product of NVIDIA's.
+    """
     mode = fingerprint.mode
     pairs = (
         ("arch", gfx_of(fingerprint)),
+        ("product", _nvidia_product(fingerprint)),
         ("cus", fingerprint.cu_count),
         ("compute", mode.compute if mode else None),
         ("memory", mode.memory if mode else None),
     )
     return tuple((key, str(value)) for key, value in pairs if value is not None)
+
+
+def _nvidia_product(fingerprint: Fingerprint) -> str | None:
+    """The product as the plugin finds it on the machine; None where that is not one.
+
+    CUDA names a slice of a GPU after it (``NVIDIA H200 MIG 1g.18gb``), which the driver's list of
+    GPUs does not have.
+    """
+    product = fingerprint.product
+    if product is None or vendor_of(product) is not Vendor.NVIDIA:
+        return None
+    return None if " + " in product or " MIG " in product else product_name(product)

@@ -77,6 +77,15 @@ def requires(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return pieces
 
 
+def library(release: str) -> str:
+    """The line for the library that the rules were measured with.
+
+    Args:
+        release: ``NCCL 2.28.9``.
+    """
+    return f"#@ library {release}"
+
+
 def hole(low: int | str, high: int | str, reason: str) -> str:
     """Sizes that are left to the library; a reason that is too long is cut."""
     head = f"#@ hole {low} {high} "
@@ -269,19 +278,22 @@ _COMPUTES: Final = ("none", "spx", "dpx", "tpx", "qpx", "cpx")
 _MEMORY: Final = re.compile(r"(?:NPS|nps)(.+)")
 _MOST_NPS: Final = 16
 # The plugin keeps them in so many bytes.
-_MOST_TEXT: Final = {"arch": 15, "placement": 23}
+_MOST_TEXT: Final = {"arch": 15, "placement": 23, "product": 95}
+_RELEASE: Final = re.compile(r"([RN]CCL) ([0-9]+)\.([0-9]+)\.([0-9]+)")
+_MOST_NUMBER: Final = 99
 
 
 def requirement(key: str, value: str) -> str | int | None:
     """Requirement that a pair states; two spellings of one thing are equal.
 
     Args:
-        key: ``arch``, ``device``, ``cus``, ``compute``, ``memory`` or ``placement``.
+        key: ``arch``, ``device``, ``cus``, ``compute``, ``memory``, ``placement`` or ``product``.
         value: its text, one character a byte.
 
     Returns:
         None for an unknown key or a value that the plugin refuses.
     """
+    value = product_name(value) if key == "product" else value
     if key in _MOST_TEXT:
         return value if 0 < len(value) <= _MOST_TEXT[key] else None
     if key in ("device", "cus"):
@@ -289,6 +301,27 @@ def requirement(key: str, value: str) -> str | int | None:
     if key == "compute":
         return compute(value)
     return memory(value) if key == "memory" else None
+
+
+def product_name(product: str) -> str:
+    """An NVIDIA product in one word, as the plugin makes it of what the driver says.
+
+    So the Kubernetes label nvidia.com/gpu.product has it: ``NVIDIA-H100-80GB-HBM3``. Drivers before
+    470 left the vendor out, so it is put in front where it is missing.
+    """
+    words = grammar.words(product)
+    if words and not (words[0] == "NVIDIA" or words[0].startswith("NVIDIA-")):
+        words = ["NVIDIA", *words]
+    return "-".join(words)
+
+
+def library_release(words: Sequence[str]) -> str | None:
+    """``NCCL 2.28.9`` of the words of a ``#@ library``; None where the plugin refuses them."""
+    match = _RELEASE.fullmatch(" ".join(words))
+    numbers = [grammar.whole(number) for number in match.groups()[1:]] if match else []
+    if match is None or max(numbers) > _MOST_NUMBER:
+        return None
+    return f"{match[1]} {'.'.join(map(str, numbers))}"
 
 
 def _whole_number(text: str) -> int | None:

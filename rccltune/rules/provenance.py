@@ -15,7 +15,7 @@ from rccltune.model.choice import ExportedVariant
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Fingerprint, Launch, Outcome, Status
 from rccltune.model.settings import KNOWN_VARIANTS
-from rccltune.releases import library_named
+from rccltune.releases import exact_release, library_named
 from rccltune.rules.writer import finding_lines
 from rccltune.session import store
 from rccltune.session.folders import machine_words
@@ -162,6 +162,18 @@ def _session_lines(done: FitResult) -> list[str]:
         *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),
     ]
     return [line for line in lines if line]
+
+
+def library_of(fits: Sequence[FitResult]) -> str | None:
+    """``NCCL 2.28.9``, where all of these sessions are known to have measured that one."""
+    found = {
+        exact_release(
+            library_named(outcome.library_version, done.session.fingerprint.arch_or_vendor)
+        )
+        for done in fits
+        for _, outcome in store.read_made(done.session)
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 def libraries_in(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:

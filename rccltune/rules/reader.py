@@ -20,7 +20,14 @@ from rccltune.model import grammar
 from rccltune.model.choice import Rule
 from rccltune.model.settings import SILENT, Mode, Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
-from rccltune.rules.line_format import compute, is_row, is_stump, memory, requirement
+from rccltune.rules.line_format import (
+    compute,
+    is_row,
+    is_stump,
+    library_release,
+    memory,
+    requirement,
+)
 
 
 class LineSeverity(Enum):
@@ -76,6 +83,7 @@ class RuleFile:
     Attributes:
         rules: in file order; empty where the file is refused.
         requires: (key, value) pairs of ``#@ requires``.
+        library: of ``#@ library``, ``NCCL 2.28.9``; None without such a line.
         needs: (name, value) pairs of ``#@ needs``.
         holes: of ``#@ hole``.
         machine: that it was written for, as its head has it; None in a file of somebody else's.
@@ -84,6 +92,7 @@ class RuleFile:
     rules: tuple[Rule, ...]
     findings: tuple[LineFinding, ...]
     requires: tuple[tuple[str, str], ...] = ()
+    library: str | None = None
     needs: tuple[tuple[str, str], ...] = ()
     holes: tuple[StatedNoRule, ...] = ()
     machine: str | None = None
@@ -102,7 +111,8 @@ class RuleFile:
         required = dict(self.requires)
         has_mode = {"compute", "memory"} & required.keys() or any(r.only_mode for r in self.rules)
         of_rccl = any(name.startswith("RCCL_") for name, _ in self.needs)
-        vendor = Vendor.AMD if has_mode or of_rccl else vendor_of(self.machine)
+        vendor = vendor_of(required.get("product")) or vendor_of(self.machine)
+        vendor = Vendor.AMD if has_mode or of_rccl else vendor
         return required.get("arch") or (vendor.value if vendor else None)
 
 
@@ -159,6 +169,7 @@ class _Reader:
         self.rules: list[Rule] = []
         self.findings: list[LineFinding] = []
         self.requires: dict[str, str] = {}
+        self.library: str | None = None
         self.needs: list[tuple[str, str]] = []
         self.holes: list[StatedNoRule] = []
         self.section = ""
@@ -180,6 +191,7 @@ class _Reader:
             rules=() if refused else tuple(self.rules),
             findings=tuple(self.findings),
             requires=tuple(self.requires.items()),
+            library=self.library,
             needs=tuple(self.needs),
             holes=tuple(self.holes),
             machine=self.machine,
@@ -222,6 +234,8 @@ class _Reader:
                 self.error("bad-format", f"format '{' '.join(rest)}': this build reads format 1")
             case ["requires", *pairs]:
                 self.read_requires(pairs)
+            case ["library", *release]:
+                self.read_library(release)
             case ["needs", *_] if "=" in directive:
                 # All of the line's rest: a value may have blanks in it.
                 name, _, value = grammar.trim(directive[len("needs") :]).partition("=")
@@ -251,6 +265,16 @@ class _Reader:
                     f"requires: '{pair}' is not understood, or contradicts an earlier line",
                 )
             self.requires.setdefault(key, value)
+
+    def read_library(self, words: list[str]) -> None:
+        release = library_release(words)
+        if release is None or self.library not in (None, release):
+            self.error(
+                "bad-library",
+                f"library: '{' '.join(words)}' is not understood (NCCL 2.28.9), or contradicts an "
+                "earlier line",
+            )
+        self.library = self.library or release
 
     def read_row(self, fields: list[str]) -> None:
         while fields and not fields[-1]:

@@ -15,6 +15,7 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
 from rccltune.perf.samples import GRAPH_UP_TO
+from rccltune.rules import line_format
 from rccltune.rules.documents import BY_CLOCK, intervals_left
 from rccltune.rules.line_format import UNPROVEN_MARK, LineChange, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
@@ -60,6 +61,27 @@ def read_text(path: Path) -> str:
         ) from error
     kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
+
+
+def bound_to(text: str, release: str | None) -> str:
+    """The file for the library that it is verified with; as it is where that is not known.
+
+    Args:
+        text: of the file.
+        release: ``NCCL 2.28.9``.
+    """
+    if release is None:
+        return text
+    lines = grammar.lines(text)
+    old = [at for at, line in enumerate(lines) if grammar.instruction(line)[:1] == ["library"]]
+    kept = [line for at, line in enumerate(lines) if at not in old]
+    # Where it stood; else behind what the file requires, or above its columns.
+    above = [
+        at + 1 for at, line in enumerate(kept) if grammar.instruction(line)[:1] == ["requires"]
+    ]
+    columns = [at for at, line in enumerate(kept) if line.startswith("# columns:")]
+    place = next(iter((*old, *above[-1:], *columns)), 0)
+    return "\n".join([*kept[:place], line_format.library(release), *kept[place:]]) + "\n"
 
 
 def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:

@@ -23,7 +23,8 @@ from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant
+from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant, Vendor
+from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import count_rules
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.line_format import requirement, rewritten
@@ -83,6 +84,8 @@ def verify_rules(
     sides = _sides(request, sweep, where, _variant_of(file, sweep), reporter)
     verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
+    release = exact_release(library_named(site.library, site.fingerprint.arch_or_vendor))
+    text = rewriting.bound_to(text, release)
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     before = count_rules(of_scale(file, scale))
     _check(file, before, request, scale)
@@ -92,7 +95,9 @@ def verify_rules(
     beyond: tuple[LeftToLibrary, ...] = ()
     if not request.keep_losers:
         reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}
-        text, beyond = rewriting.within(text, of_scale(file, scale), reach)
+        # Its lines are no longer those of the file.
+        known = of_scale(read_rules(text.encode()), scale)
+        text, beyond = rewriting.within(text, known, reach)
         there = of_scale(read_rules(text.encode()), scale)
         if not there and not request.needs_stay:
             raise CommandLineError(
@@ -221,25 +226,36 @@ def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Sca
     check_needs(file.needs, request.allowed, where=str(request.rules))
 
 
+# What only files for the other vendor's GPUs require.
+_OF_OTHERS: Final = {
+    Vendor.AMD: frozenset(("product",)),
+    Vendor.NVIDIA: frozenset(("arch", "compute", "memory")),
+}
+
+
 def _check_machine(file: RuleFile, request: VerifyRequest, site: Site) -> None:
     """Stop where the plugin of every rank would.
 
     Raises:
         InputFileError: the file requires another machine.
     """
-    here = dict(requirements_of(site.fingerprint))
+    here, vendor = dict(requirements_of(site.fingerprint)), site.fingerprint.vendor
+    foreign = _OF_OTHERS[vendor] if vendor is not None else frozenset()
     other = {
         key: value
         for key, value in file.requires
-        if key in here and requirement(key, value) != requirement(key, here[key])
+        if (key in here and requirement(key, value) != requirement(key, here[key]))
+        or key in foreign
     }
     if other:
         wanted = ", ".join(f"{key}={value}" for key, value in other.items())
-        found = ", ".join(f"{key}={here[key]}" for key in other)
+        maker = vendor.name if vendor is not None else ""
+        words = (f"{key}={here[key]}" if key in here else f"{maker}'s GPUs" for key in other)
+        found = ", ".join(dict.fromkeys(words))
         raise InputFileError(
             f"this file requires a machine with {wanted}, and this one has {found}",
             where=str(request.rules),
-            hint="verify it on a machine in the mode that it was made for.",
+            hint="verify it on such a machine, in the mode that it was made for.",
         )
 
 

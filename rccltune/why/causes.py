@@ -56,6 +56,11 @@ _SAID: Final = tuple(
             "use a file that was measured on such a machine (rccltune detect shows this one)",
         ),
         (
+            r"has rules for .+, and this job runs ",
+            AnswerKind.OTHER_LIBRARY,
+            remedies.OTHER_LIBRARY,
+        ),
+        (
             r"partition mode|arch is not known|requires \S+, and this GPU's arch",
             AnswerKind.MACHINE,
             remedies.MODE,

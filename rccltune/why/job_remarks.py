@@ -26,6 +26,7 @@ def job_remarks(
 ) -> Iterator[JobRemark]:
     """The library, the files, the variables, and what the files do not say."""
     yield from _about_variables(job, known)
+    yield from _about_conditions(job)
     yield from _about_totals(job)
     yield from _about_library(job, known)
     yield from _about_files(job, known)
@@ -146,6 +147,21 @@ def _about_variables(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
     for need in needs:
         yield JobRemark(
             text=f"the rule file wants {need}, which the job lacks", remedy=remedies.export(need)
+        )
+
+
+def _about_conditions(job: JobLogs) -> Iterator[JobRemark]:
+    """Remarks on the library and the product that a rule file is bound to."""
+    for measured, runs in sorted(job.other_library):
+        yield JobRemark(
+            text=f"the rules were measured with {measured}, and the job runs {runs}",
+            remedy=remedies.OTHER_LIBRARY,
+        )
+    if job.unchecked:
+        names = " and ".join(sorted(job.unchecked))
+        yield JobRemark(
+            text=f"the rule file names its {names}, which the plugin could not find out here: not "
+            "checked"
         )
 
 

@@ -22,6 +22,12 @@ _RULES: Final = re.compile(
     r"rules=(\d+) of=(\d+) skipped-rows=(\d+) file=(.*) sha256=([0-9a-f]{64})(.*)"
 )
 _NEEDS: Final = re.compile(r" needs=(\S+) \(not set")
+_RELEASE: Final = r"[RN]CCL \d+\.\d+\.\d+"
+_LIBRARY: Final = re.compile(rf" library=({_RELEASE}) \(its rules are for ({_RELEASE})\)")
+_UNCHECKED: Final = re.compile(r" unchecked=(\w+)(?:,(\w+))? \(not known here\)")
+_WARNED: Final = re.compile(
+    rf"rccltune: warning: .+ has rules for ({_RELEASE}), and this job runs ({_RELEASE}): "
+)
 _DECISION: Final = re.compile(
     r"rccltune: comm=(\w+) decision collective=(\w+) nbytes=(\d{1,20}) answer=(\S+) line=(\d+) "
     r"host=([\w/-]+)(?: offered=(\S+))?"
@@ -89,6 +95,8 @@ class PluginLines:
             self._evidence.show("rules", text)
         elif (match := _UNWRITTEN.match(text)) is not None:
             self._evidence.job.unwritten.see(match[1])
+        elif (match := _WARNED.match(text)) is not None:
+            self._evidence.job.other_library.see((match[1], match[2]))
         elif (match := _GONE.match(text)) is not None:
             self._evidence.job.gone.add(match[1])
 
@@ -103,6 +111,11 @@ class PluginLines:
             started = PluginStart("inert", rest.removeprefix("inert: "))
         elif (rules := _RULES.match(rest)) is not None:
             needs = _NEEDS.search(rules[6])
+            if (library := _LIBRARY.search(rules[6])) is not None:
+                self._evidence.job.other_library.see((library[2], library[1]))
+            if (unchecked := _UNCHECKED.search(rules[6])) is not None:
+                for what in filter(None, unchecked.groups()):
+                    self._evidence.job.unchecked.see(what)
             started = PluginStart(
                 "rules",
                 f"{rules[1]} of {rules[2]} rules, {rules[3]} rows skipped",

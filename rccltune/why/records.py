@@ -278,6 +278,8 @@ class JobLogs:
         hit_rules: by scale, lines and settings of rules that the plugin's summary says were hit.
         findings: mistakes for which the plugin refused a file.
         unwritten: what the plugin says that it could not write: a record, a log.
+        other_library: (measured with, runs) of jobs with another library than their rules.
+        unchecked: what the plugin could not hold a rule file's conditions against.
         gone: variables that the plugin says it knows no more.
         tables: how many tables of benchmarks were read.
         unread: why others could not be.
@@ -308,6 +310,8 @@ class JobLogs:
     hit_rules: dict[CommunicatorScale, Counter[TunerAnswer]] = field(default_factory=dict)
     findings: BoundedCounts[str] = field(default_factory=BoundedCounts)
     unwritten: BoundedCounts[str] = field(default_factory=BoundedCounts)
+    other_library: BoundedCounts[tuple[str, str]] = field(default_factory=BoundedCounts)
+    unchecked: BoundedCounts[str] = field(default_factory=BoundedCounts)
     gone: set[str] = field(default_factory=set)
     tables: int = 0
     unread: BoundedCounts[str] = field(default_factory=BoundedCounts)

@@ -108,6 +108,10 @@ CHECK_LIBRARY: Final = (
     "see which library the job loads (grep ccl /proc/PID/maps), and name the one that was measured "
     "in its LD_LIBRARY_PATH"
 )
+OTHER_LIBRARY: Final = (
+    "hold the rules against the library that the job runs: rccltune sweep with it, then rccltune "
+    "verify --rules FILE"
+)
 
 
 KEEP_SIMPLE: Final = (

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
@@ -93,6 +94,7 @@ NVLS = "allreduce,0,4095,nvls,simple,-1,1,8\n"
         ("# written by rccltune 0.1.0 for AMD Instinct MI355X, mode unknown\n", False),
         ("#@ requires arch=gfx942\n", False),
         ("#@ requires compute=SPX\n", False),
+        ("#@ requires product=NVIDIA-H200\n", True),
         ("#@ needs RCCL_LL128_FORCE_ENABLE=1\n", False),
     ],
 )
@@ -107,6 +109,25 @@ def test_a_file_is_judged_by_the_limits_of_whom_it_is_for(
     setting = found["parts"][0]["stretches"][0]["setting"]
     assert setting == ({"algorithm": "nvls", "protocol": "simple"} if is_taken else None)
     assert bool(found["never_selectable"]) != is_taken
+
+
+def test_what_a_file_is_bound_to_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The product and the library, and where only one of two files has them."""
+    row = "allreduce,0,4095,ring,ll,-1,1,8\n"
+    bound, free = tmp_path / "bound.csv", tmp_path / "free.csv"
+    bound.write_text("#@ requires product=NVIDIA-H200\n#@ library NCCL 2.28.9\n" + row)
+    free.write_text(row)
+    assert run(["explain", str(bound)]) == 0
+    said = capsys.readouterr().out
+    assert lacks(said, "requires product=NVIDIA-H200", "measured with NCCL 2.28.9") == []
+    assert run(["explain", str(bound), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["requires"], found["library"]) == ({"product": "NVIDIA-H200"}, "NCCL 2.28.9")
+    assert run(["explain", str(free), "--diff", str(bound)]) == 0
+    said = capsys.readouterr().out
+    assert lacks(said, f"only {bound} was measured with NCCL 2.28.9") == []
 
 
 def test_two_files_are_compared_to_the_byte(

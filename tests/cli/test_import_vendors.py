@@ -77,6 +77,9 @@ def test_nvls_is_chosen_where_it_was_the_fastest(capsys: Capture) -> None:
     file, text = emitted()
     assert named(file) == {"nvls/simple"}
     assert file.needs == ()
+    # Every rank line names the GPU; nothing in the log names the library.
+    assert dict(file.requires) == {"product": "NVIDIA-H100-80GB-HBM3"}
+    assert file.library is None
     assert "RCCL" not in text
     assert "whose GPUs" not in text + capsys.readouterr().err
     # The plugin itself reads the name, and gives the cell where a host offers it.
@@ -101,6 +104,21 @@ def test_ll128_of_an_nvidia_log_needs_nothing(capsys: Capture) -> None:
     file, _ = emitted()
     assert (named(file), file.needs) == ({"tree/simple"}, ())
     assert "whose GPUs" not in capsys.readouterr().err
+
+
+def test_rules_of_an_imported_log_are_bound_to_what_it_names() -> None:
+    """GPU and library of nccl-tests' heading, in the file; two releases are none."""
+    head = "# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library={}\n"
+    times, slow = ({1024: us, 2048: us, 4096: us} for us in (20.0, 40.0))
+    imported(
+        head.format(22809) + table("NVIDIA H200", times), "--algorithm", "tree", "--protocol", "ll"
+    )
+    imported(
+        head.format(22809) + table("NVIDIA H200", slow), "--algorithm", "ring", "--protocol", "ll"
+    )
+    file, text = emitted()
+    assert (dict(file.requires), file.library) == ({"product": "NVIDIA-H200"}, "NCCL 2.28.9")
+    assert "#@ requires product=NVIDIA-H200 #@ library NCCL 2.28.9 columns:" in text
 
 
 def test_where_nothing_tells_nothing_is_barred_or_needed_and_the_option_is_named(

@@ -56,10 +56,23 @@ def test_wrong_results_under_a_rule_cut_it(here: Path) -> None:
             ),
             *(3, "this one has compute=SPX"),
         ),
+        (
+            "#@ requires product=NVIDIA-H200\nallreduce,65536,131072,ring,simple,-1,1,2,-1,-1\n",
+            *(3, "product=NVIDIA-H200, and this one has AMD's GPUs"),
+        ),
         ("# nothing\n", 2, "this file has no rule"),
         ("#@ needs LD_PRELOAD=x\nallreduce,65536,131072,ring,simple,-1,1,2,-1,-1\n", 2, "--allow"),
     ],
-    ids=["mistakes", "cut", "other ranks", "other sizes", "another mode", "empty", "needs code"],
+    ids=[
+        "mistakes",
+        "cut",
+        "other ranks",
+        "other sizes",
+        "another mode",
+        "another product",
+        "empty",
+        "needs code",
+    ],
 )
 def test_what_cannot_be_verified_is_refused_before_anything_starts(
     capsys: pytest.CaptureFixture[str], text: str, code: int, said: str

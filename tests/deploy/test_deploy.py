@@ -96,7 +96,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_the_folder_has_plugin_rules_env_sh_and_readme(made: Made, tmp_path: Path) -> None:
     """The same bytes, readable by all whatever the umask; README has where from, and hashes."""
-    folder, site = made("# verified: 2026-11-21, 1 rule better\n"), tmp_path / "apps" / "site"
+    folder, site = (
+        made("# verified: 2026-11-21, 1 rule better\n#@ library RCCL 2.27.7\n"),
+        tmp_path / "apps" / "site",
+    )
     before = os.umask(0o077)
     try:
         done = put(folder, site)
@@ -111,6 +114,7 @@ def test_the_folder_has_plugin_rules_env_sh_and_readme(made: Made, tmp_path: Pat
         assert (site / name).read_bytes() == path.read_bytes()
         assert f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" in readme
     assert f"{NAME}: 1 rule, verified: 2026-11-21, 1 rule better\n" in readme
+    assert "They were measured with RCCL 2.27.7: in a job with another release" in readme
     assert "AMD Instinct MI300X, gfx942, cpx-nps4" in readme
     assert f"Session: {folder}, made by rccltune" in readme
     assert done.as_plain() == {

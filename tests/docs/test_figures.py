@@ -17,6 +17,7 @@ EXAMPLES = ROOT / "examples"
 DOCS = ROOT / "docs"
 H200X2 = EXAMPLES / "h200x2-nccl-2.28.9"
 RULE = re.compile(r"^ *(allreduce,\S+)$", re.MULTILINE)
+BOUND = re.compile(r"^ *(#@ (?:requires|library) .+)$", re.MULTILINE)
 
 
 def page(name: str) -> str:
@@ -32,10 +33,11 @@ def outputs(text: str) -> list[str]:
 
 
 def test_readme_shows_the_rules_that_were_verified() -> None:
-    """Three lines of the example's file, and what its comments say that they gain."""
+    """Three rules of the example's file, what it is bound to, and what its comments say they gain."""
     file = (H200X2 / "rccl_tuner.csv").read_text(encoding="utf-8")
     text = page("README.md")
     assert RULE.findall(text) == RULE.findall(file)
+    assert BOUND.findall(text) == BOUND.findall(file) != []
     gains = sorted(re.findall(r"# verified: (\d\.\d\d)x \(", file))
     assert len(gains) == 3
     assert f"{gains[0]} to {gains[-1]} times as fast" in text

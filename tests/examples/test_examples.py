@@ -15,7 +15,11 @@ from wording import lacks
 from rccltune import plugin
 from rccltune.cli import run
 from rccltune.measure.sweep_file import read_sweep_file
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Scale
+from rccltune.releases import exact_release, library_named
+from rccltune.rules.emission import requirements_of
+from rccltune.rules.reader import read_rules
 from rccltune.simulate import sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -114,6 +118,25 @@ def test_what_goes_wrong_is_named_and_left_out(
     settings = {(rule[3], rule[4]) for rule in rules}
     assert settings
     assert not settings & {("ring", "ll128"), ("tree", "ll")}
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(EXAMPLES.glob("*/rccl_tuner*.csv")),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_a_rule_file_is_bound_to_what_its_session_stated(path: Path) -> None:
+    """Product and library of its head, where that has them, and nothing else."""
+    text = path.read_text(encoding="utf-8")
+    product, arch = re.findall(r"^# written by rccltune \S+ for (.+), (\w+)$", text, re.MULTILINE)[
+        0
+    ]
+    library = re.findall(r"^# library: (.+)$", text, re.MULTILINE)[0]
+    found = read_rules(path.read_bytes())
+    assert found.errors == ()
+    required = dict(requirements_of(Fingerprint(product=product, arch=arch)))
+    assert dict(found.requires) == required
+    assert found.library == exact_release(library_named(library, arch))
 
 
 def test_the_batch_job_is_good_shell() -> None:

@@ -50,6 +50,8 @@ RULES = """\
 #@ format 1
 # session: /home/ada/project-x, made by ada
 # verified: 2026-11-21, 1 rule better
+#@ requires product=NVIDIA-H100-80GB-HBM3
+#@ library NCCL 2.28.9
 #@ needs NCCL_MIN_NCHANNELS=32 MY_TOKEN=hush
 allreduce,1024,4096,tree,ll,-1,1,64,-1,-1
 #@ hole 0 9 not measured
@@ -130,6 +132,8 @@ def test_what_is_listed_stays_as_it_is(session: Path) -> None:
     assert text(made, "rccl_tuner_gfx942_cpx-nps4.csv").splitlines() == [
         "#@ format 1",
         "# verified: 2026-11-21, 1 rule better",
+        "#@ requires product=NVIDIA-H100-80GB-HBM3",
+        "#@ library NCCL 2.28.9",
         "#@ needs NCCL_MIN_NCHANNELS=32",
         "allreduce,1024,4096,tree,ll,-1,1,64,-1,-1",
         "#@ hole 0 9 not measured",

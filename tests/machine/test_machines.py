@@ -17,6 +17,7 @@ from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.pci import parse_address
 from rccltune.machine.records import Oam, Severity, System
 from rccltune.model.settings import Mode
+from rccltune.rules.emission import requirements_of
 
 # From the machines' descriptions and facts §3.3: (product, arch, mode, devices, CUs, OAMs).
 EXPECTED = {
@@ -64,6 +65,8 @@ SITUATIONS = {
     "old-driver-cpx": {"memory-mode-unknown"},
     "no-amd-gpu": {"no-gpu"},
     "no-sysfs": {"no-sysfs"},
+    "nvidia-h200": {"nvidia-gpus"},
+    "nvidia-two-models": {"nvidia-gpus", "nvidia-models"},
 }
 MACHINES = (*all_machines(), MI325X)
 
@@ -97,7 +100,8 @@ def _live(system: System) -> list[Oam]:
 def _as_probe(system: System, hip: str = "") -> dict[str, str]:
     """A system in the words of rccltune-probe, seen from the GPU that HIP names."""
     common = {
-        "visible": str(len(system.gpus)),
+        # The plugin counts what KFD lists.
+        "visible": "0" if system.vendor == "nvidia" else str(len(system.gpus)),
         "hidden": str(system.n_hidden),
         "sockets": str(len([oam for oam in system.oams if oam.n_gpus])),
     }
@@ -153,6 +157,23 @@ def test_python_and_plugin_agree(machine: object, probe: Path, tmp_path: Path) -
     for hip in ("", *(f"{oam.address}.0" for oam in system.oams), "0000:7f:00.0"):
         ours, theirs = _as_probe(system, hip), _ask(probe, tmp_path, hip)
         assert {key: theirs[key] for key in ours} == ours
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvidia-h200",
+        "nvidia-h100",
+        "nvidia-two-models",
+        "nvidia-without-model",
+        "nvidia-old-driver",
+        "no-amd-gpu",
+    ],
+)
+def test_python_and_plugin_name_one_product(name: str, probe: Path, tmp_path: Path) -> None:
+    """What a rule file of an NVIDIA machine requires is what the plugin finds on it."""
+    required = dict(requirements_of(fingerprint(seen(write(name, tmp_path))))).get("product", "")
+    assert required == _ask(probe, tmp_path)["product"]
 
 
 FILES = (

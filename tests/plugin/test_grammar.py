@@ -51,6 +51,10 @@ PLAIN = st.sampled_from(
         b"#@ requires compute=cpx memory=nps4 placement=node",
         b"#@ requires device=0x74a1 cus=38",
         b"#@ requires device=29857",
+        b"#@ requires product=NVIDIA-H200",
+        b"#@ requires product=H200 cus=38",
+        b"#@ library NCCL 2.28.9",
+        b"#@ library RCCL 2.27.7",
         b"#@ hole 0 99 not measured",
         b"#@ section allreduce nodes=1 ranks=8",
         b"",
@@ -90,6 +94,16 @@ LAST = b"\nbroadcast,0,9,ring,ll,-1,-1,-1\n"
 @example([b"#@ requires cus=0x26 cus=38"], b"\n")
 @example([b"#@ requires device=0x74a1", b"#@ requires device=29857"], b"\n")
 @example([b"#@ requires arch=gfx942\xa0cus=0"], b"\n")
+@example([b"#@ requires product=H200", b"#@ requires product=NVIDIA-H200"], b"\n")
+@example([b"#@ requires product=NVIDIA-" + b"x" * 88], b"\n")
+@example([b"#@ requires product=NVIDIA-" + b"x" * 89], b"\n")
+@example([b"#@ requires product=" + b"x" * 89], b"\n")
+@example([b"#@ requires product=\xa0"], b"\n")
+@example([b"#@ library NCCL 2.28.9", b"#@\tlibrary\rNCCL 2.28.09"], b"\n")
+@example([b"#@ library NCCL\xa02.28.9"], b"\n")
+@example([b"#@ library NCCL 2.28." + b"0" * 5000 + b"9"], b"\n")
+@example([b"#@ library NCCL 2.28." + b"9" * 5000], b"\n")
+@example([b"#@ library NCCL 2.28.\xd9\xa3"], b"\n")
 @example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,cpx\xa0"], b"\n")
 @example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,unknown"], b"\n")
 @example([b"allreduce,0,99,ring,ll,-1,1,8,-1,-1,cpx-nps17"], b"\n")
@@ -126,12 +140,20 @@ def test_python_reads_as_the_plugin(host: PluginLibrary, lines: list[bytes], end
         assert "requires placement=" in said
         return
     assert (int(told[1]), int(told[2])) == (len(read.rules), len(read.findings))
+    assert ("library" in _unchecked(said)) == (read.library is not None)
+    assert ("product" in _unchecked(said)) == ("product" in dict(read.requires))
     unmet = next(((n, v) for n, v in read.needs if v and len(n.encode()) < 64), None)
     shown = f"{unmet[0]}={unmet[1]}"[:30] if unmet else ""
     assert shown.encode("utf-8", "replace").decode() in said
     for nbytes in sorted({0, 320, *hints, *(h + 1 for h in hints if h < MAX_NBYTES)}):
         answer = next(d.setting for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
         assert answer == first(read.rules, nbytes)
+
+
+def _unchecked(said: str) -> str:
+    """What could not be checked, here all that is asked: no GPU and no library is seen."""
+    match = re.search(r" unchecked=([a-z,]+) \(not known here\)", said)
+    return match[1] if match else ""
 
 
 def first(rules: tuple[Rule, ...], nbytes: int) -> Setting | None:

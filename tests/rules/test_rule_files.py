@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
 from rccltune.model.choice import GainInterval, Rule, Zone
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import RuleDocument, sections_of
+from rccltune.rules.emission import requirements_of
+from rccltune.rules.line_format import requirement
 from rccltune.rules.reader import read_rules
 from rccltune.rules.writer import render
 
@@ -61,6 +65,7 @@ def document(zones: list[Zone]) -> RuleDocument:
     return RuleDocument(
         provenance=("measured by somebody " * 20, "@ is no instruction here"),
         requires=(("arch", "gfx942"), ("cus", "38"), ("compute", "CPX"), ("memory", "NPS4")),
+        library="RCCL 2.27.7",
         needs=LL128_FORCED.environment,
         sections=sections_of(zones),
     )
@@ -82,7 +87,70 @@ def test_what_is_written_is_read_back(zones: list[Zone]) -> None:
         (hole.min_nbytes, hole.max_nbytes) for hole in read.holes
     ]
     assert dict(read.requires)["memory"] == "NPS4"
+    assert read.library == "RCCL 2.27.7"
     assert read.needs == LL128_FORCED.environment
+
+
+@pytest.mark.parametrize(
+    ("product", "required"),
+    [
+        ("NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3"),
+        ("NVIDIA  H200\t", "NVIDIA-H200"),
+        # A driver before 470 left the vendor out.
+        ("A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB"),
+        # The driver's list has no slices, and the plugin cannot tell which of two models is its own.
+        ("NVIDIA H200 MIG 1g.18gb", None),
+        ("NVIDIA H100 NVL + NVIDIA H200", None),
+        ("AMD Instinct MI300X", None),
+        (None, None),
+    ],
+)
+def test_a_file_of_an_nvidia_machine_requires_its_product(
+    product: str | None, required: str | None
+) -> None:
+    """In one word, as the Kubernetes label nvidia.com/gpu.product has it; AMD's have their arch."""
+    found = requirements_of(
+        Fingerprint(product=product, arch="gfx942" if product is None else None)
+    )
+    assert dict(found).get("product") == required
+    if required is not None:
+        assert requirement("product", required) == required
+
+
+@pytest.mark.parametrize(
+    ("library", "arch", "release"),
+    [
+        ("NCCL 2.28.9+cuda13.0", None, "NCCL 2.28.9"),
+        ("RCCL 2.22.3-develop:1bc2", "gfx942", "RCCL 2.22.3"),
+        # Benchmarks print the number alone.
+        ("2.28.9", "nvidia", "NCCL 2.28.9"),
+        ("2.28.3-SIMULATED", "gfx942", "RCCL 2.28.3"),
+        ("2.28.9", None, None),
+        ("NCCL 2.28", "nvidia", None),
+        ("librccl.so", "gfx942", None),
+        (None, "gfx942", None),
+    ],
+)
+def test_a_file_is_bound_to_a_release_that_is_known(
+    library: str | None, arch: str | None, release: str | None
+) -> None:
+    """Family and all three numbers, as the plugin reads them."""
+    found = exact_release(library_named(library, arch))
+    assert found == release
+    if found is not None:
+        assert read_rules(f"#@ library {found}\n".encode()).library == release
+
+
+def test_two_spellings_of_a_product_are_one() -> None:
+    """Files that were merged or written by hand; another product contradicts."""
+    text = "#@ requires product=A100-SXM4-40GB\n#@ requires product=NVIDIA-{}\n"
+    assert read_rules(text.format("A100-SXM4-40GB").encode()).errors == ()
+    assert [f.code for f in read_rules(text.format("H200").encode()).errors] == ["bad-requires"]
+
+
+def test_a_product_says_whose_gpus_a_file_is_for() -> None:
+    """So the limits of its library hold, and not RCCL's."""
+    assert read_rules(b"#@ requires product=NVIDIA-H200\n").arch_or_vendor == "nvidia"
 
 
 def _is_fallback(rule: Rule, text: str) -> bool:

@@ -53,6 +53,29 @@ def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") ->
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # Where the line stood, however often.
+        (
+            "#@ library NCCL 2.28.9\n#@ needs A=1\n#@ library NCCL 2.28.9\n",
+            "#@ library NCCL 2.30.7\n#@ needs A=1\n",
+        ),
+        # Else behind what is required, above the columns, or in front.
+        (
+            "# a\n#@ requires cus=1\n#@ requires arch=gfx942\n# columns: x\n",
+            "# a\n#@ requires cus=1\n#@ requires arch=gfx942\n#@ library NCCL 2.30.7\n# columns: x\n",
+        ),
+        ("# a\n# columns: x\n", "# a\n#@ library NCCL 2.30.7\n# columns: x\n"),
+        ("# a\n", "#@ library NCCL 2.30.7\n# a\n"),
+    ],
+)
+def test_a_verified_file_is_bound_to_the_library_that_verified_it(before: str, after: str) -> None:
+    """What it said of another one is no longer true; where that is not known, it stays."""
+    assert rewriting.bound_to(before, "NCCL 2.30.7") == after
+    assert rewriting.bound_to(before, None) == before
+
+
 def test_each_reason_has_its_sizes_and_the_next_verification_has_them_too() -> None:
     """What is cut once stays in the file; verdict.json of a later run says the same."""
     (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)

@@ -106,6 +106,41 @@ def test_the_sites_transport_and_safety_variables_reach_every_rank(
         )
 
 
+def test_a_file_for_another_library_is_verified_for_this_one(swept: Path) -> None:
+    """No warning of the plugin's in its ranks, and what stands is bound to what it ran with."""
+    text = rules_of(swept).read_text()
+    assert read_rules(text.encode()).library == "RCCL 2.28.3"
+    Path("old.csv").write_text(text.replace("#@ library RCCL 2.28.3", "#@ library NCCL 2.26.6"))
+    assert run(["verify", "s", "--rules", "old.csv", "--communicators", "4", "-q"]) == 0
+    made = (swept / "verified-old.csv").read_bytes()
+    assert read_rules(made).library == "RCCL 2.28.3"
+    assert read_rules(made).rules
+    assert b"2.26.6" not in made
+    logs = [
+        path.read_text(errors="replace") for path in swept.glob("verification/*/runs/*/log.txt")
+    ]
+    assert logs
+    assert not any("rccltune: warning" in log for log in logs)
+
+
+def test_a_verified_file_is_verified_again_in_a_smaller_range(swept: Path) -> None:
+    """Lines that an earlier verification wrote do not move the rules that are cut."""
+    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
+    text = rules_of(swept).read_text()
+    # One of the rules reaches beyond what was swept here.
+    last = read_rules(text.encode()).rules[-1]
+    row = text.splitlines()[(last.line or 0) - 1]
+    longer = row.replace(f",{last.max_nbytes},", f",{last.max_nbytes + (8 << 20)},")
+    Path("longer.csv").write_text(text.replace(row, longer))
+    assert run(["verify", "s", "--rules", "longer.csv", "--communicators", "4", "-q"]) == 0
+    made = read_rules((swept / "verified-longer.csv").read_bytes())
+    assert made.findings == ()
+    assert {rule.setting for rule in made.rules} <= {
+        r.setting for r in read_rules(text.encode()).rules
+    }
+    assert all(rule.max_nbytes <= 1 << 20 for rule in made.rules)
+
+
 def test_a_rule_that_is_slower_is_taken_out_and_with_keep_losers_named(
     swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

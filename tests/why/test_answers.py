@@ -20,6 +20,7 @@ from rccltune.why.records import AnswerKind
 from rccltune.workload.reader import read_workload
 
 KIB, MIB = 1024, 1024 * 1024
+ROWS = "allreduce,0,4095,tree,ll,-1,1,64,-1,-1\n"
 
 
 def test_a_hit_a_hole_and_what_cannot_be_selected(jobs: Jobs) -> None:
@@ -77,6 +78,44 @@ def test_a_variable_shuts_a_rule_out(jobs: Jobs, name: str, value: str) -> None:
     assert shut.kind is AnswerKind.NOT_SELECTABLE
     assert lacks(shut.text, f"{name}={value}", "shuts") == []
     assert lacks(shut.remedy, f"unset {name}", "unset") == []
+
+
+def test_another_library_than_the_rules_is_said_once_and_refused_when_strict(jobs: Jobs) -> None:
+    """A job of 64 ranks in one process, on RCCL 2.28.3: a warning, and what its log's reader says."""
+    same, other = ("#@ library RCCL 2.28.3\n", "#@ library RCCL 2.27.7\n")
+    rules = [jobs.rules(head + ROWS, f"{n}.csv") for n, head in enumerate((same, other))]
+    quiet, told = (jobs.run(f"job{n}", env=jobs.with_plugin(one)) for n, one in enumerate(rules))
+    assert "rccltune: warning" not in quiet.read_text()
+    assert told.read_text().count("rccltune: warning: ") == 1
+    found = ask(told, rules=rules[1])
+    assert at(found, KIB).kind is AnswerKind.HIT
+    text = "the rules were measured with RCCL 2.27.7, and the job runs RCCL 2.28.3"
+    assert text in [remark.text for remark in found.remarks]
+    refused = jobs.run("strict", env=jobs.with_plugin(rules[1], RCCLTUNE_STRICT="1"))
+    assert lacks(refused.read_text(), "RCCL 2.27.7, and this job runs RCCL 2.28.3") == []
+    assert kinds(ask(refused)) == [AnswerKind.OTHER_LIBRARY]
+    # Known to be the same, it is not refused.
+    assert at(
+        ask(jobs.run("same", env=jobs.with_plugin(rules[0], RCCLTUNE_STRICT="1"))), KIB
+    ).kind is (AnswerKind.HIT)
+
+
+@pytest.mark.parametrize("more", [{}, {"RCCLTUNE_MODE": "spx-nps1"}], ids=["plain", "with a mode"])
+def test_rules_of_an_h200_stop_a_job_on_a_simulated_mi300x(
+    jobs: Jobs, repository: Path, more: dict[str, str]
+) -> None:
+    """README's own lines as they stand, and the file that they are from."""
+    block = re.search(
+        r"^    #@ requires(?:.*\n    )+.*$", (repository / "README.md").read_text(), re.MULTILINE
+    )
+    assert block is not None
+    shown = jobs.rules("".join(f"{line.strip()}\n" for line in block[0].splitlines()))
+    for rules in (shown, repository / "examples/h200x2-nccl-2.28.9/rccl_tuner.csv"):
+        log = jobs.run(
+            env=jobs.with_plugin(rules, **more), node=sources.node_path("mi300x", "spx-nps1")
+        )
+        assert lacks(log.read_text(), "requires another machine", "product=NVIDIA-H200") == []
+        assert kinds(ask(log)) == [AnswerKind.MACHINE]
 
 
 def test_a_version_2_host_is_given_three_settings(jobs: Jobs) -> None:

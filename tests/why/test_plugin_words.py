@@ -57,10 +57,10 @@ def sources(repository: Path) -> Path:
 
 
 def test_every_reason_has_an_answer(sources: Path) -> None:
-    """Stopped or silent: each reason of config.c and settings.c is an answer with a remedy."""
+    """Stopped or silent: each reason that init can have is an answer with a remedy."""
     reasons = [
         one
-        for name in ("config.c", "settings.c", "watch.c")
+        for name in ("config.c", "requirements.c", "settings.c", "watch.c")
         for one in formats((sources / name).read_text(encoding="utf-8"))
     ]
     assert len(reasons) > 20
@@ -87,6 +87,23 @@ LINES = [
     (DECISION + "answer=none line=0 host=- offered=-", "seen"),
     (COMM + "summary calls=4 hits=1 misses=1 not-selectable=2 fallbacks=0", "totals"),
     (COMM + "rule line=2 setting=tree/ll channels=4 hits=9", "hit_rules"),
+    (
+        "rccltune: warning: /r.csv has rules for NCCL 2.28.9, and this job runs NCCL 2.30.7: whether …",
+        "other_library",
+    ),
+    (
+        START
+        + "rules=1 of=1 skipped-rows=0 file=/r.csv sha256="
+        + "0" * 64
+        + " product=NVIDIA-H200 "
+        "library=NCCL 2.30.7 (its rules are for NCCL 2.28.9)",
+        "other_library",
+    ),
+    (
+        START + "rules=1 of=1 skipped-rows=0 file=/r.csv sha256=" + "0" * 64 + " unchecked=library "
+        "(not known here)",
+        "unchecked",
+    ),
     ("rccltune: RCCLTUNE_TRACE is set, and this version knows it no more; see", "gone"),
     (
         "rccltune: error: comm=0: the record could not be written to /x: the disk is full; what …",
