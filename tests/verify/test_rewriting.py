@@ -78,7 +78,7 @@ def test_a_verified_file_is_bound_to_the_library_that_verified_it(before: str, a
 
 def test_each_reason_has_its_sizes_and_the_next_verification_has_them_too() -> None:
     """What is cut once stays in the file; verdict.json of a later run says the same."""
-    (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)
+    (rule,) = rewriting.of_scale(read_rules(TEXT.encode()), NODE)
     found = [
         part(rule, MIB, 8 * MIB, RuleState.KEPT),
         part(rule, 10 * MIB, 12 * MIB, RuleState.NO_GAIN, "gains next to nothing"),
@@ -98,7 +98,7 @@ def test_each_reason_has_its_sizes_and_the_next_verification_has_them_too() -> N
 
 def test_one_reason_needs_no_sizes_of_its_own() -> None:
     """The cut has them."""
-    (rule,) = rewriting.ours(read_rules(TEXT.encode()), NODE)
+    (rule,) = rewriting.of_scale(read_rules(TEXT.encode()), NODE)
     made = rewriting.narrowed(TEXT, [rule], [part(rule, MIB, 16 * MIB, RuleState.UNDECIDED)])
     assert [one.reason for one in made.cuts] == ["undecided, 0.98x (0.97 to 0.99)"]
 
@@ -135,7 +135,9 @@ def test_above_4_mib_registered_buffers_are_left_to_the_library(
             table = cost_table(cells)
             return decisions(opened, Collective.ALL_REDUCE, table, hints, reg_buff=reg_buff)
 
-    made = rewriting.as_timed(AROUND_4_MIB, rewriting.ours(read_rules(AROUND_4_MIB.encode()), NODE))
+    made = rewriting.as_timed(
+        AROUND_4_MIB, rewriting.of_scale(read_rules(AROUND_4_MIB.encode()), NODE)
+    )
     assert answers(made, 0) == answers(AROUND_4_MIB, 0)
     before, after = answers(AROUND_4_MIB, 1), answers(made, 1)
     below = [one for one in before if one.max_nbytes <= 4 * MIB]
@@ -144,7 +146,7 @@ def test_above_4_mib_registered_buffers_are_left_to_the_library(
     # 1 to 4 MiB, and the rule that somebody wrote for registered buffers.
     assert (named[-1].min_nbytes == 128 * MIB) is ("ring" in offered)
     assert max(one.max_nbytes for one in named if one.min_nbytes < 128 * MIB) == 4 * MIB
-    assert rewriting.as_timed(made, rewriting.ours(read_rules(made.encode()), NODE)) == made
+    assert rewriting.as_timed(made, rewriting.of_scale(read_rules(made.encode()), NODE)) == made
 
 
 def test_what_a_rule_hides_of_another_goes_with_it() -> None:
@@ -155,8 +157,8 @@ allreduce,1048576,2097152,tree,simple,-1,1,64
 allreduce,65536,4194304,ring,ll128,-1,1,64
 #@ end 2
 """
-    apart = rewriting.apart(text, rewriting.ours(read_rules(text.encode()), NODE))
-    rules = rewriting.ours(read_rules(apart.encode()), NODE)
+    apart = rewriting.apart(text, rewriting.of_scale(read_rules(text.encode()), NODE))
+    rules = rewriting.of_scale(read_rules(apart.encode()), NODE)
     wide = [(one.min_nbytes, one.max_nbytes) for one in rules if not one.fallback][1:]
     assert wide == [(65536, MIB - 1), (2 * MIB + 1, 4 * MIB)]
     found = [
@@ -182,7 +184,7 @@ allreduce,1048576,8388608,ring,ll128,-1,1,64
 allreduce,6291456,8388608,ring,simple,-1,1,64
 #@ end 2
 """
-    first, behind = rewriting.ours(read_rules(text.encode()), NODE)
+    first, behind = rewriting.of_scale(read_rules(text.encode()), NODE)
     gone = part(first, MIB, 8 * MIB, RuleState.NOT_SELECTABLE, "the library does not let it")
     kept = replace(part(behind, 6 * MIB, 8 * MIB, RuleState.KEPT), is_whole=True)
     found = [replace(gone, is_whole=True, gain=None), kept]
@@ -201,7 +203,7 @@ allreduce,1048576,2097152,ring,ll128,-1,1,64,-1,0
 allreduce,1048576,2097152,ring,simple,-1,1,64,-1,0
 #@ end 3
 """
-    rules = rewriting.ours(read_rules(text.encode()), NODE)
+    rules = rewriting.of_scale(read_rules(text.encode()), NODE)
     assert [one.fallback for one in rules] == [False, False, True]
     assert rewriting.apart(text, rules) == text
 
@@ -235,7 +237,7 @@ PARTS = """\
 def test_each_part_of_a_rule_across_4_mib_says_what_was_measured_of_its_own_sizes() -> None:
     """What the sweep saw of the whole rule stands above neither of the two."""
     text = SWEPT.format(parts=PARTS)
-    made = rewriting.as_timed(text, rewriting.ours(read_rules(text.encode()), NODE))
+    made = rewriting.as_timed(text, rewriting.of_scale(read_rules(text.encode()), NODE))
     assert (
         made.split("ranks=64\n")[1]
         == """\
@@ -254,7 +256,7 @@ allreduce,4194305,16777216,ring,simple,-1,1,64,-1,0
 def test_of_a_file_that_does_not_tell_parts_apart_each_names_the_sizes_of_both() -> None:
     """Files that an older rccltune wrote have what was measured of the whole rule alone."""
     text = SWEPT.format(parts="")
-    made = rewriting.as_timed(text, rewriting.ours(read_rules(text.encode()), NODE))
+    made = rewriting.as_timed(text, rewriting.of_scale(read_rules(text.encode()), NODE))
     said = [one for one in made.splitlines() if "sizes measured" in one]
     assert len(said) == 2
     assert all(one.startswith("# of 1 MiB to 16 MiB together: 14 sizes measured") for one in said)
