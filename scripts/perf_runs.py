@@ -24,6 +24,8 @@ from rccltune.simulate.compiled import written
 
 LIMIT_S = 300.0
 LOOP, GRAPH = "loop", "graph"
+# Room for the largest size that a bench calls.
+FIRST_LINE = f"plan 2 {1 << 30}"
 EFFORT = "2000 20 300000"
 
 
@@ -85,7 +87,7 @@ def run(
         it took and the folder of its files.
     """
     folder = Path(tempfile.mkdtemp())
-    (folder / "plan.txt").write_text("\n".join(["plan 1", *steps]) + "\n")
+    (folder / "plan.txt").write_text("\n".join([FIRST_LINE, *steps]) + "\n")
     argv = [str(plugin.native_folder() / "rccltune-perf"), "--folder", str(folder)]
     argv += ["--plan", str(folder / "plan.txt"), "--library", str(ground.measured.file)]
     if ground.measured.runtime is not None:
@@ -112,7 +114,7 @@ def run(
     )
     if done.returncode:
         sys.exit(f"rccltune-perf ended with {done.returncode}: {done.stderr[:2000]}")
-    table = _joined(folder, ground.ranks, ["plan 1", *steps])
+    table = _joined(folder, ground.ranks, [FIRST_LINE, *steps])
     table.attrs["seconds"] = time.perf_counter() - start
     table.attrs["folder"] = str(folder)
     return table

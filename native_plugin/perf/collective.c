@@ -1,8 +1,10 @@
 #include "collective.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "device_clock.h"
 #include "library.h"
 #include "rccltune_answer.h"
 #include "rendezvous.h"
@@ -15,7 +17,8 @@ enum { GRAIN = 16, OFFSET = 4096, OFFSETS = 61, MOST_KEPT = 8, FEW_RANKS = 16 };
  * (the largest known is an MI300X's of 256 MiB, of which a call in a loop leaves less). */
 static const size_t least_room = (size_t)64 << 20;
 static void *buffers[2];
-static char *single; /* what barriers reduce */
+static char *single;       /* what barriers reduce */
+static int clock_mhz = -1; /* when the communicator was made */
 static struct rccltune_answer answer = {.kind = RCCLTUNE_ANSWER_NOTHING};
 
 static const struct rccltune_answer nothing = {.kind = RCCLTUNE_ANSWER_NOTHING};
@@ -36,9 +39,9 @@ static const struct {
     [ALLTOALL] = {true, false, false},
 };
 
-size_t room_for(const struct plan *plan)
+size_t room_for(size_t largest)
 {
-    return plan->most_bytes > least_room ? plan->most_bytes : least_room;
+    return largest > least_room ? largest : least_room;
 }
 
 /* A library takes some for itself; what is left is told in powers of two, as sizes are. */
@@ -70,15 +73,40 @@ static void allocate(void **buffer, size_t bytes)
     if (result != 0)
         fail(EXIT_MEMORY, "%zu MiB of device memory: %s", bytes >> 20,
              runtime.error_string(result));
-    check_runtime(runtime.fill(*buffer, 0, bytes, communicator.stream), "MemsetAsync");
+}
+
+/* Jobs' numbers are not zeros, and what a wire carries costs power.  Each 16 bits are near 1 or -1
+ * as bfloat16, half and the upper half of a float, so that no type reads an infinity.  A simulated
+ * machine reads none of it, and 64 ranks of one would take gigabytes. */
+static void fill_with_numbers(char *buffer, size_t bytes)
+{
+    enum { PART = 4 << 20 };
+    if (runtime.clock != NULL)
+        return;
+    uint16_t *numbers = malloc(PART);
+    if (numbers == NULL)
+        fail(EXIT_MEMORY, "no memory for %d bytes", PART);
+    uint32_t state = 12345u + (uint32_t)communicator.rank;
+    for (size_t i = 0; i < PART / sizeof *numbers; i++) {
+        state = state * 1664525u + 1013904223u; /* Numerical Recipes, 7.1 */
+        numbers[i] = (uint16_t)(0x3f80u | (state >> 25) | ((state >> 9 & 1u) << 15));
+    }
+    for (size_t at = 0; at < bytes; at += PART)
+        check_runtime(runtime.copy(buffer + at, numbers, bytes - at < PART ? bytes - at : PART,
+                                   COPY_TO_DEVICE, communicator.stream),
+                      "MemcpyAsync");
+    check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
+    free(numbers);
 }
 
 /* Each communicator's at another place: what an address is worth must not be one draw for all. */
 static void make_buffers(size_t room)
 {
     size_t offset = (size_t)(communicator.number * 7 % OFFSETS) * OFFSET;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         allocate(&buffers[i], room + OFFSET * OFFSETS);
+        fill_with_numbers(buffers[i], room + OFFSET * OFFSETS);
+    }
     communicator.send = (char *)buffers[0] + offset;
     communicator.receive = (char *)buffers[1] + offset;
     communicator.room = room;
@@ -123,11 +151,20 @@ static bool stays(void)
     return rendezvous_agree(free_bytes > all / 2);
 }
 
-static void communicator_end(void)
+void communicator_leave(void)
 {
     if (communicator.comm == NULL)
         return;
     check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
+    if (clock_mhz >= 0)
+        rows_remark("clock %d %d %d", communicator.number, clock_mhz, device_clock_mhz());
+}
+
+static void communicator_end(void)
+{
+    if (communicator.comm == NULL)
+        return;
+    communicator_leave();
     for (int i = 0; i < 2; i++)
         check_runtime(runtime.release(buffers[i]), "Free");
     if (!stays())
@@ -143,6 +180,7 @@ double communicator_make(size_t room)
         check_runtime(runtime.make_stream(&communicator.stream, STREAM_NON_BLOCKING),
                       "StreamCreateWithFlags");
         allocate((void **)&single, 256);
+        check_runtime(runtime.fill(single, 0, 256, communicator.stream), "MemsetAsync");
     }
     communicator.number++;
     if (communicator.rank == 0)
@@ -156,6 +194,7 @@ double communicator_make(size_t room)
     make_buffers(room);
     warm_up();
     barrier();
+    clock_mhz = device_clock_mhz();
     return took;
 }
 

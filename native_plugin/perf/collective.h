@@ -24,8 +24,8 @@ struct call {
     int mulsum;                    /* the operation made for it, -1 where there is none */
 };
 
-/* Bytes that a buffer needs for the largest step of a plan. */
-size_t room_for(const struct plan *plan);
+/* Bytes that a buffer needs whose largest step has so many. */
+size_t room_for(size_t largest);
 
 /* Makes sure that this device holds two buffers of so many bytes, or ends the program saying what
  * fits. */
@@ -35,6 +35,10 @@ void memory_check(size_t room);
  * microseconds that making it took.  Rank 0 asks the library for the id and sends it to the others
  * (rendezvous_broadcast). */
 double communicator_make(size_t room);
+
+/* Waits for what the communicator has under way, and writes the device's clock before and after it
+ * as a remark: `clock COMMUNICATOR MHZ MHZ`. */
+void communicator_leave(void);
 
 struct call call_begin(const struct step *step);
 void call_end(const struct call *call);

@@ -13,6 +13,7 @@
 #include "rendezvous.h"
 #include "rows.h"
 #include "start.h"
+#include "steps.h"
 #include "tuning_log.h"
 #include "values.h"
 
@@ -35,12 +36,13 @@ static int number(const char *name, const char *text, int least)
 }
 
 static const char usage[] =
-    "rccltune-perf --folder DIR --plan FILE --library FILE [--runtime FILE]\n"
+    "rccltune-perf --folder DIR [--plan FILE] --library FILE [--runtime FILE]\n"
     "    [--plugin FILE] [--said] [--devices 0,8,16] [--bind none]\n"
     "    [--start N [--per-host M] | --rank R --ranks N --local-rank L]\n"
     "\n"
-    "Measures collectives as a plan says, one process a GPU. 'rccltune sweep'\n"
-    "writes the plan and starts it; ranks know each other by RCCLTUNE_PERF_TOKEN.\n"
+    "Measures collectives, one process a GPU. 'rccltune sweep' starts it, and sends\n"
+    "one step after the other to rank 0; --plan makes those of a file again. Ranks\n"
+    "know each other and rccltune by RCCLTUNE_PERF_TOKEN.\n"
     "docs/measuring.md has the plan's steps, the columns of DIR/rank-<r>.csv and the\n"
     "exit codes.\n";
 
@@ -102,8 +104,8 @@ static void options_read(int argc, char **argv, struct options *o)
             fail(EXIT_USAGE, "it takes the options that rccltune-perf --help shows");
         }
     }
-    if (o->folder == NULL || o->plan == NULL || o->library == NULL || optind < argc)
-        fail(EXIT_USAGE, "--folder, --plan and --library are needed, and nothing without a name");
+    if (o->folder == NULL || o->library == NULL || optind < argc)
+        fail(EXIT_USAGE, "--folder and --library are needed, and nothing without a name");
     if (getenv("RCCLTUNE_PERF_TOKEN") == NULL)
         fail(EXIT_USAGE, "RCCLTUNE_PERF_TOKEN is not set: ranks know each other by it");
 }
@@ -156,15 +158,15 @@ static void tell_variables(void)
 
 /* NCCL from 2.30 on lets ranks share a device where it is told to (2.30.7 src/init.cc:1057): enough
  * to see what is asked and what runs, and no time would be worth anything. */
-static bool may_share(const struct plan *plan)
+static bool may_share(void)
 {
     const char *value = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-    return !plan->times && value != NULL && atoi(value) > 0;
+    return value != NULL && atoi(value) > 0;
 }
 
-static void make_communicator(const struct plan *plan)
+static void make_communicator(size_t largest)
 {
-    double us = communicator_make(room_for(plan));
+    double us = communicator_make(room_for(largest));
     struct row row = row_of(communicator.number, "communicator");
     if (communicator.number == 0)
         tell_variables();
@@ -198,8 +200,12 @@ static void end_log(void)
     is_told = true;
 }
 
+static bool shares_device;
+
 static void measure(const struct step *step)
 {
+    if (shares_device)
+        fail(EXIT_DEVICES, "ranks share a device, so that no time would be worth anything");
     end_log();
     struct call call = call_begin(step);
     struct row row = row_of(communicator.number, "measure");
@@ -209,50 +215,60 @@ static void measure(const struct step *step)
     rows_write(&row);
 }
 
-static void walk(const struct plan *plan)
+/* The first step says the largest one, before the first communicator's buffers are made. */
+static size_t begin(void)
 {
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        const struct step *step = &plan->steps[i];
-        context.line = step->line;
-        switch (step->kind) {
+    struct step step;
+    if (!steps_next(&step))
+        fail(EXIT_USAGE, "there is no step");
+    context.line = 0; /* what does not fit is this machine's matter, no step's */
+    memory_check(room_for(step.n_bytes));
+    rows_head();
+    steps_done();
+    return step.n_bytes;
+}
+
+static void walk(size_t largest)
+{
+    for (struct step step; steps_next(&step); steps_done()) {
+        switch (step.kind) {
         case STEP_COMMUNICATOR:
-            make_communicator(plan);
+            make_communicator(largest);
             break;
         case STEP_ANSWER:
-            answer_set(step);
+            if (plugin.answer == NULL)
+                fail(EXIT_USAGE, "there is no --plugin that would give an answer");
+            answer_set(&step);
             break;
         case STEP_MEASURE:
-            measure(step);
+            measure(&step);
             break;
         default:
-            call_once(step);
+            call_once(&step);
         }
     }
-    context.line = 0;
 }
 
 int main(int argc, char **argv)
 {
     static struct options options;
-    static struct plan plan;
     options_read(argc, argv, &options);
-    plan_read(options.plan, &plan);
-    if (plan.answers && options.plugin == NULL)
-        fail(EXIT_USAGE, "the plan has answers, and there is no --plugin that would give them");
     find_ranks(&options);
     rows_open(options.folder, options.ranks.rank);
+    steps_open(options.plan, options.ranks.rank);
     set_variables(&options);
+    /* Before the library is opened: where one host lacks it, all hear of it at once. */
+    rendezvous_start(options.folder, options.ranks.rank, options.ranks.n_ranks,
+                     getenv("RCCLTUNE_PERF_TOKEN"), options.plan == NULL);
     library_open(options.library, options.runtime);
     plugin_open(options.plugin);
-    rendezvous_start(options.folder, options.ranks.rank, options.ranks.n_ranks,
-                     getenv("RCCLTUNE_PERF_TOKEN"));
-    take_device(&options.ranks, options.devices, options.binds, may_share(&plan));
-    memory_check(room_for(&plan));
-    rows_head();
+    shares_device = take_device(&options.ranks, options.devices, options.binds, may_share());
     communicator.rank = options.ranks.rank;
     communicator.n_ranks = options.ranks.n_ranks;
+    size_t largest = begin();
     answer_apply(); /* communicators belong to us from the first one on */
-    walk(&plan);
+    walk(largest);
+    communicator_leave();
     rendezvous_end();
     tell_questions();
     rows_remark("done");

@@ -7,19 +7,13 @@
 
 #include "rccltune_answer.h"
 
-enum { MAX_WORDS = 11, MAX_LINE = 512 };
+enum { MAX_WORDS = 11 };
 
 /* One line in words; `words[n]` is NULL. */
 struct words {
     const char *at[MAX_WORDS + 1];
     int n;
 };
-
-static _Noreturn void refuse(const char *path, int line, const char *what, const char *word)
-{
-    fail(EXIT_USAGE, "%s, line %d: %s%s%s", path, line, what, word != NULL ? ": " : "",
-         word != NULL ? word : "");
-}
 
 static void split(char *text, struct words *words)
 {
@@ -139,15 +133,37 @@ static const char *read_measure(const struct words *words, struct step *step)
     return read_call(words, step);
 }
 
+static const char *read_plan(const struct words *words, struct step *step)
+{
+    double bytes;
+    step->kind = STEP_PLAN;
+    if (words->n != 3 || strcmp(words->at[1], "2") != 0 ||
+        !read_number(words->at[2], 1, 1e15, &bytes))
+        return "'plan 2' and the bytes of the largest step come first";
+    step->n_bytes = (size_t)bytes;
+    return NULL;
+}
+
+/* The purpose is for whoever reads the plan. */
+static const char *read_communicator(const struct words *words, struct step *step)
+{
+    step->kind = STEP_COMMUNICATOR;
+    return words->n <= 2 ? NULL : "at most what it is for follows";
+}
+
 static const char *read_step(const struct words *words, struct step *step)
 {
     const char *word = words->at[0];
-    if (strcmp(word, "communicator") == 0) {
-        step->kind = STEP_COMMUNICATOR;
-        return words->n == 1 ? NULL : "nothing follows";
-    }
+    if (strcmp(word, "plan") == 0)
+        return read_plan(words, step);
+    if (strcmp(word, "communicator") == 0)
+        return read_communicator(words, step);
     if (strcmp(word, "answer") == 0)
         return read_answer(words, step) ? NULL : "nothing, rules, or a setting as ring/ll128/16";
+    if (strcmp(word, "end") == 0) {
+        step->kind = STEP_END;
+        return words->n == 1 ? NULL : "nothing follows";
+    }
     if (strcmp(word, "measure") == 0) {
         step->kind = STEP_MEASURE;
         return read_measure(words, step);
@@ -158,72 +174,52 @@ static const char *read_step(const struct words *words, struct step *step)
     return read_single(words, step);
 }
 
-static void append(struct plan *plan, const struct step *step)
+/* What no line says by itself: the largest step is known before the first communicator, calls need
+ * one, and a captured graph makes every later call of a loop dearer (NCCL adds an event to it). */
+static const char *check_order(const struct step *step)
 {
-    if (plan->n_steps % 256 == 0) {
-        struct step *more = realloc(plan->steps, (plan->n_steps + 256) * sizeof *more);
-        if (more == NULL)
-            fail(EXIT_USAGE, "no memory for the plan");
-        plan->steps = more;
+    static size_t most_bytes;
+    static bool has_communicator, has_graph;
+    if ((step->kind == STEP_PLAN) == (most_bytes > 0))
+        return "'plan 2' comes first, and once";
+    switch (step->kind) {
+    case STEP_PLAN:
+        most_bytes = step->n_bytes;
+        return NULL;
+    case STEP_COMMUNICATOR:
+        has_communicator = true;
+        has_graph = false;
+        return NULL;
+    case STEP_ANSWER:
+    case STEP_END:
+        return NULL;
+    default:
+        break;
     }
-    plan->steps[plan->n_steps++] = *step;
+    if (!has_communicator)
+        return "there is no communicator yet";
+    if (step->n_bytes > most_bytes)
+        return "it is larger than the largest step that the first line says";
+    if (step->kind == STEP_MEASURE && !step->graph && has_graph)
+        return "all loops of a communicator come before its first graph";
+    has_graph |= step->kind == STEP_MEASURE && step->graph;
+    return NULL;
 }
 
-/* What no line says by itself: calls need a communicator, and a captured graph makes every later
- * call of a loop dearer (NCCL adds an event to it). */
-static void check_order(const char *path, const struct plan *plan)
+bool step_read(const char *text, int line, struct step *step)
 {
-    bool has_communicator = false, has_graph = false;
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        const struct step *step = &plan->steps[i];
-        if (step->kind == STEP_COMMUNICATOR) {
-            has_communicator = true;
-            has_graph = false;
-            continue;
-        }
-        if (step->kind == STEP_ANSWER)
-            continue;
-        if (!has_communicator)
-            refuse(path, step->line, "there is no communicator yet", NULL);
-        bool is_timed = step->kind == STEP_MEASURE;
-        if (is_timed && !step->graph && has_graph)
-            refuse(path, step->line, "all loops of a communicator come before its first graph",
-                   NULL);
-        has_graph |= is_timed && step->graph;
-    }
-}
-
-void plan_read(const char *path, struct plan *plan)
-{
-    char text[MAX_LINE];
-    FILE *file = fopen(path, "r");
-    bool has_head = false;
-    if (file == NULL)
-        fail(EXIT_USAGE, "%s: %s", path, strerror(errno));
-    memset(plan, 0, sizeof *plan);
-    for (int line = 1; fgets(text, sizeof text, file) != NULL; line++) {
-        struct words words;
-        if (strchr(text, '\n') == NULL)
-            refuse(path, line, "the line is cut or too long", NULL);
-        split(text, &words);
-        if (words.n == 0 || *words.at[0] == '#')
-            continue;
-        if (!has_head) {
-            has_head =
-                words.n == 2 && strcmp(words.at[0], "plan") == 0 && strcmp(words.at[1], "1") == 0;
-            if (!has_head)
-                refuse(path, line, "a plan begins with 'plan 1'", NULL);
-            continue;
-        }
-        struct step step = {.line = line};
-        const char *mistake = read_step(&words, &step);
-        if (mistake != NULL)
-            refuse(path, line, mistake, words.at[0]);
-        append(plan, &step);
-        plan->answers |= step.kind == STEP_ANSWER;
-        plan->times |= step.kind == STEP_MEASURE;
-        plan->most_bytes = step.n_bytes > plan->most_bytes ? step.n_bytes : plan->most_bytes;
-    }
-    fclose(file);
-    check_order(path, plan);
+    char copy[MAX_STEP];
+    struct words words;
+    context.line = line;
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
+        fail(EXIT_USAGE, "the line is longer than %d bytes", MAX_STEP - 1);
+    split(copy, &words);
+    if (words.n == 0 || *words.at[0] == '#')
+        return false;
+    *step = (struct step){.line = line};
+    const char *mistake = read_step(&words, step);
+    mistake = mistake != NULL ? mistake : check_order(step);
+    if (mistake != NULL)
+        fail(EXIT_USAGE, "%s: %s", words.at[0], mistake);
+    return true;
 }

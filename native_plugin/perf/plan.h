@@ -1,8 +1,9 @@
 /*
- * The plan: one step a line, the same for all ranks, nothing inferred.
+ * Steps: one a line, the same for all ranks, nothing inferred.
  *
- *     plan 1
- *     communicator
+ *     plan 2 LARGEST_BYTES
+ *     communicator [PURPOSE]
+ *     end
  *     answer nothing | rules | ring/ll128 | tree/simple/16
  *     check COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
  *     call COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
@@ -16,9 +17,17 @@
 
 #include "perf.h"
 
-enum step_kind { STEP_COMMUNICATOR, STEP_ANSWER, STEP_CHECK, STEP_CALL, STEP_MEASURE };
+enum step_kind {
+    STEP_PLAN,
+    STEP_COMMUNICATOR,
+    STEP_ANSWER,
+    STEP_CHECK,
+    STEP_CALL,
+    STEP_MEASURE,
+    STEP_END
+};
 
-enum { ANY_ROOT = -1 };
+enum { ANY_ROOT = -1, MAX_STEP = 512 }; /* bytes of a line */
 
 struct step {
     enum step_kind kind;
@@ -39,15 +48,8 @@ struct step {
     long least_calls;
 };
 
-struct plan {
-    struct step *steps;
-    size_t n_steps;
-    size_t most_bytes; /* of a step */
-    bool answers;      /* some step says an answer, so that the plugin is needed */
-    bool times;        /* some step is timed */
-};
-
-/* Reads a plan, or ends the program naming the line. */
-void plan_read(const char *path, struct plan *plan);
+/* Reads a line into a step, or ends the program naming the line.  A line may be empty or a remark:
+ * false.  The first other line is `plan 2 BYTES`, which says the largest step (STEP_PLAN). */
+bool step_read(const char *text, int line, struct step *step);
 
 #endif

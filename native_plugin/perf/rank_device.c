@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device_clock.h"
 #include "library.h"
 #include "rendezvous.h"
 #include "rows.h"
@@ -105,16 +106,16 @@ struct place {
     char host[160], bus[32];
 };
 
-/* Two ranks on one device share it, which no job does; two slices of one card look the same here.
- */
-static void check_twice(const struct ranks *ranks, const struct place *mine, bool may_share)
+/* Whether two ranks have one device, which no job does; two slices of one card look the same here.
+ * Ends the program where they may not. */
+static bool is_shared(const struct ranks *ranks, const struct place *mine, bool may_share)
 {
     struct place *all = calloc((size_t)ranks->n_ranks, sizeof *all);
     char words[256] = "";
     if (all == NULL)
         fail(EXIT_DEVICES, "no memory for %d ranks", ranks->n_ranks);
     rendezvous_gather(mine, all, sizeof *mine);
-    for (int i = 0; i < ranks->n_ranks && ranks->rank == 0 && !may_share; i++) {
+    for (int i = 0; i < ranks->n_ranks && ranks->rank == 0; i++) {
         for (int j = 0; j < i; j++) {
             if (strcmp(all[i].host, all[j].host) == 0 && strcmp(all[i].bus, all[j].bus) == 0)
                 snprintf(words, sizeof words,
@@ -125,11 +126,12 @@ static void check_twice(const struct ranks *ranks, const struct place *mine, boo
     }
     free(all);
     rendezvous_broadcast(words, sizeof words);
-    if (*words != '\0')
+    if (*words != '\0' && !may_share)
         fail(EXIT_DEVICES, "%s", words);
+    return *words != '\0';
 }
 
-void take_device(const struct ranks *ranks, const char *devices, bool binds, bool may_share)
+bool take_device(const struct ranks *ranks, const char *devices, bool binds, bool may_share)
 {
     struct place mine = {"", ""};
     const char *host_id = getenv("NCCL_HOSTID"), *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -162,5 +164,7 @@ void take_device(const struct ranks *ranks, const char *devices, bool binds, boo
     rows_remark("device %d %s", device, mine.bus);
     if (binds && runtime.clock == NULL)
         bind_to(mine.bus);
-    check_twice(ranks, &mine, may_share);
+    if (runtime.clock == NULL)
+        device_clock_open(mine.bus);
+    return is_shared(ranks, &mine, may_share);
 }

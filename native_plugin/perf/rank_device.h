@@ -13,8 +13,8 @@ struct ranks ranks_of_launcher(void);
 
 /* Selects this rank's device: of the list "0,8,16" (NULL: all) the one with the local rank's
  * number, or 0 where only one is visible; binds this process to its NUMA node unless `binds` is
- * false.  Ends the program where there are fewer devices than ranks, or two ranks have the same
- * one and may not share it. */
-void take_device(const struct ranks *ranks, const char *devices, bool binds, bool may_share);
+ * false.  Whether two ranks have the same one.  Ends the program where they may not, or where there
+ * are fewer devices than ranks. */
+bool take_device(const struct ranks *ranks, const char *devices, bool binds, bool may_share);
 
 #endif

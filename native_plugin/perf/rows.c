@@ -6,11 +6,16 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static int file = -1;
 static char path[PATH_MAX];
+/* Lines that nobody took with rows_kept() yet. */
+static bool keeps;
+static char *kept;
+static size_t n_kept, room_for_kept;
 
 struct row row_of(int communicator, const char *step)
 {
@@ -41,13 +46,29 @@ static bool put(const char *text, size_t length)
     return true;
 }
 
-static void put_or_fail(const char *text, int length)
+static void keep(const char *text, size_t length)
 {
-    if (!put(text, (size_t)length)) {
+    if (n_kept + length > room_for_kept) {
+        size_t room = 2 * (n_kept + length);
+        char *more = realloc(kept, room);
+        if (more == NULL)
+            fail(EXIT_ROWS, "no memory for %zu bytes of rows", room);
+        kept = more;
+        room_for_kept = room;
+    }
+    memcpy(kept + n_kept, text, length);
+    n_kept += length;
+}
+
+static void put_or_fail(const char *text, size_t length)
+{
+    if (!put(text, length)) {
         int error = errno;
         file = -1; /* not even the last word */
         fail(EXIT_ROWS, "cannot write %s: %s", path, strerror(error));
     }
+    if (keeps)
+        keep(text, length);
 }
 
 void rows_open(const char *folder, int rank)
@@ -68,50 +89,80 @@ void rows_remark(const char *format, ...)
     va_end(arguments);
     int length = 2 + (n < (int)sizeof line - 4 ? n : (int)sizeof line - 4);
     for (int i = 0; i < length; i++)
-        line[i] = line[i] == '\n' || line[i] == '\r' ? ' ' : line[i];
+        line[i] = line[i] == '\n' || line[i] == '\r' || line[i] == '\t' ? ' ' : line[i];
     line[length++] = '\n';
-    put_or_fail(line, length);
+    put_or_fail(line, (size_t)length);
 }
 
 void rows_head(void)
 {
     static const char head[] = "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,"
                                "library,answer,registered,selectable,ran,checked,wrong,note\n";
-    put_or_fail(head, (int)sizeof head - 1);
+    put_or_fail(head, sizeof head - 1);
+}
+
+/* A line that is being made: what does not fit is left out, its end always fits. */
+struct line {
+    char text[1024];
+    size_t length;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+    size_t room = sizeof line->text - 1 - line->length; /* 1: for the end of the line */
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(line->text + line->length, room, format, arguments);
+    va_end(arguments);
+    line->length += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
 
 /* A number and the comma behind it; nothing but the comma where it is not known. */
-static void add(char *line, size_t size, int *n, int64_t number)
+static void add_number(struct line *line, int64_t number)
 {
     if (number >= 0)
-        *n += snprintf(line + *n, size - (size_t)*n, "%" PRId64, number);
-    *n += snprintf(line + *n, size - (size_t)*n, ",");
+        add(line, "%" PRId64, number);
+    add(line, ",");
 }
 
 void rows_write(const struct row *row)
 {
-    char line[1024], note[200];
+    struct line line = {.length = 0};
+    char note[200];
     bool is_told = row->asked > 0;
-    int n = snprintf(line, sizeof line, "%d,%d,%s,%zu,%ld,", context.line, row->communicator,
-                     row->step, row->n_bytes, row->calls);
+    add(&line, "%d,%d,%s,%zu,%ld,", context.line, row->communicator, row->step, row->n_bytes,
+        row->calls);
     if (row->time_us >= 0)
-        n += snprintf(line + n, sizeof line - (size_t)n, "%.4f", row->time_us);
-    n += snprintf(line + n, sizeof line - (size_t)n, ",");
-    add(line, sizeof line, &n, row->made);
-    add(line, sizeof line, &n, row->asked);
-    add(line, sizeof line, &n, is_told ? row->told_bytes : -1);
-    n += snprintf(line + n, sizeof line - (size_t)n, "%s,%s,", row->library, row->answer);
-    add(line, sizeof line, &n, is_told ? row->registered : -1);
+        add(&line, "%.4f", row->time_us);
+    add(&line, ",");
+    add_number(&line, row->made);
+    add_number(&line, row->asked);
+    add_number(&line, is_told ? row->told_bytes : -1);
+    add(&line, "%s,%s,", row->library, row->answer);
+    add_number(&line, is_told ? row->registered : -1);
     if (is_told)
-        n += snprintf(line + n, sizeof line - (size_t)n, "%" PRIx64, row->selectable);
-    n += snprintf(line + n, sizeof line - (size_t)n, ",%s,", row->ran);
-    add(line, sizeof line, &n, row->checked);
-    add(line, sizeof line, &n, row->wrong);
+        add(&line, "%" PRIx64, row->selectable);
+    add(&line, ",%s,", row->ran);
+    add_number(&line, row->checked);
+    add_number(&line, row->wrong);
     snprintf(note, sizeof note, "%s", row->note);
     for (char *c = note; *c != '\0'; c++)
-        *c = *c == ',' || *c == '\n' || *c == '\r' || *c == '"' ? ' ' : *c;
-    n += snprintf(line + n, sizeof line - (size_t)n, "%s\n", note);
-    put_or_fail(line, n);
+        *c = *c == ',' || *c == '\n' || *c == '\r' || *c == '"' || *c == '\t' ? ' ' : *c;
+    add(&line, "%s", note);
+    line.text[line.length++] = '\n';
+    put_or_fail(line.text, line.length);
+}
+
+void rows_keep(void)
+{
+    keeps = true;
+}
+
+const char *rows_kept(size_t *length)
+{
+    *length = n_kept;
+    n_kept = 0;
+    return kept;
 }
 
 void rows_last_word(int line, const char *words)

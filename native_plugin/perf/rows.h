@@ -38,6 +38,12 @@ void rows_head(void);
 
 void rows_write(const struct row *row);
 
+/* From here on lines are kept as well as written, until rows_kept() takes them. */
+void rows_keep(void);
+
+/* All that was written since rows_keep() or the last rows_kept(); good until the next row. */
+const char *rows_kept(size_t *length);
+
 /* From fail(): a remark that never fails itself. */
 void rows_last_word(int line, const char *words);
 

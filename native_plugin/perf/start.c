@@ -11,13 +11,15 @@
 
 #include "perf.h"
 
-enum { GRACE_MS = 500 };
+/* What ranks get to end by themselves once one failed; what killed ones get to be gone: a process
+ * inside a driver may not be. */
+enum { GRACE_MS = 500, KILLED_MS = 10000 };
 
-static volatile sig_atomic_t told; /* the signal that ends us */
-
-static void hear(int number)
+static double now_ms(void)
 {
-    told = number;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 static void end_all(const pid_t *ranks, int n, int number)
@@ -26,13 +28,6 @@ static void end_all(const pid_t *ranks, int n, int number)
         if (ranks[i] > 0)
             kill(ranks[i], number);
     }
-}
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 /* What a rank ended with; one ended by a signal as a shell has it. */
@@ -44,77 +39,112 @@ static int code_of(int status, int rank)
     return 128 + WTERMSIG(status);
 }
 
-/* Waits for one rank that has ended, at most so long; its number, or -1. */
-static int wait_one(pid_t *ranks, int n, int *status, double until_ms)
+/* A rank that has ended, and with what; -1 where none has. */
+static int ended_rank(pid_t *ranks, int n, int *status)
 {
-    static const struct timespec pause = {.tv_nsec = 2000000};
-    for (;;) {
-        pid_t pid = waitpid(-1, status, until_ms > 0 ? WNOHANG : 0);
-        for (int i = 0; i < n && pid > 0; i++) {
+    pid_t pid;
+    while ((pid = waitpid(-1, status, WNOHANG)) > 0) {
+        for (int i = 0; i < n; i++) {
             if (ranks[i] == pid) {
                 ranks[i] = 0;
                 return i;
             }
         }
-        if (pid < 0 && errno != EINTR)
-            return -1;
-        if (told != 0 || (until_ms > 0 && now_ms() > until_ms))
-            return -1;
-        if (pid == 0)
-            nanosleep(&pause, NULL);
+    }
+    return -1;
+}
+
+/* The next signal of a set that is blocked, so that none comes between a look and the wait for it;
+ * 0 where `until_ms` (of now_ms(), 0: never) came first. */
+static int next_signal(const sigset_t *signals, double until_ms)
+{
+    for (;;) {
+        long left_ms = until_ms > 0 ? (long)(until_ms - now_ms()) : 1000;
+        if (left_ms <= 0)
+            return 0;
+        struct timespec limit = {.tv_sec = left_ms / 1000, .tv_nsec = left_ms % 1000 * 1000000};
+        int number = sigtimedwait(signals, NULL, &limit);
+        if (number > 0)
+            return number;
     }
 }
 
-/* The first failure that is a rank's own: one that only noticed that another is gone says less. */
-static int outcome(pid_t *ranks, int n)
+/* Waits until all ranks have ended, one has failed and the others had their time, or a signal ends
+ * us.  The code of the first rank that failed by itself: one that only noticed that another is gone
+ * says less. */
+static int outcome(pid_t *ranks, int n, const sigset_t *signals)
 {
     int left = n, code = EXIT_DONE, status = 0;
     double until = 0;
-    while (left > 0) {
-        int rank = wait_one(ranks, n, &status, until);
-        if (rank < 0)
-            break;
-        int own = code_of(status, rank);
-        left--;
-        if (own != EXIT_DONE && (code == EXIT_DONE || code == EXIT_PEER))
-            code = own;
-        if (code != EXIT_DONE && until == 0)
-            until = now_ms() + GRACE_MS;
+    for (;;) {
+        for (int rank; (rank = ended_rank(ranks, n, &status)) >= 0;) {
+            int own = code_of(status, rank);
+            left--;
+            if (own != EXIT_DONE && (code == EXIT_DONE || code == EXIT_PEER))
+                code = own;
+            if (code != EXIT_DONE && until == 0)
+                until = now_ms() + GRACE_MS;
+        }
+        if (left == 0)
+            return code;
+        int number = next_signal(signals, until);
+        if (number == 0)
+            return code;
+        if (number != SIGCHLD)
+            return 128 + number;
     }
-    return code;
+}
+
+static void kill_all(pid_t *ranks, int n, const sigset_t *signals)
+{
+    int left = 0, status;
+    double until = now_ms() + KILLED_MS;
+    end_all(ranks, n, SIGKILL);
+    for (int i = 0; i < n; i++)
+        left += ranks[i] > 0;
+    while (left > 0) {
+        while (ended_rank(ranks, n, &status) >= 0)
+            left--;
+        if (left > 0 && next_signal(signals, until) == 0) {
+            fprintf(stderr,
+                    "rccltune-perf: %d of %d ranks are killed and not gone: they wait "
+                    "inside the driver\n",
+                    left, n);
+            return;
+        }
+    }
 }
 
 int start_ranks(int n)
 {
     pid_t own = getpid(), *ranks = calloc((size_t)n, sizeof *ranks);
-    struct sigaction action = {.sa_handler = hear};
+    sigset_t signals, before;
     if (ranks == NULL)
         fail(EXIT_USAGE, "no memory for %d ranks", n);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    signal(SIGCHLD, SIG_DFL); /* an ignored one would never come */
+    sigprocmask(SIG_BLOCK, &signals, &before);
     for (int i = 0; i < n; i++) {
         ranks[i] = fork();
         if (ranks[i] == 0) {
-            signal(SIGTERM, SIG_DFL);
-            signal(SIGINT, SIG_DFL);
-            signal(SIGHUP, SIG_DFL);
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() != own) /* gone between the fork and the line above */
                 _exit(EXIT_PEER);
+            sigprocmask(SIG_SETMASK, &before, NULL);
             free(ranks);
             return i;
         }
         if (ranks[i] < 0) {
-            end_all(ranks, i, SIGKILL);
+            ranks[i] = 0;
+            kill_all(ranks, i, &signals);
             fail(EXIT_USAGE, "cannot start rank %d of %d", i, n);
         }
     }
-    int code = outcome(ranks, n);
-    if (told != 0)
-        code = 128 + told;
-    end_all(ranks, n, SIGKILL);
-    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
-        ;
+    int code = outcome(ranks, n, &signals);
+    kill_all(ranks, n, &signals);
     _exit(code);
 }

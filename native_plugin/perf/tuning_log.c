@@ -8,27 +8,37 @@
 
 #include "perf.h"
 
+enum { MAX_VALUE = PATH_MAX, N_VARIABLES = 3 };
+
 static char path[PATH_MAX];
 static long passed; /* bytes of the log */
 static bool is_on, tells;
-/* Ours while the log is on, and what the site had before (NULL: not set). */
-static struct {
+/* The library's threads may read the environment whenever they like, so that it is not changed once
+ * they run: these entries of it are ours, and get another value in place. */
+static struct variable {
     const char *name, *ours;
-    char *before;
-} variables[] = {
-    {"NCCL_DEBUG", "INFO", NULL},
-    {"NCCL_DEBUG_SUBSYS", "INIT,ENV,TUNING", NULL},
-    {"NCCL_DEBUG_FILE", path, NULL},
+    const char *usual; /* what it is where nobody sets it, by ncclDebugInit of both libraries */
+    char before[MAX_VALUE], entry[MAX_VALUE + 32];
+} variables[N_VARIABLES] = {
+    {.name = "NCCL_DEBUG", .ours = "INFO", .usual = "VERSION"},
+    {.name = "NCCL_DEBUG_SUBSYS", .ours = "INIT,ENV,TUNING", .usual = "INIT,BOOTSTRAP,ENV"},
+    {.name = "NCCL_DEBUG_FILE", .ours = path, .usual = ""},
 };
-enum { N_VARIABLES = sizeof variables / sizeof *variables };
+
+static void put_value(struct variable *variable, const char *value)
+{
+    snprintf(variable->entry, sizeof variable->entry, "%s=%s", variable->name, value);
+}
 
 void tuning_log_start(const char *folder, int rank)
 {
     snprintf(path, sizeof path, "%s/log-%d.txt", folder, rank);
     for (int i = 0; i < N_VARIABLES; i++) {
         const char *before = getenv(variables[i].name);
-        variables[i].before = before != NULL ? strdup(before) : NULL;
-        setenv(variables[i].name, variables[i].ours, 1);
+        snprintf(variables[i].before, sizeof variables[i].before, "%s",
+                 before != NULL ? before : variables[i].usual);
+        put_value(&variables[i], variables[i].ours);
+        putenv(variables[i].entry);
     }
     is_on = true;
     tells = rank == 0;
@@ -40,14 +50,8 @@ bool tuning_log_stop(void (*reset)(void))
         return true;
     if (reset == NULL)
         return false;
-    for (int i = 0; i < N_VARIABLES; i++) {
-        if (variables[i].before != NULL)
-            setenv(variables[i].name, variables[i].before, 1);
-        else
-            unsetenv(variables[i].name);
-        free(variables[i].before);
-        variables[i].before = NULL;
-    }
+    for (int i = 0; i < N_VARIABLES; i++)
+        put_value(&variables[i], variables[i].before);
     reset();
     is_on = false;
     tells = false;

@@ -32,6 +32,8 @@ from rccltune.model.errors import LaunchError, MachineError, SessionError
 RUN_ID: Final = "run-id"
 # What ends others does not end the guardian.
 _NOT_HEARD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Found here: between fork and exec another thread's lock may stop whoever looks for a function.
+_PRCTL: Final = ctypes.CDLL(None).prctl
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_S: Final = 0.05
@@ -98,9 +100,10 @@ def run(job: LaunchCommand) -> LaunchEnd:
         LaunchError: a process cannot be killed (it hangs in the driver).
         KeyboardInterrupt: after everything that was started is gone.
     """
-    with with_guardian() as run_id:
-        adopt(orphans=True)
-        return _run(job, run_id)
+    with running(job) as started:
+        timed_out, lingered = _watch(started, job)
+        with held():
+            return started.end(timed_out=timed_out, lingered=lingered)
 
 
 @contextlib.contextmanager
@@ -122,33 +125,86 @@ def with_guardian() -> Iterator[str]:
             _reap(_children() - own)
 
 
-def _run(job: LaunchCommand, run_id: str) -> LaunchEnd:
-    kin = LaunchProcesses([run_id])
-    start = time.monotonic()
-    process: subprocess.Popen[bytes] | None = None
-    try:
-        with held():
-            process = spawn(job, run_id)
-        timed_out, lingered = _watch(process, job, kin, start + job.timeout_s)
-    except BaseException:
-        if process is not None:
-            with held():
-                end(process, kin)
-        raise
-    with held():
-        if timed_out or lingered:
-            end(process, kin)
+class RunningLaunch:
+    """A launch under way, and how it ended when it is over."""
+
+    def __init__(self, process: subprocess.Popen[bytes], kin: LaunchProcesses) -> None:
+        """Note when it was started."""
+        self._process, self._kin = process, kin
+        self._start = time.monotonic()
+        self._next_roll, self._pause = self._start + _LOOK_S, _LOOK_S
+        self.ended: LaunchEnd | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the launcher has ended by itself."""
+        if self._process.poll() is not None:
+            return True
+        if time.monotonic() >= self._next_roll:
+            # Who is remembered is found again when it hangs while it dies; looking through all
+            # processes costs time that ranks may want, so ever more seldom.
+            self._kin.alive()
+            self._pause *= 2
+            self._next_roll = time.monotonic() + self._pause
+        return False
+
+    def is_alone(self) -> bool:
+        """Whether nothing but the launcher is left."""
+        return not self._kin.alive(but=self._process.pid)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self._start
+
+    def end(self, *, timed_out: bool = False, lingered: bool = False) -> LaunchEnd:
+        """End what is left of it, and note how it ended; once.
+
+        Args:
+            timed_out: its time is over, or nothing goes on any more.
+            lingered: ranks are gone, but the launcher does not return.
+
+        Raises:
+            LaunchError: a process cannot be killed (it hangs in the driver).
+        """
+        if self.ended is not None:
+            return self.ended
+        ours = self._process.poll() is None
+        if ours:
+            end(self._process, self._kin)
         else:
-            _sweep_up(kin)
-    code = process.returncode
-    ours = timed_out or lingered
-    return LaunchEnd(
-        exit_code=code if code is not None and code >= 0 and not ours else None,
-        signal=-code if code is not None and code < 0 and not ours else None,
-        timed_out=timed_out,
-        lingered=lingered,
-        duration_s=time.monotonic() - start,
-    )
+            _sweep_up(self._kin)
+        code = None if ours else self._process.returncode
+        self.ended = LaunchEnd(
+            exit_code=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            timed_out=timed_out,
+            lingered=lingered,
+            duration_s=self.seconds,
+        )
+        return self.ended
+
+
+@contextlib.contextmanager
+def running(job: LaunchCommand) -> Iterator[RunningLaunch]:
+    """Start a job, and certainly end it with the block.
+
+    Raises:
+        MachineError: the program cannot be started.
+        SessionError: the folder cannot be written.
+        LaunchError: a process cannot be killed (it hangs in the driver).
+    """
+    with with_guardian() as run_id:
+        adopt(orphans=True)
+        started: RunningLaunch | None = None
+        try:
+            with held():
+                started = RunningLaunch(spawn(job, run_id), LaunchProcesses([run_id]))
+            yield started
+        finally:
+            if started is not None:
+                with held():
+                    started.end()
 
 
 def end_leftovers(folders: Iterable[Path]) -> int:
@@ -209,7 +265,7 @@ def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
 
 def adopt(*, orphans: bool) -> None:
     """Whether processes whose parent died become our children, so that we see their end."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(orphans))
+    _PRCTL(_PR_SET_CHILD_SUBREAPER, int(orphans))
 
 
 def spawn(job: LaunchCommand, run_id: str) -> subprocess.Popen[bytes]:
@@ -251,7 +307,7 @@ def _write_run_id(folder: Path, run_id: str) -> None:
 
 def _prepare(parent: int) -> None:
     """Prepare the child before the program: die with rccltune, and write no core files."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         # Killed between the fork and the line above: nobody would tell us any more.
         os._exit(1)
@@ -259,34 +315,24 @@ def _prepare(parent: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _watch(
-    process: subprocess.Popen[bytes], job: LaunchCommand, kin: LaunchProcesses, deadline: float
-) -> tuple[bool, bool]:
+def _watch(started: RunningLaunch, job: LaunchCommand) -> tuple[bool, bool]:
     """Wait; returns (timed out, lingered)."""
     alone_since: float | None = None
-    start = time.monotonic()
-    next_look = next_roll = start + _LOOK_S
-    pause = _LOOK_S
-    while process.poll() is None:
-        now = time.monotonic()
-        if now >= deadline:
+    next_look = _LOOK_S
+    while not started.is_over:
+        now = started.seconds
+        if now >= job.timeout_s:
             return True, False
-        if now >= next_roll:
-            # Who is remembered is found again when it hangs while it dies; looking through all
-            # processes costs time that ranks may want, so ever more seldom.
-            kin.alive()
-            pause *= 2
-            next_roll = now + pause
         if now >= next_look:
             next_look = now + _LOOK_S
             if job.stalled(job.folder):
                 return True, False
-            alone = job.is_complete(job.folder) and not kin.alive(but=process.pid)
+            alone = job.is_complete(job.folder) and started.is_alone()
             alone_since = (alone_since or now) if alone else None
             if alone_since is not None and now - alone_since >= GRACE_S:
                 return False, True
-        # A verification makes a hundred launches of a second or less; none waits long for us.
-        time.sleep(min(_POLL_S, max(_LEAST_POLL_S, (now - start) / 20)))
+        # Some launches take a second or less; none waits long for us.
+        time.sleep(min(_POLL_S, max(_LEAST_POLL_S, now / 20)))
     return False, False
 
 

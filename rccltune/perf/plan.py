@@ -11,7 +11,8 @@ from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 ANEW: Final = "delete this run's folder; the same command then measures it again."
-FIRST_LINE: Final = "plan 1"
+# Behind it: the bytes of the largest step.
+FIRST_WORDS: Final = "plan 2"
 COMMUNICATOR: Final = "communicator"
 CHECK: Final = "check"
 CALL: Final = "call"
@@ -119,7 +120,8 @@ def plan_text(communicators: Communicators) -> str:
     Args:
         communicators: steps of each, in their order.
     """
-    return "\n".join([FIRST_LINE, *_lines(communicators)]) + "\n"
+    largest = max((step.call.nbytes for steps in communicators for step in steps), default=1)
+    return "\n".join([f"{FIRST_WORDS} {largest}", *_lines(communicators)]) + "\n"
 
 
 def _lines(communicators: Communicators) -> Iterator[str]:
@@ -162,7 +164,7 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
     found: list[PlacedStep] = []
     communicator, setting = -1, BASELINE
     lines = text.splitlines()
-    if lines[:1] != [FIRST_LINE]:
+    if not lines or not lines[0].startswith(f"{FIRST_WORDS} "):
         raise OutputError("this is no plan of rccltune-perf", where=f"{where}:1", hint=ANEW)
     for number, line in enumerate(lines[1:], start=2):
         kind, *words = line.split(" ")

@@ -81,7 +81,7 @@ def session(tmp_path: Path) -> Path:
     put(folder, "samples.csv", "run,owner,nbytes\nrun-1,ada,1024\n/home/ada,x,9\nrun-1\n")
     put(folder, "runs/1/run.json", RUN)
     put(folder, "runs/1/ending.json", {"exit_code": 0, "words": "node17 said no"})
-    put(folder, "runs/1/plan.txt", "plan 1\nanswer tree/ll128/16\nrules /home/ada/x.csv\n")
+    put(folder, "runs/1/plan.txt", "plan 2 1024\nanswer tree/ll128/16\nrules /home/ada/x.csv\n")
     put(folder, "runs/1/rank-0.csv", RANK)
     put(folder, "verdict.json", {"path": "/home/ada/x.csv", "needs": {"MY_TOKEN": "hush"}})
     put(folder, "rccl_tuner_gfx942_cpx-nps4.csv", RULES)
@@ -128,7 +128,7 @@ def test_what_is_listed_stays_as_it_is(session: Path) -> None:
     assert json.loads(text(made, "runs/1/ending.json")) == {"exit_code": 0, "words": ""}
     assert json.loads(text(made, "verdict.json")) == {"path": "left-out", "needs": {}}
     assert text(made, "samples.csv") == "run,nbytes\nrun-1,1024\n,9\n"
-    assert text(made, "runs/1/plan.txt") == "plan 1\nanswer tree/ll128/16\nrules left-out\n"
+    assert text(made, "runs/1/plan.txt") == "plan 2 1024\nanswer tree/ll128/16\nrules left-out\n"
     assert text(made, "rccl_tuner_gfx942_cpx-nps4.csv").splitlines() == [
         "#@ format 1",
         "# verified: 2026-11-21, 1 rule better",

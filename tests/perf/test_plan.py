@@ -46,7 +46,7 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     second = [step("measure", "tree/simple/16", 2 * MIB, "graph")]
     text = plan.plan_text([first, second])
     assert text.splitlines() == [
-        "plan 1",
+        "plan 2 2097152",
         "communicator",
         "answer nothing",
         "check all_reduce float sum out 1024 -",
@@ -80,7 +80,7 @@ def test_the_baseline_answers_nothing() -> None:
 def test_a_plan_that_is_none_is_told_with_its_line(line: str) -> None:
     """As a session that came by mail may have."""
     with pytest.raises(OutputError) as caught:
-        plan.read_plan(f"plan 1\ncommunicator\n{line}\n", "p")
+        plan.read_plan(f"plan 2 1024\ncommunicator\n{line}\n", "p")
     assert caught.value.where == "p:3"
 
 

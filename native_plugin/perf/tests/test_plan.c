@@ -9,57 +9,57 @@
 #include "plan.h"
 #include "rccltune_answer.h"
 
-static char path[] = "/tmp/rccltune-plan-XXXXXX";
-
-static void put(const char *text)
+/* Reads lines as they come; how many steps they are. */
+static int read_steps(const char *text, struct step *steps)
 {
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+    char line[MAX_STEP];
+    int n = 0;
+    for (int number = 1; *text != '\0'; number++) {
+        size_t length = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)length, text);
+        n += step_read(line, number, &steps[n]);
+        text += length + (text[length] == '\n');
+    }
+    return n;
 }
 
-static struct plan read_plan(const char *text)
+static void check_steps(void)
 {
-    struct plan plan;
-    put(text);
-    plan_read(path, &plan);
-    return plan;
+    struct step s[16];
+    CHECK(read_steps("# made by hand\nplan 2 1048576\n\ncommunicator first\nanswer ring/ll128/16\n"
+                     "check all_reduce fp8_e4m3 mulsum in 4096 -\n"
+                     "call broadcast float sum out 65536 3\n"
+                     "measure all_gather bfloat16 sum out 1048576 loop 2000 20 3e5\n"
+                     "answer nothing\nanswer rules\n"
+                     "measure all_reduce float sum in 1024 graph 2000 20 0\n"
+                     "communicator\nmeasure all_reduce float sum out 1024 loop 2000 20 0\nend\n",
+                     s) == 12);
+    CHECK(s[0].kind == STEP_PLAN && s[0].n_bytes == 1048576);
+    CHECK(s[1].kind == STEP_COMMUNICATOR && s[1].line == 4);
+    CHECK(s[2].kind == STEP_ANSWER && s[2].answer.kind == RCCLTUNE_ANSWER_SETTING);
+    CHECK(s[2].answer.algorithm == 1 && s[2].answer.protocol == 1 && s[2].answer.channels == 16);
+    CHECK(s[3].kind == STEP_CHECK && s[3].type == FP8_E4M3 && s[3].op == MULSUM && s[3].in_place);
+    CHECK(s[3].root == ANY_ROOT && s[3].n_bytes == 4096);
+    CHECK(s[4].kind == STEP_CALL && s[4].collective == BROADCAST && s[4].root == 3);
+    CHECK(s[5].kind == STEP_MEASURE && !s[5].graph && s[5].type == BFLOAT16 && !s[5].in_place);
+    CHECK(s[5].least_us == 2000 && s[5].least_calls == 20 && s[5].most_us == 300000);
+    CHECK(s[6].answer.kind == RCCLTUNE_ANSWER_NOTHING && s[7].answer.kind == RCCLTUNE_ANSWER_RULES);
+    CHECK(s[8].graph && s[8].line == 11);
+    CHECK(!s[10].graph && s[10].kind == STEP_MEASURE); /* a new communicator begins anew */
+    CHECK(s[11].kind == STEP_END);
 }
 
-static void check_a_plan(void)
-{
-    struct plan plan = read_plan("# made by hand\nplan 1\n\ncommunicator\nanswer ring/ll128/16\n"
-                                 "check all_reduce fp8_e4m3 mulsum in 4096 -\n"
-                                 "call broadcast float sum out 65536 3\n"
-                                 "measure all_gather bfloat16 sum out 1048576 loop 2000 20 3e5\n"
-                                 "answer nothing\nanswer rules\n"
-                                 "measure all_reduce float sum in 1024 graph 2000 20 0\n");
-    const struct step *s = plan.steps;
-    CHECK(plan.n_steps == 8 && plan.answers && plan.most_bytes == 1048576);
-    CHECK(s[0].kind == STEP_COMMUNICATOR && s[0].line == 4);
-    CHECK(s[1].kind == STEP_ANSWER && s[1].answer.kind == RCCLTUNE_ANSWER_SETTING);
-    CHECK(s[1].answer.algorithm == 1 && s[1].answer.protocol == 1 && s[1].answer.channels == 16);
-    CHECK(s[2].kind == STEP_CHECK && s[2].type == FP8_E4M3 && s[2].op == MULSUM && s[2].in_place);
-    CHECK(s[2].root == ANY_ROOT && s[2].n_bytes == 4096);
-    CHECK(s[3].kind == STEP_CALL && s[3].collective == BROADCAST && s[3].root == 3);
-    CHECK(s[4].kind == STEP_MEASURE && !s[4].graph && s[4].type == BFLOAT16 && !s[4].in_place);
-    CHECK(s[4].least_us == 2000 && s[4].least_calls == 20 && s[4].most_us == 300000);
-    CHECK(s[5].answer.kind == RCCLTUNE_ANSWER_NOTHING && s[6].answer.kind == RCCLTUNE_ANSWER_RULES);
-    CHECK(s[7].graph && s[7].line == 11);
-    free(plan.steps);
-}
-
-/* A plan that is refused ends the program with 2, and with words that name line and mistake. */
+/* A line that is refused ends the program with 2, and with words that name line and mistake. */
 static void check_refused(const char *text, const char *line, const char *mistake)
 {
     int pipes[2], status = 0;
     char said[1024] = "";
-    put(text);
     CHECK(pipe(pipes) == 0);
     pid_t child = fork();
     if (child == 0) {
-        struct plan plan;
+        struct step steps[16];
         dup2(pipes[1], 2);
-        plan_read(path, &plan);
+        read_steps(text, steps);
         _exit(0);
     }
     close(pipes[1]);
@@ -71,39 +71,36 @@ static void check_refused(const char *text, const char *line, const char *mistak
     CHECK(strstr(said, mistake) != NULL);
 }
 
-#define HEAD  "plan 1\ncommunicator\n"
+#define HEAD  "plan 2 4096\ncommunicator\n"
 #define GRAPH "measure all_reduce float sum out 1024 graph 2000 20 0\n"
 #define LOOP  "measure all_reduce float sum out 1024 loop 2000 20 0\n"
 
 int main(void)
 {
-    int file = mkstemp(path);
-    CHECK(file >= 0 && close(file) == 0);
-    check_a_plan();
-    check_refused("plan 2\n", "line 1:", "begins with 'plan 1'");
-    check_refused("plan 1\n" LOOP, "line 2:", "no communicator yet");
-    check_refused(HEAD "communicator now\n", "line 3:", "nothing follows");
-    check_refused(HEAD "dance\n", "line 3:", "no step of this program: dance");
-    check_refused(HEAD "answer ring\n", "line 3:", "ring/ll128/16");
-    check_refused(HEAD "answer ring/ll128/0\n", "line 3:", "ring/ll128/16");
-    check_refused(HEAD "answer ring/fast\n", "line 3:", "ring/ll128/16");
-    check_refused(HEAD "check all_reduce float sum out 4096\n", "line 3:", "six words");
-    check_refused(HEAD "check all_reduce float sum up 4096 -\n", "line 3:", "out or in");
-    check_refused(HEAD "check all_reduce real sum out 4096 -\n", "line 3:", "no type");
-    check_refused(HEAD "check all_reduce float sums out 4096 -\n", "line 3:", "no operation");
-    check_refused(HEAD "check all_reduces float sum out 4096 -\n", "line 3:", "no collective");
-    check_refused(HEAD "check all_reduce float sum out 4K -\n", "line 3:", "number of bytes");
-    check_refused(HEAD "check all_reduce float sum out 0 -\n", "line 3:", "number of bytes");
-    check_refused(HEAD "check alltoall float sum in 4096 -\n", "line 3:", "out of place");
-    check_refused(HEAD "check all_reduce float sum out 4096 x\n", "line 3:", "the root");
-    check_refused(HEAD "measure all_reduce float sum out 1024 loop 2000 20\n", "line 3:", "nine");
-    check_refused(HEAD "measure all_reduce float sum out 1024 sand 2000 20 0\n",
-                  "line 3:", "loop, graph or one-root");
-    check_refused(HEAD GRAPH LOOP, "line 4:", "come before its first graph");
-    check_refused(HEAD "communicator", "line 3:", "cut");
-    struct plan plan = read_plan(HEAD GRAPH "communicator\n" LOOP); /* a new one begins anew */
-    CHECK(plan.n_steps == 4 && !plan.answers);
-    free(plan.steps);
-    unlink(path);
+    check_refused("plan 1\n", "line 1 ", "'plan 2' and the bytes");
+    check_refused("plan 2 0\n", "line 1 ", "'plan 2' and the bytes");
+    check_refused("communicator\n", "line 1 ", "'plan 2' comes first");
+    check_refused(HEAD "plan 2 4096\n", "line 3 ", "and once");
+    check_refused("plan 2 4096\n" LOOP, "line 2 ", "no communicator yet");
+    check_refused(HEAD "communicator one two\n", "line 3 ", "at most what it is for");
+    check_refused(HEAD "check all_reduce float sum out 8192 -\n", "line 3 ", "larger than");
+    check_refused(HEAD "dance\n", "line 3 ", "dance: no step of this program");
+    check_refused(HEAD "answer ring\n", "line 3 ", "ring/ll128/16");
+    check_refused(HEAD "answer ring/ll128/0\n", "line 3 ", "ring/ll128/16");
+    check_refused(HEAD "answer ring/fast\n", "line 3 ", "ring/ll128/16");
+    check_refused(HEAD "check all_reduce float sum out 4096\n", "line 3 ", "six words");
+    check_refused(HEAD "check all_reduce float sum up 4096 -\n", "line 3 ", "out or in");
+    check_refused(HEAD "check all_reduce real sum out 4096 -\n", "line 3 ", "no type");
+    check_refused(HEAD "check all_reduce float sums out 4096 -\n", "line 3 ", "no operation");
+    check_refused(HEAD "check all_reduces float sum out 4096 -\n", "line 3 ", "no collective");
+    check_refused(HEAD "check all_reduce float sum out 4K -\n", "line 3 ", "number of bytes");
+    check_refused(HEAD "check all_reduce float sum out 0 -\n", "line 3 ", "number of bytes");
+    check_refused(HEAD "check alltoall float sum in 4096 -\n", "line 3 ", "out of place");
+    check_refused(HEAD "check all_reduce float sum out 4096 x\n", "line 3 ", "the root");
+    check_refused(HEAD "measure all_reduce float sum out 1024 loop 2000 20\n", "line 3 ", "nine");
+    check_refused(HEAD "measure all_reduce float sum out 1024 sand 2000 20 0\n", "line 3 ",
+                  "loop, graph or one-root");
+    check_refused(HEAD GRAPH LOOP, "line 4 ", "come before its first graph");
+    check_steps();
     return check_result();
 }

@@ -1,13 +1,17 @@
 /* Ranks that start, meet, write and end, over a library that does nothing (fake.c):
  * test_ranks PROGRAM LIBRARY. */
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +24,7 @@ static const char *program, *library;
 static char folder[] = "/tmp/rccltune-ranks-XXXXXX";
 
 #define PLAN                                                                                       \
-    "plan 1\ncommunicator\ncall all_reduce float sum out 4096 -\n"                                 \
+    "plan 2 65536\ncommunicator first\ncall all_reduce float sum out 4096 -\n"                     \
     "measure all_reduce float sum in 4096 loop 1 20 0\n"                                           \
     "measure all_gather float sum out 4096 graph 1 20 0\n"                                         \
     "communicator\nmeasure alltoall half sum out 65536 loop 1 4 0\n"
@@ -58,6 +62,9 @@ static void clean(void)
 /* NAME=VALUE of the environment, the last one NULL, for ranks that are started next. */
 static const char *added[8];
 
+/* Whether ranks that are started next take their steps from us. */
+static bool is_led;
+
 static void put_plan(const char *plan)
 {
     clean();
@@ -78,8 +85,19 @@ static pid_t start_one(const char *n, const char *extra)
     dup2(out, 2);
     for (int i = 0; added[i] != NULL; i++)
         putenv((char *)(size_t)added[i]);
-    execl(program, program, "--folder", folder, "--plan", plan_path, "--library", library,
-          "--runtime", library, n != NULL ? "--start" : (char *)NULL, n, extra, (char *)NULL);
+    const char *words[16] = {program, "--folder",  folder, "--library",
+                             library, "--runtime", library};
+    int at = 7;
+    if (!is_led) {
+        words[at++] = "--plan";
+        words[at++] = plan_path;
+    }
+    if (n != NULL) {
+        words[at++] = "--start";
+        words[at++] = n;
+    }
+    words[at] = extra;
+    execv(program, (char **)(size_t)words);
     _exit(127);
 }
 
@@ -146,7 +164,7 @@ static void check_rows(void)
         CHECK(lines_with(name, "7,1,measure,65520,") == 1);
     }
     CHECK(lines_with("said", "") == 0 || text_of_file("said")[0] == '\0');
-    CHECK(access(path_of("meet"), F_OK) == 0);
+    CHECK(access(path_of("rendezvous"), F_OK) == 0);
 }
 
 /* Law 11: what the site says of transports and safety reaches every rank; what would join two
@@ -217,12 +235,12 @@ static void check_refused(void)
     CHECK(run(PLAN, "2", NULL) == 4 && has("said", "ranks 0 and 1 both have the device"));
     /* Where the library may, ranks share a device for what is not timed. */
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_SAME_DEVICE=1", "NCCL_MULTI_RANK_GPU_ENABLE=1", NULL);
-    CHECK(run(PLAN, "2", NULL) == 4 && has("said", "ranks 0 and 1 both have the device"));
-    CHECK(run("plan 1\ncommunicator\ncall all_reduce float sum out 4096 -\n", "2", NULL) == 0);
+    CHECK(run(PLAN, "2", NULL) == 4 && has("said", "no time would be worth anything"));
+    CHECK(run("plan 2 4096\ncommunicator\ncall all_reduce float sum out 4096 -\n", "2", NULL) == 0);
     set("RCCLTUNE_PERF_TOKEN=abc", "CUDA_VISIBLE_DEVICES=MIG-1,MIG-2", NULL);
     CHECK(run(PLAN, "2", NULL) == 4 && has("said", "MIG-1"));
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FREE_MIB=1100", NULL);
-    CHECK(run("plan 1\ncommunicator\ncall all_reduce float sum out 268435456 -\n", "2", NULL) == 5);
+    CHECK(run("plan 2 268435456\ncommunicator\n", "2", NULL) == 5);
     CHECK(has("said", "256 MiB do not fit") && has("said", "size that fits is 32 MiB"));
     /* The first rank that finds it ends the others, which may not have come so far. */
     CHECK(lines_with("rank-0.csv", "# failed 0 two buffers") +
@@ -231,7 +249,7 @@ static void check_refused(void)
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_FREE_MIB=900", NULL);
     CHECK(run(PLAN, "2", NULL) == 5 && has("said", "no size fits beside the 1024 MiB that"));
     set("RCCLTUNE_PERF_TOKEN=abc", NULL);
-    CHECK(run("plan 1\nanswer nothing\n", "2", NULL) == 2 && has("said", "no --plugin"));
+    CHECK(run("plan 2 4096\nanswer nothing\n", "2", NULL) == 2 && has("said", "no --plugin"));
     CHECK(run(PLAN, "0", NULL) == 2 && has("said", "--start 0"));
     CHECK(run(PLAN, "2", "--dance") == 2 && has("said", "rccltune-perf --help"));
     const char *real = library;
@@ -295,6 +313,185 @@ static void check_ends(int number, int code)
     CHECK(wait_for(child) == code && is_gone());
 }
 
+/* A connection to rank 0, or -1: through any address of its file. */
+static int connect_to_rank_0(void)
+{
+    for (int i = 0; i < 500; i++) {
+        char address[64];
+        int port;
+        FILE *file = fopen(path_of("rendezvous"), "r");
+        while (file != NULL && fscanf(file, "%63s %d", address, &port) == 2) {
+            struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+            int peer = socket(AF_INET, SOCK_STREAM, 0);
+            if (inet_pton(AF_INET, address, &at.sin_addr) == 1 &&
+                connect(peer, (struct sockaddr *)&at, sizeof at) == 0) {
+                fclose(file);
+                return peer;
+            }
+            close(peer);
+        }
+        if (file != NULL)
+            fclose(file);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return -1;
+}
+
+/* A line from rank 0 without its end; empty where it closed the connection. */
+static const char *line_of(int peer)
+{
+    static char line[MAX_TEXT];
+    size_t n = 0;
+    while (n < sizeof line - 1 && read(peer, line + n, 1) == 1 && line[n] != '\n')
+        n++;
+    line[n] = '\0';
+    return line;
+}
+
+static void say(int peer, const char *text)
+{
+    CHECK(write(peer, text, strlen(text)) == (ssize_t)strlen(text));
+}
+
+/* Ranks that wait for steps: the token is `abcdef`, of which we say the first half. */
+static int lead(pid_t *child, const char *n)
+{
+    clean();
+    is_led = true;
+    *child = start_one(n, NULL);
+    is_led = false;
+    char greeting[64];
+    int peer = connect_to_rank_0();
+    snprintf(greeting, sizeof greeting, "rccltune-perf abc lead %s\n", n);
+    say(peer, greeting);
+    CHECK_STRING(line_of(peer), "def");
+    return peer;
+}
+
+static int count(const char *text, char wanted)
+{
+    int n = 0;
+    for (; *text != '\0'; text++)
+        n += *text == wanted;
+    return n;
+}
+
+/* Steps come one by one, and each is answered with what every rank wrote, when all have. */
+static void check_led(void)
+{
+    pid_t child;
+    set("RCCLTUNE_PERF_TOKEN=abcdef", NULL);
+    int peer = lead(&child, "3");
+    say(peer, "plan 2 4096\n");
+    const char *answer = line_of(peer);
+    CHECK(count(answer, '\t') == 2 && strstr(answer, "# host ") != NULL);
+    CHECK(strstr(answer, "\x1eline,communicator,step,") != NULL);
+    say(peer, "communicator first\n# a remark\ncall all_reduce float sum out 4096 -\n");
+    CHECK(strstr(line_of(peer), "2,0,communicator,0,") != NULL);
+    answer = line_of(peer);
+    CHECK(count(answer, '\t') == 2 && strncmp(answer, "4,0,call,4096,0,,1,", 19) == 0);
+    CHECK(lines_with("rank-2.csv", "4,0,call,4096,") == 1);
+    say(peer, "end\n");
+    CHECK_STRING(line_of(peer), "");
+    CHECK(wait_for(child) == 0 && lines_with("rank-2.csv", "# done") == 1);
+    close(peer);
+    peer = lead(&child, "1"); /* one rank alone takes steps, too */
+    say(peer, "plan 2 4096\ncommunicator\nend\n");
+    CHECK(wait_for(child) == 0);
+    close(peer);
+}
+
+/* Who closes the connection ends all ranks: idle ones, and those inside a call that hangs. */
+static void check_led_away(void)
+{
+    pid_t child;
+    set("RCCLTUNE_PERF_TOKEN=abcdef", NULL);
+    int peer = lead(&child, "2");
+    say(peer, "plan 2 4096\ncommunicator\n");
+    (void)line_of(peer);
+    close(peer);
+    CHECK(wait_for(child) == 7 && is_gone() && has("said", "rccltune is gone"));
+    set("RCCLTUNE_PERF_TOKEN=abcdef", "FAKE_FAULT=hang", "FAKE_RANK=1", "FAKE_CALL=4", NULL);
+    peer = lead(&child, "2");
+    say(peer, "plan 2 4096\ncommunicator\nmeasure all_reduce float sum in 4096 loop 1 20 0\n");
+    (void)line_of(peer);
+    (void)line_of(peer);
+    close(peer);
+    CHECK(wait_for(child) == 7 && is_gone());
+    set("RCCLTUNE_PERF_TOKEN=abcdef", NULL);
+    peer = lead(&child, "2");
+    say(peer, "plan 2 4096\ndance\n");
+    (void)line_of(peer);
+    CHECK_STRING(line_of(peer), "");
+    CHECK(wait_for(child) == 2 && has("said", "line 2 of the plan: dance: no step"));
+    close(peer);
+}
+
+/* Strangers are turned away and do not hold up who belongs here, and a stale file names a listener
+ * that does not know the token. */
+static void check_strangers(void)
+{
+    pid_t child;
+    set("RCCLTUNE_PERF_TOKEN=abcdef", NULL);
+    clean();
+    is_led = true;
+    child = start_one("2", NULL);
+    is_led = false;
+    int stranger = connect_to_rank_0();
+    say(stranger, "rccltune-perf abd lead 2\n");
+    CHECK_STRING(line_of(stranger), "");
+    close(stranger);
+    stranger = connect_to_rank_0();
+    say(stranger, "rccltune-perf abc 2 2\n");
+    CHECK_STRING(line_of(stranger), "");
+    close(stranger);
+    int peer = connect_to_rank_0();
+    say(peer, "rccltune-perf abc lead 2\n");
+    CHECK_STRING(line_of(peer), "def");
+    say(peer, "plan 2 4096\nend\n");
+    CHECK(wait_for(child) == 0);
+    close(peer);
+
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 4) == 0 &&
+          getsockname(listener, (struct sockaddr *)&at, &size) == 0);
+    put_plan(PLAN);
+    FILE *file = fopen(path_of("rendezvous"), "w");
+    CHECK(file != NULL);
+    fprintf(file, "127.0.0.1 %d\n", ntohs(at.sin_port));
+    fclose(file);
+    pid_t ranks[2];
+    set("RCCLTUNE_PERF_TOKEN=abcdef", "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", NULL);
+    ranks[1] = start_one(NULL, NULL);
+    int other = accept(listener, NULL, NULL);
+    CHECK(strncmp(line_of(other), "rccltune-perf abc 1 2", 21) == 0);
+    say(other, "xyz\n"); /* somebody else's second half */
+    set("RCCLTUNE_PERF_TOKEN=abcdef", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", NULL);
+    ranks[0] = start_one(NULL, NULL);
+    CHECK(wait_for(ranks[0]) == 0 && wait_for(ranks[1]) == 0);
+    close(other);
+    close(listener);
+}
+
+/* Where no descriptor is left rank 0 says so, in place of asking again for ever. */
+static void check_no_descriptors(void)
+{
+    pid_t child;
+    set("RCCLTUNE_PERF_TOKEN=abcdef", NULL);
+    clean();
+    is_led = true;
+    struct rlimit before, few = {10, 10};
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    few.rlim_max = before.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    child = start_one("12", NULL);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    is_led = false;
+    CHECK(wait_for(child) == 7 && is_gone() && has("said", "Too many open files"));
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
@@ -307,6 +504,10 @@ int main(int argc, char **argv)
     check_refused();
     check_faults();
     check_capture();
+    check_led();
+    check_led_away();
+    check_strangers();
+    check_no_descriptors();
     check_ends(SIGTERM, 128 + SIGTERM);
     check_ends(SIGKILL, -SIGKILL);
     clean();

@@ -8,6 +8,8 @@
 #include "check.h"
 #include "tuning_log.h"
 
+extern char **environ;
+
 static char folder[] = "/tmp/rccltune-said-XXXXXX";
 static char log_path[128];
 
@@ -27,10 +29,12 @@ static void check_line(const char *line, const char *setting)
 }
 
 static int n_resets;
+static char **entries; /* of the environment, while the log was on */
 
 static void count_resets(void)
 {
     n_resets++;
+    CHECK(environ == entries); /* a thread that walks through it while the log ends */
 }
 
 int main(void)
@@ -66,15 +70,19 @@ int main(void)
     tuning_log_skip();
     tuning_log_read(read, sizeof read);
     CHECK(strcmp(read, "?") == 0); /* of the call before */
+    entries = environ;
     CHECK(!tuning_log_stop(NULL)); /* a library that cannot: it goes on */
     CHECK(strcmp(getenv("NCCL_DEBUG"), "INFO") == 0);
     CHECK(tuning_log_stop(count_resets) && n_resets == 1);
     CHECK(strcmp(getenv("NCCL_DEBUG"), "WARN") == 0); /* as the site had it */
-    CHECK(getenv("NCCL_DEBUG_SUBSYS") == NULL && getenv("NCCL_DEBUG_FILE") == NULL);
+    /* What the library takes where nobody sets them: the environment keeps its entries. */
+    CHECK(strcmp(getenv("NCCL_DEBUG_SUBSYS"), "INIT,BOOTSTRAP,ENV") == 0);
+    CHECK(*getenv("NCCL_DEBUG_FILE") == '\0');
     tuning_log_read(read, sizeof read);
     CHECK(*read == '\0');
     CHECK(tuning_log_stop(count_resets) && n_resets == 1); /* once */
     tuning_log_start(folder, 3);
+    entries = environ;
     tuning_log_read(read, sizeof read);
     CHECK(*read == '\0'); /* rank 0 alone tells */
     CHECK(tuning_log_stop(count_resets) && n_resets == 2);

@@ -1,0 +1,132 @@
+"""Steps over the connection to rank 0: the real rank program on two simulated GPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from perf_sweeps import Ground
+
+from rccltune import plugin
+from rccltune.perf import library
+from rccltune.perf.connection import (
+    RENDEZVOUS_FILE,
+    Answer,
+    ConnectionLostError,
+    RankConnection,
+    StalledError,
+    connect,
+)
+from rccltune.simulate import sources
+from rccltune.simulate.compiled import written
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - of this test alone
+CALL = "call all_reduce float sum out 4096 -"
+
+
+@contextmanager
+def ranks(folder: Path, token: str = TOKEN) -> Iterator[subprocess.Popen[bytes]]:
+    """Two ranks that wait for steps."""
+    node = sources.load_node(sources.node_path("node.yaml", None))
+    (folder / "node").write_bytes(written(node))
+    run = folder / "run"
+    run.mkdir()
+    measured = library.stand_in()
+    argv = [str(plugin.native_folder() / "rccltune-perf"), "--folder", str(run), "--start", "2"]
+    argv += ["--library", str(measured.file), "--bind", "none"]
+    argv += ["--runtime", str(measured.runtime)] if measured.runtime else []
+    variables = {
+        **os.environ,
+        **dict(measured.needs),
+        "RCCLTUNE_PERF_TOKEN": token,
+        "RCCLTUNE_SIM_NODE": str(folder / "node"),
+        "RCCLTUNE_SIM_SEED": "1",
+        "RCCLTUNE_SIM_LAUNCH": "1",
+    }
+    process = subprocess.Popen(argv, env=variables, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def connected(folder: Path, process: subprocess.Popen[bytes]) -> RankConnection:
+    """A connection to its rank 0."""
+    return connect(folder / "run", TOKEN, 2, limit_s=60, is_over=lambda: process.poll() is not None)
+
+
+def made(connection: RankConnection, *lines: str, stalled_s: float = 60) -> list[Answer]:
+    """Answers to lines."""
+    return list(connection.exchange(lines, lambda line: not line.startswith("#"), stalled_s))
+
+
+def test_steps_are_answered_with_what_every_rank_wrote(ground: Ground) -> None:
+    """Each answer has its line's number and the same rows as the ranks' files; remarks have none."""
+    with (
+        ranks(ground.folder) as process,
+        closing(connected(ground.folder, process)) as connection,
+    ):
+        (first,) = made(connection, "plan 2 4096")
+        rows = made(connection, "communicator", "# why", *[CALL] * 100)
+        connection.end()
+        assert process.wait(timeout=60) == 0
+    assert (first.number, len(first.ranks)) == (1, 2)
+    assert any(line.startswith("# host ") for line in first.ranks[1])
+    assert [one.number for one in rows] == [2, *range(4, 104)]
+    for rank in range(2):
+        lines = (ground.folder / f"run/rank-{rank}.csv").read_text().splitlines()
+        written_rows = [line for line in lines if line[:1].isdigit()]
+        answered = [line for one in rows for line in one.ranks[rank] if line[:1].isdigit()]
+        assert answered == written_rows
+        assert len(answered) == 101
+
+
+def test_who_closes_the_connection_ends_all_ranks(ground: Ground) -> None:
+    """Exit code 7 of docs/measuring.md: another one is gone."""
+    with (
+        ranks(ground.folder) as process,
+        closing(connected(ground.folder, process)) as connection,
+    ):
+        made(connection, "plan 2 4096", "communicator")
+        connection.close()
+        assert process.wait(timeout=60) == 7
+
+
+def test_a_refused_step_loses_the_connection(ground: Ground) -> None:
+    """Exit code 2, and nothing waits for an answer for ever."""
+    with (
+        ranks(ground.folder) as process,
+        closing(connected(ground.folder, process)) as connection,
+    ):
+        with pytest.raises(ConnectionLostError):
+            made(connection, "plan 2 4096", "dance")
+        assert process.wait(timeout=60) == 2
+
+
+def test_ranks_that_do_not_answer_are_told(ground: Ground) -> None:
+    """Rank 0 stands still: its connection is there, and no answer comes."""
+    with (
+        ranks(ground.folder) as process,
+        closing(connected(ground.folder, process)) as connection,
+    ):
+        made(connection, "plan 2 4096")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGSTOP)
+        with pytest.raises(StalledError):
+            made(connection, "communicator", stalled_s=0.5)
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    """Ranks that have ended, and a file that names a listener which is none of ours."""
+    with pytest.raises(ConnectionLostError):
+        connect(tmp_path, TOKEN, 2, limit_s=60, is_over=lambda: True)
+    (tmp_path / RENDEZVOUS_FILE).write_text("127.0.0.1 1\n")
+    with pytest.raises(StalledError):
+        connect(tmp_path, TOKEN, 2, limit_s=0.1, is_over=lambda: False)
