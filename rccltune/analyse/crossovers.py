@@ -56,15 +56,13 @@ def _crossovers_in(
         for last, before, after in _changes(candidates, view, tolerance, able):
             low, high = _apart(candidates, view, last, sides[before], sides[after])
             nbytes = candidates.grid.nbytes
-            times = gains.times[view]
-            apart = (times[before] - times[after])[last : last + 2]
             repeated = min(side.n[view, 0, last] for side in (sides[before], sides[after])) > 1
             yield Crossover(
                 target=replace(candidates.target, variant=variant),
                 view=_view(described),
                 below=names[before],
                 above=names[after],
-                at_nbytes=size_where_equal(nbytes[last : last + 2], apart),
+                at_nbytes=_meeting(candidates, view, last, before, after),
                 low_nbytes=int(nbytes[low]),
                 high_nbytes=int(nbytes[high]),
                 evidence=CrossoverEvidence.BOOTSTRAP if repeated else CrossoverEvidence.BRACKET,
@@ -91,6 +89,18 @@ def _changes(
         before, after = int(states[last]), int(states[last + 1])
         if NONE not in (before, after) and nbytes[last + 1] <= GAP * nbytes[last]:
             yield int(last), before, after
+
+
+def _meeting(candidates: Candidates, view: int, last: int, before: int, after: int) -> int:
+    """Size at which the times of two settings meet, in the mean of all views, as a rule ends.
+
+    A view's own where the others change elsewhere, so that their mean does not cross there.
+    """
+    times, nbytes = candidates.gains.times, candidates.grid.nbytes[last : last + 2]
+    beside = (times[:, before] - times[:, after])[:, last : last + 2]
+    mean = noise.nan_safe(np.nanmean, times, 0)
+    apart = (mean[before] - mean[after])[last : last + 2]
+    return size_where_equal(nbytes, apart if apart[0] * apart[1] < 0 else beside[view])
 
 
 def _apart(

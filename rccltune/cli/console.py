@@ -277,10 +277,14 @@ class Console(Reporter):
 
 def _remark(caution: Caution, places: Mapping[str | None, int]) -> str:
     """Remark in passing of a kind of warning, of so many timings, settings or warnings."""
+    from rccltune.model.measurement import Caution
+
     # What is about no single launch counts over all of them.
     n = max(sum(n for place, n in places.items() if place is not None), places.get(None, 0))
     if caution.can_wait:
         return caution.remark(n)
+    if caution is Caution.ASSUMED:
+        return f"{n} more assumption{'s' * (n > 1)}"
     return f"{n} more warning{'s' * (n > 1)} of '{caution.value}'"
 
 

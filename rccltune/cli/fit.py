@@ -162,7 +162,7 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
                 names[-1],
             )
         )
-    head = "Settings measured; the error of a curve is its mean at sizes left out:"
+    head = "Settings measured (error: cross-validated mean):"
     return [head, _without_defaults(columns, rows, (1, 3, 4, 5, 6))]
 
 

@@ -131,7 +131,7 @@ class Crossover:
     Attributes:
         low_nbytes: last size at which ``below`` is known to win, or the interval's lower end.
         high_nbytes: first size at which ``above`` wins, or the interval's upper end.
-        at_nbytes: where the two curves cross.
+        at_nbytes: where their times meet, in the mean of all views that change there.
     """
 
     target: Target

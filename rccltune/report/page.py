@@ -347,9 +347,17 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
             name,
             size,
             *(f"{v.ratio:.2f}× ({v.low:.2f} to {v.high:.2f})" if v else words.DASH for v in ratios),
-            _JUDGED[worst.judgement] + ("" if place in ruled else ", no rule"),
+            _judged(worst.judgement, has_rule=place in ruled),
             str(worst.replicates),
         )
+
+
+def _judged(judgement: Judgement, *, has_rule: bool) -> str:
+    """Judgement of a size; why one has no rule another table says, and harm is told in both."""
+    if has_rule:
+        return _JUDGED[judgement]
+    is_harm = judgement in (Judgement.WORSE, Judgement.WRONG)
+    return f"{_JUDGED[judgement]}, no rule" if is_harm else "no rule"
 
 
 def _is_power_of_two(nbytes: int) -> bool:

@@ -184,7 +184,7 @@ def _range(rules: Sequence[DeliveredRule]) -> str:
 def proof(one: DeliveredRule, file: RuleFileOfSession) -> str:
     """Proof that a rule's gain rests on."""
     if one.fallback:
-        return "waits for hosts that cannot choose the rule above it"
+        return "used only where the rule above cannot be chosen"
     if one.verdict is not None and file.verification is not None:
         return _verified(one.verdict, file.verification)
     return f"{_seen(one.zone, one.rule)}; not verified"

@@ -150,10 +150,7 @@ class CommunicatorPairs:
         measuring.complete(pairs.units(calls, n, self.variant))
         if n_before and n_before == len(measuring.runs):
             when = measuring.runs[-1].file.started
-            self.reporter.say(
-                f"Measured before ({when}), and judged from that; without {folder} it is measured "
-                "again"
-            )
+            self.reporter.say(f"Reused the measurement of {when}; delete {folder} to repeat it")
         table = measuring.table()
         return CallResult(
             pairs=pairs.ratios(table),

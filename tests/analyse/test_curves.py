@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rccltune.analyse.choice import candidates_of_targets
+from rccltune.analyse.choice import Choice, candidates_of_targets
 from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.fit import fit_session
 from rccltune.analyse.options import ChoiceOptions
@@ -27,6 +27,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIZES = tuple(1 << n for n in range(10, 28))
 MakeSamples = Callable[..., list[Sample]]
 FitCurves = Callable[[Sequence[Sample]], tuple[Curve, ...]]
+ChooseFrom = Callable[..., Choice]
 KEY = CurveKey(
     collective=Collective.ALL_REDUCE,
     setting=Setting.parse("ring/ll"),
@@ -166,6 +167,26 @@ def test_curves_and_crossovers_have_the_points_of_the_choice(fit_curves: FitCurv
         assert times == pytest.approx(np.exp(row).tolist())
     (change,) = crossovers(found)
     assert change.at_nbytes == pytest.approx(MIB, rel=0.02)
+
+
+def test_a_crossover_is_the_number_at_which_the_rule_ends(
+    make_samples: MakeSamples, choose_from: ChooseFrom
+) -> None:
+    """In and out of place the times meet at two sizes; one rule serves both, and has one end."""
+    samples = []
+    for placement, later in ((Placement.IN_PLACE, 50.0), (Placement.OUT_OF_PLACE, 60.0)):
+        table = {
+            "baseline": [200.0] * 4,
+            "tree/ll": [10.0, 20.0, later, 90.0],
+            "ring/simple": [40.0] * 4,
+        }
+        samples += make_samples(table, placement=placement, launches="ab")
+    (found,) = candidates_of_targets(frame(samples), {})
+    changes = crossovers(found)
+    assert {one.view.placement for one in changes} == set(Placement)
+    (at,) = {one.at_nbytes for one in changes}
+    first, *_ = (zone for zone in choose_from(samples).zones if zone.setting is not None)
+    assert (str(first.setting), first.max_nbytes) == ("tree/ll", at)
 
 
 def test_an_environment_of_its_own_has_crossovers_of_its_own(make_samples: MakeSamples) -> None:

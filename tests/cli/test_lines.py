@@ -10,7 +10,8 @@ import pytest
 from trees import write
 
 from rccltune.cli import group, run
-from rccltune.cli.console import fold, table
+from rccltune.cli.console import Console, fold, table
+from rccltune.model.measurement import Caution, Notice
 
 COPIED = "rccltune fit --color never"
 
@@ -70,6 +71,22 @@ def test_a_table_fits_and_loses_nothing(width: int, monkeypatch: pytest.MonkeyPa
         sum(line.count("/a") for line in lines) + sum(line.rstrip().endswith("/") for line in lines)
         >= 30
     )
+
+
+@pytest.mark.parametrize(("n", "said"), [(2, "1 more assumption"), (3, "2 more assumptions")])
+def test_assumptions_are_counted_in_passing(
+    n: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first is spelled out."""
+    console = Console(verbosity=0, as_json=False, color=False)
+    console.warn(
+        Notice(caution=Caution.ASSUMED, message=f"number {at} is assumed", remedy="say it.")
+        for at in range(n)
+    )
+    console.close()
+    err = capsys.readouterr().err
+    assert err.count("is assumed") == 1
+    assert f"In passing: {said} (-v says more)" in err
 
 
 VERBS = (

@@ -97,6 +97,14 @@ def test_outputs_are_of_one_run(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_no_text_says_how_often_everything_is_measured(path: Path) -> None:
+    """Once, and again what may win; in how many communicators the sweep's plan says."""
+    loaded = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    text = " ".join("".join(cell["source"]) for cell in loaded if cell["cell_type"] == "markdown")
+    assert "measures everything" not in " ".join(text.split())
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_only_the_api_is_used(path: Path) -> None:
     """What may change its name is no example for anybody."""
     trees = [ast.parse("".join(cell["source"])) for cell in cells(path)]

@@ -238,8 +238,14 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
     rows = page.context(more)["sizes"]["rows"]
     assert rule.collective is target.collective
     assert 0 < len(ruled) < len(sizes)
+    # "Not faster" or whatever another table says of it is not contradicted here.
+    assert [row[4] for row in rows] == ["undecided" if n in ruled else "no rule" for n in sizes]
+    worse = tuple(replace(one, judgement=Judgement.WORSE) for one in said.verdicts)
+    verification = replace(verification, file=replace(said, verdicts=worse))
+    harmed = replace(one, files=(replace(file, verification=verification),))
+    rows = page.context(harmed)["sizes"]["rows"]
     assert [row[4] for row in rows] == [
-        "undecided" if n in ruled else "undecided, no rule" for n in sizes
+        "slower" if n in ruled else "slower, no rule" for n in sizes
     ]
 
 
