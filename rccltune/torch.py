@@ -322,10 +322,6 @@ def _rule_file(place: Path) -> Path:
         raise ValueError(f"{place} has several rule files, name one of them: {named}")
     if found:
         return found[0].resolve()
-    if (place / "current").is_symlink():
-        raise FileNotFoundError(
-            f"{place} was made by rccltune 0.1.0: name {place}/current, or deploy again"
-        )
     raise FileNotFoundError(f"{place} has no rule file (rccl_tuner*.csv)")
 
 

@@ -143,7 +143,6 @@ enum plugin_status plugin_init(const struct plugin_comm *comm, struct plugin **p
     if (comm->n_ranks <= 1) {
         return PLUGIN_READY; /* nothing to choose, so nothing to read */
     }
-    settings_tell_what_went();
     if (settings_read(&settings, config.reason, sizeof config.reason)) {
         outcome = config_load(&settings, comm->n_nodes, comm->n_ranks, comm->host, &config);
     } else {

@@ -383,9 +383,7 @@ static void parse_directive(struct parser *parser, struct text rest)
     if (!text_next_word(&rest, &word)) {
         return;
     }
-    if (text_is(word, "rules")) { /* 0.1.0 said it first; `#@ end` says the same */
-        parser->is_ours = true;
-    } else if (text_is(word, "end")) {
+    if (text_is(word, "end")) {
         parser->is_ours = true;
         parser->is_whole =
             text_unsigned(text_trim(rest), &number) == TEXT_NUMBER_OK && number == parser->n_rows;
@@ -428,14 +426,9 @@ static void parse_line(struct parser *parser, struct text line)
 /* Whether a file of ours ends inside its first word, or before it. */
 static bool is_stump(struct text content)
 {
-    static const char *const words[] = {"#@ format", "#@ rules"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (content.left == 0 ||
-            (content.left < strlen(words[i]) && memcmp(content.at, words[i], content.left) == 0)) {
-            return true;
-        }
-    }
-    return false;
+    static const char first[] = "#@ format";
+    return content.left == 0 ||
+           (content.left < sizeof first - 1 && memcmp(content.at, first, content.left) == 0);
 }
 
 bool rule_file_parse(struct text content, struct rule_file *file)

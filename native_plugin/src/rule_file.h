@@ -10,8 +10,8 @@
  * `#@ needs NAME=VALUE`, `#@ end N`.
  *
  * `#@ format` begins a file of rccltune's and `#@ end N` ends it, with N rows between, taken or
- * not: one that was cut, or is being written, has not both and is refused.  (0.1.0 began with
- * `#@ rules N`.)  A file that says neither is held to nothing.
+ * not: one that was cut, or is being written, has not both and is refused.  A file that says
+ * neither is held to nothing.
  *
  * An *error* is a mistake that would choose wrongly: the file is refused.  A *warning* is a row
  * that can be left out without changing what the others mean.

@@ -1,8 +1,5 @@
 #include "settings.h"
 
-#include "output.h"
-
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,19 +117,4 @@ bool settings_read(struct settings *settings, char *reason, size_t size)
     return read_on_error(settings, reason, size) && read_strict(settings, reason, size) &&
            read_mode(settings, reason, size) && read_placement(settings, reason, size) &&
            read_log(settings, reason, size) && names_are_plain(reason, size);
-}
-
-void settings_tell_what_went(void)
-{
-    static const char *const gone[][2] = {
-        {"RCCLTUNE_SCHEDULE", "rccltune sweep tries settings by its own rank program"},
-        {"RCCLTUNE_TRACE", "RCCLTUNE_LOG=decisions:FILE says what was asked and answered"},
-    };
-    static atomic_bool told[sizeof gone / sizeof gone[0]];
-    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
-        if (variable(gone[i][0]) != NULL && !atomic_exchange(&told[i], true)) {
-            output_say("rccltune: %s is set, and this version knows it no more; %s\n", gone[i][0],
-                       gone[i][1]);
-        }
-    }
 }

@@ -30,7 +30,4 @@ struct settings {
  * `settings->ignore_errors` is right even then. */
 bool settings_read(struct settings *settings, char *reason, size_t size);
 
-/* Says once in a process which variables are set that earlier versions had and this one has not. */
-void settings_tell_what_went(void);
-
 #endif

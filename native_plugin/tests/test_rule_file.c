@@ -103,13 +103,10 @@ static void check_ends(void)
     expect("# above\n#@format 1\r\n" ROW "\r\n  #@ end 01\r\n\n# below\n", 1, 0, 0, NULL);
     expect("#@ format 1\n#@ end 0", 0, 0, 0, NULL);
     expect(ROW "\n#@ end 1\n", 1, 0, 0, NULL);
-    expect("#@ rules 1\n#@ format 1\n" ROW "\n#@ end 1\n", 1, 0, 0, NULL); /* of 0.1.0 */
     expect("", 0, 1, 0, "cut");
     expect("\xef\xbb\xbf", 0, 1, 0, "cut");
     expect("#@ forma", 0, 1, 0, "cut");
-    expect("#@ rule", 0, 1, 0, "cut");
     expect("#@ format 1\n" ROW "\n", 1, 1, 0, "cut");
-    expect("#@ rules 1\n" ROW "\n", 1, 1, 0, "cut");
     expect("#@ format 1\n" ROW "\n#@ end 2\n", 1, 1, 0, "cut");
     expect("#@ format 1\n" ROW "\n" ROW "\n#@ end 1\n", 2, 1, 0, "cut");
     expect("#@ format 1\n" ROW "\n#@ end 1\n" ROW "\n", 2, 1, 0, "cut");

@@ -237,23 +237,6 @@ static void check_releases(void)
     }
 }
 
-/* Once for all communicators of a process. */
-static void check_what_went_is_told_once(void)
-{
-    clear();
-    set_path("RCCLTUNE_SCHEDULE", "", "schedule");
-    set_path("RCCLTUNE_TRACE", "", "trace.csv");
-    CHECK(run(5, 8) == ABI_SUCCESS);
-    const char *text = read_file("err.txt");
-    CHECK(strstr(text, "RCCLTUNE_SCHEDULE is set, and this version knows it no more; ") != NULL);
-    CHECK(strstr(text, "RCCLTUNE_TRACE is set, and this version knows it no more; ") != NULL);
-    CHECK(run(5, 8) == ABI_SUCCESS);
-    CHECK_STRING(read_file("err.txt"), "");
-    CHECK_STRING(read_file("trace.csv"), "");
-    (void)unsetenv("RCCLTUNE_SCHEDULE");
-    (void)unsetenv("RCCLTUNE_TRACE");
-}
-
 /* A file for another library: said once in a process, in each log's first line, and refused with
  * RCCLTUNE_STRICT=1, at every version of the interface. */
 static void check_another_library(const char *fake)
@@ -330,7 +313,6 @@ int main(int argc, char **argv)
     check_decisions();
     check_decisions_of_a_size_are_told_once();
     check_releases();
-    check_what_went_is_told_once();
     check_another_library(argv[2]);
     check_unchecked();
     tree_remove(root);

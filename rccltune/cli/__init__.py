@@ -15,7 +15,6 @@ from typing import Final
 import click
 
 from rccltune import __version__
-from rccltune.cli import removed_options
 from rccltune.cli.console import put, take_over, talk
 from rccltune.model.errors import RccltuneError, SessionError
 from rccltune.model.vocabulary import join_lines, unknown
@@ -81,8 +80,6 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb; one that is nearly right is named."""
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            if (went := removed_options.sentence(args[0])) is not None:
-                raise click.UsageError(went)
             raise click.UsageError(unknown("command", args[0], _VERBS), ctx)
         return super().resolve_command(ctx, args)
 
@@ -156,8 +153,8 @@ def _explain(error: Exception) -> int:
             lines = error.format_message().split("\n")
             talk(*lines)
             return error.exit_code
-        case click.NoSuchOption() if (went := _went(error)) is not None:
-            talk(f"Error: {went}")
+        case click.NoSuchOption() if (of_others := _of_other_verbs(error)) is not None:
+            talk(f"Error: {of_others}")
             return error.exit_code
         case click.ClickException():
             talk(*_usage(error), f"Error: {error.format_message()}")
@@ -173,11 +170,9 @@ def _explain(error: Exception) -> int:
             return 1
 
 
-def _went(error: click.NoSuchOption) -> str | None:
-    """Hint for an option that was removed: what to use instead, or the verbs that have it."""
+def _of_other_verbs(error: click.NoSuchOption) -> str | None:
+    """Name the verbs that have an option which this one has not; None where none has it."""
     verb = (error.ctx.info_name if error.ctx is not None else None) or ""
-    if (went := removed_options.sentence(verb, error.option_name)) is not None:
-        return went
     verbs = [name for name in _VERBS if error.option_name in _options(name)]
     if not verbs:
         return None

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli import removed_options
 from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common, styled
 from rccltune.cli.help import Verb
 from rccltune.cli.options import FOLDER, named
-from rccltune.model.errors import CommandLineError, VerificationError
+from rccltune.model.errors import VerificationError
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
@@ -85,8 +84,6 @@ def job(
     """
     from rccltune.job.trial import JobRequest, try_job
 
-    if measure == "wall":
-        raise CommandLineError(removed_options.sentence("job", "--measure wall") or "")
     folder = session or (DEFAULT_SESSION if DEFAULT_SESSION.exists() else None)
     if folder is not None:
         console.say(f"Session: {folder}")

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias, TypeVar, get_type_hints
 
 import click
 
-from rccltune.cli import removed_options
 from rccltune.cli.console import ValueType
 from rccltune.cli.help import grouped
 from rccltune.cli.options import PAIR
@@ -22,7 +21,6 @@ from rccltune.measure.options import (
     SweepOptions,
     flag,
 )
-from rccltune.model.errors import CommandLineError
 from rccltune.model.schema import convert
 from rccltune.model.settings import MODES
 from rccltune.model.vocabulary import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
@@ -87,9 +85,6 @@ class _FieldValue(ValueType):
         """The value; anything but a text was read already."""
         if not isinstance(value, str):
             return value
-        went = removed_options.sentence((ctx and ctx.info_name) or "", f"{flag(self.name)} {value}")
-        if went is not None:
-            raise CommandLineError(went)
         made, mistakes = convert(_kinds()[self.name], value, strict=False)
         if mistakes:
             self.fail("; ".join(said for _, _, said in mistakes), param, ctx)

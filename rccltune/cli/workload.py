@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli import removed_options
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
-from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
@@ -44,9 +42,6 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
     """
     from rccltune.workload import reader, summary
 
-    went = removed_options.sentence("workload", str(files[0]))
-    if went is not None and not files[0].exists():
-        raise CommandLineError(went)
     beside = reader.snapshots_beside(files)
     if beside:
         console.say(

@@ -36,8 +36,6 @@ SIMULATED: Final = (
 NOT_VERIFIED: Final = "NOT VERIFIED on this machine"
 # The first line of README, by which a folder is known as one of ours.
 _MARK: Final = "Rules and tuner plugin for RCCL and NCCL, put here by rccltune deploy"
-# What rccltune 0.1.0 had in place of a README.
-_OF_0_1_0: Final = ("versions", "current", "MANIFEST")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +134,6 @@ def is_ours(target: Path) -> bool:
             where=str(target),
             hint="rccltune deploy DIR SESSION",
         )
-    elif any((target / name).is_symlink() or (target / name).is_dir() for name in _OF_0_1_0):
-        wrong = "this folder was made by the deploy of rccltune 0.1.0, which kept versions"
     else:
         names = sorted(path.name for path in target.iterdir())
         others = [name for name in names if not _is_of_ours(name)]

@@ -323,8 +323,7 @@ def same_runner(folder: Path, *, is_perf: bool) -> None:
         )
     if is_perf and not has_runs and any(one.argv for one, _ in store.read_launches(folder)):
         raise SessionError(
-            "this session was measured by a benchmark (rccl-tests; with rccltune 0.1.0 PyTorch), "
-            "and goes on with that alone",
+            "this session was measured by rccl-tests, and goes on with them alone",
             where=str(folder),
             hint=hint.format(defaults.RUNNER),
         )

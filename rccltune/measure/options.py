@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from rccltune.measure.removed_keys import WENT_WITH_TORCH
 from rccltune.model import defaults
 from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, parsed
 from rccltune.model.settings import Mode, Scale, Setting
@@ -40,13 +39,6 @@ def _path(text: str) -> Path:
     if odd_letters(text):
         raise ValueError(f"'{printable(text)}' has a letter that is no plain text")
     return Path(text)
-
-
-def _runner(text: str) -> str:
-    """What measures; one that went is told what to use instead."""
-    if text == "torch":
-        raise ValueError(WENT_WITH_TORCH)
-    return OneOf(RUNNERS)(text)
 
 
 def _sized(text: str) -> tuple[Collective, int]:
@@ -151,7 +143,7 @@ class SweepOptions(BaseModel):
         "What",
         metavar="DIR",
     )
-    runner: Annotated[str, parsed(_runner)] = _option(
+    runner: Annotated[str, parsed(OneOf(RUNNERS))] = _option(
         defaults.RUNNER,
         f"Measure by our rank program or by rccl-tests. [default: {defaults.SWEEP_RUNNER}]",
         "Running",

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rccltune.measure import removed_keys
 from rccltune.measure.options import SweepOptions, default_of
 from rccltune.model import defaults, yamlfile
 from rccltune.model.measurement import Sweep
@@ -50,7 +49,6 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
         name,
         "see docs/measuring.md.",
         rename=lambda key: key.replace("-", "_"),
-        gone=removed_keys.message_for_removed,
     )
     return {key: getattr(read.value, key) for key in read.keys if key in SweepOptions.model_fields}
 

@@ -72,7 +72,6 @@ def read(
     hint: str,
     *,
     rename: Callable[[str], str] = str,
-    gone: Callable[[str, object], str | None] | None = None,
 ) -> YamlFile[T]:
     """Hold a file to a schema; an empty one has no key.
 
@@ -82,8 +81,6 @@ def read(
         name: its path, for messages.
         hint: what helps against mistakes.
         rename: spellings of a key into the schema's one.
-        gone: what to say of a key that went, by its value; empty where it does not matter, None
-            where it did not go.
 
     Raises:
         InputFileError: this is no YAML, or it has mistakes: all of them are listed.
@@ -93,16 +90,15 @@ def read(
         return _Nodes(_compose(text, name, hint, quick=quick), rename)
 
     nodes = nodes_of(quick=True)
-    went = _went(nodes, gone)
     value, found = schema.convert(kind, nodes.value, strict=False)
-    if nodes.mistakes or found or any(went.values()):
+    if nodes.mistakes or found:
         nodes = nodes_of(quick=False)
-    mistakes = [*nodes.mistakes, *((*nodes.keys[key], said) for key, said in went.items() if said)]
+    mistakes = [*nodes.mistakes]
     for place, mistake, message in found:
         at = schema.path(place)
         if mistake is Mistake.UNKNOWN:
             known = _known(kind, place[:-1])
-            words = went.get(at) or _unknown(nodes.written[at], str(place[-1]), known)
+            words = _unknown(nodes.written[at], str(place[-1]), known)
             mistakes.append((*nodes.keys[at], words))
         elif mistake is Mistake.KEY:
             mistakes.append((*nodes.keys[at], f"the key {message}"))
@@ -123,18 +119,6 @@ def read(
         keys=tuple(nodes.keys),
         places=partial(nodes_of, quick=False),
     )
-
-
-def _went(nodes: _Nodes, gone: Callable[[str, object], str | None] | None) -> dict[str, str]:
-    """Take keys that went out of a file, and tell what is to be said of each."""
-    plain = nodes.value
-    if gone is None or not isinstance(plain, dict):
-        return {}
-    said = {key: gone(key, value) for key, value in plain.items()}
-    found = {key: text for key, text in said.items() if text is not None}
-    for key in found:
-        del plain[key]
-    return found
 
 
 def _unknown(written: str, name: str, known: list[str]) -> str:

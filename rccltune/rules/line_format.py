@@ -172,8 +172,8 @@ def _parts(line: str, most: int) -> list[str]:
     return pieces if line else []
 
 
-# First words of a file of ours; the second was 0.1.0's.
-_FIRST: Final = ("#@ format", "#@ rules")
+# First words of a file of ours.
+_FIRST: Final = "#@ format"
 
 
 def is_row(line: str) -> bool:
@@ -182,14 +182,14 @@ def is_row(line: str) -> bool:
 
 
 def is_frame(line: str) -> bool:
-    """Whether a line is the first or the last of a file of ours, or the first of 0.1.0's."""
+    """Whether a line is the first or the last of a file of ours."""
     words = grammar.instruction(line)
-    return words == ["format", "1"] or words[:1] in (["end"], ["rules"])
+    return words == ["format", "1"] or words[:1] == ["end"]
 
 
 def is_stump(content: str) -> bool:
     """Whether a file of ours ends inside its first word, or before it."""
-    return any(len(content) < len(word) and word.startswith(content) for word in _FIRST)
+    return len(content) < len(_FIRST) and _FIRST.startswith(content)
 
 
 def framed(lines: Iterable[str]) -> list[str]:

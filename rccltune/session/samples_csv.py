@@ -161,8 +161,6 @@ def _one_of(text: str, words: Collection[str]) -> None:
 
 
 def _variant(text: str, variants: Collection[str]) -> None:
-    if text == "tree-simple-forced":
-        raise ValueError("Tree with Simple was forced, which rccltune 0.1.0 reads")
     if text not in variants:
         raise ValueError(f"the session knows no variant '{printable(text[:40])}'")
 

@@ -132,13 +132,6 @@ def open_session(path: Path) -> Session:
             hint=f"use the rccltune that wrote it{named}, or a newer one.",
         )
     read = read_json(HeaderFile, content, where, _RESTORE)
-    if any(one.name == "derived" and one.patched for one in read.variants):
-        raise SessionError(
-            "the session has a baseline that import --baseline-choices derived, which rccltune "
-            "0.1.0 reads and this one does not",
-            where=where,
-            hint="import its files again, into a new session (-o DIR).",
-        )
     return Session(
         path=path,
         command=read.command,
@@ -175,18 +168,7 @@ def read_launch(folder: Path) -> Launch:
     Raises:
         SessionError: it cannot be read.
     """
-    path = folder / "launch.json"
-    try:
-        return _read_record(path, Launch)
-    except SessionError:
-        if "schedule" not in load_json(read_regular(path), str(path), _ANEW):
-            raise
-    raise SessionError(
-        "the launch is one of rccltune 0.1.0's, whose plugin chose the setting or went through "
-        "several; 0.1.0 reads it and this version does not",
-        where=str(path),
-        hint="measure again, into a new session (-o DIR).",
-    )
+    return _read_record(folder / "launch.json", Launch)
 
 
 def _read_record(path: Path, kind: type[T]) -> T:

@@ -43,8 +43,8 @@ _WANTED: Final = (
 _MAX_REPEATED: Final = 65536
 # So many show which labels a log has.
 _FIRST_LINES: Final = 4096
-# How many rules a file of ours has, which may be none; the second word was 0.1.0's.
-_COUNT: Final = re.compile(rb"^#@ (?:end|rules) ", re.MULTILINE)
+# How many rules a file of ours has, which may be none.
+_COUNT: Final = re.compile(rb"^#@ end ", re.MULTILINE)
 _RULE_ROW: Final = re.compile(
     r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
 )

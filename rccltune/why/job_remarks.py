@@ -86,11 +86,6 @@ def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
             remedy="name a file that every rank can make, no link and no pipe: export "
             "RCCLTUNE_RECORD=/path/record.%h",
         )
-    for name in sorted(job.gone):
-        yield JobRemark(
-            text=f"{name} is set, and the plugin knows it no more",
-            remedy=remedies.unset(name),
-        )
     if job.dropped:
         yield JobRemark(text=f"{job.dropped} records of further sizes did not fit and are left out")
 

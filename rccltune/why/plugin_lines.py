@@ -43,7 +43,6 @@ _ERROR: Final = re.compile(r"rccltune: error: communicator of (\d+) ranks on (\d
 _UNWRITTEN: Final = re.compile(
     r"rccltune: error: comm=\w+: (\S.*?)\s*$"  # of a record or a log
 )
-_GONE: Final = re.compile(r"rccltune: (RCCLTUNE_\w+) is set, and this version knows it no more; ")
 # A refused file's mistakes stand on lines of their own below the error.
 FINDING: Final = re.compile(r"^\s*(line \d+: .+ \[[a-z0-9-]+\])\s*$")
 
@@ -97,8 +96,6 @@ class PluginLines:
             self._evidence.job.unwritten.see(match[1])
         elif (match := _WARNED.match(text)) is not None:
             self._evidence.job.other_library.see((match[1], match[2]))
-        elif (match := _GONE.match(text)) is not None:
-            self._evidence.job.gone.add(match[1])
 
     def _start(self, source: str, match: re.Match[str]) -> None:
         where = CommunicatorScale(int(match[2][:9]), int(match[3][:9]))
@@ -140,7 +137,7 @@ class PluginLines:
         host = None if match[6] == "-" else read_setting(match[6])
         if host is not None:
             record.host.add(host)
-        if match[7]:  # which 0.1.0's plugin did not say
+        if match[7]:
             offered = frozenset() if match[7] == "-" else _cells(match[7])
             record.offered = offered | (record.offered or frozenset())
         self._evidence.job.recorded.add(where)

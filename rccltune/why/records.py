@@ -280,7 +280,6 @@ class JobLogs:
         unwritten: what the plugin says that it could not write: a record, a log.
         other_library: (measured with, runs) of jobs with another library than their rules.
         unchecked: what the plugin could not hold a rule file's conditions against.
-        gone: variables that the plugin says it knows no more.
         tables: how many tables of benchmarks were read.
         unread: why others could not be.
         dropped: keys that did not fit.
@@ -312,7 +311,6 @@ class JobLogs:
     unwritten: BoundedCounts[str] = field(default_factory=BoundedCounts)
     other_library: BoundedCounts[tuple[str, str]] = field(default_factory=BoundedCounts)
     unchecked: BoundedCounts[str] = field(default_factory=BoundedCounts)
-    gone: set[str] = field(default_factory=set)
     tables: int = 0
     unread: BoundedCounts[str] = field(default_factory=BoundedCounts)
     dropped: int = 0

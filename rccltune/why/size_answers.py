@@ -308,8 +308,7 @@ class SizeAnswers:
 
     def _hole(self, key: Key) -> Reason:
         stated = self._known.hole(key[1], key[2], key[0])
-        # Files of before say it in other words.
-        if stated is not None and (is_not_beaten(stated) or "not beaten" in stated):
+        if stated is not None and is_not_beaten(stated):
             return Reason(AnswerKind.HOLE, stated)
         name = key[1].value
         remedy = f"rccltune sweep --collective {name}, rccltune emit-config"

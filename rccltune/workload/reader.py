@@ -37,7 +37,7 @@ def read_workload(path: Path) -> Workload:
             "this is no workload that is known",
             where=str(path),
             hint="give what the plugin wrote under RCCLTUNE_RECORD, or what the Inspector plugin "
-            "wrote as JSON; rccltune 0.1.0 read replay files and TUNING logs too.",
+            "wrote as JSON.",
         )
     return read_table(text, str(path))
 

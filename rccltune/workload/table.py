@@ -235,8 +235,6 @@ class _TableReader:
 
 def _recorder(fields: dict[str, str]) -> CommunicatorCalls:
     source = fields.get("source", CallSource.RECORD.value)
-    if source in ("replay", "log"):
-        raise ValueError(f"rccltune 0.1.0 merged a {source} into it, and it alone reads those")
     known = fields["nRanks"] != "?"
     return CommunicatorCalls(
         source=CallSource(source),

@@ -63,6 +63,23 @@ def test_a_word_that_is_nearly_right_is_named_with_all_known_ones(
 
 
 @pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("sweep --colective all_reduce", "--collective"),
+        ("tune --beside gemm", "No such option"),
+        ("verify --repeats 3", "No such option"),
+        ("seal rules.csv", "unknown command 'seal'"),
+    ],
+)
+def test_an_unknown_option_or_verb_is_told_as_such(
+    typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the nearest one; what there was before is unknown like anything else."""
+    assert run(typed.split()) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
     ("typed", "verbs"),
     [
         ("fit --tolerance 3", {"tune", "emit-config"}),

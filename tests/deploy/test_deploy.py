@@ -298,15 +298,8 @@ def added_to(site: Path) -> None:
         (site / name).write_text(f"{deploy._MARK}\n")
 
 
-def of_0_1_0(site: Path) -> None:
-    """As rccltune 0.1.0 left it."""
-    (site / "versions" / "0123456789ab").mkdir(parents=True)
-    (site / "current").symlink_to("versions/0123456789ab")
-    (site / "env.sh").symlink_to("current/env.sh")
-
-
 def a_session(site: Path) -> None:
-    """The arguments in the order of 0.1.0."""
+    """The arguments the wrong way round."""
     site.mkdir()
     (site / "session.json").write_text("{}")
 
@@ -316,12 +309,11 @@ def a_session(site: Path) -> None:
     [
         (strange, r"not made by rccltune deploy: it has other things in it \(notes\)"),
         (added_to, r"other things in it \(notes\)"),
-        (of_0_1_0, "made by the deploy of rccltune 0.1.0, which kept versions"),
         (a_session, "the folder to make is named first"),
         (Path.touch, "this is no folder"),
         (lambda site: site.symlink_to("gone"), "this is a link"),
     ],
-    ids=["strange", "added-to", "0.1.0", "session", "file", "link"],
+    ids=["strange", "added-to", "session", "file", "link"],
 )
 def test_a_folder_that_is_not_ours_stays_as_it_is(
     made: Made, tmp_path: Path, before: Callable[[Path], None], says: str

@@ -161,11 +161,6 @@ d.init_process_group('gloo', init_method=meet, rank=0, world_size=1)
         ("#@ needs RCCL_DDA_ENABLE=/tmp/x\n", "", "which may load code"),
         ("", MEETS, "comes too late"),
         ("", "import shutil; shutil.rmtree('place')\n", "has no rule file"),
-        (
-            "",
-            "import glob; os.remove(glob.glob('place/*.csv')[0]); os.symlink('v', 'place/current')\n",
-            "rccltune 0.1.0",
-        ),
         ("", "import glob; os.remove(glob.glob('place/*.so')[0])\n", "has no librccl"),
         ("", f"open({OTHER!r}, 'w').close()\n", "several rule files"),
     ],

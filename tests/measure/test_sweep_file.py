@@ -101,13 +101,3 @@ def test_a_resolved_sweep_reads_back() -> None:
     assert values["setting"] == sweep.settings
     assert (values["min_bytes"], values["max_bytes"], values["factor"]) == (8, 1 << 30, 2)
     assert values["mode"] == sweep.mode
-
-
-@pytest.mark.parametrize("line", ["runner: torch", "python: /opt/python3", "backend: gloo"])
-def test_what_measured_through_pytorch_is_refused_with_what_to_do(line: str) -> None:
-    """Also in the sweep.yaml that a session of 0.1.0 keeps: that release is named."""
-    with pytest.raises(InputFileError) as caught:
-        read_sweep_file(f"seed: 1\n{line}\n", "s")
-    said = str(caught.value)
-    assert "s:2:" in said
-    assert lacks(said, "rccltune 0.1.0", "librccl: torch", "examples/torch_all_reduce.py") == []

@@ -11,10 +11,9 @@ import yamls
 from rccltune.cli.help import HEADINGS, GroupedOption
 from rccltune.cli.sweep import sweep
 from rccltune.measure.options import PRESETS, SweepOptions, default_of, flag
-from rccltune.measure.removed_keys import KEYS
 from rccltune.measure.request import ORDERS, given, merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
-from rccltune.model.errors import CommandLineError, InputFileError
+from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import short_size
 
 # A value of each that is not its default, as YAML has it.
@@ -183,15 +182,3 @@ def test_what_the_rank_program_alone_understands(said: dict[str, Any], why: str)
     with pytest.raises(CommandLineError, match=why) as caught:
         merge_request(None, said)
     assert caught.value.hint
-
-
-@pytest.mark.parametrize("key", [key for key, one in KEYS.items() if not one.harmless])
-def test_what_went_is_refused_with_its_sentence_where_it_would_change_something(key: str) -> None:
-    """And is no mistake where a session of before says what is now the only way."""
-    with pytest.raises(InputFileError) as caught:
-        read_sweep_file(f"mode: none\n{key}: [else]\n", "s")
-    said = str(caught.value)
-    assert f"s:2:1: '{key}' went: {KEYS[key].said} rccltune 0.1.0 reads it" in said
-    now = KEYS[key].now
-    if now is not None:
-        assert set(read_sweep_file(f"{key}: {now}\nnp: 4\n", "s")) == {"np"}

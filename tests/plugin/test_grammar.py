@@ -43,7 +43,6 @@ PLAIN = st.sampled_from(
         b"alltoall,0,9,ring,ll,-1,1,8",
         b"# allreduce,0,9,ring,ll,-1,1,8",
         b"#@ format 1",
-        b"#@ rules 2",
         b"#@ end 2",
         b"#@ needs A_NAME=some value",
         b"#@ needs RCCL_LL128_FORCE_ENABLE=1",
@@ -81,8 +80,8 @@ LAST = b"\nbroadcast,0,9,ring,ll,-1,-1,-1\n"
 @given(st.lists(mangled(), max_size=5), st.sampled_from([b"\n", b"\r\n"]))
 @example([b"#@ format 1", b"allreduce,0,99,ring,ll,-1,1,8", LAST, b"#@ end 3"], b"\n")
 @example([b"#@ end \xb2"], b"\n")
-@example([b"#@ rules 2\x85", b"allreduce,0,99,ring,ll,-1,1,8\xe2\x80\xa8#@ end 2"], b"\n")
-@example([b"#@\xa0rules 7", b"#@\rend 1"], b"\r\n")
+@example([b"#@ end 2\x85", b"allreduce,0,99,ring,ll,-1,1,8\xe2\x80\xa8#@ end 2"], b"\n")
+@example([b"#@\xa0end 7", b"#@\rend 1"], b"\r\n")
 @example([b"# one\xe2\x80\xa8allreduce,0,99,ring,ll,-1,1,8"], b"\n")
 @example([b"allreduce,0,99,ring,ll,-1,1,8\rallreduce,0,99,tree,ll,-1,1,8"], b"\n")
 @example([b"allreduce,0,1_0,ring,ll,-1,1,8"], b"\n")

@@ -76,7 +76,7 @@ def test_every_cut_of_an_emitted_file_is_refused(
 LINES = st.sampled_from(
     [
         *(ROW, f"  {ROW} # why", "alltoall,0,9,ring,ll,-1,1,8", "# one", "", "#@ hole 0 9 x"),
-        *("#@ format 1", "#@format 1", "#@ rules 2", "#@ rules x", "#@ end", "#@\tend\t1"),
+        *("#@ format 1", "#@format 1", "#@ end", "#@\tend\t1"),
         *("#@ end 0", "#@ end 1", "#@ end 02", "#@ end 1\r", "#@ end 1 1"),
         "#@ end 18446744073709551617",
     ]

@@ -112,13 +112,6 @@ def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
         ("[]", "must be .* pairs"),
         ('{"format": 1, "fingerprint": {"wings": 2}}', r"fingerprint\.wings is unknown"),
         ('{"format": 1, "fingerprint": {"cu_count": "x"}}', "is 'x' and must be a whole number"),
-        (
-            (
-                '{"format": 1, "command": "import", "tool": "rccltune 0.1.0", "fingerprint": {}, '
-                '"variants": [{"name": "derived", "patched": true}]}'
-            ),
-            r"rccltune 0\.1\.0 reads",
-        ),
     ],
 )
 def test_a_header_of_another_kind_is_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -104,7 +104,6 @@ LINES = [
         "(not known here)",
         "unchecked",
     ),
-    ("rccltune: RCCLTUNE_TRACE is set, and this version knows it no more; see", "gone"),
     (
         "rccltune: error: comm=0: the record could not be written to /x: the disk is full; what …",
         "unwritten",
