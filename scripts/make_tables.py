@@ -1,6 +1,6 @@
-"""Make docs/commands.md, docs/exit-codes.md and data/node.schema.json from the code.
+"""Make docs/commands.md, docs/exit-codes.md, the table of docs/deploy.md and data/node.schema.json from the code.
 
-.venv/bin/python scripts/make_tables.py            write both pages
+.venv/bin/python scripts/make_tables.py            write them
 .venv/bin/python scripts/make_tables.py --check    exit 1 where one is out of date
 """
 
@@ -16,6 +16,7 @@ from typing import Final
 
 import click
 
+from rccltune import plugin
 from rccltune.cli import group
 from rccltune.model import errors
 from rccltune.model.choice import Judgement
@@ -34,6 +35,8 @@ from rccltune.model.errors import (
 from rccltune.model.measurement import Caution
 from rccltune.model.schema import json_schema
 from rccltune.model.vocabulary import UnusableReason
+from rccltune.releases import RELEASES
+from rccltune.rules.library_support import ModeSupport, RuleReaderKind, way
 from rccltune.simulate.schema import NodeFile
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -197,11 +200,55 @@ def _findings() -> list[str]:
     ]
 
 
+_BEGIN: Final = "<!-- made by scripts/make_tables.py -->"
+_END: Final = "<!-- end -->"
+_EXPORTS: Final = {
+    RuleReaderKind.FILE: "`NCCL_TUNER_CONFIG_FILE=FILE`",
+    RuleReaderKind.PLUGIN: (
+        "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `NCCL_TUNER_CONFIG_FILE=FILE`"
+    ),
+    RuleReaderKind.KEYED: (
+        "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `RCCLTUNE_CONFIG_DIR=FOLDER`, with "
+        "`rccl_tuner_<arch>_<mode>.csv` for each mode in it"
+    ),
+}
+
+
+def releases_table(offered: Sequence[int]) -> list[str]:
+    """What each release of the libraries needs, in Markdown.
+
+    Args:
+        offered: versions of the tuner interface that the plugin has.
+    """
+    lines = [
+        f"| release | tuner ABI | {ModeSupport.ONE.value} | {ModeSupport.SEVERAL.value} | |",
+        "|---|--:|---|---|---|",
+    ]
+    for release in {each.name: each for each in RELEASES}.values():
+        abi = max((v for v in release.interfaces if v in offered), default=0)
+        ways = (way(abi, modes, built_in=release.reads_rules).value for modes in ModeSupport)
+        lines.append(f"| {release.name} | {abi or '–'} | {' | '.join(ways)} | {release.remark} |")
+    return lines
+
+
+def _deploy(path: Path) -> str:
+    """docs/deploy.md with the table of releases, and what each way exports, between its marks."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    ways = [f"* **{one.value}**: {exports}" for one, exports in _EXPORTS.items()]
+    table = releases_table(plugin.build_info()["abi_versions"])
+    return before + "\n".join([_BEGIN, *table, "", *ways, _END]) + after
+
+
 def pages() -> dict[Path, str]:
-    """Both pages, and the schema of node files, as they have to be."""
+    """The pages, and the schema of node files, as they have to be."""
     made = {"commands.md": commands(), "exit-codes.md": exit_codes()}
     written = {ROOT / "docs" / name: "\n".join(lines) + "\n" for name, lines in made.items()}
-    return written | {ROOT / "rccltune/data/node.schema.json": node_schema()}
+    deploy = ROOT / "docs/deploy.md"
+    return written | {
+        deploy: _deploy(deploy),
+        ROOT / "rccltune/data/node.schema.json": node_schema(),
+    }
 
 
 def node_schema() -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 from rccltune.model.vocabulary import MAX_NBYTES, parse_size
-from rccltune.simulate import sources
+from rccltune.simulate import compiled, sources
 
 MODE: Final = "cpx-nps4"
 PAIRS: Final = ("tree/ll", "tree/ll128", "ring/ll", "ring/ll128", "ring/simple")
@@ -395,7 +395,7 @@ def spoil(node: TrapNode, path: Path, session: Path) -> None:
     raw = node.document()
     raw["faults"] = [*raw.get("faults", ()), *map(dict, node.later)]
     _write(raw, path)
-    (session / NODE_FILE).write_bytes(sources.compile_node(path))
+    (session / NODE_FILE).write_bytes(compiled.written(sources.load_node(path)))
 
 
 def _write(raw: dict[str, Any], path: Path) -> Path:

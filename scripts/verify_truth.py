@@ -18,12 +18,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+import true_times
 from verify_nodes import MODE, TrapNode, settings_of, without_faults, write_node
 
 from rccltune import plugin
 from rccltune.model.choice import Rule
 from rccltune.rules.reader import read_rules
-from rccltune.simulate import sources, true_times
+from rccltune.simulate import compiled, sources
 from rccltune.simulate.node import Fault, SimulatedNode
 
 PER_OCTAVE = 16
@@ -105,7 +106,7 @@ def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
     faulty = sources.load_node(write_node(node, folder))
     path = folder / f"{node.name}.node"
     sound = write_node(without_faults(node), folder)
-    path.write_bytes(sources.compile_node(sound))
+    path.write_bytes(compiled.written(sources.load_node(sound)))
     untouched = _in_one_job(faulty, ran(path, node.collectives, span, {}))
     return Yardstick(
         path=path,

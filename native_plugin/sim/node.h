@@ -185,7 +185,7 @@ void node_load(const char *path, struct node *node);
 
 /*
  * Truth of the simulated node (curves, effects) and what a benchmark sees of it (noise,
- * bursts, drift).  rccltune/simulate/true_times.py computes the same truth independently; tests
+ * bursts, drift).  scripts/true_times.py computes the same truth independently; tests
  * compare the two.
  */
 struct situation {

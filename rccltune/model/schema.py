@@ -161,7 +161,6 @@ VariableName: TypeAlias = Annotated[
     str, MaxLen(256), matching(r"[A-Za-z_][A-Za-z0-9_]*", "name of an environment variable")
 ]
 Variable: TypeAlias = tuple[VariableName, Line]
-Digest: TypeAlias = Annotated[str, matching(r"[0-9a-f]{64}", "SHA-256 digest")]
 # Bytes, counts and line numbers: what fits the C side's 64 bits.
 Whole: TypeAlias = Annotated[int, Ge(0), Le(LARGEST)]
 Integer: TypeAlias = Annotated[int, Ge(-LARGEST), Le(LARGEST)]

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from rccltune.releases import LOADING_OURS, RELEASES, release_of
+from rccltune.releases import LOADING_OURS, release_of
 
-BEGIN: Final = "<!-- made by rccltune.rules.library_support; tests hold it against that -->"
 _WORKING: Final = f"{LOADING_OURS} and later work."
-END: Final = "<!-- end -->"
 
 
 class RuleReaderKind(Enum):
@@ -29,18 +27,6 @@ class ModeSupport(Enum):
     SEVERAL = "modes that change, or differ between nodes"
 
 
-EXPORTS: Final = {
-    RuleReaderKind.FILE: "`NCCL_TUNER_CONFIG_FILE=FILE`",
-    RuleReaderKind.PLUGIN: (
-        "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `NCCL_TUNER_CONFIG_FILE=FILE`"
-    ),
-    RuleReaderKind.KEYED: (
-        "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `RCCLTUNE_CONFIG_DIR=FOLDER`, with "
-        "`rccl_tuner_<arch>_<mode>.csv` for each mode in it"
-    ),
-}
-
-
 def way(abi: int, modes: ModeSupport, *, built_in: bool) -> RuleReaderKind:
     """Reader through which a library gets its rules.
 
@@ -55,29 +41,6 @@ def way(abi: int, modes: ModeSupport, *, built_in: bool) -> RuleReaderKind:
     if modes is ModeSupport.SEVERAL:
         return RuleReaderKind.KEYED if abi else RuleReaderKind.NOTHING
     return RuleReaderKind.FILE if built_in else RuleReaderKind.PLUGIN
-
-
-def table(offered: Sequence[int]) -> list[str]:
-    """The table of releases and modes, in Markdown.
-
-    Args:
-        offered: versions of the interface that the plugin has.
-    """
-    lines = [
-        f"| release | tuner ABI | {ModeSupport.ONE.value} | {ModeSupport.SEVERAL.value} | |",
-        "|---|--:|---|---|---|",
-    ]
-    for release in {each.name: each for each in RELEASES}.values():
-        abi = max((v for v in release.interfaces if v in offered), default=0)
-        ways = (way(abi, modes, built_in=release.reads_rules).value for modes in ModeSupport)
-        lines.append(f"| {release.name} | {abi or '–'} | {' | '.join(ways)} | {release.remark} |")
-    return lines
-
-
-def document(offered: Sequence[int]) -> list[str]:
-    """The part of docs/deploy.md that is made: the table, and what each way exports."""
-    ways = [f"* **{one.value}**: {exports}" for one, exports in EXPORTS.items()]
-    return [BEGIN, *table(offered), "", *ways, END]
 
 
 def needs(version: str | None, offered: Sequence[int], *, built_in: bool) -> str:

@@ -39,12 +39,11 @@ line              of plan.txt in a run, of the log or table elsewhere, from 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model.measurement import Sample
-from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
-from rccltune.model.vocabulary import Collective, Placement, UnusableReason
+from rccltune.model.settings import CurveKey
 from rccltune.perf import plan
 from rccltune.perf import samples as run_samples
 from rccltune.perf.samples import role_of, word_of
@@ -80,7 +79,6 @@ KINDS: Final = {
 }
 TEXTS: Final = tuple(name for name in COLUMNS if name not in KINDS)
 _CLOCKS: Final = {None: "", False: plan.LOOP, True: plan.GRAPH}
-_GRAPH: Final = {clock: graph for graph, clock in _CLOCKS.items()}
 
 
 def arranged(table: pd.DataFrame) -> pd.DataFrame:
@@ -195,73 +193,3 @@ def _name_communicators(table: pd.DataFrame, launches: pd.Series[str]) -> None:
     first = by_setting.groupby(table["run"], observed=True).transform("min")
     numbers = pd.Series([number for _, number in named], dtype="Int64").take(codes)
     table["communicator"] = numbers.reset_index(drop=True).fillna(by_setting - first)
-
-
-def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sample, ...]:
-    """The rows that count, as records: of a run those of the clock and the care that count.
-
-    Args:
-        table: of a session.
-        variants: of the session by name, those that every session knows left out.
-    """
-    known = {**KNOWN_VARIANTS, **variants}
-    of_run = table["run"].map(run_samples.is_run).astype(bool)
-    counted = run_samples.without_rough(run_samples.by_clock(table[of_run]))
-    clocks = set(counted["clock"].unique())
-    graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
-    taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table
-    by_key = taken.groupby([*KEY, taken["run"].map(run_samples.is_run)], observed=True, sort=False)
-    number = by_key.ngroup()
-    first = taken[~number.duplicated()]
-    keys = [
-        _key(row[:-1], known, graph=graph if run_samples.is_run(row[-1]) else _GRAPH[row[-2]])
-        for row in first[[*KEY, "run"]].astype(object).itertuples(index=False, name=None)
-    ]
-    settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
-    doubts: dict[str, UnusableReason | None] = {
-        "": None,
-        **{one.value: one for one in UnusableReason},
-    }
-    runs = {run for run in taken["run"].unique() if run_samples.is_run(run)}
-    names = (
-        *("nbytes", "time_us", "wrong", "ran", "unusable"),
-        *("run", "communicator", "pass", "line", "clock"),
-    )
-    return tuple(
-        Sample(
-            key=keys[at],
-            launch=f"{run}:{communicator}" if run in runs else run,
-            cycle=cycle,
-            line=_or_none(line),
-            nbytes=nbytes,
-            time_us=time_us if time_us == time_us else None,  # noqa: PLR0124 - NaN is not itself
-            n_wrong=_or_none(wrong),
-            doubt=doubts[unusable],
-            executed=settings[ran],
-            clock=clock if run in runs else None,
-        )
-        for at, nbytes, time_us, wrong, ran, unusable, run, communicator, cycle, line, clock in zip(
-            number.tolist(), *(taken[name].tolist() for name in names), strict=True
-        )
-    )
-
-
-def _or_none(value: Any) -> int | None:  # noqa: ANN401 - a number or pandas' NA
-    return value if isinstance(value, int) else None
-
-
-def _key(
-    named: tuple[Any, ...], variants: Mapping[str, Variant], *, graph: bool | None
-) -> CurveKey:
-    fields = dict(zip(KEY, named, strict=True))
-    return CurveKey(
-        collective=Collective(fields["collective"]),
-        setting=Setting.parse(fields["setting"]),
-        placement=Placement(fields["placement"]),
-        dtype=fields["dtype"] or None,
-        redop=fields["op"] or None,
-        graph=graph,
-        scale=Scale(n_nodes=fields["n_nodes"], n_ranks=fields["n_ranks"]),
-        rank_placement=fields["rank_placement"] or None,
-        variant=run_samples.variant_of(fields["variant"], variants),
-    )

@@ -62,14 +62,6 @@ def load_frame(
     return frame_from_logs(opened) if kept is None else kept
 
 
-def load_samples(
-    opened: Session, reporter: Reporter, derived: DerivedFiles | None = None
-) -> tuple[Sample, ...]:
-    """The samples that count as records; see :func:`load_frame`."""
-    variants = {one.name: one for one in opened.variants}
-    return sample_table.records(load_frame(opened, reporter, derived), variants)
-
-
 def why_made_again(opened: Session) -> str:
     """The sentence with which samples.csv is made again."""
     return f"{store.why_not_current(opened)}: it is made again from the raw runs and logs"

@@ -8,13 +8,15 @@ for one node of gfx942, without its correction factors, which describe no machin
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import log2
+from operator import itemgetter
 from typing import Final
 
 from rccltune.simulate.node import NodeCurve, Points, Selector, SimulatedNode, is_setting
-from rccltune.simulate.true_times import interpolate
 
 Time = Callable[[int], float]
 SIZES: Final = tuple(2**power for power in range(3, 35))
@@ -188,3 +190,27 @@ def _scaled(
             known = partial(model_us, node, c, s, n)
             return _ratio(_times(curve), wanted, known), f"modelled from {c} {s} with {n} ranks"
     return wanted, "modelled: RCCL 2.28.3 tuning_model_5"
+
+
+def _two_to(power: float) -> float:
+    """math.exp2, which Python has since 3.11."""
+    return float(2.0**power)
+
+
+def interpolate(points: Points, nbytes: int, *, is_time: bool) -> float:
+    """Value of a curve at a size, as native_plugin/sim/times.c has it.
+
+    Straight lines between points on logarithmic axes; constant below the first size; above the
+    last a time grows with the size and a factor stays.
+    """
+    (first, first_value), (last, last_value) = points[0], points[-1]
+    at = log2(nbytes)
+    if nbytes <= first:
+        return _two_to(log2(first_value))
+    if nbytes >= last:
+        return _two_to(log2(last_value) + (at - log2(last) if is_time else 0.0))
+    # Logarithms of the neighbours alone: filling a node asks ten thousand times.
+    i = bisect_left(points, nbytes, key=itemgetter(0))
+    (low, low_value), (high, high_value) = points[i - 1], points[i]
+    x, y = log2(low), log2(low_value)
+    return _two_to(y + (log2(high_value) - y) * (at - x) / (log2(high) - x))

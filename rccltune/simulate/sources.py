@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of
 from rccltune.model.schema import convert
 from rccltune.model.vocabulary import unknown
-from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE, written
+from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE
 from rccltune.simulate.modelled import filled
 from rccltune.simulate.node import (
     LIBRARY_PATHS,
@@ -171,12 +171,3 @@ def load_node(path: Path) -> SimulatedNode:
 def _filled(file: FileText) -> SimulatedNode:
     """One command asks for its node several times, and a program for the same one in many."""
     return filled(read_records(file))
-
-
-def compile_node(path: Path) -> bytes:
-    """A node file as ``native_plugin/sim`` reads it.
-
-    Raises:
-        InputFileError: every mistake with line and column.
-    """
-    return written(load_node(path))

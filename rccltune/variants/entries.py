@@ -266,6 +266,3 @@ class VariantsFile(TypedDict, total=False):
 
     format: Annotated[str, parsed(OneOf(("1",)))]
     variants: dict[_VariantName, EntryKeys]
-
-
-KEYS: Final = tuple(EntryKeys.__annotations__)

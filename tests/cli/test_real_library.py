@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
+from sample_records import records
 
 from rccltune.cli import run
 from rccltune.machine.real_rccl import (
@@ -20,9 +21,9 @@ from rccltune.machine.real_rccl import (
 )
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Role
+from rccltune.model.settings import KNOWN_VARIANTS, Role
 from rccltune.model.vocabulary import Collective
-from rccltune.session.samples import load_samples
+from rccltune.session.samples import load_frame
 from rccltune.session.store import open_session
 
 REAL = ("--simulate", "mi300x", "--mode", "spx-nps1", "--librccl", "real")
@@ -90,7 +91,9 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
     assert header["simulated"] is True
     assert header["fingerprint"]["runner"].startswith("RCCL 2.27.7, real (")
     samples = [
-        one for one in load_samples(open_session(here / "s"), Reporter()) if one.doubt is None
+        one
+        for one in records(load_frame(open_session(here / "s"), Reporter()), KNOWN_VARIANTS)
+        if one.doubt is None
     ]
     forced = [one for one in samples if str(one.executed) == "tree/ll"]
     assert {one.key.variant.name for one in forced} >= {"registered", "default"}
@@ -149,7 +152,7 @@ def test_two_hosts_say_what_ran(fetched: Path, here: Path) -> None:
     """This release's number may overwrite a protocol; the benchmark's -A asks the library itself."""
     sizes = ("--collective", "all_reduce", "--max-bytes", "1M", "--factor", "16")
     assert run([*TWO, *sizes, "--setting", "tree/ll128"]) == 0
-    samples = load_samples(open_session(here / "s"), Reporter())
+    samples = records(load_frame(open_session(here / "s"), Reporter()), KNOWN_VARIANTS)
     forced = [one for one in samples if one.key.setting.role is Role.FORCED and one.doubt is None]
     assert forced
     assert all(str(one.executed).startswith("tree/ll128") for one in forced)

@@ -20,7 +20,7 @@ from rccltune.model.settings import Scale
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.reader import read_rules
-from rccltune.simulate import sources
+from rccltune.simulate import compiled, sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SWEEPS = sorted((EXAMPLES / "sweeps").glob("*.yaml"))
@@ -78,7 +78,7 @@ def test_a_sweep_file_is_planned(
 def test_a_node_file_is_a_node(path: Path) -> None:
     """Checked against the schema, filled and compiled; it says that it is made up."""
     assert sources.load_node(path).name == path.stem
-    assert sources.compile_node(path).startswith(b"rccltune-node 3\n")
+    assert compiled.written(sources.load_node(path)).startswith(b"rccltune-node 3\n")
     text = path.read_text(encoding="utf-8")
     assert "made-up" in text.split("format: 1")[0] or "made up" in text.split("format: 1")[0]
     assert "kind: measured" not in text

@@ -23,6 +23,7 @@ from wording import lacks
 from rccltune import plugin
 from rccltune.cli import run
 from rccltune.simulate import sources
+from rccltune.simulate.compiled import written
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
@@ -89,7 +90,7 @@ def node(tmp_path: Path, **release: str) -> Path:
     path = tmp_path / "node.yaml"
     path.write_text(yamls.dumped(raw), encoding="utf-8")
     compiled = tmp_path / "node.node"
-    compiled.write_bytes(sources.compile_node(path))
+    compiled.write_bytes(written(sources.load_node(path)))
     return compiled
 
 

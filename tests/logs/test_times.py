@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sample_records import records
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import OutputError, RccltuneError
@@ -17,7 +18,7 @@ from rccltune.model.measurement import Sample, StatedFacts
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, CurveKey, Scale
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
-from rccltune.session.sample_table import frame, records
+from rccltune.session.sample_table import frame
 
 HEAD = "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20\n"
 NAMES = "# out-of-place\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n"

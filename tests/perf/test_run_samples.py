@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from made_runs import as_asked, make, step
+from sample_records import records
 
 from rccltune.model.failure import Failure
 from rccltune.model.measurement import Fingerprint, Sample
@@ -19,8 +20,8 @@ from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf import passes, rows, runs, samples
 from rccltune.perf.plan import Step
 from rccltune.session import store
-from rccltune.session.sample_table import arranged, records
-from rccltune.session.samples import load_samples
+from rccltune.session.sample_table import arranged
+from rccltune.session.samples import load_frame
 from rccltune.session.store import Session
 
 RING = Setting.parse("ring/ll")
@@ -165,11 +166,11 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
     own = make(folder, timed("ring/ll", 1024, "graph"), ending={})
     header = Session(path=folder, command="x", tool="x", fingerprint=Fingerprint(arch="gfx942"))
     store.write_header(header)
-    found = load_samples(store.open_session(folder), Reporter())
-    assert [one.launch for one in found] == ["run-1:0"]
+    found = load_frame(store.open_session(folder), Reporter())
+    assert [one.launch for one in records(found, {})] == ["run-1:0"]
     opened = store.open_session(folder)
     assert store.has_current_samples(opened)
-    assert load_samples(opened, Reporter()) == found
+    pd.testing.assert_frame_equal(load_frame(opened, Reporter()), found)
 
     with (own / "rank-0.csv").open("a") as stream:
         stream.write("# done\n")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sample_records import records
 from wording import lacks
 
 from rccltune.model.errors import SessionError
@@ -36,7 +37,6 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session import files, store
-from rccltune.session.sample_table import records
 
 
 def header(folder: Path) -> store.Session:

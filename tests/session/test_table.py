@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sample_records import records
 
 from rccltune.model.errors import SessionError
 from rccltune.model.measurement import Sample
@@ -23,7 +24,7 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
-from rccltune.session.sample_table import COLUMNS, KINDS, frame, records
+from rccltune.session.sample_table import COLUMNS, KINDS, frame
 
 KEYS = st.builds(
     CurveKey,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from simulation import Row, Sim, Small
+from true_times import truth
 
 from rccltune.simulate.sources import load_node
-from rccltune.simulate.true_times import truth
 
 
 def walk(settings: str, sim: Sim) -> dict[str, str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from simulation import Sim, Small, plugin_env
+from true_times import truth
 from wording import lacks
 
 from rccltune.simulate.sources import load_node, node_path, shipped_nodes
-from rccltune.simulate.true_times import truth
 
 
 def test_the_program_and_python_agree_on_the_truth(sim: Sim, small: Small, tmp_path: Path) -> None:

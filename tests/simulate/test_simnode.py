@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Sim, Small
+from true_times import truth, variants_holding
 
 from rccltune.model.errors import InputFileError
-from rccltune.simulate.sources import compile_node, load_node, node_path, shipped_nodes
-from rccltune.simulate.true_times import interpolate, truth, variants_holding
+from rccltune.simulate.compiled import written
+from rccltune.simulate.modelled import interpolate
+from rccltune.simulate.sources import load_node, node_path, shipped_nodes
 
 
 def test_shipped_nodes_are_found_by_product_and_mode() -> None:
@@ -140,7 +142,7 @@ def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
     text = small().read_text().replace("a test", "'ein Artikel, 5 µs'")
     path = small()
     path.write_text(text, encoding="utf-8")
-    compiled = compile_node(path).decode("ascii")
+    compiled = written(load_node(path)).decode("ascii")
     assert compiled.startswith("rccltune-node 3\n")
     assert compiled.endswith("\nend\n")
     assert "ein%20Artikel,%205%20%C2%B5s" in compiled
@@ -149,7 +151,7 @@ def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
 
 def test_compiled_form_that_was_cut_off_is_refused(sim: Sim, small: Small) -> None:
     """A half-written file never becomes times."""
-    compiled = compile_node(small())
+    compiled = written(load_node(small()))
     target = sim.scratch / "cut.node"
     target.write_bytes(compiled[: len(compiled) // 2])
     done = subprocess.run(

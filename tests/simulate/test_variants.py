@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from simulation import Sim
+from true_times import truth, variants_holding
 from variant_truth import ONE_OAM, Manner, Ran, untouched
 
 from rccltune.simulate.node import SimulatedNode
 from rccltune.simulate.sources import load_node, node_path, shipped_nodes
-from rccltune.simulate.true_times import truth, variants_holding
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 OAM = node_path("mi300x-oam", "cpx-nps4")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rccltune import plugin
 from rccltune.simulate import sources
+from rccltune.simulate.compiled import written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,4 +128,4 @@ def untouched(
 
 @cache
 def _compiled(node: Path) -> bytes:
-    return sources.compile_node(node)
+    return written(sources.load_node(node))

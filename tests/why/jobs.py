@@ -13,6 +13,7 @@ import yamls
 from rccltune import plugin
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
+from rccltune.simulate.compiled import written
 from rccltune.why import job
 from rccltune.why.records import AnswerKind, JobReport, SizeAnswer
 
@@ -66,7 +67,9 @@ class Jobs:
     ) -> Path:
         """Run a benchmark and give its log, the library's and the plugin's lines in it."""
         compiled = self.folder / f"{name}.node"
-        compiled.write_bytes(sources.compile_node(node or sources.node_path("mi300x", "cpx-nps4")))
+        compiled.write_bytes(
+            written(sources.load_node(node or sources.node_path("mi300x", "cpx-nps4")))
+        )
         keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
         keep |= {
             "RCCLTUNE_SIM_NODE": str(compiled),

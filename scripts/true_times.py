@@ -10,33 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from math import floor, log2
-from operator import itemgetter
 from typing import Final
 
 from rccltune.model import defaults
+from rccltune.simulate.modelled import interpolate
 from rccltune.simulate.node import Effect, Points, Selector, SimulatedNode
 
 NOTHING_US: Final = 0.05
-
-
-def _two_to(power: float) -> float:
-    """math.exp2, which Python has since 3.11."""
-    return float(2.0**power)
-
-
-def interpolate(points: Points, nbytes: int, *, is_time: bool) -> float:
-    """Value at a size; see the module's rules."""
-    (first, first_value), (last, last_value) = points[0], points[-1]
-    at = log2(nbytes)
-    if nbytes <= first:
-        return _two_to(log2(first_value))
-    if nbytes >= last:
-        return _two_to(log2(last_value) + (at - log2(last) if is_time else 0.0))
-    # Logarithms of the neighbours alone: filling a node asks ten thousand times.
-    i = bisect_left(points, nbytes, key=itemgetter(0))
-    (low, low_value), (high, high_value) = points[i - 1], points[i]
-    x, y = log2(low), log2(low_value)
-    return _two_to(y + (log2(high_value) - y) * (at - x) / (log2(high) - x))
 
 
 def truth(
@@ -175,7 +155,7 @@ def _factor(effect: Effect, asked: Selector, *, exact_channels: bool) -> float:
         return interpolate(effect.points, nbytes, is_time=False)
     if effect.between is not None:
         low, high, factor = effect.between
-        within = _two_to(log2(nbytes) - floor(log2(nbytes)))
+        within = 2.0 ** (log2(nbytes) - floor(log2(nbytes)))
         return factor if low <= within <= high else 1.0
     if exact_channels or not asked.channels:
         return 1.0
@@ -186,9 +166,9 @@ def _by_channels(rows: tuple[tuple[int, Points], ...], channels: int, nbytes: in
     counts = [count for count, _ in rows]
     factors = [log2(interpolate(points, nbytes, is_time=False)) for _, points in rows]
     if channels <= counts[0]:
-        return _two_to(factors[0])
+        return float(2.0 ** factors[0])
     if channels >= counts[-1]:
-        return _two_to(factors[-1])
+        return float(2.0 ** factors[-1])
     i = bisect_left(counts, channels)
     part = (log2(channels) - log2(counts[i - 1])) / (log2(counts[i]) - log2(counts[i - 1]))
-    return _two_to(factors[i - 1] + (factors[i] - factors[i - 1]) * part)
+    return float(2.0 ** (factors[i - 1] + (factors[i] - factors[i - 1]) * part))
