@@ -20,7 +20,7 @@ static const char plugin_name[] = "rccltune";
 enum { REG_BUFF_UNKNOWN = -1 };
 
 /* Hosts hand over their own logger, ncclDebugLog, which lies in the library (tuner->init in
- * src/init.cc of NCCL 2.21.5 to 2.30.7 and of RCCL). */
+ * src/init.cc of NCCL 2.21.5 to 2.30.7; the real RCCL 2.27.7 was tried). */
 static const void *address_of(abi_logger logger)
 {
     const void *address = NULL;
