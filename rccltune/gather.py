@@ -58,7 +58,7 @@ FIELDS = _named(
     seconds verdicts standings cuts beside is_equal needs lost_needs not_judged_below confirmed
     ratio low high n n_sizes n_undecided clock loop one_root
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
-    fallback vendor key scale placement dtype redop graph nbytes baseline_us tuned_us interval
+    fallback key scale placement dtype redop graph nbytes baseline_us tuned_us interval ran answer
     n_launches n_wrong judgement judgements rule before after reason why zones zone
     """
 )

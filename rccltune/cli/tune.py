@@ -22,6 +22,7 @@ from rccltune.cli.verify import (
     loop_of,
     no_hardware,
     not_kept,
+    overwritten_lines,
     undecided_line,
     unregistered_line,
 )
@@ -195,7 +196,8 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
     # What the idle plugin does is a remark; what a variable does to calls without a rule is none.
     beside = beside_lines(one) if told or one.file.needs else []
-    lines = [f"  {line}" for line in (*beside, *unregistered_line(one))]
+    found = (*overwritten_lines(one), *beside, *unregistered_line(one))
+    lines = [f"  {line}" for line in found]
     lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
     n_more = len(one.file.cuts) - _SHOWN
     if n_more > 0:

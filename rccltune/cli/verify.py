@@ -209,7 +209,7 @@ def text_of(done: VerificationResult) -> JoinedLines:
     if done.path is None:
         rows = [(*_row(one, columns), one.reason or one.state.value) for one in shown]
         lines.append(table((*columns, "verdict"), rows, numeric=(1, 2, 4, 6)))
-        lines += beside_lines(done)
+        lines += [*overwritten_lines(done), *beside_lines(done)]
         lines += [undecided_line(done)] * any(one.is_kept for one in shown)
         lost = f"{_out_of(len(done.losers), done)} not stand {took}"
         lines.append(f"{lost}; {done.before} left as they were")
@@ -217,7 +217,7 @@ def text_of(done: VerificationResult) -> JoinedLines:
         rows = [_row(one, columns) for one in shown if one.is_kept]
         lines += [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
         lines += [f"not kept: {said}" for said in not_kept(done)]
-        lines += [*beside_lines(done), *unregistered_line(done)]
+        lines += [*overwritten_lines(done), *beside_lines(done), *unregistered_line(done)]
         lines.append(undecided_line(done))
         stand = f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)}"
         lines.append(f"{stand} {took}, in {done.path}")
@@ -304,6 +304,15 @@ def beside_lines(done: VerificationResult) -> list[str]:
             for rule in file.standings
         )
     ][:_SHOWN]
+
+
+def overwritten_lines(done: VerificationResult) -> list[str]:
+    """Rules of which the library made something else where it was asked."""
+    return [
+        f"{one.collective.value}: {end}, which the library set after the plugin"
+        for one in done.standings
+        for end in one.overwritten
+    ]
 
 
 def unregistered_line(done: VerificationResult) -> list[str]:

@@ -47,6 +47,7 @@ class DeployedRuleFile:
         verified: what its comment ``# verified:`` says; None where it has none.
         n_unproven: rules whose gain nothing proves.
         misread: lines that a host takes for something else where it reads the file by itself.
+        overwritten: what the library writes over of them, a sentence each.
     """
 
     name: str
@@ -56,6 +57,7 @@ class DeployedRuleFile:
     verified: str | None
     n_unproven: int
     misread: tuple[str, ...]
+    overwritten: tuple[str, ...]
 
     @property
     def placement(self) -> str | None:
@@ -301,7 +303,10 @@ def _head(done: Deployment) -> list[str]:
     """Heading comments: what the folder is, and what speaks against it."""
     lines = [_MARK]
     lines += [SIMULATED] if done.simulated else []
-    return lines + [f"{one.name}: {one.count}, {one.remark}" for one in done.rules]
+    for one in done.rules:
+        lines.append(f"{one.name}: {one.count}, {one.remark}")
+        lines += [f"{one.name}: {said}" for said in one.overwritten]
+    return lines
 
 
 def _readme(done: Deployment, session: Session, library: bytes) -> str:

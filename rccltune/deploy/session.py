@@ -18,7 +18,7 @@ from rccltune.model.vocabulary import printable
 from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import UNPROVEN_MARK
 from rccltune.rules.other_readers import misread
-from rccltune.rules.provenance import is_harmless
+from rccltune.rules.provenance import is_harmless, written_over
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import disk_errors
@@ -85,6 +85,8 @@ def deploy_session(
     for one in rules:
         for line in one.misread:
             reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {line}")
+        for said in one.overwritten:
+            reporter.say(f"Warning: {one.name}: {said}")
     heads = [grammar.text_of(one.content) for one in rules]
     done = Deployment(
         directory=target,
@@ -192,6 +194,7 @@ def _rules(path: Path) -> DeployedRuleFile:
         verified=printable(verified[1]) if verified else None,
         n_unproven=len(_UNPROVEN.findall(text)),
         misread=tuple(map(str, misread(content, file))),
+        overwritten=written_over(content, file),
     )
 
 

@@ -32,7 +32,7 @@ from rccltune.model.errors import (
 )
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import format_time, join_lines
-from rccltune.rules.provenance import odd_needs
+from rccltune.rules.provenance import odd_needs, written_over
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import JOB, disk_errors, write_atomically
@@ -159,7 +159,8 @@ class _Trial:
         session = None if request.session is None else store.open_session(request.session)
         source = _rule_file(request)
         content = content_of(source)
-        self._needs = read_accepted(content, source, "correct these lines.").needs
+        file = read_accepted(content, source, "correct these lines.")
+        self._needs, self._overwritten = file.needs, written_over(content, file)
         if odd := odd_needs(self._needs):
             raise CommandLineError(
                 f"these rules need {odd}, which may load code or open files",
@@ -206,7 +207,7 @@ class _Trial:
         """Make all runs, or as many as the budget allows."""
         budget_s = self._request.budget_s
         self._reporter.say(f"Runs are kept in {self._folder}")
-        for text in site_notes(self._site):
+        for text in (*site_notes(self._site), *self._overwritten):
             self._reporter.say(f"Warning: {text}")
         first_s = self._run(0, RunKind.AS_IS, budget_s or inf).ended.seconds
         self._reporter.say(f"First run: {format_time(1e6 * first_s)}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from rccltune import overwritten
 from rccltune.launch import launchers
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import detection, files, overrides, placement, real_rccl
@@ -95,8 +96,12 @@ def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None)
             where=str(found.ground.library.file),
             hint="--runner rccl-tests forces settings by the library's own switches.",
         )
+    site = found.site
+    said = overwritten.remark(site.library, site.scale, site.fingerprint.arch)
+    if said is not None:
+        site = replace(site, remarks=(*site.remarks, said))
     limit = rank_program.STALLED_S if stalled_s is None else stalled_s
-    return replace(found, ground=replace(found.ground, stalled_s=limit))
+    return replace(found, site=site, ground=replace(found.ground, stalled_s=limit))
 
 
 def _real(request: SiteRequest) -> Instrument:

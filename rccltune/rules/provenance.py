@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,15 +15,23 @@ from rccltune.model import grammar
 from rccltune.model.choice import ExportedVariant
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Fingerprint, Launch, Outcome, Status
-from rccltune.model.settings import KNOWN_VARIANTS
+from rccltune.model.settings import KNOWN_VARIANTS, Scale
+from rccltune.overwritten import losses
 from rccltune.releases import exact_release, library_named
-from rccltune.rules.writer import finding_lines
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.writer import VERIFIED_MARK, finding_lines
 from rccltune.session import store
 from rccltune.session.folders import machine_words
 from rccltune.session.imports import VENDOR_UNKNOWN
 from rccltune.variants import catalog
 from rccltune.variants.records import Parameter
 
+# Benchmarks print a release without its family, files of libraries have both.
+_LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
+_LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
+_VERIFIED: Final = re.compile(rf"^# {VERIFIED_MARK}", re.MULTILINE)
+# As a verification says it of a rule that the library wrote over (verify/verdict.py).
+_RAN: Final = re.compile(r"\S+ was answered and \S+ ran at [\d.]+ \w+")
 # What we add to rules ourselves; no catalog need be read for it.
 _OURS: Final = frozenset(name for one in KNOWN_VARIANTS.values() for name, _ in one.environment)
 
@@ -111,6 +120,36 @@ def simulated_over(path: Path) -> tuple[bool, str | None]:
     ]
     real = real_rccl.REAL_WORDS.search(" ".join(comments))
     return any(line.startswith("SIMULATED") for line in comments), real and real[0]
+
+
+def measured_with(content: bytes) -> tuple[str, ...]:
+    """Libraries that the header of a rule file says the rules were measured with."""
+    match = _LIBRARIES.search(content)
+    names = match[1].decode("ascii", "replace").strip().split(", ") if match else []
+    return tuple(name for name in names if _LIBRARY.fullmatch(name))
+
+
+def written_over(content: bytes, file: RuleFile) -> tuple[str, ...]:
+    """What the library writes over of a rule file, a sentence each.
+
+    Of verified rules what the library itself ran at their ends; of others what is known of the
+    release that they were measured with.
+    """
+    text = grammar.text_of(content)
+    if _VERIFIED.search(text):
+        # A comment is wrapped.
+        ran = _RAN.findall(" ".join(text.split()).replace(" # ", " "))
+        return tuple(f"when they were verified {said}" for said in dict.fromkeys(ran))
+    scales = {
+        Scale(n_nodes=rule.n_nodes or 1, n_ranks=rule.n_ranks or 8 * (rule.n_nodes or 1))
+        for rule in file.rules
+    }
+    arch = dict(file.requires).get("arch")
+    found = (
+        losses(library_named(one, file.arch_or_vendor), file.rules, sorted(scales, key=str), arch)
+        for one in measured_with(content)
+    )
+    return tuple(dict.fromkeys(said for one in found for said in one))
 
 
 def is_vendor_told(fits: Sequence[FitResult], fingerprint: Fingerprint) -> bool:

@@ -27,6 +27,7 @@ from rccltune.rules.reader import read_rules
 from rccltune.session import files, store
 from rccltune.simulate import compiled
 from rccltune.verify import pairs
+from rccltune.verify.executed import executed_by
 from rccltune.verify.pairs import VerificationCalls
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import CallResult, folder_of, variables_for, wrong_by_itself
@@ -156,6 +157,7 @@ class CommunicatorPairs:
             pairs=pairs.ratios(table),
             checked=_checked(table),
             wrong=_wrong(table, folder),
+            executed=executed_by(table),
             failed={
                 one.collective: f"{', '.join(f.words for f in one.failures)} with the rules"
                 for one in measuring.aside()

@@ -15,11 +15,12 @@ from rccltune.model.choice import Judgement, Rule, RuleCount, SizeVerdict
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
-from rccltune.model.vocabulary import Collective, Placement
+from rccltune.model.vocabulary import Collective, Placement, format_size
 from rccltune.perf import plan
 from rccltune.rules.documents import count_rules
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
+from rccltune.verify.executed import at_ends
 from rccltune.verify.judge import JudgedFile, RulePart
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import SidesCaller
@@ -27,6 +28,7 @@ from rccltune.verify.site_and_idle import not_judged_below
 from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import (
     LeftToLibrary,
+    RanAt,
     RuleState,
     RuleVerdict,
     VerdictFile,
@@ -113,6 +115,7 @@ class OngoingVerification:
     Attributes:
         n_replicates, n_processes, seconds: of all that was called so far.
         checked: sizes whose results were compared, with the rules.
+        executed: what ran where rules answered, by collective and size.
     """
 
     request: VerifyRequest
@@ -123,6 +126,7 @@ class OngoingVerification:
     n_processes: int = 0
     seconds: float = 0.0
     checked: dict[Collective, frozenset[int]] = field(default_factory=dict)
+    executed: dict[Collective, dict[int, RanAt]] = field(default_factory=dict)
 
     @property
     def site(self) -> Site:
@@ -145,7 +149,7 @@ def result_of(
 ) -> VerificationResult:
     """All that was found, as one record."""
     request, site, sides = verifying.request, verifying.site, verifying.sides
-    standings = tuple(_standing(one, text, verifying.scale) for one in judged.parts)
+    standings = tuple(_standing(one, text, verifying) for one in judged.parts)
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
         text = _with_evidence(verifying, text, standings)
@@ -190,13 +194,13 @@ def result_of(
     )
 
 
-def _standing(part: RulePart, text: str, scale: Scale) -> RuleVerdict:
+def _standing(part: RulePart, text: str, verifying: OngoingVerification) -> RuleVerdict:
     """A part as a rule: of the file as it is now where it is kept."""
     rule = part.rule
     if part.state is RuleState.KEPT:
         now = (
             one
-            for one in of_scale(read_rules(text.encode()), scale)
+            for one in of_scale(read_rules(text.encode()), verifying.scale)
             if one.collective is rule.collective
             and one.reaches(part.low)
             and one.setting == rule.setting
@@ -213,6 +217,7 @@ def _standing(part: RulePart, text: str, scale: Scale) -> RuleVerdict:
         n_sizes=part.n_sizes,
         n_undecided=part.n_undecided,
         clock=part.clock,
+        ran=at_ends(verifying.executed.get(rule.collective, {}), part.low, part.high),
         reason=part.reason,
     )
 
@@ -294,9 +299,19 @@ def evidence_of(one: RuleVerdict) -> str:
         said += f"; with one root {one.one_root}"
     if one.n_undecided:
         said += f"; undecided at {one.n_undecided}"
+    if one.ran:
+        said += f"; {ran_words(one)}"
     if one.reg_buff == 0:
         said += "; for buffers that are not registered, as timed"
     return said
+
+
+def ran_words(one: RuleVerdict) -> str:
+    """What the library says that it ran at the ends of a rule that it was asked about."""
+    if one.overwritten:
+        return "; ".join(map(str, one.overwritten))
+    ends = dict.fromkeys(format_size(end.nbytes) for end in one.ran)
+    return f"ran as answered at {' and '.join(ends)}"
 
 
 def loop_words(one: RuleVerdict) -> str:

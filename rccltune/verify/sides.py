@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,6 +16,7 @@ from rccltune.model.settings import Variant
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import read_rules
 from rccltune.session import files
+from rccltune.verify.executed import Executed
 from rccltune.verify.verdict import IdleEffect
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class CallResult:
         failed: why nothing is known of a collective's rules, where they hung or crashed.
         n_replicates, n_processes: in which both were called.
         seconds: that it took in all.
+        executed: what ran where rules answered, by collective and size, where a log says.
     """
 
     pairs: pd.DataFrame
@@ -44,6 +46,7 @@ class CallResult:
     n_replicates: int
     n_processes: int
     seconds: float
+    executed: Executed = field(default_factory=dict)
 
 
 class SidesCaller(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import exp
 from typing import Final
@@ -11,8 +11,8 @@ from rccltune.analyse.noise import INTERVAL
 from rccltune.analyse.paired import Estimate
 from rccltune.model.choice import Rule, SizeVerdict
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
-from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Collective, format_span
+from rccltune.model.settings import Scale, Setting
+from rccltune.model.vocabulary import Collective, format_size, format_span
 
 VERSION: Final = 3
 COMMUNICATOR: Final = "communicator"
@@ -58,6 +58,29 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RanAt:
+    """What the library said that it ran where a rule answered.
+
+    Attributes:
+        answer: the plugin's.
+        ran: as the library's log has it, with the channels that were busy.
+    """
+
+    nbytes: Whole
+    answer: Setting
+    ran: Setting
+
+    @property
+    def is_as_answered(self) -> bool:
+        """Whether algorithm and protocol are those that were answered; channels are a bound."""
+        return not self.answer.contradicts(replace(self.ran, channels=None))
+
+    def __str__(self) -> str:
+        """``ring/simple was answered and ring/ll ran at 512 KiB``."""
+        return f"{self.answer} was answered and {self.ran} ran at {format_size(self.nbytes)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleVerdict(Rule):
     """A rule, or what is left of one, as it was verified.
 
@@ -69,6 +92,7 @@ class RuleVerdict(Rule):
         n_sizes: sizes called.
         n_undecided: of these, sizes at which a loss of 2 % is not excluded.
         clock: graph, loop, or both where sizes of both are in it.
+        ran: what the library ran at the first and the last size called; empty where no log says.
         reason: a sentence where it is not kept as it was.
     """
 
@@ -79,7 +103,13 @@ class RuleVerdict(Rule):
     n_sizes: Whole = 0
     n_undecided: Whole = 0
     clock: Line = ""
+    ran: tuple[RanAt, ...] = ()
     reason: Text = ""
+
+    @property
+    def overwritten(self) -> tuple[RanAt, ...]:
+        """Ends at which the library ran something else than the rule asked for."""
+        return tuple(one for one in self.ran if not one.is_as_answered)
 
     @property
     def is_kept(self) -> bool:

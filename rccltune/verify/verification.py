@@ -300,6 +300,8 @@ def _looked(
     verifying.n_processes += called.n_processes
     verifying.seconds += called.seconds
     verifying.checked |= called.checked
+    for name, by_size in called.executed.items():
+        verifying.executed.setdefault(name, {}).update(by_size)
     found = judge(
         called.pairs,
         rules,

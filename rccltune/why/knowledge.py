@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.overwritten import Overwrite, overwrites
 from rccltune.releases import LibraryVendor, release_of
+from rccltune.rules.provenance import measured_with
 from rccltune.rules.reader import StatedNoRule
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants import availability, catalog
@@ -23,9 +23,6 @@ from rccltune.why.records import BypassingPath, CommunicatorScale, Key, TypeAndO
 
 # RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
 _HIERARCHICAL_FROM: Final = 8
-# Benchmarks print a release without its family, files of libraries have both.
-_LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
-_LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
 
 
 class BypassingPaths:
@@ -160,7 +157,7 @@ class JobKnowledge:
             )
             self.file_rules, self._holes = file.rules, file.holes
             self.file_name, self.file_sha256 = str(path), hashlib.sha256(content).hexdigest()
-            self.file_libraries = _libraries(content)
+            self.file_libraries = measured_with(content)
             self._arch = file.arch_or_vendor
         self.is_amd = vendor_of(self._arch) is Vendor.AMD
 
@@ -213,13 +210,6 @@ class JobKnowledge:
         """Scales of the file's rules; a rule for any ranks or nodes is for ``any``."""
         scales = (CommunicatorScale(rule.n_nodes, rule.n_ranks) for rule in self.file_rules or ())
         return tuple(dict.fromkeys("any" if None in where else str(where) for where in scales))
-
-
-def _libraries(content: bytes) -> tuple[str, ...]:
-    """Libraries that the header says the rules were measured with."""
-    match = _LIBRARIES.search(content)
-    names = match[1].decode("ascii", "replace").strip().split(", ") if match else []
-    return tuple(name for name in names if _LIBRARY.fullmatch(name))
 
 
 def conditions_of(rule: Rule) -> str:

@@ -140,6 +140,33 @@ def test_what_speaks_against_rules_is_said_in_both_texts(made: Made, tmp_path: P
     assert "SIMULATED" in sourced(f". {tmp_path}/site/env.sh").stderr
 
 
+def test_what_a_library_may_write_over_is_said(made: Made, tmp_path: Path) -> None:
+    """By the release that the rules were measured with, until a verification has asked it."""
+    told = Told()
+    lines = "# library: RCCL 2.27.7+hip7.2\n"
+    rule = "reducescatter,1024,4096,ring,simple,-1,1,64,-1,-1\n"
+    deploy_session(tmp_path / "site", made(lines, rule=rule), unproven=True, reporter=told)
+    wanted = "reduce_scatter up to 21.5 MiB runs ll whatever a rule says"
+    assert any(wanted in said for said in told.said)
+    assert wanted in (tmp_path / "site/README").read_text(encoding="utf-8")
+    told = Told()
+    folder = made(f"{lines}# verified: 1 rule\n", rule=rule)
+    deploy_session(tmp_path / "site", folder, unproven=True, reporter=told)
+    assert not any("whatever a rule says" in said for said in told.said)
+
+
+class Told(Reporter):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep it."""
+        self.said.append(text)
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("path", ["site", "it's $HOME `x` [1]", 'back\\slash "q": ,'])
 def test_env_sh_sets_all_of_it_and_leaves_nothing(

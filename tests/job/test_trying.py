@@ -53,6 +53,24 @@ def test_runs_are_in_turns_behind_one_that_is_not_counted() -> None:
     assert found.planned == 6
 
 
+def test_what_the_library_may_write_over_is_said_before_the_first_run(place: Path) -> None:
+    """Of two nodes, by the release that the rules were measured with."""
+
+    class Told(Reporter):
+        said: tuple[str, ...] = ()
+
+        def say(self, text: str) -> None:
+            self.said = (*self.said, text)
+
+    text = f"# library: RCCL 2.26.6+hip7.0\n{RULES.replace(',1,8,', ',2,16,')}"
+    (place / "rules.csv").write_text(text, encoding="utf-8")
+    told = Told()
+    request = JobRequest(command=("train",), rules=Path("rules.csv"), measure="took ([0-9.]+)")
+    try_job(request, reporter=told, start=played())
+    warned = next(i for i, said in enumerate(told.said) if "protocol of all_reduce again" in said)
+    assert warned < next(i for i, said in enumerate(told.said) if said.startswith("First run"))
+
+
 def test_a_steady_drift_is_no_gain() -> None:
     """Each run 1 % slower than the one before, rules or not."""
     found = tried(Played(value=lambda _, number: 1.01**number))
