@@ -15,6 +15,7 @@ from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.segmentation import NONE
 from rccltune.analyse.zones import ZoneByRow, ZoneCriteria, choose_zones
 from rccltune.model.choice import NOTHING_SELECTABLE, Seen, Zone
+from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
     LL128_FORCED,
@@ -146,7 +147,7 @@ class Candidates:
             is_proven=options.proven,
             weight=weight,
         )
-        return [self._zone(one) for one in choose_zones(self.gains, wanted)]
+        return [rounded_record(self._zone(one)) for one in choose_zones(self.gains, wanted)]
 
     def _at_measured(self, calls: Mapping[int, float]) -> dict[int, float]:
         """Calls by the measured size that is nearest to theirs, in log size."""

@@ -78,7 +78,9 @@ def _changes(
     if len(times) < 2:
         return
     loss = times - noise.nan_safe(np.nanmin, times, 0)
-    loss = np.where(np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + 1e-12, loss, np.inf)
+    loss = np.where(
+        np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + noise.SAME, loss, np.inf
+    )
     if candidates.gains.library is not None:
         # What does not beat it by more than the tolerance is not said to be faster.
         loss[-1] = np.where(np.isfinite(loss[-1]), 0.0, np.inf)

@@ -24,6 +24,7 @@ from rccltune.model.errors import TooLittleDataError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Reporter
+from rccltune.model.rounding import rounded_record
 from rccltune.model.schema import Line, Whole
 from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Setting, Target, base_variant
 from rccltune.session import files, store
@@ -176,15 +177,15 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
     return FitResult(
         session=opened,
         samples_sha256=digest,
-        curves=fitted_curves,
+        curves=rounded_record(fitted_curves),
         crossovers=tuple(one for each in candidates for one in crossovers(each)),
-        separations=separate(fitted_curves),
+        separations=rounded_record(separate(fitted_curves)),
         notices=unusable_notices.notices(samples, table),
         bypasses=library_behaviour.bypasses(samples),
         quarantined=set_aside(opened),
-        idle=library_behaviour.compare_idle(grids, known),
+        idle=rounded_record(library_behaviour.compare_idle(grids, known)),
         own=library_behaviour.library_settings(samples, known),
-        wrong=unusable_notices.wrong_shares(samples, known),
+        wrong=rounded_record(unusable_notices.wrong_shares(samples, known)),
     )
 
 

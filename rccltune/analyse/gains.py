@@ -122,7 +122,7 @@ class SettingGains:
             np.take_along_axis(sides.log_us, at, 1), np.take_along_axis(sides.pass_var, at, 1)
         )
         slack = noise.compare(fastest, sides, self.grid.sizes).slack()
-        allowed = np.log1p(self.tolerance) + np.nan_to_num(slack)
+        allowed = np.log1p(self.tolerance) + np.nan_to_num(slack) + noise.SAME
         is_close: Truths = ~(self._regrets[:, : len(self.rows)] > allowed).any(0)
         return is_close
 

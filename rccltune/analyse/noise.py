@@ -62,6 +62,9 @@ STALL_FLOORS: Final = 5.4
 # A time that nothing repeats stalled if it is so many times what a larger size took, or what a
 # smaller one took for each byte. Real curves step by up to 5.
 STALL_ALONE: Final = 6.0
+# Log ratios that differ by less are equal: logarithms end otherwise on another processor, and times
+# of a few digits meet a limit exactly.
+SAME: Final = 1e-9
 # Nothing is known better than to a thousandth: benchmarks print three or four digits.
 LEAST: Final = 1e-3
 # What all settings say of one of them, in degrees of freedom.

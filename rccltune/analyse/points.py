@@ -143,7 +143,7 @@ def is_stalled(table: pd.DataFrame) -> Truths:
     others = np.where(n > 2, middle, 2 * middle - log_us)
     sizes = SizeAxis(table["nbytes"].to_numpy(), table["is_graph"].to_numpy())
     limit = noise.stall_limit(np.exp(others), sizes)
-    stalled: Truths = (n > 1) & (log_us > others + limit)
+    stalled: Truths = (n > 1) & (log_us > others + limit + noise.SAME)
     alone: Truths = (n == 1) & _is_above_its_curve(table)
     return stalled | alone
 
@@ -161,7 +161,7 @@ def _is_above_its_curve(table: pd.DataFrame) -> Truths:
     allowed = np.fmin(later.to_numpy(), (per_byte + size).to_numpy())
     found = np.zeros(len(table), dtype=bool)
     with np.errstate(invalid="ignore"):
-        found[order] = time.to_numpy() > allowed + np.log(noise.STALL_ALONE)
+        found[order] = time.to_numpy() > allowed + np.log(noise.STALL_ALONE) + noise.SAME
     return found
 
 

@@ -13,6 +13,8 @@ from rccltune.analyse.noise import Array, Counts, Truths
 NONE: Final = -1
 # More than any sum of losses (log ratios), so that the number of zones always comes first.
 _ZONE: Final = 1e4
+# What the last bits of logarithms amount to in a size, and a thousandfold.
+_LAST_BITS: Final = 1e-11
 
 
 def fewest_zones(loss: Array, carries: Truths, none: Array) -> Counts:
@@ -73,6 +75,6 @@ def size_where_equal(nbytes: npt.ArrayLike, log_ratio: npt.ArrayLike) -> int:
     crosses = np.isfinite(first) and np.isfinite(last) and first * last < 0
     share = first / (first - last) if crosses else 0.5
     ends = np.asarray(nbytes)
-    # A logarithm and back is a little less than a whole byte.
-    at = int(np.exp(low + share * (high - low)) + 1e-6)
+    # Logarithms and back end a little below a whole byte on one processor, and on it on another.
+    at = int(np.exp(low + share * (high - low)) * (1 + _LAST_BITS))
     return min(max(at, int(ends[0])), int(ends[1]) - 1)

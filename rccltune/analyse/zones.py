@@ -21,6 +21,7 @@ from rccltune.model.choice import (
     not_proven,
 )
 from rccltune.model.curves import GAP
+from rccltune.model.rounding import rounded
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES
 from rccltune.perf.samples import GRAPH_UP_TO
@@ -47,6 +48,11 @@ class ZoneCriteria:
     min_gain: float = defaults.MIN_GAIN
     is_proven: bool = False
     weight: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def least(self) -> float:
+        """Least log ratio that makes a rule."""
+        return float(np.log1p(self.min_gain)) - noise.SAME
 
     @property
     def max_p(self) -> float:
@@ -110,7 +116,7 @@ def wins(gains: SettingGains, criteria: ZoneCriteria) -> Truths:
 
     A setting that the library takes by itself wins nothing.
     """
-    is_gain = gains.gain >= np.log1p(criteria.min_gain)
+    is_gain = gains.gain >= criteria.least
     is_win: Truths = is_gain & (gains.adjusted_p <= criteria.max_p) & ~gains.is_library_setting
     return is_win
 
@@ -149,11 +155,11 @@ def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Arra
     regret, tolerance, least = (
         gains.regret[:n],
         np.log1p(criteria.tolerance),
-        np.log1p(criteria.min_gain),
+        criteria.least,
     )
     if gains.library is None:
         limit = np.fmax(tolerance, nan_safe(np.nanmin, regret, 0))
-        is_good = (regret <= limit + 1e-12) | (gains.is_close & np.isfinite(regret))
+        is_good = (regret <= limit + noise.SAME) | (gains.is_close & np.isfinite(regret))
         # Nothing is proven to beat what nobody measured.
         is_good &= not criteria.is_proven
         loss, carries = regret, is_good
@@ -161,7 +167,7 @@ def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Arra
     else:
         carries = wins(gains, criteria)
         limit = np.fmax(tolerance, nan_safe(np.nanmin, np.where(carries, regret, np.nan), 0))
-        is_good = (gains.gain >= 0) & ((regret <= limit + 1e-12) | gains.is_close)
+        is_good = (gains.gain >= -noise.SAME) & ((regret <= limit + noise.SAME) | gains.is_close)
         library = gains.regret[n]
         loss = np.where(gains.gain >= least, regret, library + least)
         carries = carries & is_good
@@ -188,7 +194,7 @@ def _border(
     # NONE is -1, and the library is the last row.
     apart = (times[before] - times[after])[last : last + 2]
     if np.isfinite(apart).all():
-        least = np.log1p(criteria.min_gain) * (int(after == NONE) - int(before == NONE))
+        least = criteria.least * (int(after == NONE) - int(before == NONE))
         edge = size_where_equal([low, high], apart + least)
         return edge, edge + 1
     if before == NONE or np.isfinite(times[before][last + 1]):
@@ -258,7 +264,7 @@ def _fallback(gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Coun
     if gains.library is not None:
         gain = gains.gain[:, sizes]
         is_sure = (gains.adjusted_p[:, sizes] <= criteria.max_p).any(1)
-        able &= (gain >= 0).all(1) & (gain >= np.log1p(criteria.min_gain)).any(1) & is_sure
+        able &= (gain >= -noise.SAME).all(1) & (gain >= criteria.least).any(1) & is_sure
     return int(np.where(able, worst, np.inf).argmin()) if able.any() else NONE
 
 
@@ -270,8 +276,8 @@ def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str
         )
         return NOT_MEASURED if is_measured else BASELINE_UNKNOWN
     gain = np.nan_to_num(gains.gain[:, sizes], nan=-np.inf)
-    best = float(np.expm1(gain.max()))
-    if best < criteria.min_gain:
+    best = rounded(float(np.expm1(gain.max())))
+    if gain.max() < criteria.least:
         return NOT_FASTER
     row, at = np.unravel_index(gain.argmax(), gain.shape)
     if gains.adjusted_p[row, sizes[at]] <= criteria.max_p:
@@ -282,9 +288,8 @@ def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str
     if not np.isfinite(half_width).any():
         return not_proven(best, "between measured sizes")
     seen = "seen once" if once else "seen again"
-    return not_proven(
-        best, f"{seen}, where times are known to {np.expm1(np.nanmax(half_width)):.0%}"
-    )
+    known_to = rounded(float(np.expm1(np.nanmax(half_width))))
+    return not_proven(best, f"{seen}, where times are known to {known_to:.0%}")
 
 
 def _with_gaps(zones: list[ZoneByRow]) -> list[ZoneByRow]:

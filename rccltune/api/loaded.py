@@ -65,9 +65,9 @@ _CROSSOVERS: Final = {
     **_KEY,
     "below": "str",
     "above": "str",
-    "at_nbytes": "float64",
-    "low_nbytes": "float64",
-    "high_nbytes": "float64",
+    "at_nbytes": "int64",
+    "low_nbytes": "int64",
+    "high_nbytes": "int64",
     "evidence": "str",
 }
 _ZONES: Final = {

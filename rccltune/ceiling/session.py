@@ -341,7 +341,7 @@ def _ran(opened: Session, program: Path, reporter: Reporter) -> Path:
     argv = (str(program.resolve()), *_ARGUMENTS)
     reporter.say(f"Running {' '.join(argv)}")
     plain = {"argv": list(argv), "sha256": digest, "environment": dict(environment.added)}
-    files.write_atomically(folder / "launch.json", json.dumps(plain, indent=1) + "\n")
+    files.write_atomically(folder / "launch.json", store.dump_json(plain))
     ending = process.run(
         LaunchCommand(
             argv=argv,
@@ -354,7 +354,7 @@ def _ran(opened: Session, program: Path, reporter: Reporter) -> Path:
     files.check_room(opened.path)
     _check_end(folder, ending)
     ended = {"exit_code": ending.exit_code, "duration_s": round(ending.duration_s, 3)}
-    files.write_atomically(folder / _ENDED, json.dumps(ended, indent=1) + "\n")
+    files.write_atomically(folder / _ENDED, store.dump_json(ended))
     return folder / _OUTPUT
 
 

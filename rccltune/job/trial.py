@@ -6,7 +6,6 @@ runs say, so that one interval of all pairs is honest.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -142,8 +141,7 @@ def try_job(
             raise
         failure = error
     answer = replace(trial.answer(), failure=failure, is_interrupted=is_interrupted)
-    plain = json.dumps(answer.as_plain(), indent=1)
-    write_atomically(answer.folder / "answer.json", plain)
+    write_atomically(answer.folder / "answer.json", store.dump_json(answer.as_plain()))
     return answer
 
 

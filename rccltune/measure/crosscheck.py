@@ -27,6 +27,7 @@ from rccltune.measure.request import Request
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
+from rccltune.model.rounding import csv_text
 from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Role, Setting, Variant
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf import plan, rows
@@ -312,8 +313,7 @@ def crosscheck(
             parts.append(_held(done, one, ours, proof))
         empty = pd.DataFrame({name: [] for name in (*_CELL, "ours_us", "theirs_us", "ratio")})
         table = pd.concat(parts, ignore_index=True) if any(map(len, parts)) else empty
-        text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        files.write_atomically(prepared.folder / CROSSCHECK_FILE, text)
+        files.write_atomically(prepared.folder / CROSSCHECK_FILE, csv_text(table))
     return CrosscheckResult(table=table, failed=tuple(failed), seconds=seconds, is_whole=is_whole)
 
 

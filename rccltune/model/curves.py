@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 from annotated_types import MinLen
 
-from rccltune.model.schema import Number, Positive, Whole
+from rccltune.model.schema import FromOne, Number, Positive, Whole
 from rccltune.model.settings import CurveKey, Scale, Setting, Target, View
 
 
@@ -138,9 +138,9 @@ class Crossover:
     view: View
     below: Setting
     above: Setting
-    at_nbytes: Positive
-    low_nbytes: Positive
-    high_nbytes: Positive
+    at_nbytes: FromOne
+    low_nbytes: FromOne
+    high_nbytes: FromOne
     evidence: CrossoverEvidence
 
 

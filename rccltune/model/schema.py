@@ -166,7 +166,8 @@ Whole: TypeAlias = Annotated[int, Ge(0), Le(LARGEST)]
 Integer: TypeAlias = Annotated[int, Ge(-LARGEST), Le(LARGEST)]
 # Times, ratios and rates; NaN and infinity are none, and squares stay finite.
 Number: TypeAlias = Annotated[float, Ge(-1e18), Le(1e18)]
-# What a logarithm is taken of: times, and sizes between two measured ones.
+# What a logarithm is taken of: sizes in bytes, and times.
+FromOne: TypeAlias = Annotated[int, Ge(1), Le(LARGEST)]
 Positive: TypeAlias = Annotated[float, Ge(1e-18), Le(1e18)]
 T = TypeVar("T")
 Place: TypeAlias = tuple[str | int, ...]

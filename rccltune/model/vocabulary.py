@@ -26,6 +26,8 @@ from enum import Enum
 from functools import cache
 from typing import Final
 
+from rccltune.model.rounding import rounded_plain
+
 
 class JoinedLines(str):
     """Lines put together by :func:`join_lines`: its line breaks are ours, all else in it was shown.
@@ -68,12 +70,13 @@ def join_lines(parts: Iterable[str], gap: str = "\n") -> JoinedLines:
 def json_text(plain: object, indent: int | None = None) -> JoinedLines:
     """JSON in letters that are printable, so that it can be shown and written anywhere.
 
-    Readers get back what was given, also halves of surrogate pairs, which file names may have.
+    Readers get back what was given, also halves of surrogate pairs, which file names may have, but
+    for numbers, which are rounded here (:mod:`rccltune.model.rounding`).
     One line, or with an ``indent`` of 1 a value a line.
     """
     if indent:
         return JoinedLines("".join(json_pieces(plain)))
-    return JoinedLines(_printable(_encoder(", ").encode(plain)))
+    return JoinedLines(_printable(_encoder(", ").encode(rounded_plain(plain))))
 
 
 def json_pieces(plain: object) -> Iterator[str]:
@@ -88,7 +91,7 @@ def json_pieces(plain: object) -> Iterator[str]:
 def _laid_out(value: object, newline: str) -> Iterator[str]:
     inner = newline + " "
     if not value or not isinstance(value, dict | list | tuple):
-        yield _encoder(", ").encode(value)
+        yield _encoder(", ").encode(rounded_plain(value))
         return
     opened, closed = "{}" if isinstance(value, dict) else "[]"
     yield opened + inner
@@ -100,7 +103,7 @@ def _laid_out(value: object, newline: str) -> Iterator[str]:
             yield ("," + inner if at else "") + head
             yield from _laid_out(item, inner)
     else:
-        yield _encoder("," + inner).encode(value)[1:-1]
+        yield _encoder("," + inner).encode(rounded_plain(value))[1:-1]
     yield newline + closed
 
 

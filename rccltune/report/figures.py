@@ -332,7 +332,7 @@ def _octaves(points: pd.DataFrame) -> pd.DataFrame:
     named = few.assign(name=_names(few))
     order = list(dict.fromkeys(named["name"]))
     times = named.pivot_table(index="nbytes", columns="name", values="time_us", aggfunc="min")
-    octave = pd.Series(np.floor(np.log2(times.index.to_numpy())), index=times.index)
+    octave = pd.Series([int(nbytes).bit_length() for nbytes in times.index], index=times.index)
     first: pd.DataFrame = times[order][~octave.duplicated()]
     return first
 

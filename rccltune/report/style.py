@@ -221,7 +221,7 @@ def sizes_axis(axes: Axes, nbytes: pd.Series[int]) -> None:
     low, high = float(nbytes.min()), float(nbytes.max())
     axes.set_xscale("log", base=2)
     axes.set_xlim(low / 1.25, high * 1.25)
-    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
     octave = _points(axes)[0] / math.log2(high * 1.25**2 / low)
     step = next((n for n in (1, 2, 4, 5, 10) if n * octave > _SIZE_LABEL), 20)
     ticks = [2.0**e for e in range(first, last + 1) if e % step == 0] or [low]

@@ -12,6 +12,7 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.model import schema
 from rccltune.model.choice import ExportedVariant, UnselectableSetting, Zone
 from rccltune.model.measurement import Notice
+from rccltune.model.rounding import rounded_record
 from rccltune.model.schema import Line, Number, Whole
 from rccltune.model.settings import Setting
 from rccltune.rules.choices import zones_in
@@ -98,7 +99,7 @@ def choice_record(
         options: how it was chosen.
         widened: zones of the site with what needs a variable, where those of the choice have not.
     """
-    return StoredChoice(
+    made = StoredChoice(
         samples_sha256=done.samples_sha256,
         simulated=done.session.simulated,
         tolerance=options.tolerance,
@@ -113,6 +114,7 @@ def choice_record(
         notices=choice.notices,
         widened=widened,
     )
+    return rounded_record(made)
 
 
 def write_choice(folder: Path, choice: StoredChoice) -> Path:

@@ -43,6 +43,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model.measurement import Sample
+from rccltune.model.rounding import rounded_times
 from rccltune.model.settings import CurveKey
 from rccltune.perf import plan
 from rccltune.perf import samples as run_samples
@@ -77,14 +78,20 @@ KINDS: Final = {
     "pass": "int64",
     "line": "Int64",
 }
+_TIMES: Final = ("time_us", "slowest_us")
 TEXTS: Final = tuple(name for name in COLUMNS if name not in KINDS)
 _CLOCKS: Final = {None: "", False: plan.LOOP, True: plan.GRAPH}
 
 
 def arranged(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its columns in their order and of their kinds."""
+    """The table with its columns in their order and of their kinds, its times as they are written.
+
+    So what is chosen from a table just made is what is chosen from samples.csv.
+    """
     kinds = {name: KINDS.get(name, "category") for name in COLUMNS}
     ordered: pd.DataFrame = table[list(COLUMNS)].astype(kinds)
+    for name in _TIMES:
+        ordered[name] = rounded_times(ordered[name].to_numpy())
     return ordered
 
 

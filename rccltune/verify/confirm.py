@@ -24,6 +24,7 @@ from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model.errors import CommandLineError, MachineError, VerificationError
 from rccltune.model.reporter import Reporter
+from rccltune.model.rounding import csv_text
 from rccltune.model.vocabulary import format_span
 from rccltune.session.files import write_atomically
 from rccltune.session.store import NODE_FILE
@@ -108,7 +109,7 @@ def confirm(asked: ConfirmationRequest) -> Confirmation | None:
         last = _looked(asked, 2, [one for one, _ in first.contradicted])
         tables.append(last.table)
     path = asked.session / TABLE
-    write_atomically(path, pd.concat(tables).to_csv(index=False, float_format="%.3f"))
+    write_atomically(path, csv_text(pd.concat(tables)))
     contradicted = last.contradicted
     if contradicted:
         said = "; ".join(_said(*one) for one in contradicted[:_SHOWN])

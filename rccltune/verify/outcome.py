@@ -14,6 +14,7 @@ from rccltune.model.brief import brief
 from rccltune.model.choice import Judgement, Rule, RuleCount, SizeVerdict
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
+from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
 from rccltune.model.vocabulary import Collective, Placement, format_size
 from rccltune.perf import plan
@@ -187,7 +188,7 @@ def result_of(
     return VerificationResult(
         path=None if request.keep_losers else request.output,
         text=text,
-        file=file,
+        file=rounded_record(file),
         before=before,
         after=count,
         unneeded=unneeded,
@@ -257,8 +258,8 @@ def _verdicts(verifying: OngoingVerification, judged: JudgedFile) -> list[SizeVe
                 graph=one.clock == plan.GRAPH,
             ),
             nbytes=one.nbytes,
-            baseline_us=round(one.library_us, 3),
-            tuned_us=round(one.rules_us, 3),
+            baseline_us=one.library_us,
+            tuned_us=one.rules_us,
             ratio=one.ratio.ratio,
             low=one.ratio.low,
             high=one.ratio.high,

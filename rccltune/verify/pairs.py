@@ -199,7 +199,7 @@ def _inside(low: int, high: int, changes: Iterable[tuple[int, int]], grain: int)
     closer = 2 ** (1 / _AN_OCTAVE / _CLOSER)
     grid = [
         step**k
-        for k in range(math.ceil(math.log(low, step)), _last(high, step) + 1)
+        for k in range(math.ceil(math.log(low, step) - 1e-9), _last(high, step) + 1)
         if step**k <= _SMOOTH or k % 2 == 0
     ]
     near = [low * closer, high / closer]
