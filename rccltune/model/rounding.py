@@ -79,6 +79,8 @@ def rounded_times(time_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def csv_text(table: pd.DataFrame) -> str:
     """A table of what was computed as the text of a CSV file: LF, floats rounded."""
     text: str = table.to_csv(
-        index=False, float_format=lambda value: repr(rounded(value)), lineterminator="\n"
+        index=False,
+        float_format=lambda value: repr(rounded(cast("float", value))),
+        lineterminator="\n",
     )
     return text

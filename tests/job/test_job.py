@@ -54,7 +54,8 @@ def test_rules_that_cost_end_with_nine(place: Path) -> None:
     assert "In force: rules answered" in done.stdout
     pairs = [line for line in done.stderr.splitlines() if line.startswith("Pair ")]
     assert re.fullmatch(r"Pair 1: [\d.]+ as it is, [\d.]+ with the rules", pairs[0])
-    assert len(pairs) == int(done.stderr.split("Plan: ")[1].split()[0])
+    # On a busy machine the budget ends before all that were planned.
+    assert f", {len(pairs)} pairs" in done.stdout
 
 
 def test_rules_for_another_scale_answer_nothing(place: Path) -> None:
