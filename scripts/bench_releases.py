@@ -184,7 +184,7 @@ def asked(options: argparse.Namespace, place: Place, found: Found) -> pd.DataFra
         found.bad.append("ranks cannot share a GPU")
     all_questions, counted = map(int, re.findall(r"\d+", remark(rows, "questions")))
     of_calls = rows[rows["step"] == "call"]
-    found.cells["questions a call"] = f"{all_questions / counted:.2f}"
+    found.cells["questions a call"] = f"{all_questions / max(counted, 1):.2f}"
     if (pd.to_numeric(of_calls["asked"]) != pd.to_numeric(of_calls["made"])).any():
         found.bad.append("questions that count are not one a call")
     if (of_calls["note"] != "").any():

@@ -283,9 +283,8 @@ static const struct candidate *decide_by_program(struct plugin *plugin,
     return chosen;
 }
 
-/* Apart from plugin_decide, whose way this is not: somebody measures. */
-__attribute__((noinline)) static const struct candidate *decide_without_table(
-    struct plugin *plugin, const struct plugin_call *call, bool counts)
+static const struct candidate *decide_without_table(struct plugin *plugin,
+                                                    const struct plugin_call *call, bool counts)
 {
     if (plugin->by_program) {
         return decide_by_program(plugin, call, counts);
@@ -296,6 +295,22 @@ __attribute__((noinline)) static const struct candidate *decide_without_table(
     return NULL;
 }
 
+/* Apart from plugin_decide, whose way this is not: somebody logs or measures, or there are no
+ * rules. */
+__attribute__((noinline)) static const struct candidate *decide_and_tell(
+    struct plugin *plugin, const struct plugin_call *call, bool counts)
+{
+    if ((unsigned)call->collective >= TABLE_N_COLLECTIVES) {
+        return NULL;
+    }
+    if (plugin->table == NULL) {
+        return decide_without_table(plugin, call, counts);
+    }
+    return decide_among(
+        plugin, call, plugin->table,
+        rule_table_segment(plugin->table, (unsigned)call->collective, call->n_bytes), counts);
+}
+
 /* What a job waits for: no lock, no allocation, no getenv, and no output unless somebody watches.
  */
 const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
@@ -303,28 +318,27 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
     if (plugin == NULL) {
         return NULL;
     }
-    bool counts = plugin->is_noted && is_about_a_call(plugin, call);
-    if (counts && plugin->record != NULL) {
-        record_count(plugin->record, call->collective, call->n_bytes);
+    if (plugin->is_noted) {
+        bool counts = is_about_a_call(plugin, call);
+        if (counts && plugin->record != NULL) {
+            record_count(plugin->record, call->collective, call->n_bytes);
+        }
+        if (plugin->watch != NULL || plugin->table == NULL) {
+            return decide_and_tell(plugin, call, counts);
+        }
     }
     if ((unsigned)call->collective >= TABLE_N_COLLECTIVES) {
         return NULL;
     }
-    if (plugin->table == NULL) {
-        return decide_without_table(plugin, call, counts);
-    }
     const struct segment_list *segment =
         rule_table_segment(plugin->table, (unsigned)call->collective, call->n_bytes);
-    if (plugin->watch != NULL) {
-        return decide_among(plugin, call, plugin->table, segment, counts);
-    }
     if (segment == NULL || segment->count == 0) {
         return NULL;
     }
     if (holds(&segment->head, call) && is_selectable(&segment->head, call)) {
         return &segment->head;
     }
-    return segment->count > 1 ? decide_among(plugin, call, plugin->table, segment, counts) : NULL;
+    return segment->count > 1 ? decide_among(plugin, call, plugin->table, segment, false) : NULL;
 }
 
 void plugin_finalize(struct plugin *plugin)
