@@ -16,8 +16,9 @@
 
 static const char plugin_name[] = "rccltune";
 
-/* Outside plugin_call's meaning: the host did not say whether the buffers are registered. */
-enum { REG_BUFF_UNKNOWN = -1 };
+/* Versions 2 and 3 cannot say whether buffers are registered.  RCCL 2.21.5 (ROCm 6.3) registers
+ * none: all of it stands under CUDART_VERSION >= 11030 (src/enqueue.cc:666). */
+enum { NOT_REGISTERED = 0 };
 
 /* Hosts hand over their own logger, ncclDebugLog, which lies in the library (tuner->init in
  * src/init.cc of NCCL 2.21.5 to 2.30.7; the real RCCL 2.27.7 was tried). */
@@ -117,7 +118,7 @@ static int get_v2(void *context, int collective, size_t n_bytes, int collnet_sup
         [ALGORITHM_TREE] = {collective == ABI_ALL_REDUCE ? 1.0F : -1.0F, -1.0F, -1.0F},
         [ALGORITHM_RING] = {1.0F, -1.0F, 1.0F},
     };
-    const struct plugin_call call = {collective, n_bytes, n_pipe_ops,       REG_BUFF_UNKNOWN,
+    const struct plugin_call call = {collective, n_bytes, n_pipe_ops,       NOT_REGISTERED,
                                      cells[0],   2,       N_KNOWN_PROTOCOLS};
     (void)collnet_support;
     (void)nvls_support;
@@ -155,7 +156,7 @@ static int get_v3(void *context, int collective, size_t n_bytes, int n_pipe_ops,
                   int n_algorithms, int n_protocols, int *n_channels)
 {
     return get_v4(context, collective, n_bytes, n_pipe_ops, cost_table, n_algorithms, n_protocols,
-                  REG_BUFF_UNKNOWN, n_channels);
+                  NOT_REGISTERED, n_channels);
 }
 
 static int finish(void *context)

@@ -24,7 +24,7 @@ struct plugin_call {
     int collective;
     uint64_t n_bytes;
     int n_pipe_ops;
-    int reg_buff; /* -1 where the host does not say: only rules for any value match */
+    int reg_buff; /* whether buffers are registered; 0 where a host cannot say it */
     const float *cells;
     int n_algorithms;
     int n_protocols;

@@ -21,7 +21,6 @@ from rccltune.model.vocabulary import (
     JoinedLines,
     format_last,
     format_size,
-    format_span,
     join_lines,
 )
 from rccltune.releases import hosts_of
@@ -191,25 +190,15 @@ def _part(part: ScaleExplanation) -> JoinedLines:
     others = [join_lines([f"  with {call}:", _stretches(found)]) for call, found in part.calls]
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
-        lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(found, part.stretches)}")
+        lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(found)}")
     lines += [f"  {said}" for said in part.overwritten]
     return join_lines([*lines, _stretches(part.stretches), *others])
 
 
-def _old(found: Sequence[Decision], usual: Sequence[AnswerRange]) -> str:
+def _old(found: Sequence[Decision]) -> str:
     """What an old host is answered, where that is not the usual."""
     there = {str(one.setting) for one in found if one.setting}
-    if not there:
-        return "no answer"
-    lost = [
-        format_span(one.min_nbytes, one.max_nbytes)
-        for one in usual
-        if one.setting
-        and any(d.setting is None and d.min_nbytes <= one.min_nbytes <= d.max_nbytes for d in found)
-    ]
-    if lost and there == {str(one.setting) for one in usual if one.setting}:
-        return f"no answer at {', '.join(lost)}"
-    return f"only {', '.join(sorted(there))}"
+    return f"only {', '.join(sorted(there))}" if there else "no answer"
 
 
 def _stretches(found: Sequence[AnswerRange]) -> JoinedLines:

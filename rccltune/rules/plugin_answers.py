@@ -23,9 +23,8 @@ from rccltune.rules.documents import first_at
 from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary
 from rccltune.rules.reader import RuleFile
 
-# Version 2 hosts take an answer unchecked, so some are withheld there; version 3 hosts cannot say
-# whether buffers are registered, so rules that ask for it never match there.
-_DIFFERENT_BY_DESIGN = (2, 3)
+# Version 2 hosts take an answer unchecked, so some are withheld there.
+_DIFFERENT_BY_DESIGN = (2,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,8 @@ class CallArguments:
 
     Attributes:
         num_pipe_ops: operations in the group.
-        reg_buff: 1 where buffers are registered; hosts before ABI version 4 cannot say it.
+        reg_buff: 1 where buffers are registered; with hosts before ABI version 4, which cannot say
+            it, always 0.
     """
 
     num_pipe_ops: int = 1
@@ -76,8 +76,8 @@ class ScaleExplanation:
         stretches: of the usual call, one operation in buffers that are not registered.
         calls: all that were asked about, and the ranges of each whose answers are other ones;
             values that rows name, and one that no row names.
-        old_hosts: (ABI version, what its hosts are answered) where that differs by design:
-            2 is ROCm 6.3, 3 is ROCm 6.4.
+        old_hosts: (ABI version, what its hosts are answered) where that differs by design: 2 is
+            ROCm 6.3.
         overwritten: which releases write over some of these answers, a sentence for each way.
     """
 

@@ -243,7 +243,7 @@ class PluginCommunicator:
             nbytes: message size as the tuner sees it.
             table: µs per (algorithm, protocol); rows of equal length. Not changed.
             num_pipe_ops: operations aggregated in the group, 1 and up.
-            reg_buff: 1 where the buffers are registered. Versions 2 and 3 cannot say it.
+            reg_buff: 1 where the buffers are registered. Versions 2 and 3 cannot say it: 0.
             channels: what the host puts in before the call; real hosts put 0.
 
         Raises:

@@ -274,10 +274,13 @@ class SizeAnswers:
         with_conditions = [rule for rule in rules if conditions_of(rule)]
         if with_conditions:
             rule = with_conditions[0]
+            remedy = "leave numPipeOps and regBuff at -1 in the rule file"
+            if rule.reg_buff == 0:
+                remedy = "with captured graphs, set NCCL_GRAPH_REGISTER=0 to get it"
             return Reason(
                 AnswerKind.HOLE,
                 f"rule of line {rule.line} asks for {conditions_of(rule)}, and calls had others",
-                "leave numPipeOps and regBuff at -1 in the rule file",
+                remedy,
             )
         return Reason(
             AnswerKind.OTHER_FILE,

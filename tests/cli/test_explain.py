@@ -145,15 +145,13 @@ def test_two_files_are_compared_to_the_byte(
     assert "alike" in capsys.readouterr().out
 
 
-def test_what_old_hosts_are_not_answered_is_said_by_its_sizes(
+def test_a_rule_for_unregistered_buffers_answers_at_every_version(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A rule above 4 MiB is for unregistered buffers, which they cannot tell."""
+    """ROCm 6.3 and 6.4, whose libraries cannot say it and register nothing, get its answers too."""
     path = tmp_path / "rules.csv"
-    path.write_text(
-        "allreduce,1024,4194304,ring,ll,-1,1,8,-1,-1\nallreduce,4194305,8388608,ring,ll,-1,1,8,-1,0\n"
-    )
-    assert run(["explain", str(path)]) == 0
-    assert (
-        "ABI 3 (ROCm 6.4, NCCL 2.22-2.23): no answer at 4 MiB to 8 MiB\n" in capsys.readouterr().out
-    )
+    path.write_text("allreduce,0,8388608,ring,ll,-1,1,8,-1,0\n")
+    assert run(["explain", str(path), "--json"]) == 0
+    (part,) = json.loads(capsys.readouterr().out)["parts"]
+    assert part["old_hosts"] == []
+    assert part["stretches"][0]["setting"] == {"algorithm": "ring", "protocol": "ll"}
