@@ -114,7 +114,7 @@ def variants_holding(
         node: from ``load_node``.
         environment: of the benchmark.
         graph_launches: its ``-G``.
-        registered: whether its ``-R`` is above 0.
+        registered: whether buffers are, by its ``-R`` or for a graph.
         threads: its ``-t``.
         gpus: its ``-g``.
         patches: those of the library.

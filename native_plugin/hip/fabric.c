@@ -93,7 +93,7 @@ struct fabric *rccltune_fabric_prepare(int n_ranks, int rank)
     f->n_ranks = n_ranks;
     f->rank = rank;
     f->n_nodes = n_ranks / rccltune_machine_ranks_a_host(n_ranks);
-    rccltune_machine_manner(false);
+    rccltune_machine_manner(NOT_CAPTURED);
     draw_noise(f, node);
     hip_simulated_pass(communicator_us);
     hip_host_pass(communicator_us);
@@ -233,7 +233,9 @@ void fabric_run(struct fabric *f, const struct fabric_call *call, void *stream, 
     s.in_place = call->in_place;
     s.dtype = call->dtype;
     s.n_bytes = call->n_bytes;
-    rccltune_machine_manner(captured);
+    rccltune_machine_manner(!captured          ? NOT_CAPTURED
+                            : call->registered ? CAPTURED_REGISTERED
+                                               : CAPTURED);
     if (!f->block_began && !is_barrier)
         begin_block(f, call->n_bytes);
     bool at_first = !is_barrier && call->n_bytes == f->pass_bytes;

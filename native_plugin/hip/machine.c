@@ -12,7 +12,7 @@ static struct {
     pthread_once_t once;
     bool told, loaded; /* devices said by whoever loaded this; by the node file */
     struct node node;
-    bool *holds[2], settled; /* which variants do, outside of graphs and in them */
+    bool *holds[N_CAPTURED], settled; /* which variants do */
     double common_us;
 } machine = {.once = PTHREAD_ONCE_INIT};
 
@@ -55,12 +55,13 @@ void rccltune_hip_devices(const struct hip_node *node)
     hip_set_devices(node, false);
 }
 
-/* Twice, once for each manner; a captured call is replayed more often than once. */
+/* Once for each manner; a captured call is replayed more often than once. */
 static void settle(struct node *node)
 {
     struct manner manner = {.threads = 1, .gpus = 1};
-    for (int captured = 0; captured < 2; captured++) {
-        manner.graph = captured * 2;
+    for (int captured = 0; captured < N_CAPTURED; captured++) {
+        manner.graph = captured == NOT_CAPTURED ? 0 : 2;
+        manner.registered = captured == CAPTURED_REGISTERED;
         settle_variants(node, &manner);
         bool *holds = calloc((size_t)node->n_variants + 1, sizeof *holds);
         if (holds == NULL)
@@ -72,7 +73,7 @@ static void settle(struct node *node)
     machine.settled = true;
 }
 
-void rccltune_machine_manner(bool captured)
+void rccltune_machine_manner(enum captured captured)
 {
     struct node *node = hip_machine();
     if (!machine.settled)

@@ -13,9 +13,11 @@
 /* The node, or NULL where no file is named or whoever loaded the runtime said its devices. */
 EXPORT const struct node *rccltune_machine_node(void);
 
-/* Which variants hold for a call from here on: for one that is captured into a graph, or for one
- * that is not.  The environment counts as it is when the first communicator is made. */
-EXPORT void rccltune_machine_manner(bool captured);
+/* Which variants hold for a call from here on: for one that is captured into a graph, perhaps with
+ * registered buffers, or for one that is not.  The environment counts as it is when the first
+ * communicator is made. */
+enum captured { NOT_CAPTURED, CAPTURED, CAPTURED_REGISTERED, N_CAPTURED };
+EXPORT void rccltune_machine_manner(enum captured captured);
 
 /* The host that a rank of so many plays on, and how many ranks each host has. */
 EXPORT const char *rccltune_machine_host(int rank, int n_ranks);
@@ -25,7 +27,8 @@ EXPORT int rccltune_machine_ranks_a_host(int n_ranks);
 struct fabric;
 struct fabric_call { /* what one kernel does */
     int collective, dtype, op, root, in_place;
-    size_t n_bytes; /* as a tuner sees it */
+    bool registered; /* its buffers, for a graph */
+    size_t n_bytes;  /* as a tuner sees it */
     struct decision decision;
 };
 enum { FABRIC_DATA = 96 }; /* bytes of a rank that all others can read */

@@ -17,8 +17,9 @@ enum { GRAIN = 16, OFFSET = 4096, OFFSETS = 61, MOST_KEPT = 8, FEW_RANKS = 16 };
  * (the largest known is an MI300X's of 256 MiB, of which a call in a loop leaves less). */
 static const size_t least_room = (size_t)64 << 20;
 static void *buffers[2];
-static char *single;       /* what barriers reduce */
-static int clock_mhz = -1; /* when the communicator was made */
+static bool are_the_librarys; /* it allocated the buffers */
+static char *single;          /* what barriers reduce */
+static int clock_mhz = -1;    /* when the communicator was made */
 static struct rccltune_answer answer = {.kind = RCCLTUNE_ANSWER_NOTHING};
 
 static const struct rccltune_answer nothing = {.kind = RCCLTUNE_ANSWER_NOTHING};
@@ -67,12 +68,12 @@ void memory_check(size_t room)
          room >> 20, free_bytes >> 20, fits >> 20);
 }
 
-static void allocate(void **buffer, size_t bytes)
+static void allocate(void **buffer, size_t bytes, bool by_library)
 {
-    int result = runtime.allocate(buffer, bytes);
+    int result = (by_library ? nccl.allocate : runtime.allocate)(buffer, bytes);
     if (result != 0)
         fail(EXIT_MEMORY, "%zu MiB of device memory: %s", bytes >> 20,
-             runtime.error_string(result));
+             (by_library ? nccl.error_string : runtime.error_string)(result));
 }
 
 /* Jobs' numbers are not zeros, and what a wire carries costs power.  Each 16 bits are near 1 or -1
@@ -100,13 +101,14 @@ static void fill_with_numbers(char *buffer, size_t bytes)
 }
 
 /* Each communicator's at another place: what an address is worth must not be one draw for all. */
-static void make_buffers(size_t room)
+static void make_buffers(size_t room, bool by_library)
 {
     size_t offset = (size_t)(communicator.number * 7 % OFFSETS) * OFFSET;
     for (int i = 0; i < 2; i++) {
-        allocate(&buffers[i], room + OFFSET * OFFSETS);
+        allocate(&buffers[i], room + OFFSET * OFFSETS, by_library);
         fill_with_numbers(buffers[i], room + OFFSET * OFFSETS);
     }
+    are_the_librarys = by_library;
     communicator.send = (char *)buffers[0] + offset;
     communicator.receive = (char *)buffers[1] + offset;
     communicator.room = room;
@@ -160,13 +162,35 @@ void communicator_leave(void)
         rows_remark("clock %d %d %d", communicator.number, clock_mhz, device_clock_mhz());
 }
 
+static void release_buffers(void)
+{
+    if (are_the_librarys)
+        barrier(); /* other ranks may write into them; and the library forgets graphs that ended */
+    check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
+    for (int i = 0; i < 2 && are_the_librarys; i++)
+        check_nccl(nccl.release(buffers[i]), "ncclMemFree");
+    for (int i = 0; i < 2 && !are_the_librarys; i++)
+        check_runtime(runtime.release(buffers[i]), "Free");
+}
+
+/* NCCL registers for a graph what it allocated itself.  What cudaMalloc gave it does not, but tells
+ * a tuner all the same that it is registered (2.28.9 src/transport/p2p.cc:850 and
+ * src/enqueue.cc:1941; 2 x H200). */
+static void buffers_for(const struct step *step)
+{
+    bool by_library = step->registered && nccl.allocate != NULL && nccl.release != NULL;
+    if (by_library == are_the_librarys)
+        return;
+    release_buffers();
+    make_buffers(communicator.room, by_library);
+}
+
 static void communicator_end(void)
 {
     if (communicator.comm == NULL)
         return;
     communicator_leave();
-    for (int i = 0; i < 2; i++)
-        check_runtime(runtime.release(buffers[i]), "Free");
+    release_buffers();
     if (!stays())
         communicator_destroy();
     communicator.comm = NULL;
@@ -179,7 +203,7 @@ double communicator_make(size_t room)
     if (communicator.stream == NULL) {
         check_runtime(runtime.make_stream(&communicator.stream, STREAM_NON_BLOCKING),
                       "StreamCreateWithFlags");
-        allocate((void **)&single, 256);
+        allocate((void **)&single, 256, false);
         check_runtime(runtime.fill(single, 0, 256, communicator.stream), "MemsetAsync");
     }
     communicator.number++;
@@ -191,7 +215,7 @@ double communicator_make(size_t room)
     check_nccl(nccl.init_rank(&communicator.comm, communicator.n_ranks, id, communicator.rank),
                "ncclCommInitRank");
     double took = now_us() - began;
-    make_buffers(room);
+    make_buffers(room, false);
     warm_up();
     barrier();
     clock_mhz = device_clock_mhz();
@@ -257,6 +281,7 @@ struct call call_begin(const struct step *step)
     call.n_bytes = whole;
     call.send_bytes = shapes[step->collective].sends_part ? bytes : whole;
     call.recv_bytes = shapes[step->collective].receives_part ? bytes : whole;
+    buffers_for(step);
     if (call.count == 0)
         fail(EXIT_USAGE, "%zu bytes are less than one %s for each of %d ranks", step->n_bytes,
              type_names[step->type], communicator.n_ranks);

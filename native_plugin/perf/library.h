@@ -39,6 +39,8 @@ enum { CAPTURE_THREAD_LOCAL = 1, STREAM_NON_BLOCKING = 1, SCALAR_ON_HOST = 1 };
 #define NCCL_PERHAPS(X) \
     X(const char *, last_error, ncclGetLastError, (void *)) \
     X(int, abort, ncclCommAbort, (void *)) \
+    X(int, allocate, ncclMemAlloc, (void **, size_t)) \
+    X(int, release, ncclMemFree, (void *)) \
     X(void, reset_log, ncclResetDebugInit, (void)) \
     X(int, make_mulsum, ncclRedOpCreatePreMulSum, (int *, void *, int, int, void *)) \
     X(int, destroy_op, ncclRedOpDestroy, (int, void *)) \

@@ -132,11 +132,10 @@ static void find_ranks(struct options *o)
 }
 
 /* What this process was started with decides; a fixed port of somebody else's would join two
- * sessions.  Buffers that a graph registers take another path than a job's usual calls. */
+ * sessions. */
 static void set_variables(const struct options *o)
 {
     unsetenv("NCCL_COMM_ID");
-    setenv("NCCL_GRAPH_REGISTER", "0", 0);
     if (o->plugin != NULL)
         setenv("NCCL_TUNER_PLUGIN", o->plugin, 1);
     if (o->says)

@@ -108,12 +108,13 @@ static const char *read_single(const struct words *words, struct step *step)
     return read_call(words, step);
 }
 
-/* loop, graph, or one-root: a loop whose calls all have the same root. */
+/* loop, graph; one-root, a loop whose calls all have the same root; registered, a graph too. */
 static bool read_clock(const char *word, struct step *step)
 {
     bool one_root = strcmp(word, "one-root") == 0;
     step->root = one_root ? 0 : ANY_ROOT;
-    step->graph = strcmp(word, "graph") == 0;
+    step->registered = strcmp(word, "registered") == 0;
+    step->graph = step->registered || strcmp(word, "graph") == 0;
     return step->graph || one_root || strcmp(word, "loop") == 0;
 }
 
@@ -124,7 +125,7 @@ static const char *read_measure(const struct words *words, struct step *step)
         return "nine words follow: collective, type, operation, placement, bytes, clock, least "
                "us, least calls, most us";
     if (!read_clock(words->at[6], step))
-        return "the clock is loop, graph or one-root";
+        return "the clock is loop, graph, one-root or registered";
     if (!read_number(words->at[7], 0, 1e12, &step->least_us) ||
         !read_number(words->at[8], 1, 1e9, &calls) ||
         !read_number(words->at[9], 0, 1e12, &step->most_us))
@@ -175,11 +176,12 @@ static const char *read_step(const struct words *words, struct step *step)
 }
 
 /* What no line says by itself: the largest step is known before the first communicator, calls need
- * one, and a captured graph makes every later call of a loop dearer (NCCL adds an event to it). */
+ * one, a captured graph makes every later call of a loop dearer (NCCL adds an event to it), and
+ * buffers change once, for registered ones. */
 static const char *check_order(const struct step *step)
 {
     static size_t most_bytes;
-    static bool has_communicator, has_graph;
+    static bool has_communicator, has_graph, has_registered;
     if ((step->kind == STEP_PLAN) == (most_bytes > 0))
         return "'plan 2' comes first, and once";
     switch (step->kind) {
@@ -188,7 +190,7 @@ static const char *check_order(const struct step *step)
         return NULL;
     case STEP_COMMUNICATOR:
         has_communicator = true;
-        has_graph = false;
+        has_graph = has_registered = false;
         return NULL;
     case STEP_ANSWER:
     case STEP_END:
@@ -202,6 +204,9 @@ static const char *check_order(const struct step *step)
         return "it is larger than the largest step that the first line says";
     if (step->kind == STEP_MEASURE && !step->graph && has_graph)
         return "all loops of a communicator come before its first graph";
+    if (has_registered && !step->registered)
+        return "what has registered buffers comes last in a communicator";
+    has_registered = step->registered;
     has_graph |= step->kind == STEP_MEASURE && step->graph;
     return NULL;
 }

@@ -9,7 +9,8 @@
  *     call COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
  *     measure COLLECTIVE TYPE OP PLACEMENT BYTES CLOCK LEAST_US LEAST_CALLS MOST_US
  *
- * CLOCK is loop, graph, or one-root: a loop whose calls all have root 0, so that they overlap.
+ * CLOCK is loop, graph, one-root: a loop whose calls all have root 0, so that they overlap; or
+ * registered: a graph whose buffers the library allocated, so that it can register them.
  * Bytes are as a tuner counts them: over all ranks for all_gather, reduce_scatter and alltoall.
  */
 #ifndef RCCLTUNE_PERF_PLAN_H
@@ -39,7 +40,7 @@ struct step {
     enum collective collective;
     enum type type;
     enum op op;
-    bool in_place, graph;
+    bool in_place, graph, registered;
     size_t n_bytes;
     int root; /* ANY_ROOT: another one for each call */
     /* A measurement takes at least so long and so many calls, but ends when it would take more than

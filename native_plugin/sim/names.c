@@ -101,6 +101,16 @@ const struct rccl_family *rccl_family(int version)
     return &families[i];
 }
 
+/* By default NCCL does (2.28.9 src/enqueue.cc:258), and RCCL of ROCm 7.0 (ROCm/rccl@7383f10d; it
+ * says so and registers nothing) and from 7.13 on (rocm-systems@0005e8e8 src/enqueue.cc).  Between
+ * it is off (2.27.7 src/enqueue.cc:361, 2.28.3 :346); 2.28.3, which 7.13 has too, is played as
+ * before it.  Older ones have it compiled out, under CUDART_VERSION >= 11030. */
+bool registers_graphs(const struct rccl_family *family)
+{
+    bool is_off = family->since == ROCM_7_1 || family->since == ROCM_7_11;
+    return family->since >= ROCM_7_0 && env_number("NCCL_GRAPH_REGISTER", !is_off) != 0;
+}
+
 int version_code(const char *text)
 {
     int major, minor, patch, used = 0;

@@ -28,16 +28,10 @@ void rccltune_simulated_moves_v1(int wanted)
 static int version(void)
 {
     const struct node *node = rccltune_machine_node();
-    const char *release = env_text("RCCLTUNE_SIM_RELEASE");
     if (node == NULL)
         sim_fail("RCCLTUNE_SIM_NODE names no node file: this library is a stand-in, rccltune loads "
                  "it under --simulate");
-    if (release == NULL)
-        release = node->rccl;
-    int code = version_code(release);
-    if (code == 0)
-        sim_fail("'%s' is no release of RCCL from 2.20.5 on", release);
-    return code;
+    return node_release(node);
 }
 
 static void read_environment(void)
@@ -75,6 +69,47 @@ EXPORT int ncclGetVersion(int *code)
         return NCCL_INVALID_ARGUMENT;
     *code = version();
     return NCCL_SUCCESS;
+}
+
+/* Memory that a program let the library allocate, which alone a graph can have registered. */
+static struct memory {
+    char *at;
+    size_t size;
+    struct memory *next;
+} * memory;
+
+EXPORT int ncclMemAlloc(void **pointer, size_t size)
+{
+    struct memory *made = pointer != NULL ? malloc(sizeof *made) : NULL;
+    if (made == NULL || hipMalloc(pointer, size) != HIP_OK) {
+        free(made);
+        return pointer == NULL ? NCCL_INVALID_ARGUMENT : NCCL_UNHANDLED_CUDA_ERROR;
+    }
+    *made = (struct memory){*pointer, size, memory};
+    memory = made;
+    return NCCL_SUCCESS;
+}
+
+EXPORT int ncclMemFree(void *pointer)
+{
+    struct memory **at = &memory;
+    while (*at != NULL && (*at)->at != pointer)
+        at = &(*at)->next;
+    struct memory *gone = *at;
+    if (gone != NULL) {
+        *at = gone->next;
+        free(gone);
+    }
+    return hipFree(pointer) == HIP_OK ? NCCL_SUCCESS : NCCL_UNHANDLED_CUDA_ERROR;
+}
+
+static bool can_be_registered(const void *pointer)
+{
+    for (const struct memory *one = memory; one != NULL; one = one->next) {
+        if ((const char *)pointer >= one->at && (const char *)pointer < one->at + one->size)
+            return true;
+    }
+    return false;
 }
 
 EXPORT void ncclResetDebugInit(void)
@@ -226,9 +261,12 @@ static size_t bytes_of(const struct request *r)
     return r->count * (size_t)dtype_bytes[r->dtype] * (size_t)(all ? r->comm->comm.n_ranks : 1);
 }
 
-static int decide(struct ncclComm *c, const struct call *call, struct decision *decision)
+static int decide(struct ncclComm *c, const struct call *call, bool registered,
+                  struct decision *decision)
 {
-    rccltune_machine_manner(call->graph);
+    rccltune_machine_manner(registered    ? CAPTURED_REGISTERED
+                            : call->graph ? CAPTURED
+                                          : NOT_CAPTURED);
     if (!c->has_prepared || memcmp(&c->prepared, call, sizeof *call) != 0) {
         comm_prepare(&c->comm, call);
         memcpy(&c->prepared, call, sizeof *call);
@@ -261,8 +299,11 @@ static int issue(const struct request *requests, int n)
                                  .op = r->op,
                                  .root = r->root,
                                  .in_place = call.in_place,
+                                 .registered = call.graph && registers_graphs(library.family) &&
+                                               can_be_registered(r->send) &&
+                                               can_be_registered(r->receive),
                                  .n_bytes = call.n_bytes};
-    int result = decide(c, &call, &kernel.decision);
+    int result = decide(c, &call, kernel.registered, &kernel.decision);
     if (result == NCCL_SUCCESS && rccltune_fabric_put(c->fabric, &kernel, r->stream) != 0)
         result = NCCL_UNHANDLED_CUDA_ERROR;
     for (int i = 0; i < n && moves && result == NCCL_SUCCESS; i++)
@@ -297,7 +338,7 @@ static int issue_pairs(const struct request *requests, int n)
         .collective = call.collective, .dtype = call.dtype, .n_bytes = call.n_bytes};
     if (call.n_bytes == 0)
         return NCCL_SUCCESS;
-    int result = decide(c, &call, &kernel.decision);
+    int result = decide(c, &call, false, &kernel.decision);
     if (result == NCCL_SUCCESS && rccltune_fabric_put(c->fabric, &kernel, requests->stream) != 0)
         result = NCCL_UNHANDLED_CUDA_ERROR;
     if (moves && result == NCCL_SUCCESS)

@@ -411,3 +411,14 @@ void node_load(const char *path, struct node *node)
         sim_fail("%s, %s", path, message);
     free(data);
 }
+
+int node_release(const struct node *node)
+{
+    const char *release = env_text("RCCLTUNE_SIM_RELEASE");
+    if (release == NULL)
+        release = node->rccl;
+    int code = version_code(release);
+    if (code == 0)
+        sim_fail("'%s' is no release of RCCL from 2.20.5 on", release);
+    return code;
+}

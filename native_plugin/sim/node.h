@@ -183,6 +183,10 @@ static inline const char *decision_name(const struct node *node, const struct de
 /* Read the file named by RCCLTUNE_SIM_NODE, or end the program saying what is wrong. */
 void node_load(const char *path, struct node *node);
 
+/* The release that is played, 22803 of 2.28.3: RCCLTUNE_SIM_RELEASE or the node file's; ends the
+ * program where it is none. */
+int node_release(const struct node *node);
+
 /*
  * Truth of the simulated node (curves, effects) and what a benchmark sees of it (noise,
  * bursts, drift).  scripts/true_times.py computes the same truth independently; tests
@@ -212,8 +216,8 @@ double true_time(const struct node *node, const struct situation *s);
 
 /* Request to the benchmark, as far as variants know it. */
 struct manner {
-    int graph; /* launches of a captured graph; 0 without one */
-    bool registered;
+    int graph;         /* launches of a captured graph; 0 without one */
+    bool registered;   /* buffers really are, by the program or for a graph */
     int threads, gpus; /* of a process, of a thread */
 };
 

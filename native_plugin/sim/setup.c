@@ -105,17 +105,12 @@ static void check_devices(const struct bench *bench)
 void bench_setup(struct bench *bench, int argc, char **argv)
 {
     struct node *node = &bench->node;
-    const char *release = env_text("RCCLTUNE_SIM_RELEASE");
     const char *benchmark = env_text("RCCLTUNE_SIM_BENCHMARK");
     const char *slash = strrchr(argv[0], '/');
     bench->program = slash != NULL ? slash + 1 : argv[0];
     bench->collective = collective_of(bench->program);
     node_load(getenv("RCCLTUNE_SIM_NODE"), node);
-    if (release == NULL)
-        release = node->rccl;
-    int version = version_code(release);
-    if (version == 0)
-        sim_fail("'%s' is no release of RCCL from 2.20.5 on", release);
+    int version = node_release(node);
     int family = node->benchmark;
     if (benchmark != NULL)
         family = find_name(text_of(benchmark), benchmark_names, N_BENCHES, false);

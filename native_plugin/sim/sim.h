@@ -145,6 +145,10 @@ struct rccl_family {
 };
 const struct rccl_family *rccl_family(int version);
 
+/* Whether a release registers the buffers of captured calls where it can, and tells a tuner that
+ * they are. */
+bool registers_graphs(const struct rccl_family *family);
+
 /* RT24 is rccl-tests ae3e6357 (2024-09), RTmid c0eac93f (2025), RT25 the form between RTmid and
  * RTnew that real MI355X logs show, RTnew 2.17.9 (rocm-systems 032d8f63), NT nccl-tests 2.19.6. */
 enum { BENCH_RT24, BENCH_RTMID, BENCH_RT25, BENCH_RTNEW, BENCH_NT, N_BENCHES };

@@ -130,11 +130,11 @@ int tuner_finalize(const struct tuner *tuner, void *context)
 }
 
 /* What a tuner hears of buffers (RCCL 2.27.7, asked): unlike NCCL it registers those that a program
- * hands it (-R 1) and a graph's where a variable says so alone; windows (-R 2) never are. */
-static int are_registered(const struct call *call)
+ * hands it (-R 1) where a variable says so alone; windows (-R 2) never are. */
+static int are_registered(const struct tuner *tuner, const struct call *call)
 {
     return (call->registered == 1 && env_number("NCCL_LOCAL_REGISTER", 0) != 0) ||
-           (call->graph && env_number("NCCL_GRAPH_REGISTER", 0) != 0);
+           (call->graph && registers_graphs(tuner->family));
 }
 
 static int ask_v2(const struct tuner *tuner, void *context, const struct call *call,
@@ -167,5 +167,5 @@ int tuner_ask(const struct tuner *tuner, void *context, const struct call *call,
                             n_algorithms, N_PROTOCOLS, n_channels);
     return ((const struct abi_tuner_v5 *)tuner->table)
         ->get_coll_info(context, call->collective, call->n_bytes, call->n_pipe_ops, cells,
-                        n_algorithms, N_PROTOCOLS, are_registered(call), n_channels);
+                        n_algorithms, N_PROTOCOLS, are_registered(tuner, call), n_channels);
 }

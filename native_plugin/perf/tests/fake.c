@@ -3,7 +3,7 @@
  * end.  What goes wrong comes from the environment: FAKE_FAULT is exit, kill, hang, error or
  * capture, and strikes rank FAKE_RANK at its call number FAKE_CALL.  FAKE_FREE_MIB is device
  * memory, FAKE_DEVICES how many devices there are, FAKE_SAME_DEVICE=1 gives all the same address,
- * FAKE_BUS this one.
+ * FAKE_BUS this one.  FAKE_MEMORY=0: the library allocates none.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -62,6 +62,7 @@ NOTHING(cudaGraphLaunch, void *graph, void *stream)
 NOTHING(cudaGraphExecDestroy, void *graph)
 NOTHING(cudaGraphDestroy, void *graph)
 NOTHING(ncclCommDestroy, void *comm)
+NOTHING(ncclMemFree, void *p)
 NOTHING(ncclGroupStart, void)
 NOTHING(ncclGroupEnd, void)
 
@@ -100,6 +101,12 @@ int cudaMalloc(void **p, size_t bytes)
 {
     *p = malloc(bytes);
     return *p != NULL ? 0 : 2;
+}
+
+EXPORT int ncclMemAlloc(void **p, size_t bytes);
+int ncclMemAlloc(void **p, size_t bytes)
+{
+    return number("FAKE_MEMORY", 1) == 1 ? cudaMalloc(p, bytes) : 3;
 }
 
 EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);

@@ -32,8 +32,9 @@ static void check_steps(void)
                      "measure all_gather bfloat16 sum out 1048576 loop 2000 20 3e5\n"
                      "answer nothing\nanswer rules\n"
                      "measure all_reduce float sum in 1024 graph 2000 20 0\n"
+                     "measure all_reduce float sum in 1024 registered 2000 20 0\n"
                      "communicator\nmeasure all_reduce float sum out 1024 loop 2000 20 0\nend\n",
-                     s) == 12);
+                     s) == 13);
     CHECK(s[0].kind == STEP_PLAN && s[0].n_bytes == 1048576);
     CHECK(s[1].kind == STEP_COMMUNICATOR && s[1].line == 4);
     CHECK(s[2].kind == STEP_ANSWER && s[2].answer.kind == RCCLTUNE_ANSWER_SETTING);
@@ -44,9 +45,10 @@ static void check_steps(void)
     CHECK(s[5].kind == STEP_MEASURE && !s[5].graph && s[5].type == BFLOAT16 && !s[5].in_place);
     CHECK(s[5].least_us == 2000 && s[5].least_calls == 20 && s[5].most_us == 300000);
     CHECK(s[6].answer.kind == RCCLTUNE_ANSWER_NOTHING && s[7].answer.kind == RCCLTUNE_ANSWER_RULES);
-    CHECK(s[8].graph && s[8].line == 11);
-    CHECK(!s[10].graph && s[10].kind == STEP_MEASURE); /* a new communicator begins anew */
-    CHECK(s[11].kind == STEP_END);
+    CHECK(s[8].graph && !s[8].registered && s[8].line == 11);
+    CHECK(s[9].graph && s[9].registered);
+    CHECK(!s[11].graph && s[11].kind == STEP_MEASURE); /* a new communicator begins anew */
+    CHECK(s[12].kind == STEP_END);
 }
 
 /* A line that is refused ends the program with 2, and with words that name line and mistake. */
@@ -71,9 +73,10 @@ static void check_refused(const char *text, const char *line, const char *mistak
     CHECK(strstr(said, mistake) != NULL);
 }
 
-#define HEAD  "plan 2 4096\ncommunicator\n"
-#define GRAPH "measure all_reduce float sum out 1024 graph 2000 20 0\n"
-#define LOOP  "measure all_reduce float sum out 1024 loop 2000 20 0\n"
+#define HEAD       "plan 2 4096\ncommunicator\n"
+#define GRAPH      "measure all_reduce float sum out 1024 graph 2000 20 0\n"
+#define REGISTERED "measure all_reduce float sum out 1024 registered 2000 20 0\n"
+#define LOOP       "measure all_reduce float sum out 1024 loop 2000 20 0\n"
 
 int main(void)
 {
@@ -99,8 +102,9 @@ int main(void)
     check_refused(HEAD "check all_reduce float sum out 4096 x\n", "line 3 ", "the root");
     check_refused(HEAD "measure all_reduce float sum out 1024 loop 2000 20\n", "line 3 ", "nine");
     check_refused(HEAD "measure all_reduce float sum out 1024 sand 2000 20 0\n", "line 3 ",
-                  "loop, graph or one-root");
+                  "loop, graph, one-root or registered");
     check_refused(HEAD GRAPH LOOP, "line 4 ", "come before its first graph");
+    check_refused(HEAD GRAPH REGISTERED GRAPH, "line 5 ", "comes last in a communicator");
     check_steps();
     return check_result();
 }

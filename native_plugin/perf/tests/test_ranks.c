@@ -180,7 +180,7 @@ static void check_environment(void)
         CHECK(lines_with(name, "# variable TORCH_SYMM_MEM_DISABLE_MULTICAST=1") == 1);
         CHECK(lines_with(name, "# variable NVSHMEM_DISABLE_NVLS=1") == 1);
         CHECK(lines_with(name, "# variable NCCL_SOCKET_IFNAME=lo") == 1);
-        CHECK(lines_with(name, "# variable NCCL_GRAPH_REGISTER=0") == 1);
+        CHECK(!has(name, "NCCL_GRAPH_REGISTER"));
         CHECK(!has(name, "NCCL_COMM_ID") && !has(name, "NCCL_TUNER_PLUGIN"));
         CHECK(!has(name, "NCCL_DEBUG"));
         CHECK(has(name, "NCCL_SEEN_ID=id of "));
@@ -189,6 +189,20 @@ static void check_environment(void)
     CHECK(run(PLAN, "2", NULL) == 0);
     CHECK(lines_with("rank-1.csv", "# variable NCCL_ALGO=ring") == 1);
     CHECK(lines_with("rank-1.csv", "# variable NCCL_GRAPH_REGISTER=1") == 1);
+}
+
+/* What only the library's own memory can have: it is asked for some there, and there alone. */
+static void check_registered(void)
+{
+    static const char more[] = "measure all_reduce float sum out 4096 registered 1 20 0\n";
+    char plan[1024];
+    snprintf(plan, sizeof plan, "%s%s", PLAN, more);
+    set("RCCLTUNE_PERF_TOKEN=abc", NULL);
+    CHECK(run(plan, "2", NULL) == 0);
+    CHECK(lines_with("rank-1.csv", "8,1,measure,4096,") == 1);
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_MEMORY=0", NULL);
+    CHECK(run(PLAN, "2", NULL) == 0);
+    CHECK(run(plan, "2", NULL) == 5 && has("said", "MiB of device memory: internal error"));
 }
 
 /* As by a launcher that shows each rank its own device alone, on a host whose devices are in no
@@ -500,6 +514,7 @@ int main(int argc, char **argv)
     CHECK(mkdtemp(folder) != NULL);
     check_rows();
     check_environment();
+    check_registered();
     check_launchers();
     check_refused();
     check_faults();
