@@ -56,7 +56,7 @@ FIELDS = _named(
     words lifted
     path sha256 version rules_sha256 rules_before rules fallbacks replicate replicates processes
     seconds verdicts standings cuts beside is_equal needs lost_needs not_judged_below confirmed
-    ratio low high n n_sizes n_undecided clock loop one_root
+    ratio low high n n_sizes n_undecided clock loop one_root registered
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype redop graph nbytes baseline_us tuned_us interval ran answer
     n_launches n_wrong judgement judgements rule before after reason why zones zone

@@ -14,7 +14,7 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.segmentation import NONE
 from rccltune.analyse.zones import ZoneByRow, ZoneCriteria, choose_zones
-from rccltune.model.choice import NOTHING_SELECTABLE, Seen, Zone
+from rccltune.model.choice import NOTHING_SELECTABLE, Zone
 from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import (
     DEFAULT_VARIANT,
@@ -177,16 +177,6 @@ class Candidates:
             variant=self.variants[self.gains.needs[by_row.row]] if is_rule else self.target.variant,
             proof=by_row.proof,
             n_communicators=by_row.n_communicators,
-            by_clock=tuple(
-                Seen(
-                    n_sizes=len(part.sizes),
-                    worst_regret=part.worst_regret,
-                    gain=part.gain,
-                    proof=part.proof,
-                    n_communicators=part.n_communicators,
-                )
-                for part in by_row.by_clock
-            ),
         )
 
     def _setting(self, row: int) -> Setting | None:

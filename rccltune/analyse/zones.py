@@ -24,7 +24,6 @@ from rccltune.model.curves import GAP
 from rccltune.model.rounding import rounded
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES
-from rccltune.perf.samples import GRAPH_UP_TO
 
 # Sizes a quarter of an octave apart: between them nothing is guessed.
 _CLOSE: Final = 1.25
@@ -69,7 +68,6 @@ class ZoneByRow:
     Attributes:
         row: row of the setting; NONE where the sizes are left to the library.
         fallback: row of what to choose where ``row`` cannot be selected, or NONE.
-        by_clock: of a zone across 4 MiB its part up to there and its part above.
     """
 
     min_nbytes: int
@@ -84,7 +82,6 @@ class ZoneByRow:
     mean_regret: float | None = None
     fallback: int = NONE
     fallback_gain: GainInterval | None = None
-    by_clock: tuple[ZoneByRow, ...] = ()
 
 
 def choose_zones(gains: SettingGains, criteria: ZoneCriteria) -> list[ZoneByRow]:
@@ -208,8 +205,6 @@ def _zone(
     gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Counts, ends: tuple[int, int]
 ) -> ZoneByRow:
     measured = tuple(int(one) for one in gains.grid.nbytes[sizes])
-    if not measured:
-        return ZoneByRow(min_nbytes=ends[0], max_nbytes=ends[1], row=row)
     if row == NONE:
         reason = _why_none(gains, criteria, sizes)
         return ZoneByRow(min_nbytes=ends[0], max_nbytes=ends[1], reason=reason, sizes=measured)
@@ -220,11 +215,6 @@ def _zone(
         is_proven = gains.adjusted_p[row, sizes].min() <= noise.PROVEN
         proof = GainProof.REPEATED if is_proven else GainProof.UNPROVEN
     behind = _fallback(gains, criteria, row, sizes)
-    by_clock: tuple[ZoneByRow, ...] = ()
-    if ends[0] <= GRAPH_UP_TO < ends[1]:
-        is_above = gains.grid.nbytes[sizes] > GRAPH_UP_TO
-        halves = ((~is_above, (ends[0], GRAPH_UP_TO)), (is_above, (GRAPH_UP_TO + 1, ends[1])))
-        by_clock = tuple(_zone(gains, criteria, row, sizes[own], span) for own, span in halves)
     return ZoneByRow(
         min_nbytes=ends[0],
         max_nbytes=ends[1],
@@ -237,7 +227,6 @@ def _zone(
         mean_regret=float(regret.mean()),
         fallback=behind,
         fallback_gain=None if behind == NONE else _gain(gains, behind, sizes),
-        by_clock=by_clock,
     )
 
 

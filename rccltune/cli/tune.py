@@ -251,6 +251,8 @@ def _rules(one: VerificationResult) -> list[str]:
                 said += f" in a graph{up_to}, one by one {loop_of(rule)}"
             if rule.one_root is not None:
                 said += f", with one root {rule.one_root.ratio:.2f}x"
+            if rule.registered is not None:
+                said += f", with registered buffers {rule.registered.ratio:.2f}x"
             found.append(said)
     return found
 

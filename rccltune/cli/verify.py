@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 12
 _ONE_ROOT = "one root"
+_REGISTERED = "registered"
 
 
 @verb("verify")
@@ -205,6 +206,8 @@ def text_of(done: VerificationResult) -> JoinedLines:
     lines: list[str] = []
     if any(one.one_root for one in done.standings):
         columns = (*columns, _ONE_ROOT)
+    if any(one.registered for one in done.standings):
+        columns = (*columns, _REGISTERED)
     shown, took = done.standings, f"after {how_often(done.file)} in {done.file.seconds:.0f} s"
     if done.path is None:
         rows = [(*_row(one, columns), one.reason or one.state.value) for one in shown]
@@ -240,8 +243,12 @@ def how_often(file: VerdictFile) -> str:
 
 
 def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
-    gain, loop, one_root = one.gain, one.loop, one.one_root
-    has_root = [f"{one_root.ratio:.2f}x" if one_root else "–"] * (_ONE_ROOT in columns)
+    gain, loop = one.gain, one.loop
+    also = [
+        f"{found.ratio:.2f}x" if found else "–"
+        for name, found in ((_ONE_ROOT, one.one_root), (_REGISTERED, one.registered))
+        if name in columns
+    ]
     return (
         one.collective.value,
         format_size(one.min_nbytes),
@@ -251,7 +258,7 @@ def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
         f"{gain.low:.2f} to {gain.high:.2f}" if gain else "–",
         str(one.n_sizes),
         loop_of(one) if loop else "the same clock",
-        *has_root,
+        *also,
     )
 
 
@@ -316,13 +323,18 @@ def overwritten_lines(done: VerificationResult) -> list[str]:
 
 
 def unregistered_line(done: VerificationResult) -> list[str]:
-    """Which rules do not answer for registered buffers, which nobody timed."""
-    from rccltune.perf.samples import GRAPH_UP_TO
-
-    unregistered = [one for one in done.standings if one.is_kept and one.reg_buff == 0]
-    if not any(one.max_nbytes > GRAPH_UP_TO for one in unregistered):
+    """Which rules are for unregistered buffers, and how captured calls get them; if any are."""
+    kept = [one for one in done.standings if one.is_kept]
+    unregistered = [one for one in kept if one.reg_buff == 0]
+    if not unregistered:
         return []
-    return ["above 4 MiB for unregistered buffers alone (in graphs: NCCL_GRAPH_REGISTER=0)"]
+    least = min(one.min_nbytes for one in unregistered)
+    where = f"Above {format_size(least)}"
+    if any(one.max_nbytes > least and one.reg_buff != 0 for one in kept):
+        spans = (format_span(one.min_nbytes, one.max_nbytes) for one in unregistered)
+        where = f"From {', '.join(dict.fromkeys(spans))}"
+    said = f"{where} these rules apply to unregistered buffers only."
+    return [f"{said} With captured graphs, set NCCL_GRAPH_REGISTER=0 to get them."]
 
 
 def undecided_line(done: VerificationResult) -> str:

@@ -93,22 +93,6 @@ class GainInterval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What was measured of a part of a zone; its fields are those of :class:`Zone`."""
-
-    n_sizes: Whole
-    worst_regret: Number | None
-    gain: GainInterval | None
-    proof: GainProof | None
-    n_communicators: Whole
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether repeats prove that it is faster than the baseline."""
-        return self.proof is GainProof.REPEATED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """An interval of sizes where one setting is chosen, or a gap where none is.
 
@@ -144,7 +128,6 @@ class Zone:
     variant: Variant = DEFAULT_VARIANT
     proof: GainProof | None = None
     n_communicators: Whole = 0
-    by_clock: tuple[Seen, ...] = ()
 
     @property
     def is_proven(self) -> bool:

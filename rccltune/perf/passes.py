@@ -28,7 +28,7 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
-from rccltune.perf.plan import GRAPH, LOOP, ROUGH, CollectiveCall, Step
+from rccltune.perf.plan import GRAPH, LOOP, REGISTERED, ROUGH, CollectiveCall, Step
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import PerfRun
 
@@ -175,8 +175,12 @@ def _rough(wanted: SweepScope, variant: Variant) -> RunPlan:
 
 
 def loops_first(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Steps in their order, loops before graphs: a captured graph makes later loops dearer."""
-    return tuple(sorted(steps, key=lambda step: step.clock == GRAPH))
+    """Steps in their order, loops before graphs: a captured graph makes later loops dearer.
+
+    Graphs with registered buffers, which are others, come last.
+    """
+    later = {GRAPH: 1, REGISTERED: 2}
+    return tuple(sorted(steps, key=lambda step: later.get(step.clock, 0)))
 
 
 def captures(table: pd.DataFrame | None, variant: Variant) -> bool:

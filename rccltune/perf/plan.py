@@ -21,6 +21,8 @@ LOOP: Final = "loop"
 GRAPH: Final = "graph"
 # A loop whose calls all have the same root, as rccl-tests': of broadcast and reduce they overlap.
 ONE_ROOT: Final = "one-root"
+# A graph whose buffers the library allocated itself: NCCL registers no others.
+REGISTERED: Final = "registered"
 # What the rank program has calls for.
 COLLECTIVES: Final = (
     Collective.ALL_REDUCE,
@@ -89,7 +91,7 @@ class Step:
     Attributes:
         kind: CHECK, CALL or MEASURE.
         setting: what the plugin answers; it may answer nothing, or not be loaded.
-        clock: LOOP, GRAPH or ONE_ROOT of a MEASURE, empty of others.
+        clock: LOOP, GRAPH, ONE_ROOT or REGISTERED of a MEASURE, empty of others.
     """
 
     kind: str

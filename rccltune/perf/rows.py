@@ -13,7 +13,7 @@ dtype, op          rccl-tests' words
 placement          out or in
 asked_nbytes       bytes as planned
 nbytes             bytes as called
-clock              loop, graph or one-root of a measure
+clock              loop, graph, one-root or registered of a measure
 setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 variant            environment, ``default`` for the site's own
@@ -24,7 +24,8 @@ slowest_us         µs a call of the slowest rank
 made, asked        collective calls made, and questions about them that count (docs/plugin.md)
 library            what the library would take without us
 answer             what the plugin answered
-registered         whether buffers were registered: 0, 1 or none
+registered         whether the tuner was told that buffers are registered, 0 or 1; empty where
+                   nobody was asked
 selectable         mask of settings that the library lets be chosen, None where it asked nothing
 ran                what the library said that it ran at a check or call of the same kind
 checked, wrong     elements compared and wrong ones, over all ranks

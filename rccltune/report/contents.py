@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,6 @@ from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.perf import runs
-from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.rules.exports import say_moved
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
@@ -234,11 +233,7 @@ def _rules_of(
     rules = []
     for rule, waits in zip(file.rules, waiting(file.rules), strict=True):
         verdict = None if waits else stood.get(same(rule))
-        zone = (
-            _behind(rule, seen)
-            if waits
-            else next((part_of(rule, z) for z in seen if is_of(rule, z)), None)
-        )
+        zone = _behind(rule, seen) if waits else next((z for z in seen if is_of(rule, z)), None)
         rules.append(
             DeliveredRule(
                 rule=rule,
@@ -312,25 +307,6 @@ def is_of(rule: Rule, zone: Zone) -> bool:
         and zone.min_nbytes <= rule.min_nbytes
         and rule.max_nbytes <= zone.max_nbytes
     )
-
-
-def part_of(rule: Rule, zone: Zone) -> Zone:
-    """A zone, or the part of it on one side of 4 MiB where the rule is just that."""
-    ends = ((zone.min_nbytes, GRAPH_UP_TO), (GRAPH_UP_TO + 1, zone.max_nbytes))
-    for (low, high), seen in zip(ends, zone.by_clock, strict=False):
-        if (rule.min_nbytes, rule.max_nbytes) == (low, high):
-            return replace(
-                zone,
-                min_nbytes=low,
-                max_nbytes=high,
-                n_sizes=seen.n_sizes,
-                worst_regret=seen.worst_regret,
-                gain=seen.gain,
-                proof=seen.proof,
-                n_communicators=seen.n_communicators,
-                by_clock=(),
-            )
-    return zone
 
 
 def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:

@@ -207,8 +207,10 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
         said += f"; launched one by one {loop}"
     if verdict.one_root is not None:
         said += f"; with one root {verdict.one_root.ratio:.2f}×"
+    if verdict.registered is not None:
+        said += f"; with registered buffers {verdict.registered.ratio:.2f}×"
     if verdict.reg_buff == 0:
-        said += "; not for registered buffers"
+        said += "; for unregistered buffers only"
     is_checked = any(one.n_wrong is not None for one in verification.file.verdicts)
     return said if is_checked else f"{said}; results not checked"
 

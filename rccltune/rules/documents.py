@@ -12,21 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import groupby, product
-from typing import Final
 
-from rccltune.model.choice import Rule, RuleCount, Seen, Zone
+from rccltune.model.choice import Rule, RuleCount, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import DEFAULT_VARIANT, Mode, Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol, format_size
-from rccltune.perf.samples import GRAPH_UP_TO
+from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.line_format import UNPROVEN_MARK
 
 Interval = tuple[int, int]
-# What is said of the two parts of a zone across 4 MiB begins so, in its comment.
-BY_CLOCK: Final = (
-    f"up to {format_size(GRAPH_UP_TO)}:",
-    f"above {format_size(GRAPH_UP_TO)}:",
-)
 
 
 class CoveredSizes:
@@ -344,22 +337,16 @@ def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
 def _evidence(zone: Zone) -> str:
     if zone.setting is None:
         return ""
-    parts = [_seen(zone, zone.target)]
-    # Verification makes two rules of it, and each takes what is said of its sizes.
-    parts += [
-        f"{where} {_seen(part, zone.target)}"
-        for where, part in zip(BY_CLOCK, zone.by_clock, strict=False)
-    ]
-    return "\n".join([*parts, *_doubt(zone)])
+    return "\n".join([_seen(zone), *_doubt(zone)])
 
 
-def _seen(zone: Zone | Seen, target: Target) -> str:
-    """What the sweep saw of all sizes of a zone, or of those of one clock."""
+def _seen(zone: Zone) -> str:
+    """What the sweep saw of a zone's sizes."""
     parts = [f"{zone.n_sizes or 'no'} size{'s' if zone.n_sizes > 1 else ''} measured"]
     if zone.worst_regret is not None:
         parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
     if zone.gain is not None:
-        name = target.variant.name
+        name = zone.target.variant.name
         plain = name == DEFAULT_VARIANT.name
         slower = "baseline" if plain else f"the library's own choice in {name}"
         parts.append(

@@ -212,14 +212,12 @@ class LineChange:
         evidence: a comment above them.
         holes: (min, max, reason) of what is left to the library from now on.
         own: comments of each part, above it.
-        replaces: so many lines above it go.
     """
 
     parts: tuple[Rule, ...]
     evidence: str
     holes: tuple[tuple[int, int, str], ...] = ()
     own: tuple[tuple[str, ...], ...] = ()
-    replaces: int = 0
 
 
 def rewritten(content: str, changes: Mapping[int, LineChange], header: Sequence[str]) -> str:
@@ -240,8 +238,6 @@ def rewritten(content: str, changes: Mapping[int, LineChange], header: Sequence[
         change = changes.get(number)
         if change is not None and change.evidence and new_lines[-1:] and _is_doubt(new_lines[-1]):
             new_lines.pop()
-        if change is not None and change.replaces:
-            del new_lines[-change.replaces :]
         new_lines += kept(line, number) if change is None else _changed(line, number, change)
     return text_of(
         framed([*(part for text in header for part in comment(text, _LONGEST)), *new_lines])

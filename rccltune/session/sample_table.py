@@ -24,7 +24,8 @@ wrong             elements that a check of this setting and size found wrong; mi
                   where nothing was checked
 ran               the setting that the library said it ran
 library           the setting that the library would have taken by itself
-registered        whether buffers were registered with the library
+registered        whether the tuner was told that buffers are registered; missing where nobody
+                  was asked
 unusable          why the time must not be used; empty where it may
 purpose           ``sweep`` or ``verify``: what verified never chooses
 rough             a first look of a sweep, which counts where nothing better is there

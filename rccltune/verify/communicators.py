@@ -183,6 +183,7 @@ class CommunicatorPairs:
         scale = self.site.scale
         rules = of_scale(read_rules(text.encode()), scale)
         changes = pairs.changes_in(self.table, self.variant)
+        captures = passes.captures(self.table, self.variant)
         named = {one.collective for one in only}
         return VerificationCalls(
             sizes=tuple(
@@ -193,7 +194,8 @@ class CommunicatorPairs:
             placements=self.sweep.placements,
             dtype=self.dtype,
             op=self.op,
-            captures=passes.captures(self.table, self.variant),
+            captures=captures,
+            registers=captures and pairs.registers(self.table, self.variant),
             timing=self.timing,
             checked_up_to=self.instrument.checked_up_to,
             quiet_from=_quiet_from(self.table),

@@ -13,6 +13,8 @@ again on as many fresh communicators.
 *Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
 *With one root*: calls of broadcast and reduce are kept apart by changing their root. With one root
 they overlap; no size may lose 2 % so (1 %, shared by sizes), nor a rule in its mean.
+*With registered buffers*: sizes of a good rule that are slower with them, as above, become a rule
+for unregistered buffers alone, which calls that have such must prove.
 *Stalls*: means leave them out; if timings with a rule stall more often than others, it goes.
 """
 
@@ -30,6 +32,7 @@ from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
 from rccltune.model.choice import Judgement, Rule
 from rccltune.model.vocabulary import Collective, format_size
+from rccltune.perf.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
 from rccltune.verify.sizes import SLIGHT, PairTable, SizeResult, judgement
 from rccltune.verify.verdict import Ratio, RuleState
@@ -50,6 +53,7 @@ _EQUAL: Final = log1p(0.01)
 _SHOWN: Final = 3
 
 _UNTIMED: Final = (RuleState.UNDECIDED, "nothing of it was timed")
+_SLOWER_REGISTERED: Final = "slower with registered buffers"
 _NOT_SELECTABLE: Final = (RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
 
 IdleCost: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
@@ -73,6 +77,7 @@ class RulePart:
     gain: Ratio | None
     loop: Ratio | None
     one_root: Ratio | None
+    registered: Ratio | None
     n_sizes: int
     n_undecided: int
     clock: str
@@ -235,6 +240,7 @@ class _FileJudge:
             gain=None,
             loop=None,
             one_root=None,
+            registered=None,
             n_sizes=0,
             n_undecided=0,
             clock="",
@@ -264,6 +270,7 @@ class _FileJudge:
             None if int(table.nbytes[i]) in table.alike else self._worst(paired, int(i)) for i in at
         ]
         overlapping = [self._with_one_root(table, int(i)) for i in at]
+        registered = np.array([self._is_slower_registered(table, int(i)) for i in at])
         bad = np.array(
             [
                 other is not None or (one is not None and self._is_slower(one))
@@ -277,9 +284,11 @@ class _FileJudge:
                 more = f" and {bad.sum() - _SHOWN} more sizes" if bad.sum() > _SHOWN else ""
                 why = f"slower at {sizes}{more}"
                 whole = replace(whole, state=RuleState.SLOWER, reason=why)
+            elif whole.state is RuleState.KEPT and registered.any():
+                whole = replace(whole, state=RuleState.SLOWER, reason=_SLOWER_REGISTERED)
             yield whole
             return
-        cuts = np.flatnonzero(np.diff(bad.astype(int))) + 1
+        cuts = np.flatnonzero(np.diff(np.where(bad, 2, registered))) + 1
         for stretch in np.split(np.arange(len(at)), cuts):
             if bad[stretch[0]]:
                 own = at[stretch]
@@ -295,6 +304,8 @@ class _FileJudge:
                     rule, table, own, RuleState.SLOWER, gain=worst, reason=why, is_whole=False
                 )
                 yield replace(part, gain=None if worst is None else Ratio.of(worst, level))
+            elif registered[stretch[0]]:
+                yield self._unregistered(rule, table, at, stretch, is_good=~bad)
             elif self.is_again:
                 is_whole = len(stretch) == len(at)
                 yield self._judged(rule, table, at[stretch], is_whole=is_whole)
@@ -317,6 +328,36 @@ class _FileJudge:
         level = 1 - 2 * _LOOP_LEVEL / len(paired.nbytes)
         is_slower = one is not None and one.log < _WITH_ONE_ROOT and one.high(level) < 0
         return one if is_slower else None
+
+    def _is_slower_registered(self, table: PairTable, size: int) -> bool:
+        """Whether a size is slower where buffers are registered."""
+        if table.registered is None:
+            return False
+        paired, _ = table.registered
+        at = np.flatnonzero(paired.nbytes == table.nbytes[size])
+        one = self._worst(paired, int(at[0])) if len(at) else None
+        return one is not None and self._is_slower(one)
+
+    def _unregistered(
+        self, rule: Rule, table: PairTable, at: Indices, stretch: Indices, *, is_good: Truths
+    ) -> RulePart:
+        """Sizes of a rule that are slower with registered buffers: a rule for others, if it gains.
+
+        It takes what lies between them and the good sizes beside them. A whole rule that loops
+        judged is proven by calls that have such buffers.
+        """
+        is_proven = len(stretch) == len(at) and (table.clock[at] == LOOP).all()
+        found = self._judged(rule, table, at[stretch], is_whole=bool(is_proven))
+        if found.state is not RuleState.KEPT:
+            return found
+        if self.is_again:
+            return replace(found, state=RuleState.SLOWER, reason=_SLOWER_REGISTERED)
+        low, high, first, last = found.low, found.high, int(stretch[0]), int(stretch[-1])
+        if first > 0 and is_good[first - 1]:
+            low = int(table.nbytes[at[first - 1]]) + 1
+        if last + 1 < len(at) and is_good[last + 1]:
+            high = int(table.nbytes[at[last + 1]]) - 1
+        return replace(found, rule=replace(rule, reg_buff=0), low=low, high=high)
 
     def _trimmed(
         self,
@@ -389,6 +430,7 @@ class _FileJudge:
         worst = min(found, key=lambda one: one.low(self.level))
         loop = _mean(table.loop, table.nbytes[own])
         one_root = _mean(table.one_root, table.nbytes[own])
+        registered = _mean(table.registered, table.nbytes[own])
         state, why = self._state(worst, loop, one_root)
         cost = self.idle_cost(rule.collective, low, high)
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
@@ -408,6 +450,7 @@ class _FileJudge:
             is_whole=is_whole,
             loop=loop,
             one_root=one_root,
+            registered=registered,
         )
 
     def _state(
@@ -440,6 +483,7 @@ class _FileJudge:
         is_whole: bool,
         loop: Estimate | None = None,
         one_root: Estimate | None = None,
+        registered: Estimate | None = None,
     ) -> RulePart:
         paired = table.paired[0]
         undecided = sum(
@@ -458,6 +502,7 @@ class _FileJudge:
             gain=None if gain is None else Ratio.of(gain, self.level),
             loop=None if loop is None else Ratio.of(loop),
             one_root=None if one_root is None else Ratio.of(one_root),
+            registered=None if registered is None else Ratio.of(registered),
             n_sizes=len(own),
             n_undecided=undecided,
             clock=" and ".join(clocks),
@@ -471,7 +516,7 @@ class _FileJudge:
 def _mean(
     other: tuple[PairedRatios, list[str]] | None, sizes: npt.NDArray[np.int64]
 ) -> Estimate | None:
-    """Mean over a rule's sizes of the loop or with one root, of the placement that gains least."""
+    """Mean over a rule's sizes by a clock beside its own, of the placement that gains least."""
     if other is None:
         return None
     paired, _ = other

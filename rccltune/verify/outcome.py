@@ -215,6 +215,7 @@ def _standing(part: RulePart, text: str, verifying: OngoingVerification) -> Rule
         gain=part.gain,
         loop=part.loop,
         one_root=part.one_root,
+        registered=part.registered,
         n_sizes=part.n_sizes,
         n_undecided=part.n_undecided,
         clock=part.clock,
@@ -302,8 +303,10 @@ def evidence_of(one: RuleVerdict) -> str:
         said += f"; undecided at {one.n_undecided}"
     if one.ran:
         said += f"; {ran_words(one)}"
+    if one.registered is not None:
+        said += f"; with registered buffers {one.registered}"
     if one.reg_buff == 0:
-        said += "; for buffers that are not registered, as timed"
+        said += "; for unregistered buffers only"
     return said
 
 

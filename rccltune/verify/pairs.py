@@ -19,7 +19,7 @@ from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Scale, Varia
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
 from rccltune.perf.passes import RunPlan
-from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, CollectiveCall, Step
+from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED, CollectiveCall, Step
 from rccltune.perf.rows import setting_of
 from rccltune.perf.samples import GRAPH_UP_TO
 
@@ -54,6 +54,7 @@ class SizesToCall:
         ends: of the rules.
         looped: those of them that are timed by the loop, too.
         others: that none of our rules answers.
+        conditional: of the ruled ones those whose answer depends on registered buffers.
     """
 
     collective: Collective
@@ -61,6 +62,7 @@ class SizesToCall:
     ends: frozenset[int]
     looped: tuple[int, ...]
     others: tuple[int, ...]
+    conditional: frozenset[int] = frozenset()
 
     def called_in(self, turn: int) -> tuple[int, ...]:
         """Ruled sizes that a communicator calls.
@@ -84,6 +86,7 @@ class VerificationCalls:
     Attributes:
         sizes: of each collective.
         captures: whether calls can be captured into graphs here.
+        registers: whether a tuner is told, in graphs, that buffers are registered.
         timing: ``auto``, ``graph`` or ``loop``.
         checked_up_to: largest call in bytes whose results are checked; None checks all.
         quiet_from: sizes from it on are called in half of the communicators, since the sweep knows
@@ -95,17 +98,33 @@ class VerificationCalls:
     dtype: str
     op: str
     captures: bool = True
+    registers: bool = False
     timing: str = passes.TIMINGS[0]
     checked_up_to: int | None = None
     quiet_from: int | None = None
 
-    def clocks(self, nbytes: int, *, looped: bool) -> tuple[str, ...]:
-        """Clocks that time a size: loop above 4 MiB, graph up to there, and both where asked."""
+    def clocks(self, own: SizesToCall, nbytes: int) -> tuple[str, ...]:
+        """Clocks that time a size: loop above 4 MiB, graph up to there, both at looped ones."""
+        if self.registers and nbytes in own.conditional:
+            return (LOOP,)  # the only calls whose buffers are not registered
         if self.timing != passes.TIMINGS[0]:
             return (self.timing,)
         if not self.captures or nbytes > GRAPH_UP_TO:
             return (LOOP,)
-        return (LOOP, GRAPH) if looped else (GRAPH,)
+        return (LOOP, GRAPH) if nbytes in own.looped else (GRAPH,)
+
+    def has_registered(self, own: SizesToCall, nbytes: int, turn: int) -> bool:
+        """Whether a communicator times a size with registered buffers too.
+
+        Half of them do, which take turns; of a size that half of them call all of these.
+        """
+        wanted = self.registers and self.timing != LOOP
+        has_turn = self.is_quiet(nbytes) or own.ruled.index(nbytes) % 2 == turn
+        return wanted and nbytes not in own.conditional and has_turn
+
+    def is_quiet(self, nbytes: int) -> bool:
+        """Whether half of the communicators call a size."""
+        return self.quiet_from is not None and nbytes >= self.quiet_from
 
     def has_one_root(self, collective: Collective) -> bool:
         """Whether calls with one root are timed too, which overlap."""
@@ -113,7 +132,7 @@ class VerificationCalls:
 
 
 def is_called(rule: Rule) -> bool:
-    """Whether a rule is for calls as they are made here: alone, with buffers not registered."""
+    """Whether a rule is for calls that are made here: alone, with buffers not registered."""
     return rule.num_pipe_ops in (None, 1) and rule.reg_buff in (None, 0)
 
 
@@ -186,6 +205,13 @@ def sizes_of(
         others=tuple(
             sorted(n for n in others - ruled if n > 0 and answering(rules, collective, n) is None)
         ),
+        conditional=frozenset(
+            nbytes
+            for rule in rules
+            if rule.collective is collective and rule.reg_buff is not None
+            for nbytes in ruled
+            if rule.reaches(nbytes)
+        ),
     )
 
 
@@ -241,6 +267,17 @@ def changes_in(table: pd.DataFrame, variant: Variant) -> Mapping[str, list[tuple
             if words[i] != words[i + 1]
         ]
     return found
+
+
+def registers(table: pd.DataFrame, variant: Variant) -> bool:
+    """Whether a tuner is told, in graphs, that buffers are registered; also where none was tried.
+
+    Args:
+        table: rows of the sweep's runs.
+        variant: the environment.
+    """
+    own = table[(table["variant"] == variant.name) & (table["clock"] == GRAPH)]
+    return own.empty or bool((own["registered"] == "1").any())
 
 
 def units(
@@ -302,19 +339,21 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
     steps: list[Step] = []
     for own in calls.sizes:
         for call in _calls(calls, own.collective, own.called_in(turn)):
-            if turn and calls.quiet_from is not None and call.nbytes >= calls.quiet_from:
+            if turn and calls.is_quiet(call.nbytes):
                 continue
-            for clock in calls.clocks(call.nbytes, looped=call.nbytes in own.looped):
-                effort = plan.fine(call.nbytes)
+            effort = plan.fine(call.nbytes)
+            for clock in calls.clocks(own, call.nbytes):
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _TURNS[turn]]
-            if calls.has_one_root(own.collective):
-                effort = plan.fine(call.nbytes)
-                steps += [
-                    Step(plan.MEASURE, who, call, ONE_ROOT, effort) for who in _SHORT_TURNS[turn]
-                ]
+            also = [ONE_ROOT] * calls.has_one_root(own.collective)
+            also += [REGISTERED] * calls.has_registered(own, call.nbytes, turn)
+            steps += [
+                Step(plan.MEASURE, who, call, clock, effort)
+                for clock in also
+                for who in _SHORT_TURNS[turn]
+            ]
         if communicator < PROCESSES:
             for call in _calls(calls, own.collective, own.others):
-                clock = calls.clocks(call.nbytes, looped=False)[0]
+                clock = calls.clocks(own, call.nbytes)[0]
                 effort = plan.fine(call.nbytes)
                 order = _SHORT_TURNS[communicator % 2]
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
@@ -338,6 +377,8 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
 
     timed = table[(table["step"] == plan.MEASURE) & (table["time_us"] > 0)].copy()
     timed = timed[timed["purpose"] == PURPOSE]
+    # A library that was asked for it may do otherwise.
+    timed = timed[(timed["clock"] != REGISTERED) | (timed["registered"] == "1")]
     timed = timed[timed["setting"].isin((str(SILENT), str(RULES)))]
     names = ["collective", "placement", "nbytes", "clock"]
     timed["log"] = np.log(timed["time_us"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +13,14 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
-from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.rules import line_format
-from rccltune.rules.documents import BY_CLOCK, intervals_left
-from rccltune.rules.line_format import UNPROVEN_MARK, LineChange, rewritten
+from rccltune.rules.documents import intervals_left
+from rccltune.rules.line_format import LineChange, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.verify.judge import RulePart
 from rccltune.verify.verdict import LeftToLibrary, RuleState
 
-# The first of the comments above a rule.
-_MEASURED: Final = re.compile(r"# (\d+|no) sizes? measured\b")
 # What is said of a rule's sizes that one before it answers.
 _HIDDEN: Final = "fallback, not timed: the rule before it answers"
 # What makes a job use a rule file.
@@ -169,80 +165,6 @@ def apart(text: str, rules: Sequence[Rule]) -> str:
     return rewritten(text, changes, ())
 
 
-def as_timed(text: str, rules: Sequence[Rule]) -> str:
-    """The file with rules above 4 MiB for calls alone whose buffers are not registered.
-
-    So they are timed, and with registered buffers, which captured graphs have by default, the
-    library takes other paths: tree/simple at 128 MiB, 4 % faster by the loop, was 14 % slower there
-    (two H200, NCCL 2.28.9). Below, what gains in graphs without registration gained with it too.
-
-    Args:
-        text: of the file.
-        rules: of this scale, in its order, fallbacks too.
-    """
-    lines = grammar.lines(text)
-    changes: dict[int, LineChange] = {}
-    for rule in rules:
-        if rule.line is None or rule.reg_buff is not None:
-            continue
-        if rule.max_nbytes <= GRAPH_UP_TO:
-            continue
-        above = max(rule.min_nbytes, GRAPH_UP_TO + 1)
-        upper = replace(rule, min_nbytes=above, reg_buff=0)
-        if rule.min_nbytes == above:
-            changes[rule.line] = LineChange(parts=(upper,), evidence="")
-            continue
-        said = _said_above(lines[: rule.line - 1])
-        changes[rule.line] = LineChange(
-            parts=(replace(rule, max_nbytes=above - 1), upper),
-            evidence="",
-            own=_own_of_each(rule, said),
-            replaces=len(said),
-        )
-    return rewritten(text, changes, ())
-
-
-def _said_above(lines: Sequence[str]) -> list[str]:
-    """Comments at the end of these lines that say what the sweep saw of the rule below them."""
-    for number, line in enumerate(reversed(lines), start=1):
-        if _MEASURED.match(line):
-            return list(lines[-number:])
-        if not line.startswith("# "):
-            break
-    return []
-
-
-def _own_of_each(rule: Rule, said: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """What is said of each of two parts of a rule; an older file says it of both together."""
-    if not said:
-        return ()
-    whole, of_parts, others = "", ["", ""], []
-    for text in _unwrapped(said):
-        head = next((one for one in BY_CLOCK if text.startswith(f"{one} ")), None)
-        if head is not None:
-            of_parts[BY_CLOCK.index(head)] = text.removeprefix(f"{head} ")
-        elif _MEASURED.match(f"# {text}"):
-            whole = text
-        else:
-            others.append(text)
-    if not all(of_parts):
-        span = format_span(rule.min_nbytes, rule.max_nbytes)
-        of_parts = [f"of {span} together: {whole}"] * 2
-    return tuple((one, *others) for one in of_parts)
-
-
-def _unwrapped(comments: Iterable[str]) -> list[str]:
-    """Texts of comments, each on one line again."""
-    texts: list[str] = []
-    for line in comments:
-        text = line.removeprefix("# ")
-        if _MEASURED.match(line) or text.startswith((*BY_CLOCK, UNPROVEN_MARK)) or not texts:
-            texts.append(text)
-        else:
-            texts[-1] += f" {text}"
-    return texts
-
-
 def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
     """What earlier verifications left to the library, as the file says it.
 
@@ -289,6 +211,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
             continue
         stays = tuple(one for one in own if one.state is RuleState.KEPT)
         kept[rule.line] = stays
+        made = tuple(_bounded(one.rule, *one.bounds) for one in stays)
         spans = [one.bounds for one in stays]
         lost = [
             LeftToLibrary(
@@ -301,7 +224,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
             for low, high in intervals_left(span, _others(rule, kept_parts))
         ]
         cuts += lost
-        changes[rule.line] = _change(rule, spans, lost, own)
+        changes[rule.line] = _change(rule, made, lost, own)
         left[rule.line] = spans
     for other in rules:
         if other.fallback and other.line is not None and other.line not in by_line:
@@ -318,6 +241,10 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
                 evidence="" if spans else "verify: goes with the rule before it, and was not timed",
             )
     return RewrittenRules(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
+
+
+def _bounded(rule: Rule, low: int, high: int) -> Rule:
+    return replace(rule, min_nbytes=low, max_nbytes=high)
 
 
 def _others(rule: Rule, kept: Iterable[RulePart]) -> list[Rule]:
@@ -356,11 +283,10 @@ def _why(part: RulePart) -> str:
 
 def _change(
     rule: Rule,
-    spans: Sequence[tuple[int, int]],
+    made: tuple[Rule, ...],
     lost: Sequence[LeftToLibrary],
     found: Sequence[RulePart],
 ) -> LineChange:
-    made = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
     if not lost:
         # Where all of it went without a loss, a rule behind it answered.
         why = "" if made else f"verify: {_reason(rule.min_nbytes, rule.max_nbytes, found)}"

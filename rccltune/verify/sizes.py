@@ -12,7 +12,7 @@ import numpy as np
 from rccltune.analyse.paired import Estimate, PairedRatios
 from rccltune.model.choice import Judgement
 from rccltune.model.vocabulary import Collective
-from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT
+from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED
 from rccltune.verify.verdict import Ratio
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ class PairTable:
     def __init__(self, pairs: pd.DataFrame) -> None:
         """Arrange them."""
         self.pairs = pairs
-        one_root = pairs["clock"] == ONE_ROOT
+        one_root, registered = (pairs["clock"] == clock for clock in (ONE_ROOT, REGISTERED))
         self.one_root = _paired(pairs[one_root]) if one_root.any() else None
-        pairs = pairs[~one_root]
+        self.registered = _paired(pairs[registered]) if registered.any() else None
+        pairs = pairs[~one_root & ~registered]
         has_graph = pairs[pairs["clock"] == GRAPH]["nbytes"].unique()
         loops_beside = (pairs["clock"] == LOOP) & pairs["nbytes"].isin(has_graph)
         self.main = pairs[~loops_beside]

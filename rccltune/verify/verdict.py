@@ -89,6 +89,7 @@ class RuleVerdict(Rule):
         gain: in the placement that gains least; None where nothing was timed.
         loop: the same launched one by one, at a few sizes, of a rule that graphs prove.
         one_root: the same with one root in all calls, which overlap, of broadcast and reduce.
+        registered: in graphs whose buffers are registered; of a rule for others why it is one.
         n_sizes: sizes called.
         n_undecided: of these, sizes at which a loss of 2 % is not excluded.
         clock: graph, loop, or both where sizes of both are in it.
@@ -100,6 +101,7 @@ class RuleVerdict(Rule):
     gain: Ratio | None = None
     loop: Ratio | None = None
     one_root: Ratio | None = None
+    registered: Ratio | None = None
     n_sizes: Whole = 0
     n_undecided: Whole = 0
     clock: Line = ""

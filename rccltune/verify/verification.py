@@ -106,7 +106,6 @@ def verify_rules(
                 hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
             )
         text = rewriting.apart(text, there)
-        text = rewriting.as_timed(text, of_scale(read_rules(text.encode()), scale))
         # One that became two counts twice.
         before = before.plus(
             count_rules(of_scale(read_rules(text.encode()), scale)), count_rules(there)
@@ -278,6 +277,9 @@ def _settled(
     cuts = [*rewriting.cut_before(text, verifying.scale), *beyond]
     if not request.keep_losers:
         first = rewriting.narrowed(text, rules, judged.parts)
+        # One of which several parts are kept counts as so many.
+        n_more = sum(len(parts) - 1 for parts in first.kept.values() if parts)
+        before = replace(before, rules=before.rules + n_more)
         text, judged, more = _confirmed(verifying, first.text, judged)
         cuts += [*first.cuts, *more]
     return result_of(verifying, text, judged=judged, cuts=cuts, before=before)
@@ -346,7 +348,8 @@ def _confirmed(
     looked = _looked(verifying, text, rules, only=again, n_rules=n_rules)
     whole = [one for one in looked.parts if one.is_whole]
     found = [
-        _as_it_is(one) for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
+        _with_registered(_as_it_is(one), cut)
+        for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
     ]
     made = rewriting.narrowed(text, rules, found)
 
@@ -365,6 +368,19 @@ def _confirmed(
         ),
         made.cuts,
     )
+
+
+def _with_registered(part: RulePart, before: Sequence[RulePart]) -> RulePart:
+    """A part for unregistered buffers with what it was seen to lose with registered ones."""
+    seen = (
+        one.registered
+        for one in before
+        if part.rule.reg_buff == one.rule.reg_buff == 0
+        and (part.rule.collective, part.rule.setting) == (one.rule.collective, one.rule.setting)
+        and one.low <= part.high
+        and part.low <= one.high
+    )
+    return replace(part, registered=next(seen, part.registered))
 
 
 def _merged(parts: Sequence[RulePart]) -> list[RulePart]:

@@ -275,21 +275,3 @@ def test_what_the_library_runs_by_itself_is_no_rule_however_fast_it_looks(
     every = dict.fromkeys(own, Setting.parse("ring/ll"))
     found = names(choose_from([*samples, *eight], ChoiceOptions(own={target: every})))
     assert found == ["ring/ll/8"]
-
-
-def test_of_a_zone_across_4_mib_each_side_has_numbers_of_its_own(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """Verification makes two rules of it there: twice as fast up to 4 MiB, 1.25 times above."""
-    table = {"baseline": [100.0] * 8, "ring/ll": [50, 50, 50, 80, 80, 80, 80, 80]}
-    (zone,) = rules(choose_from(make_samples(table, sizes=LARGE, launches="abcd", paired=True)))
-    low, high = zone.by_clock
-    assert (zone.n_sizes, low.n_sizes, high.n_sizes) == (8, 3, 5)
-    assert low.gain is not None
-    assert high.gain is not None
-    assert (low.gain.mean, high.gain.mean) == pytest.approx((1.0, 0.25))
-    # On one side of it nothing is split.
-    for sizes in (LARGE[:3], LARGE[3:]):
-        alone = {"baseline": [100.0] * len(sizes), "ring/ll": [50.0] * len(sizes)}
-        (zone,) = rules(choose_from(make_samples(alone, sizes=sizes, launches="ab")))
-        assert zone.by_clock == ()

@@ -193,6 +193,53 @@ def test_steps_are_equal_whatever_effort_they_take() -> None:
     assert rough.line != Step("measure", SILENT, call(), "loop", plan.FINE).line
 
 
+def test_rules_are_verified_with_registered_buffers_too_where_a_library_says_it_has_such() -> None:
+    """Last in each communicator; what a rule asks of buffers is timed by calls that have none."""
+    own = [(MIB, 2 * MIB, None), (8 * MIB, 16 * MIB, None), (32 * MIB, 64 * MIB, 0), (512, 1024, 0)]
+    rules = [
+        Rule(
+            collective=Collective.ALL_REDUCE,
+            min_nbytes=low,
+            max_nbytes=high,
+            setting=Setting.parse("ring/ll"),
+            reg_buff=reg_buff,
+        )
+        for low, high, reg_buff in own
+    ]
+    sizes = pairs.sizes_of(rules, Collective.ALL_REDUCE, (), (), Scale(n_nodes=1, n_ranks=2))
+    for registers, timing, quiet_from in (
+        (True, "auto", None),
+        (True, "auto", 8 * MIB),
+        (True, "loop", None),
+        (False, "auto", None),
+    ):
+        calls = pairs.VerificationCalls(
+            sizes=(sizes,),
+            placements=(Placement.OUT_OF_PLACE,),
+            dtype="float",
+            op="sum",
+            registers=registers,
+            timing=timing,
+            quiet_from=quiet_from,
+        )
+        clocks: dict[str, set[int]] = {}
+        for steps in (one for unit in pairs.units(calls, 8) for one in unit.communicators):
+            assert [one.clock == "registered" for one in steps] == sorted(
+                one.clock == "registered" for one in steps
+            )
+            for one in steps:
+                clocks.setdefault(one.clock, set()).add(one.call.nbytes)
+        assert ("registered" in clocks) is (registers and timing == "auto")
+        if registers and timing == "auto":
+            called = clocks["loop"] | clocks["graph"]
+            assert clocks["registered"] == {n for n in called if MIB <= n <= 16 * MIB}
+            # Calls one by one are not registered.
+            assert min(clocks["graph"]) == MIB
+            assert {512, 1024} <= clocks["loop"]
+        elif timing == "auto":
+            assert min(clocks["graph"]) == 512
+
+
 def test_rooted_collectives_are_verified_with_one_root_too() -> None:
     """Loops that overlap, before any graph; other collectives have no root."""
     rules = [

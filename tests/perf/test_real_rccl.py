@@ -30,6 +30,12 @@ def sweep(*words: str) -> pd.DataFrame:
     return rows.rows_of_runs(runs.read_runs(Path("s")))
 
 
+def told(table: pd.DataFrame) -> set[tuple[str, str]]:
+    """What a tuner was told of registered buffers, by clock."""
+    asked = table[(table["step"] == "measure") & (table["asked"] > 0)]
+    return set(zip(asked["clock"], asked["registered"], strict=True))
+
+
 def is_obeyed(table: pd.DataFrame, *settings: str) -> None:
     """Every time of these settings is their own, says the library; no result could be checked."""
     timed = table[table["step"] == "measure"]
@@ -46,10 +52,23 @@ def is_obeyed(table: pd.DataFrame, *settings: str) -> None:
 
 
 def test_eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One node of eight whole MI300X."""
+    """One node of eight whole MI300X; RCCL 2.27.7 registers nothing by itself."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NCCL_GRAPH_REGISTER", raising=False)
     table = sweep("--mode", "spx-nps1", "--simulate", "mi300x")
     is_obeyed(table, "ring/ll", "ring/simple", "tree/ll")
+    assert told(table) == {("loop", "0"), ("graph", "0")}
+
+
+def test_a_tuner_hears_of_registered_buffers_where_the_site_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable reaches every rank as it is, and calls one by one are not registered."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NCCL_GRAPH_REGISTER", "1")
+    words = ("--np", "2", "--communicators", "1", "--setting", "ring/ll")
+    table = sweep("--mode", "spx-nps1", "--simulate", "mi300x", *words)
+    assert told(table) == {("loop", "0"), ("graph", "1")}
 
 
 @pytest.mark.long

@@ -75,6 +75,26 @@ def test_variants_are_processes_of_their_own(ground: Ground) -> None:
     assert run(["emit-config", "s"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("release", "by_graph"),
+    [("2.21.5", "0"), ("2.26.6", "1"), ("2.27.7", "0"), ("2.28.3", "0"), ("2.30.4", "1")],
+)
+def test_every_row_says_what_the_tuner_was_told_of_buffers(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, release: str, by_graph: str
+) -> None:
+    """Calls one by one are not registered; ROCm 7.0 and from 7.13 on say that captured ones are."""
+    monkeypatch.delenv("NCCL_GRAPH_REGISTER", raising=False)
+    ground.change(release={"rccl": release, "benchmark": "rtnew"})
+    words = ("--setting", "ring/ll", "--communicators", "1")
+    assert ground.sweep(*words) == 0
+    table = ground.table()
+    asked = table[(table["step"] == "measure") & (table["asked"] > 0)]
+    assert set(zip(asked["clock"], asked["registered"], strict=True)) == {
+        ("loop", "0"),
+        ("graph", by_graph),
+    }
+
+
 def test_what_the_site_has_reaches_the_library(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
-from rccltune.model.choice import Judgement, Rule, SizeVerdict
-from rccltune.model.settings import Setting, View
+from rccltune.model.choice import Judgement, SizeVerdict
+from rccltune.model.settings import View
 from rccltune.model.vocabulary import Placement
-from rccltune.report import contents, page, style, words
+from rccltune.report import page, style, words
 from rccltune.report.contents import SessionContents
 from rccltune.verify.verdict import VerdictFile
 from rccltune.verify.verifications import Verification
@@ -247,20 +247,3 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
     assert [row[4] for row in rows] == [
         "slower" if n in ruled else "slower, no rule" for n in sizes
     ]
-
-
-def test_a_rule_on_one_side_of_4_mib_has_the_gain_of_that_side(
-    shown: Callable[[str], SessionContents],
-) -> None:
-    """Verification made two of one; where its verdict counts no more the sweep's numbers do."""
-    zone = next(one for one in shown("h200x4-nccl-2.28.9").zones if one.by_clock)
-    one = Rule(
-        collective=zone.target.collective,
-        min_nbytes=zone.min_nbytes,
-        max_nbytes=4 << 20,
-        setting=zone.setting or Setting.parse("ring/ll"),
-    )
-    rules = (one, replace(one, min_nbytes=(4 << 20) + 1, max_nbytes=zone.max_nbytes))
-    parts = [contents.part_of(rule, zone) for rule in rules]
-    assert [(p.n_sizes, p.gain) for p in parts] == [(s.n_sizes, s.gain) for s in zone.by_clock]
-    assert contents.part_of(replace(one, max_nbytes=2 << 20), zone) == zone

@@ -222,6 +222,7 @@ def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
             "time_us": [10.0, 10.1, 20.0, 20.1],
             "answer": "none",
             "asked": 1,
+            "registered": "0",
         }
     )
     pairs = ratios(timed)
@@ -331,6 +332,48 @@ def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
         (part,) = judged(pd.concat([turned, slight]), [WIDE]).parts
         assert part.state is state
         assert part.reason.endswith("with one root" if state is RuleState.SLOWER else "")
+
+
+def test_sizes_that_are_slower_with_registered_buffers_become_a_rule_for_others() -> None:
+    """As tree/simple on two H200: 1.05 times as fast, 0.87 in graphs whose buffers NCCL registers."""
+    usual = drawn(lambda _: 1.10, rules=[WIDE])
+    above = 256 * KIB
+    other = drawn(lambda n: 0.87 if n > above else 1.2, rules=[WIDE], clock="registered")
+    first, second = judged(pd.concat([usual, other]), [WIDE]).parts
+    assert [one.state for one in (first, second)] == [RuleState.KEPT, RuleState.KEPT]
+    assert [one.rule.reg_buff for one in (first, second)] == [None, 0]
+    # Either is judged again, and no byte between them is nobody's.
+    assert not first.is_whole
+    assert not second.is_whole
+    assert first.bounds == (WIDE.min_nbytes, above)
+    assert second.bounds == (above + 1, WIDE.max_nbytes)
+    assert first.registered is not None
+    assert second.registered is not None
+    assert first.registered.ratio == pytest.approx(1.2, abs=0.01)
+    assert second.registered.ratio == pytest.approx(0.87, abs=0.01)
+    # Where the loop judged all of a rule, calls that have such buffers proved it.
+    (part,) = judged(
+        pd.concat(
+            [
+                drawn(lambda _: 1.10, rules=[WIDE], clock="loop"),
+                drawn(lambda _: 0.87, rules=[WIDE], clock="registered"),
+            ]
+        ),
+        [WIDE],
+    ).parts
+    assert (part.state, part.is_whole, part.rule.reg_buff) == (RuleState.KEPT, True, 0)
+    # As it is, the file has a loser; where it was narrowed before, the rule goes.
+    for more in ({"keeps_ends": True}, {"only": [WIDE]}):
+        parts = judged(pd.concat([usual, other]), [WIDE], **more).parts
+        gone = next(one for one in parts if one.state is RuleState.SLOWER)
+        assert gone.reason == "slower with registered buffers"
+    # Where nothing is lost, one rule is for all calls; and where nothing is gained without, none is.
+    alike = drawn(lambda _: 1.0, rules=[WIDE], clock="registered")
+    (part,) = judged(pd.concat([usual, alike]), [WIDE]).parts
+    assert (part.state, part.is_whole, part.rule.reg_buff) == (RuleState.KEPT, True, None)
+    slow = drawn(lambda _: 0.87, rules=[WIDE], clock="registered")
+    (part,) = judged(pd.concat([drawn(lambda _: 1.0, rules=[WIDE]), slow]), [WIDE]).parts
+    assert part.state is RuleState.NO_GAIN
 
 
 def test_what_the_idle_plugin_costs_is_taken_off() -> None:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from rccltune import plugin
 from rccltune.model.choice import Rule
-from rccltune.model.errors import MachineError
 from rccltune.model.settings import Scale, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Protocol
-from rccltune.rules.decision import Decision, cost_table, decisions
-from rccltune.rules.plugin_library import PluginLibrary
+from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.judge import RulePart
@@ -43,6 +36,7 @@ def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") ->
         gain=gain,
         loop=None,
         one_root=None,
+        registered=None,
         n_sizes=2,
         n_undecided=0,
         clock="graph",
@@ -103,50 +97,18 @@ def test_one_reason_needs_no_sizes_of_its_own() -> None:
     assert [one.reason for one in made.cuts] == ["undecided, 0.98x (0.97 to 0.99)"]
 
 
-# Below 4 MiB, across it with a fallback behind, above it, and what is for such calls alone.
-AROUND_4_MIB = """\
-#@ format 1
-allreduce,0,65535,tree,ll,-1,1,64,-1,-1
-allreduce,1048576,16777216,ring,simple,24,1,64,-1,-1
-allreduce,1048576,16777216,tree,simple,-1,1,64
-allreduce,33554432,67108864,tree,simple,-1,1,64,-1,-1
-allreduce,134217728,268435456,ring,simple,-1,1,64,-1,1
-#@ end 5
-"""
-
-
-@pytest.mark.parametrize("offered", [("ring", "tree"), ("tree",)])
-def test_above_4_mib_registered_buffers_are_left_to_the_library(
-    tmp_path: Path, offered: tuple[str, ...]
-) -> None:
-    """The real plugin answers all other calls as before, also where only the fallback is there."""
-    try:
-        host = PluginLibrary(plugin.library())
-    except MachineError as error:
-        pytest.skip(str(error))
-    cells = [(Algorithm(name), protocol) for name in offered for protocol in Protocol]
-
-    def answers(text: str, reg_buff: int) -> Sequence[Decision]:
-        path = tmp_path / "rules.csv"
-        path.write_text(text)
-        env = {"NCCL_TUNER_CONFIG_FILE": str(path)}
-        hints = [each for rule in read_rules(text.encode()).rules for each in (rule.min_nbytes,)]
-        with host.communicator(abi=5, n_nodes=1, n_ranks=64, env=env) as opened:
-            table = cost_table(cells)
-            return decisions(opened, Collective.ALL_REDUCE, table, hints, reg_buff=reg_buff)
-
-    made = rewriting.as_timed(
-        AROUND_4_MIB, rewriting.of_scale(read_rules(AROUND_4_MIB.encode()), NODE)
-    )
-    assert answers(made, 0) == answers(AROUND_4_MIB, 0)
-    before, after = answers(AROUND_4_MIB, 1), answers(made, 1)
-    below = [one for one in before if one.max_nbytes <= 4 * MIB]
-    assert list(after[: len(below)]) == below
-    named = [one for one in after if one.setting is not None]
-    # 1 to 4 MiB, and the rule that somebody wrote for registered buffers.
-    assert (named[-1].min_nbytes == 128 * MIB) is ("ring" in offered)
-    assert max(one.max_nbytes for one in named if one.min_nbytes < 128 * MIB) == 4 * MIB
-    assert rewriting.as_timed(made, rewriting.of_scale(read_rules(made.encode()), NODE)) == made
+def test_sizes_for_unregistered_buffers_become_a_row_of_their_own() -> None:
+    """Side by side with the rest of their rule, whose row says nothing of buffers."""
+    (rule,) = rewriting.of_scale(read_rules(TEXT.encode()), NODE)
+    kept = part(rule, MIB, 8 * MIB, RuleState.KEPT)
+    others = part(replace(rule, reg_buff=0), 8 * MIB + 1, 16 * MIB, RuleState.KEPT)
+    made = rewriting.narrowed(TEXT, [rule], [kept, replace(others, ends_rule=True)])
+    assert made.cuts == ()
+    rows = [line for line in made.text.splitlines() if line.startswith("allreduce")]
+    assert rows == [
+        "allreduce,1048576,8388608,ring,simple,-1,1,64,-1,-1",
+        "allreduce,8388609,16777216,ring,simple,-1,1,64,-1,0",
+    ]
 
 
 def test_what_a_rule_hides_of_another_goes_with_it() -> None:
@@ -216,47 +178,3 @@ def test_a_proof_of_many_words_goes_whole_when_the_file_is_verified_again(tmp_pa
     path.write_text(rewriting.with_evidence(TEXT, {line: said}, [said]))
     assert path.read_text().count("# verified: ") > 3
     assert rewriting.read_text(path) == TEXT
-
-
-SWEPT = """\
-#@ format 1
-#@ section allreduce nodes=1 ranks=64
-# 14 sizes measured, at most 1.5 % behind the best measured setting, baseline is 60.1 % slower in the mean
-# (59.0 % to 61.2 %), proven in 8 communicators
-{parts}# UNPROVEN: seen once
-allreduce,1048576,16777216,ring,simple,-1,1,64,-1,-1
-#@ end 1
-"""
-PARTS = """\
-# up to 4 MiB: 9 sizes measured, at most 0.5 % behind the best measured setting, baseline is 45.0 % slower in
-# the mean (44.0 % to 46.0 %), proven in 8 communicators
-# above 4 MiB: 5 sizes measured, at most 1.5 % behind the best measured setting
-"""
-
-
-def test_each_part_of_a_rule_across_4_mib_says_what_was_measured_of_its_own_sizes() -> None:
-    """What the sweep saw of the whole rule stands above neither of the two."""
-    text = SWEPT.format(parts=PARTS)
-    made = rewriting.as_timed(text, rewriting.of_scale(read_rules(text.encode()), NODE))
-    assert (
-        made.split("ranks=64\n")[1]
-        == """\
-# 9 sizes measured, at most 0.5 % behind the best measured setting, baseline is 45.0 % slower in the mean (44.0
-# % to 46.0 %), proven in 8 communicators
-# UNPROVEN: seen once
-allreduce,1048576,4194304,ring,simple,-1,1,64,-1,-1
-# 5 sizes measured, at most 1.5 % behind the best measured setting
-# UNPROVEN: seen once
-allreduce,4194305,16777216,ring,simple,-1,1,64,-1,0
-#@ end 2
-"""
-    )
-
-
-def test_of_a_file_that_does_not_tell_parts_apart_each_names_the_sizes_of_both() -> None:
-    """Files that an older rccltune wrote have what was measured of the whole rule alone."""
-    text = SWEPT.format(parts="")
-    made = rewriting.as_timed(text, rewriting.of_scale(read_rules(text.encode()), NODE))
-    said = [one for one in made.splitlines() if "sizes measured" in one]
-    assert len(said) == 2
-    assert all(one.startswith("# of 1 MiB to 16 MiB together: 14 sizes measured") for one in said)
