@@ -128,6 +128,21 @@ def test_a_version_2_host_is_given_three_settings(jobs: Jobs) -> None:
     assert "version 2" in shut.text
 
 
+def test_a_rule_for_unregistered_buffers_is_none_for_captured_calls(jobs: Jobs) -> None:
+    """Where the library says that theirs are registered; the variable that was advised gives it."""
+    node = jobs.node(release={"rccl": "2.30.4", "benchmark": "rtnew"})
+    rules = jobs.rules("#@ format 1\nallreduce,0,4194304,tree,ll,-1,1,64,-1,0\n#@ end 1\n")
+    graphs = "-b 1K -e 1K -n 1 -w 1 -G 2"
+    log = jobs.run(env=jobs.with_plugin(rules), arguments=graphs, node=node)
+    found = at(ask(log, rules=rules), KIB)
+    assert found.kind is AnswerKind.HOLE
+    assert lacks(found.text, "line 2", "regBuff=0") == []
+    assert lacks(found.remedy, "NCCL_GRAPH_REGISTER=0") == []
+    env = jobs.with_plugin(rules, NCCL_GRAPH_REGISTER="0")
+    log = jobs.run(env=env, arguments=graphs, node=node)
+    assert at(ask(log, rules=rules), KIB).kind is AnswerKind.HIT
+
+
 def test_what_a_file_needs_is_named(jobs: Jobs) -> None:
     """The plugin's own line names the variable; no rule file is wanted for that."""
     rules = jobs.rules(f"#@ needs RCCL_LL128_FORCE_ENABLE=1\n{RULES}")
