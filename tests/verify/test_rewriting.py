@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from rccltune.model.choice import Rule
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
