@@ -134,8 +134,7 @@ def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
             where=str(folder),
             hint="measure more sizes, settings or variants."
             if rules
-            else "make one with rccltune emit-config, prove it with rccltune verify, and deploy "
-            "again.",
+            else "make one with rccltune emit-config, which says how to prove it.",
         )
     filled.sort(key=lambda one: (one.placement is not None, one.name))
     _check_names(folder, filled)

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from rccltune.ceiling.session import CeilingComparison
 
 Ended = tuple[Launch, Outcome]
-_MENDED: Final = (
-    "rccltune emit-config --force writes it anew; then rccltune verify, on the machine."
-)
+_MENDED: Final = "rccltune emit-config --force writes it anew."
 _MOST_HEAD: Final = 65536
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)

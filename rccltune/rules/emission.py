@@ -61,8 +61,7 @@ if TYPE_CHECKING:
     from rccltune.analyse.choice import Choice
 
 _DAMAGED: Final = (
-    "rccltune emit-config --force writes it anew and keeps this one under another name; then "
-    "rccltune verify, on the machine."
+    "rccltune emit-config --force writes it anew and keeps this one under another name."
 )
 _AS_THE_SITE: Final = (
     "Where the site sets them for every job they are needed by no rule: measure it so, with "

@@ -106,6 +106,8 @@ def test_rules_of_an_imported_session_are_verified_in_one_that_was_swept(
     monkeypatch.chdir(tmp_path)
     table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
     assert run(["import", str(table), "-o", "s", "-q"]) == 0
+    assert run(["deploy", "d", "s"]) == 7
+    assert "rccltune verify" not in capsys.readouterr().err
     rules = "s/rccl_tuner_gfx942_cpx-nps4.csv"
     remedy = f"rccltune sweep -o swept && rccltune verify swept --rules {rules}"
     for words, code in (
@@ -121,6 +123,10 @@ def test_rules_of_an_imported_session_are_verified_in_one_that_was_swept(
         said = " ".join((both.out + both.err).split())
         assert said.count("rccltune verify") == said.count(remedy) == 1, words
         assert "run verify" not in said, words
+    with Path(rules).open("a", encoding="utf-8") as stream:
+        stream.write("allreduce,0,9,bush,ll,-1,-1,-1\n")
+    assert run(["report", "s", "--force"]) == 3
+    assert "rccltune verify" not in capsys.readouterr().err
 
 
 def test_a_file_without_a_rule_is_not_used(
