@@ -142,6 +142,10 @@ _AGAIN: Final = (
     "known"
 )
 _LOST: Final = "any plugin or file replaces its own table"
+# rcclDdaEnabled, of which data/variants.yaml has the particulars.
+_DDA: Final = (
+    "8 ranks of one node ask no tuner up to 8 MiB (MI300X) or 128 MiB (MI350X): DDA takes the calls"
+)
 # Numbers and ROCm: RCCL's CHANGELOG.md, every release from 5.5 on; NCCL's tags. Which interface
 # each looks up: src/plugin/tuner.cc, before 2.28 src/misc/tuner.cc.
 _RCCL: Final = _lines(
@@ -215,6 +219,7 @@ _RCCL: Final = _lines(
         "rocm": ("7.14", "10.0"),
         "abi": 6,
         "name": "RCCL 2.30.4 and later (ROCm 7.14, 10)",
+        "remark": f"{_LOST}; {_DDA}",
     },
     {"first": (2, 30, 7), "number": "2.30.7", "rocm": ("10.1", "10.1")},
 )

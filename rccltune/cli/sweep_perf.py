@@ -64,7 +64,7 @@ def show(console: Console, plans: Sequence[PreparedPerfSweep], scales: Sequence[
 
 def plan_text(prepared: PreparedPerfSweep) -> JoinedLines:
     """What would run, and for how long."""
-    lines = [*prepared.instrument.site.remarks]
+    lines = [*past_lines(prepared), *prepared.instrument.site.remarks]
     for one in prepared.left:
         steps = sum(map(len, prepared.measuring.left(one).values()))
         lines.append(f"{one.what}: {len(one.communicators)} communicators, {steps} steps")
@@ -78,6 +78,13 @@ def plan_text(prepared: PreparedPerfSweep) -> JoinedLines:
         expected += f"; --budget {minutes(budget)} ends it"
     lines.append(f"{_starts(len(prepared.left))} of all ranks, {expected}")
     return join_lines(lines)
+
+
+def past_lines(prepared: PreparedPerfSweep) -> tuple[str, ...]:
+    """From which to which size calls ask no tuner here, by which path, and its switch."""
+    from rccltune.variants.past_tuner import sentences
+
+    return sentences(prepared.past)
 
 
 def _not_measured(prepared: PreparedPerfSweep) -> Iterator[str]:
@@ -98,6 +105,8 @@ def left_out_of(prepared: PreparedPerfSweep | PreparedLaunches) -> Iterator[str]
 
 def talk_before(console: Console, prepared: PreparedPerfSweep) -> None:
     """What a user should know before anything starts."""
+    for said in past_lines(prepared):
+        console.say(said)
     for remark in prepared.instrument.site.remarks:
         console.say(remark)
     for said in _not_measured(prepared):

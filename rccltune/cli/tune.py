@@ -74,6 +74,7 @@ def tune(
     size, 9 verification failed, 130 interrupted.
     """
     from rccltune.measure.options import PERF
+    from rccltune.measure.past_tuner import check_asked
     from rccltune.measure.perf_sweep import prepare_measuring
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
@@ -106,6 +107,7 @@ def tune(
         if plan_only:
             _show(console, prepared)
             return
+        check_asked(prepared.past, prepared.sweep)
         sweep_perf.talk_before(console, prepared)
         with sweep_perf.shown_progress(console) as reporter:
             done = tune_tune(

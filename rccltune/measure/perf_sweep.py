@@ -22,6 +22,7 @@ from rccltune.measure.instrument import (
 )
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.options import PERF
+from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site
 from rccltune.measure.sweep_result import SweepResult
@@ -49,6 +50,7 @@ from rccltune.session.place import PLACE_FILE
 from rccltune.session.samples import frame_from_logs
 from rccltune.session.store import NODE_FILE, Session
 from rccltune.simulate import compiled
+from rccltune.variants.past_tuner import PathPast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,6 +97,11 @@ class PreparedPerfSweep:
         return found
 
     @property
+    def past(self) -> tuple[PathPast, ...]:
+        """Paths that take calls of its sizes before a tuner is asked."""
+        return paths_here(self.instrument.site, self.sweep, dict(self.passed))
+
+    @property
     def left(self) -> list[passes.RunPlan]:
         """Those of which something is left."""
         return [one for one in self.units if self.measuring.left(one)]
@@ -122,6 +129,7 @@ class PreparedPerfSweep:
                 for one in self.left
             ],
             "library": str(self.instrument.ground.library.file),
+            "past_tuner": [one.as_plain() for one in self.past],
             "refused": list(self.refused),
             "left_out": list(self.left_out),
             "cleared": dict(self.cleared),

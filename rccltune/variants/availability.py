@@ -29,6 +29,7 @@ def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody na
     redop: str | None,
     n_ranks: int,
     n_nodes: int,
+    arch: str | None = None,
 ) -> bool | None:
     """Whether such a call goes past the tuner, where all else that the variant needs is given.
 
@@ -40,6 +41,7 @@ def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody na
         redop: likewise; calls that reduce nothing say ``none``.
         n_ranks: ranks of the communicator.
         n_nodes: nodes of the communicator.
+        arch: of the GPUs; None where unknown.
 
     Returns:
         None where that depends on what is not known here.
@@ -48,11 +50,12 @@ def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody na
         return False
     if not spec.calls:
         return True
-    answers = [
-        _unless_maybe(calls, speaks_of(calls, collective, dtype, redop))
-        for calls in spec.calls
-        if _has_size(calls, nbytes, n_ranks)
-    ]
+    answers = []
+    for calls in spec.calls:
+        if _has_size(calls, nbytes, n_ranks, n_nodes):
+            parts = (speaks_of(calls, collective, dtype, redop), is_there(calls, arch, n_nodes))
+            spoken = False if False in parts else (None if None in parts else True)
+            answers.append(_unless_maybe(calls, spoken))
     return True if True in answers else (None if None in answers else False)
 
 
@@ -78,8 +81,20 @@ def speaks_of(
     return False if False in parts else (None if None in parts else True)
 
 
-def _has_size(calls: CallFilter, nbytes: int, n_ranks: int) -> bool:
-    if nbytes < calls.min_nbytes or (calls.max_nbytes is not None and nbytes > calls.max_nbytes):
+def is_there(calls: CallFilter, arch: str | None, n_nodes: int | None) -> bool | None:
+    """Whether calls are among these on such GPUs and so many nodes; None if it is unknown."""
+    if calls.nodes is not None and n_nodes is not None:
+        low, high = calls.nodes
+        if not low <= n_nodes <= high:
+            return False
+    if calls.arch and arch is not None:
+        return arch.startswith(calls.arch)
+    return None if calls.arch or (calls.nodes is not None and n_nodes is None) else True
+
+
+def _has_size(calls: CallFilter, nbytes: int, n_ranks: int, n_nodes: int) -> bool:
+    last = calls.last(n_nodes)
+    if nbytes < calls.min_nbytes or (last is not None and nbytes > last):
         return False
     # Calls of 0 bytes communicate nothing and are taken by nobody.
     if not nbytes or nbytes % calls.multiple_of:

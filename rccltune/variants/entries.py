@@ -165,8 +165,20 @@ def _threshold(values: Mapping[str, Any]) -> Threshold:
     )
 
 
+def _nodes(value: str) -> tuple[int, int]:
+    """``2-16``, or ``1`` alone."""
+    low, _, high = value.partition("-")
+    if not (low.isdigit() and (high or low).isdigit() and 1 <= int(low) <= int(high or low)):
+        raise ValueError(f"'{value}' names no numbers of nodes: write 1 or 2-16")
+    return int(low), int(high or low)
+
+
 def _calls(values: Mapping[str, Any]) -> CallFilter:
-    renamed = {"min_bytes": "min_nbytes", "max_bytes": "max_nbytes"}
+    renamed = {
+        "min_bytes": "min_nbytes",
+        "max_bytes": "max_nbytes",
+        "max_bytes_a_node": "max_nbytes_a_node",
+    }
     call_filter = CallFilter(**{renamed.get(key, key): value for key, value in values.items()})
     if call_filter.max_nbytes is not None and call_filter.max_nbytes < call_filter.min_nbytes:
         raise ValueError("min_bytes is above max_bytes")
@@ -210,6 +222,9 @@ class CallsKeys(TypedDict, total=False):
     redops: _Several[Annotated[str, parsed(OneOf(REDOPS))]]
     min_bytes: _Size
     max_bytes: _Size
+    max_bytes_a_node: _Size
+    arch: _Several[_Text]
+    nodes: Annotated[tuple[int, int], parsed(_nodes)]
     multiple_of: _Count
     share_multiple_of: _Count
     maybe: _Flag

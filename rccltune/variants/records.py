@@ -34,6 +34,9 @@ class CallFilter:
         min_nbytes: smallest size as a tuner sees it, in bytes.
         max_nbytes: largest, included; None for no limit.
         multiple_of: divides the size in bytes.
+        arch: prefixes of the GPU's architecture, any of them; empty for every GPU.
+        nodes: fewest and most nodes; None for any number.
+        max_nbytes_a_node: largest size for each node of the communicator; None for no such limit.
         share_multiple_of: divides the size of one rank's share, which is then a whole number.
         maybe: whether such a call is taken depends on more than is written here.
     """
@@ -43,9 +46,18 @@ class CallFilter:
     redops: tuple[str, ...] = ()
     min_nbytes: int = 0
     max_nbytes: int | None = None
+    max_nbytes_a_node: int | None = None
+    arch: tuple[str, ...] = ()
+    nodes: tuple[int, int] | None = None
     multiple_of: int = 1
     share_multiple_of: int = 1
     maybe: bool = False
+
+    def last(self, n_nodes: int | None) -> int | None:
+        """Largest size in bytes on so many nodes, one where nobody knows; None for no limit."""
+        if self.max_nbytes_a_node is not None:
+            return self.max_nbytes_a_node * (n_nodes or 1)
+        return self.max_nbytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

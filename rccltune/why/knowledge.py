@@ -6,23 +6,19 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from rccltune.analyse import selectable
 from rccltune.model.choice import Rule
 from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.overwritten import Overwrite, overwrites
-from rccltune.releases import LibraryVendor, release_of
+from rccltune.releases import release_of
 from rccltune.rules.provenance import measured_with
 from rccltune.rules.reader import StatedNoRule
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants import availability, catalog
 from rccltune.variants.records import DecidedBy, VariantSpec
 from rccltune.why.records import BypassingPath, CommunicatorScale, Key, TypeAndOperation
-
-# RCCL gathers in two levels from so many nodes on (facts: paths taken before the tuner).
-_HIERARCHICAL_FROM: Final = 8
 
 
 class BypassingPaths:
@@ -67,24 +63,10 @@ class BypassingPaths:
         # Meta's RCCLX prints RCCL's number, so that a path of its own may be the only one.
         return (
             usual
-            or self._unlisted(collective, where, library)
+            or _unlisted(library)
             or tuple(map(_around, paths))
             or tuple(map(_around, self._of(replace(site, is_rcclx=True), collective, nbytes)))
         )
-
-    def _unlisted(
-        self, collective: Collective, where: CommunicatorScale, library: str | None
-    ) -> tuple[BypassingPath, ...]:
-        """Paths that no sweep measures, so that the catalog does not list them."""
-        release = release_of(library)
-        if release is not None and release.has_symmetric:
-            return (BypassingPath(name="symmetric kernels or copy engines", export=None),)
-        many = (where.n_nodes or 0) >= _HIERARCHICAL_FROM and collective is Collective.ALL_GATHER
-        off = "0" in self._variables.get("RCCL_HIERARCHICAL_ALLGATHER", ())
-        if release is not None and release.family is LibraryVendor.RCCL and many and not off:
-            export = "RCCL_HIERARCHICAL_ALLGATHER=0"
-            return (BypassingPath(name="the hierarchical AllGather", export=export),)
-        return ()
 
     def _of(
         self, site: availability.VariantSite, collective: Collective, nbytes: int
@@ -110,13 +92,23 @@ class BypassingPaths:
         return not any(value in self._variables.get(name, ()) for name, value in spec.environment)
 
 
+def _unlisted(library: str | None) -> tuple[BypassingPath, ...]:
+    """Paths that no sweep measures, so that the catalog does not list them."""
+    release = release_of(library)
+    if release is not None and release.has_symmetric:
+        return (BypassingPath(name="symmetric kernels or copy engines", export=None),)
+    return ()
+
+
 def _may_take(
     spec: VariantSpec, site: availability.VariantSite, collective: Collective, nbytes: int
 ) -> bool:
     # What switches a path off names the calls that the path would take.
     path = replace(spec, acts=DecidedBy.PATH)
     ranks, nodes = site.n_ranks or 8, site.n_nodes or 1
-    found = availability.takes(path, collective, nbytes, site.dtype, site.redop, ranks, nodes)
+    found = availability.takes(
+        path, collective, nbytes, site.dtype, site.redop, ranks, nodes, site.arch
+    )
     return found is not False
 
 

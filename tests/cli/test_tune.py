@@ -117,6 +117,30 @@ def test_a_workload_says_the_sizes_and_what_is_saved(
     assert saving["after_s"] == pytest.approx(n_calls * made.FASTEST_US / 1e6, rel=0.05)
 
 
+DDA = ("--simulate", "mi300x-dda", "--mode", "spx-nps1", "--collective", "all_reduce")
+
+
+def test_what_asks_no_tuner_is_said_before_any_time_is_spent(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 8 where that is all of the range; else the first lines name range, path and switch."""
+    first = "all_reduce up to 8 MiB ask no tuner here: DDA takes them; RCCL_DDA_ENABLE=0"
+    assert run(["tune", *DDA, "--min-bytes", "1K", "--max-bytes", "8M"]) == 8
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no tuner is asked here at any size from 1 KiB to 8 MiB" in said
+    assert f"{first} switches it off" in said
+    assert "--env" in said
+    assert not list(here.rglob("rank-*.csv"))
+    assert run(["tune", *DDA, "--min-bytes", "1K", "--max-bytes", "16M", "--plan", "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["past_tuner"]
+    assert (one["max_nbytes"], one["path"], one["is_sure"]) == (8 << 20, "DDA", True)
+    assert run(["tune", *DDA, "--min-bytes", "1K", "--max-bytes", "16M", "--plan"]) == 0
+    assert " ".join(capsys.readouterr().out.split()).startswith(first)
+    off = ("--env", "RCCL_DDA_ENABLE=0", "--max-bytes", "8M", "--plan", "--json")
+    assert run(["tune", *DDA, *off]) == 0
+    assert json.loads(capsys.readouterr().out)["past_tuner"] == []
+
+
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [

@@ -289,8 +289,36 @@ def patient(tmp_path: Path) -> Patient:
 
 
 def test_a_machine_that_is_well(patient: Patient) -> None:
-    """Nothing is found."""
-    assert patient.findings() == ()
+    """Nothing is found but what its library does by itself: 8 ranks of RCCL 2.27.7 gather directly."""
+    (one,) = patient.findings()
+    assert (one.name, one.severity, one.spoils) == ("past-the-tuner", N, False)
+    assert one.message.startswith("RCCL 2.27.7, 8 ranks: all_reduce up to 20 MiB may ask no tuner")
+    assert "all_gather up to 4 MiB ask no tuner here: direct AllGather takes them" in one.message
+    assert "RCCL_DIRECT_ALLGATHER_DISABLE=1" in one.message
+
+
+@pytest.mark.parametrize(
+    ("version", "variables", "said"),
+    [
+        # rocm-systems 006a440c projects/rccl/src/rccl_wrap.cc rcclDdaEnabled: gfx942 8 MiB, 8 ranks.
+        (
+            "RCCL 2.30.4",
+            {},
+            "all_reduce, reduce_scatter, all_gather up to 8 MiB ask no tuner here: DDA",
+        ),
+        ("RCCL 2.30.4", {"RCCL_DDA_ENABLE": "0"}, "RCCL 2.30.4, 8 ranks: all_gather up to 4 MiB"),
+        ("RCCL 2.30.4", {"ROCR_VISIBLE_DEVICES": "0,1,2,3"}, None),
+        ("RCCL 2.20.5", {"ROCR_VISIBLE_DEVICES": "0"}, None),
+    ],
+)
+def test_what_asks_no_tuner_is_told_for_the_ranks_that_are_here(
+    patient: Patient, version: str, variables: dict[str, str], said: str | None
+) -> None:
+    """Path, sizes and switch, by release, GPUs and variables."""
+    patient.libraries = (replace(LIBRARY, version=version),)
+    patient.variables |= variables
+    found = patient.named("past-the-tuner")
+    assert [said in one.message for one in found] == ([] if said is None else [True])
 
 
 @pytest.mark.parametrize(
@@ -338,7 +366,8 @@ def test_a_machine_with_rocm_and_nothing_else_is_ready(
     monkeypatch.setenv("RCCLTUNE_SYSROOT", str(patient.root))
     assert run(["doctor", "--strict"]) == 0
     said = capsys.readouterr()
-    assert said.out == "Ready: nothing here stops a measurement.\n"
+    assert said.out.startswith("notes  past-the-tuner: RCCL 2.27.7+hip7.2, 8 ranks: ")
+    assert said.out.endswith("\n\nReady: nothing here stops a measurement.\n")
     assert "Next: rccltune tune" in said.err
 
 

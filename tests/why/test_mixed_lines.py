@@ -251,7 +251,7 @@ def test_paths_that_no_sweep_measures(
             f"rccltune: comm=a nodes={nodes} ranks={n_ranks} abi=v5 rules=1 of=1 skipped-rows=0 "
             f"file=/r sha256={SHA}"
         ),
-        CALL.format(name=name, n=1, count=8 * 1024**2).replace("nranks=8", f"nranks={n_ranks}"),
+        CALL.format(name=name, n=1, count=1 << 16).replace("nranks=8", f"nranks={n_ranks}"),
         "rccltune: comm=a summary calls=0 hits=0 misses=0 not-selectable=0 fallbacks=0",
     ]
     path = tmp_path / "job.log"

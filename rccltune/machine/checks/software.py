@@ -10,8 +10,13 @@ from rccltune.launch.variables import CHANNELS, chooses
 from rccltune.machine.checks.host_state import HostState
 from rccltune.machine.conf_files import library_conf_files as files_of
 from rccltune.machine.records import Benchmark, Finding, notes, warns
-from rccltune.machine.visible_devices import VISIBLE
-from rccltune.releases import release_in
+from rccltune.machine.visible_devices import VISIBLE, visible_devices
+from rccltune.model import defaults
+from rccltune.model.errors import MachineError
+from rccltune.model.vocabulary import TUNABLE
+from rccltune.releases import library_named, release_in
+from rccltune.variants.availability import VariantSite
+from rccltune.variants.past_tuner import paths_past, sentences
 
 _OURS: Final = re.compile(r"(NCCL|RCCL)_\w+")
 _RUNTIME: Final = re.compile(r"(HSA|ROCR|AMD)_\w+")
@@ -92,6 +97,36 @@ def bypass(facts: HostState) -> Iterator[Finding]:
             remedy=f"unset {' '.join(sorted(names))}, or measure it as a variant of its own.",
             spoils=True,
         )
+
+
+def past_tuner(facts: HostState) -> Iterator[Finding]:
+    """Calls of all GPUs here that ask no tuner: no rule reaches them."""
+    system = facts.system
+    versions = dict.fromkeys(one.version for one in system.libraries if one.version)
+    try:
+        gpus = visible_devices(system.gpus, system.vendor, facts.variables)
+    except MachineError:
+        return  # which is a finding of its own
+    for version in versions:
+        site = VariantSite(
+            library=library_named(version, system.arch or system.vendor),
+            is_rcclx=False,
+            arch=system.arch,
+            n_nodes=1,
+            n_ranks=len(gpus),
+            dtype=defaults.DTYPE,
+            redop=defaults.REDOP,
+            registered=False,
+        )
+        found = paths_past(site, reversed(TUNABLE), facts.variables) if len(gpus) > 1 else ()
+        if found:
+            yield notes(
+                "past-the-tuner",
+                f"{version}, {len(gpus)} ranks: {'. '.join(sentences(found))}",
+                "docs/deploy.md",
+                remedy="none is needed; tune the sizes beyond, or the same job with that switch: "
+                "rccltune tune --env NAME=VALUE.",
+            )
 
 
 def hidden_files(facts: HostState) -> Iterator[Finding]:
@@ -230,6 +265,7 @@ CHECKS: Final = (
     library_variables,
     runtime_variables,
     bypass,
+    past_tuner,
     hidden_files,
     rocm,
     libraries,
