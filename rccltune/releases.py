@@ -143,9 +143,7 @@ _AGAIN: Final = (
 )
 _LOST: Final = "any plugin or file replaces its own table"
 # rcclDdaEnabled, of which data/variants.yaml has the particulars.
-_DDA: Final = (
-    "8 ranks of one node ask no tuner up to 8 MiB (MI300X) or 128 MiB (MI350X): DDA takes the calls"
-)
+_DDA: Final = "8 ranks on one node ask no tuner up to 8 MiB (MI300X), 128 MiB (MI350X)"
 # Numbers and ROCm: RCCL's CHANGELOG.md, every release from 5.5 on; NCCL's tags. Which interface
 # each looks up: src/plugin/tuner.cc, before 2.28 src/misc/tuner.cc.
 _RCCL: Final = _lines(
