@@ -21,9 +21,9 @@ ensure_venv() {
     local extras=$1 group=${2:-} stamp
     # The editable install names each Python file, so a new or moved one needs another install.
     stamp=$({
-        cat "$root/pyproject.toml" "$root/rccltune/__init__.py" \
-            $(find "$root/native_plugin" -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | sort)
-        cd "$root" && find rccltune -name '*.py' | sort
+        cd "$root" && cat pyproject.toml rccltune/__init__.py \
+            $(find native_plugin -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | LC_ALL=C sort)
+        find rccltune -name '*.py' | LC_ALL=C sort
     } | sha256sum | cut -c1-16)
     # What was asked for before is asked for again, so that scripts do not undo each other.
     extras=$(printf '%s\n' ${extras//,/ } $(cat "$venv/rccltune-extras" 2>/dev/null || true) | sort -u | paste -sd,)
@@ -39,11 +39,12 @@ ensure_venv() {
     fi
     echo "Installing rccltune into ${venv#"$root"/}, about a minute; the plugin is compiled here …" >&2
     # Errors are shown; warnings would be of this machine's package indexes. Groups need pip 25.1.
-    "$venv/bin/python" -m pip install -qq --disable-pip-version-check -U 'pip>=25.1' >&2
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check -U 'pip>=25.1' >&2 || return
     # Python compiles what is imported, which is a tenth of what pip would compile.
-    # shellcheck disable=SC2086 - the group is two words or none
+    # The group is two words or none.
+    # shellcheck disable=SC2086
     "$venv/bin/python" -m pip install -qq --no-compile --disable-pip-version-check \
-        -e "$root${extras:+[$extras]}" ${group:+--group $group} >&2
+        -e "$root${extras:+[$extras]}" ${group:+--group $group} >&2 || return
     echo "$extras" | tr , '\n' >"$venv/rccltune-extras"
     echo "$group" >"$venv/rccltune-group"
     echo "$stamp-$extras-$group" >"$venv/rccltune-stamp"
