@@ -47,15 +47,13 @@ def _named(words: str) -> frozenset[str]:
 FIELDS = _named(
     """
     format id tool simulated samples_of n_samples fingerprint product arch cu_count mode compute
-    memory hosts devices benchmark_sha256 ranks_per_process binding runner variants name environment
-    widens
-    patched options threshold
-    process purpose variant number_of communicators plugin said n_nodes n_ranks rank_placement
+    memory hosts devices benchmark_sha256 ranks_per_process binding runner setup name environment
+    process purpose number_of communicators plugin said n_nodes n_ranks rank_placement
     library library_version runtime argv added started
     exit_code signal duration_s failure line collective setting algorithm protocol channels role
     words lifted
     path sha256 version rules_sha256 rules_before rules fallbacks replicate replicates processes
-    seconds verdicts standings cuts beside is_equal needs lost_needs not_judged_below confirmed
+    seconds verdicts standings cuts beside is_equal needs lost_needs confirmed
     ratio low high n n_sizes n_undecided clock loop one_root registered
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype redop graph nbytes baseline_us tuned_us interval ran answer
@@ -72,7 +70,7 @@ REMARKS = _named(
     "variable done"
 )
 COLUMNS = _named(
-    "collective n_nodes n_ranks rank_placement dtype op placement setting role variant "
+    "collective n_nodes n_ranks rank_placement dtype op placement setting role "
     "clock nbytes calls time_us slowest_us wrong ran library registered unusable purpose rough "
     "run process communicator pass line"
 )

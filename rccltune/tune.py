@@ -1,25 +1,30 @@
 """Order of one tune: from a plan to a verified rule file, its figures and its page.
 
+Where the library lets LL128 be chosen with a variable alone (gfx942), a second session goes the
+same way with that, and the site's exports name its rules where those are the better ones.
+
 What the steps after the sweep need takes a second to import, and is imported while ranks measure.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.measure.perf_sweep import PreparedPerfSweep, measure_with_perf
-from rccltune.measure.site import SiteRequest
+from rccltune.measure.request import Request
+from rccltune.measure.site import Site, SiteRequest
 from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults, schema
 from rccltune.model.brief import brief
 from rccltune.model.errors import VerificationError
 from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Reporter
+from rccltune.model.settings import LL128_FORCED
 from rccltune.session.files import write_atomically
 
 if TYPE_CHECKING:
@@ -32,7 +37,9 @@ if TYPE_CHECKING:
 
 Options: TypeAlias = "Callable[[FitResult], ChoiceOptions]"
 _FIGURES: Final = "plots"
+_GATED: Final = "gfx942"
 _AFTER_THE_SWEEP: Final = (
+    "rccltune.perf.rows",
     "rccltune.rules.emission",
     "rccltune.verify.verification",
     "rccltune.report.plots",
@@ -47,22 +54,24 @@ class TuneResult:
 
     Attributes:
         verified: of each rule file that was written; empty where there is no rule to verify.
-        named: rule files that the site's exports name in place of the site's own.
         exports: what a shell sources to use it.
         figures: folder of the figures.
         report: the page.
+        forced: the same of the session with LL128 forced, where there is one.
+        is_forced_better: the site's exports name the rules of that.
     """
 
     folder: Path
     swept: SweepResult
     emitted: EmittedRules
     verified: tuple[VerificationResult, ...]
-    named: tuple[Path, ...]
     exports: Path
     figures: Path
     report: WrittenPage
     simulated: bool
     runner: str | None
+    forced: TuneResult | None = None
+    is_forced_better: bool = False
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -78,10 +87,11 @@ class TuneResult:
             "sweep": self.swept.as_plain(),
             "emitted": _without_text(self.emitted.as_plain()),
             "verified": [schema.to_plain(one.file) for one in self.verified],
-            "named": [str(path) for path in self.named],
             "exports": str(self.exports),
             "figures": str(self.figures),
             "report": self.report.as_plain(),
+            "forced": self.forced.as_plain() if self.forced else None,
+            "is_forced_better": self.is_forced_better,
         }
 
 
@@ -89,6 +99,20 @@ def _without_text(emitted: dict[str, Any]) -> dict[str, Any]:
     """What was emitted without the files' texts: verification has written other ones since."""
     own = {name: value for name, value in emitted.items() if name != "text"}
     return {**own, "beside": [_without_text(one) for one in emitted["beside"]]}
+
+
+def forced_request(request: Request, site: Site) -> Request | None:
+    """What a second session measures, with LL128 forced; None where that changes nothing.
+
+    Args:
+        request: of the first.
+        site: where it measures.
+    """
+    is_gated = (site.fingerprint.arch or "").startswith(_GATED) and site.scale.n_nodes == 1
+    if not is_gated or LL128_FORCED[0] in dict(request.site.added):
+        return None
+    added = (*request.site.added, LL128_FORCED)
+    return replace(request, site=replace(request.site, added=added))
 
 
 def tune(
@@ -99,6 +123,7 @@ def tune(
     command: str,
     force: bool,
     confirms: SiteRequest | None = None,
+    forced: PreparedPerfSweep | None = None,
 ) -> TuneResult:
     """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
 
@@ -109,18 +134,58 @@ def tune(
         command: as typed, for the session.
         force: measure though untouched runs differ.
         confirms: where rccl-tests are looked for, which have the last word.
+        forced: the sweep with LL128 forced.
 
     Raises:
         RccltuneError: as of each step.
     """
-    folder = prepared.folder
     importing = Thread(target=_import_what_follows, daemon=True)
     importing.start()
-    swept = measure_with_perf(prepared, reporter=reporter, command=command, force=force)
-    importing.join()
+
+    def one(session: PreparedPerfSweep) -> TuneResult:
+        swept = measure_with_perf(session, reporter=reporter, command=command, force=force)
+        importing.join()
+        return _proven(session, swept, options, reporter, confirms)
+
+    done = one(prepared)
+    left_s = prepared.measuring.left_s()
+    if forced is None or (left_s is not None and left_s <= 0):
+        return done
+    forced.measuring.budget_s = left_s
+    reporter.say(f"Session: {forced.folder}, with {'='.join(LL128_FORCED)}")
+    other = one(forced)
+    if not _is_better(done, other, prepared, forced):
+        return replace(done, forced=other)
+    write_atomically(done.exports, other.exports.read_text(encoding="utf-8"))
+    # The page says which rules the exports name.
+    return replace(done, forced=other, is_forced_better=True, report=_shown(done.folder, reporter))
+
+
+def _is_better(
+    done: TuneResult, other: TuneResult, prepared: PreparedPerfSweep, forced: PreparedPerfSweep
+) -> bool:
+    """Whether the rules with LL128 forced are proven faster somewhere, and slower nowhere."""
+    from rccltune.verify.environment import is_better
+    from rccltune.verify.site_and_idle import SiteAndIdle
+
+    ours, site = other.verified, done.verified
+    variable = SiteAndIdle(site=prepared.measuring.table(), idle=forced.measuring.table())
+    sizes = forced.measuring.wanted.sizes
+    return bool(ours) and is_better(ours[0], site[0] if site else None, variable, sizes)
+
+
+def _proven(
+    prepared: PreparedPerfSweep,
+    swept: SweepResult,
+    options: Options,
+    reporter: Reporter,
+    confirms: SiteRequest | None,
+) -> TuneResult:
+    """All that comes after a sweep."""
+    folder = prepared.folder
     try:
         emitted = _emitted(prepared, options, reporter)
-        verified, named = _verified(prepared, emitted, options, reporter, confirms)
+        verified = _verified(prepared, emitted, options, reporter, confirms)
     except VerificationError:
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
         page = _shown(folder, reporter)
@@ -131,7 +196,6 @@ def tune(
         swept=swept,
         emitted=emitted,
         verified=verified,
-        named=named,
         exports=emitted.environment_path or folder,
         figures=folder / _FIGURES,
         report=_shown(folder, reporter),
@@ -182,78 +246,36 @@ def _verified(
     options: Options,
     reporter: Reporter,
     confirms: SiteRequest | None,
-) -> tuple[tuple[VerificationResult, ...], tuple[Path, ...]]:
-    """Verify every file that has rules; only then does one lie where jobs look for it.
-
-    The files for the site as it is come first. What one for another environment does to sizes
-    without a rule is no matter of theirs: it is left out, and said.
-
-    Returns:
-        And the files that the site's exports name in place of the site's own.
-    """
-    from rccltune.verify.environment import is_better
+) -> tuple[VerificationResult, ...]:
+    """Verify every file that has rules; only then does one lie where jobs look for it."""
+    from rccltune.verify.rewriting import exports_without
     from rccltune.verify.verification import verify_rules
 
-    files = [
-        one
-        for one in (emitted, *emitted.beside)
-        if one.path is not None and one.environment_path is not None
-    ]
-    variants = {one.variant.name: one.variant for one in emitted.environments}
-    unprovable = {name for name, one in variants.items() if one.lossy or one.options}
-    requests = [
-        _candidate(prepared, one, options, reporter)
-        if one.environment not in unprovable and (one.count.rules or one.environment is not None)
-        else None
-        for one in files
-    ]
-    found: dict[Path | None, VerificationResult] = {}
-    named = []
-    for one, request in zip(files, requests, strict=True):
-        is_site = one.environment is None
-        if request is None:
-            if not is_site:
-                reporter.say(f"Written as measured, not verified: the rules for {one.environment}")
-            if one.path is not None:
-                one.path.parent.mkdir(exist_ok=True)
-                write_atomically(one.path, one.text)
-            _export(one, {})
+    found = []
+    for one in (emitted, *emitted.beside):
+        if one.path is None or one.environment_path is None:
             continue
-        if not is_site:
-            what = "the rules for " if one.count.rules else ""
-            reporter.say(f"Verifying {what}{_exports(one)}")
-        verified = verify_rules(
-            replace(request, confirms=confirms),
-            prepared.sweep,
-            prepared.instrument,
-            reporter=reporter,
-        )
-        found[one.path] = verified
-        _export(one, verified.lost_exports)
-        if not is_site and one.environment not in variants:
-            site = next(s for s in files if s.environment is None and s.placement == one.placement)
-            if is_better(verified, found.get(site.path)):
-                _export(one, verified.lost_exports, site.environment_path)
-                named += [one.path] if one.path else []
-    return tuple(found.values()), tuple(named)
-
-
-def _export(one: EmittedRules, lost: Mapping[str, str], path: Path | None = None) -> None:
-    """Write the exports that make a job use a file, without those that are lost."""
-    from rccltune.verify.rewriting import exports_without
-
-    where = path or one.environment_path
-    if where is not None:
-        write_atomically(where, exports_without(one.environment_text, lost))
-
-
-def _exports(one: EmittedRules) -> str:
-    return " ".join(f"{name}={value}" for name, value in one.needs)
+        if one.count.rules:
+            request = _candidate(prepared, one, one.path, options, reporter)
+            verified = verify_rules(
+                replace(request, confirms=confirms),
+                prepared.sweep,
+                prepared.instrument,
+                reporter=reporter,
+            )
+            found.append(verified)
+            exports = exports_without(one.environment_text, verified.lost_exports)
+        else:
+            write_atomically(one.path, one.text)
+            exports = one.environment_text
+        write_atomically(one.environment_path, exports)
+    return tuple(found)
 
 
 def _candidate(
     prepared: PreparedPerfSweep,
     one: EmittedRules,
+    path: Path,
     options: Options,
     reporter: Reporter,
 ) -> VerifyRequest:
@@ -262,18 +284,14 @@ def _candidate(
     from rccltune.verify.outcome import VerifyRequest
     from rccltune.verify.verdict_store import CANDIDATES
 
-    if one.path is None:
-        raise ValueError("this file lies nowhere")
     choosing = options(fit_session(prepared.folder, reporter=reporter))
-    candidate = prepared.folder / CANDIDATES / one.path.relative_to(prepared.folder)
-    for folder in (candidate.parent, one.path.parent):
-        folder.mkdir(parents=True, exist_ok=True)
+    candidate = prepared.folder / CANDIDATES / path.name
+    candidate.parent.mkdir(exist_ok=True)
     write_atomically(candidate, one.text)
     return VerifyRequest(
         folder=prepared.folder,
         rules=candidate,
-        output=one.path,
+        output=path,
         min_gain=choosing.min_gain,
-        needs_stay=one.environment is not None,
-        environment=tuple(prepared.keys.get("env", {}).items()),
+        environment=tuple(prepared.setup.environment.items()),
     )

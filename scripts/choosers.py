@@ -24,16 +24,13 @@ AMD_RULES = ((262144, "tree/ll"), (4194304, "tree/ll128"), (1 << 62, "ring/simpl
 
 
 def curves_of(samples: Sequence[Sample]) -> tuple[Curve, ...]:
-    """Curves of samples, whose keys have the variants."""
-    known = {one.key.variant.name: one.key.variant for one in samples}
-    table = points.usable(points.in_environments(frame(samples), known))
-    return curves(points.by_communicator(table), known)
+    """Curves of samples."""
+    return curves(points.by_communicator(points.usable(frame(samples))))
 
 
 def left_out(samples: Sequence[Sample]) -> tuple[Notice, ...]:
     """What is said of samples that no curve uses."""
-    known = {one.key.variant.name: one.key.variant for one in samples}
-    found = points.in_environments(frame(samples), known)
+    found = frame(samples)
     return unusable_notices.notices(found, points.by_communicator(points.usable(found)))
 
 
@@ -42,13 +39,13 @@ def times_of(found: Iterable[Curve], placement: Placement = Placement.OUT_OF_PLA
     return {
         str(curve.key.setting): {p.nbytes: p.time_us for p in curve.points}
         for curve in found
-        if curve.key.placement is placement and not curve.key.variant.patched
+        if curve.key.placement is placement
     }
 
 
 def zones_of(samples: Sequence[Sample], options: ChoiceOptions | None = None) -> tuple[Zone, ...]:
-    """What we choose from samples, without any variant of a session."""
-    return choose(frame(samples), {}, options).zones
+    """What we choose from samples."""
+    return choose(frame(samples), options).zones
 
 
 def zone_rule(chosen: Sequence[Zone]) -> Rule:

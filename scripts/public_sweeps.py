@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 
 from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
-    LL128_FORCED,
-    TREE_SIMPLE_PATCHED,
     CurveKey,
     Scale,
     Setting,
@@ -52,18 +49,18 @@ def key_of(
 
 
 def seed_samples() -> list[Sample]:
-    """AMD's published table; LL128 under its variable and Tree with Simple under its patch."""
+    """AMD's published table, of RCCL with LL128 forced and a patch for Tree with Simple."""
     scale = Scale(n_nodes=1, n_ranks=64)
-    made = []
-    for nbytes, row in SEED_TABLE.items():
-        for name, time_us in zip(SEED_SETTINGS, row, strict=True):
-            key = key_of(Setting.parse(name), scale=scale)
-            if name == "tree/simple":
-                key = replace(key, variant=TREE_SIMPLE_PATCHED)
-            elif name.endswith("ll128"):
-                key = replace(key, variant=LL128_FORCED)
-            made.append(Sample(key=key, launch="table", nbytes=nbytes, time_us=float(time_us)))
-    return made
+    return [
+        Sample(
+            key=key_of(Setting.parse(name), scale=scale),
+            launch="table",
+            nbytes=nbytes,
+            time_us=float(time_us),
+        )
+        for nbytes, row in SEED_TABLE.items()
+        for name, time_us in zip(SEED_SETTINGS, row, strict=True)
+    ]
 
 
 def rccl_tests_csv(path: Path, setting: Setting, launch: str) -> list[Sample]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
 
 from rccltune.model.measurement import Sample
-from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
+from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.perf import samples as run_samples
 from rccltune.session.sample_table import KEY
@@ -16,14 +15,12 @@ from rccltune.session.sample_table import KEY
 _GRAPH: Final = {"": None, "loop": False, "graph": True}
 
 
-def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sample, ...]:
+def records(table: pd.DataFrame) -> tuple[Sample, ...]:
     """The rows that count, as records: of a run those of the clock and the care that count.
 
     Args:
         table: of a session.
-        variants: of the session by name, those that every session knows left out.
     """
-    known = {**KNOWN_VARIANTS, **variants}
     of_run = table["run"].map(run_samples.is_run).astype(bool)
     counted = run_samples.without_rough(run_samples.by_clock(table[of_run]))
     clocks = set(counted["clock"].unique())
@@ -33,7 +30,7 @@ def records(table: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[Sampl
     number = by_key.ngroup()
     first = taken[~number.duplicated()]
     keys = [
-        _key(row[:-1], known, graph=graph if run_samples.is_run(row[-1]) else _GRAPH[row[-2]])
+        _key(row[:-1], graph=graph if run_samples.is_run(row[-1]) else _GRAPH[row[-2]])
         for row in first[[*KEY, "run"]].astype(object).itertuples(index=False, name=None)
     ]
     settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
@@ -69,9 +66,7 @@ def _or_none(value: Any) -> int | None:  # noqa: ANN401 - a number or pandas' NA
     return value if isinstance(value, int) else None
 
 
-def _key(
-    named: tuple[Any, ...], variants: Mapping[str, Variant], *, graph: bool | None
-) -> CurveKey:
+def _key(named: tuple[Any, ...], *, graph: bool | None) -> CurveKey:
     fields = dict(zip(KEY, named, strict=True))
     return CurveKey(
         collective=Collective(fields["collective"]),
@@ -82,5 +77,4 @@ def _key(
         graph=graph,
         scale=Scale(n_nodes=fields["n_nodes"], n_ranks=fields["n_ranks"]),
         rank_placement=fields["rank_placement"] or None,
-        variant=run_samples.variant_of(fields["variant"], variants),
     )

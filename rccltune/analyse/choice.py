@@ -12,25 +12,20 @@ import pandas as pd
 from rccltune.analyse import points
 from rccltune.analyse.candidates import Candidates, Named
 from rccltune.analyse.choice_notices import choice_notices
+from rccltune.analyse.noise import Truths
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Notice
-from rccltune.model.settings import (
-    DEFAULT_VARIANT,
-    KNOWN_VARIANTS,
-    Setting,
-    Variant,
-    base_variant,
-)
+from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf.samples import IDLE
 
 _WRONG: Final = UnusableReason.WRONG.value
 # First passes pay for connections; every launch throws them away.
 _CONNECTING: Final = UnusableReason.CONNECTING.value
-_NAMED: Final = ["collective", "setting", "variant"]
+_NAMED: Final = ["collective", "setting"]
 _PLACE: Final = ["collective", "n_nodes", "n_ranks"]
 # Collective, nodes and ranks.
 Place: TypeAlias = tuple[str, int, int]
@@ -52,61 +47,49 @@ class Choice:
     candidates: tuple[Candidates, ...] = ()
 
 
-def choose(
-    samples: pd.DataFrame, variants: Mapping[str, Variant], options: ChoiceOptions | None = None
-) -> Choice:
+def choose(samples: pd.DataFrame, options: ChoiceOptions | None = None) -> Choice:
     """Choose a setting for every size of every target.
 
     Args:
         samples: as ``samples.csv`` has them; all views of a target serve one list of zones.
-        variants: of the session, by name.
         options: the defaults unless given.
 
     Raises:
         TooLittleDataError: no setting was measured, or not the baseline that was named.
     """
     options = options or ChoiceOptions()
-    candidates = candidates_of_targets(samples, variants, options)
+    candidates = candidates_of_targets(samples, options)
     _refuse_nothing(candidates, options)
     return _choice_of(candidates, options)
 
 
 def candidates_of_targets(
-    samples: pd.DataFrame, variants: Mapping[str, Variant], options: ChoiceOptions | None = None
+    samples: pd.DataFrame, options: ChoiceOptions | None = None
 ) -> list[Candidates]:
     """Candidates of each target, from a session's samples.
 
     Args:
         samples: as of :func:`choose`.
-        variants: of the session, by name.
         options: the defaults unless given.
     """
     options = options or ChoiceOptions()
-    known = {**KNOWN_VARIANTS, **variants}
-    counted = points.usable(points.in_environments(samples, known))
-    table = points.by_communicator(with_baseline(counted, options.baseline))
-    return candidates_in(points.grids(table), samples, known, options)
+    counted = with_baseline(points.usable(samples), options.baseline)
+    return candidates_in(points.grids(points.by_communicator(counted)), samples, options)
 
 
 def candidates_in(
-    grids: Iterable[TimeGrid],
-    samples: pd.DataFrame,
-    known: Mapping[str, Variant],
-    options: ChoiceOptions,
+    grids: Iterable[TimeGrid], samples: pd.DataFrame, options: ChoiceOptions
 ) -> list[Candidates]:
     """Candidates of each target, from grids of times.
 
     Args:
         grids: times of the targets.
         samples: all of them, those that are not used too.
-        known: all variants that are known, by name.
         options: how to choose.
     """
     wrong, lost = wrong_settings(samples), baseline_left_out(samples)
     return [
-        replace(
-            Candidates.of(grid, known, wrong, options), baseline_left_out=lost.get(_place(grid))
-        )
+        replace(Candidates.of(grid, wrong, options), baseline_left_out=lost.get(_place(grid)))
         for grid in grids
     ]
 
@@ -128,9 +111,7 @@ def _place(grid: TimeGrid) -> Place:
 
 
 def choose_together(
-    parts: Mapping[str, pd.DataFrame],
-    variants: Mapping[str, Variant],
-    options: ChoiceOptions | None = None,
+    parts: Mapping[str, pd.DataFrame], options: ChoiceOptions | None = None
 ) -> Choice:
     """Choose settings that are right wherever the ranks are.
 
@@ -139,11 +120,9 @@ def choose_together(
 
     Args:
         parts: samples by placement of ranks, all of one scale.
-        variants: of their sessions, by name.
         options: as for one of them.
     """
     options = options or ChoiceOptions()
-    known = {**KNOWN_VARIANTS, **variants}
     named = {
         name: samples.assign(
             rank_placement=" and ".join(parts),
@@ -153,7 +132,7 @@ def choose_together(
     }
     samples = pd.concat(named.values(), ignore_index=True)
     used = [
-        points.usable(points.in_environments(own, known)).assign(
+        points.usable(own).assign(
             # The ranks' placement makes a view of its own.
             placement=own["placement"].astype(str) + f" {name}",
             part=name,
@@ -169,93 +148,59 @@ def choose_together(
     kept = counted[(n_parts == len(parts)) & (based == len(parts))]
     table = points.by_communicator(kept)
     candidates = [
-        Candidates.of(grid, known, wrong_settings(samples), options) for grid in points.grids(table)
+        Candidates.of(grid, wrong_settings(samples), options) for grid in points.grids(table)
     ]
     return _choice_of(candidates, options)
 
 
 def wrong_settings(samples: pd.DataFrame) -> set[Named]:
-    """Return (collective, setting, variant) of everything that computed wrong results anywhere."""
+    """Return (collective, setting) of everything that computed wrong results anywhere."""
     rows = samples.loc[samples["unusable"] == _WRONG, _NAMED].drop_duplicates()
-    return {(str(a), str(b), str(c)) for a, b, c in rows.itertuples(index=False, name=None)}
+    return {(str(a), str(b)) for a, b in rows.itertuples(index=False, name=None)}
 
 
-def with_baseline(samples: pd.DataFrame, named: Setting | str | None) -> pd.DataFrame:
-    """Samples with another baseline: a setting's times, or those of another variant's.
-
-    Args:
-        samples: with their environments.
-        named: a setting, the name of a variant, or None for the samples as they are.
-    """
+def with_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:
+    """Samples with a setting's times as the baseline; as they are where none is named."""
     if named is None:
         return samples
     is_library = samples["setting"].isin((BASELINE, IDLE))
-    if isinstance(named, Setting):
-        taken = samples[samples["setting"] == str(named)]
-        copies = [taken.assign(setting=BASELINE, variant=taken["environment"])]
-    else:
-        taken = samples[(samples["setting"] == BASELINE) & (samples["variant"] == named)]
-        homes = samples["environment"].unique()
-        copies = [taken.assign(variant=home, environment=home) for home in homes]
-    plain = samples[~is_library].astype(dict.fromkeys(("setting", "variant", "environment"), str))
-    with_copies: pd.DataFrame = pd.concat([plain, *copies], ignore_index=True)
+    copies = samples[samples["setting"] == str(named)].assign(setting=BASELINE)
+    with_copies: pd.DataFrame = pd.concat(
+        [samples[~is_library].astype({"setting": str}), copies], ignore_index=True
+    )
     return with_copies
 
 
 def _choice_of(candidates: Sequence[Candidates], options: ChoiceOptions) -> Choice:
-    tunable = [
-        one
-        for one in candidates
-        if not one.target.variant.patched and one.target.collective.is_tunable
-    ]
+    tunable = [one for one in candidates if one.target.collective.is_tunable]
     return Choice(
         zones=tuple(zone for one in tunable for zone in one.zones(options)),
         notices=tuple(notice for one in candidates for notice in choice_notices(one)),
-        left_out=tuple(item for one in candidates for item in _left_out(one, candidates)),
+        left_out=tuple(item for one in candidates for item in _left_out(one)),
         candidates=tuple(candidates),
     )
 
 
-def _left_out(
-    candidates: Candidates, all_candidates: Sequence[Candidates]
-) -> Iterable[UnselectableSetting]:
+def _left_out(candidates: Candidates) -> Iterable[UnselectableSetting]:
     """Settings that no rule can name, with how often each would have won."""
-    host = _host(candidates, all_candidates) if candidates.target.variant.patched else candidates
     for not_selectable in candidates.not_selectable:
         yield UnselectableSetting(
-            target=host.target,
+            target=candidates.target,
             setting=not_selectable.setting,
-            variant=not_selectable.variant,
             reason=not_selectable.reason,
-            n_fastest=_n_fastest(candidates.grid, not_selectable.row, host),
+            n_fastest=_n_fastest(candidates, not_selectable.row),
         )
 
 
-def _host(patched: Candidates, all_candidates: Sequence[Candidates]) -> Candidates:
-    """The target beside which a patched library was measured."""
-    place = replace(patched.target, variant=DEFAULT_VARIANT)
-    beside = [o for o in all_candidates if replace(o.target, variant=DEFAULT_VARIANT) == place]
-    plain = [o for o in beside if base_variant(o.target.variant) == DEFAULT_VARIANT]
-    return next(iter([*plain, *beside]), patched)
-
-
-def _n_fastest(grid: TimeGrid, row: int, host: Candidates) -> int:
-    """Sizes at which a setting beats all that may be chosen, in every view that both have."""
-    if not host.gains.rows:
+def _n_fastest(candidates: Candidates, row: int) -> int:
+    """Sizes at which a setting beats all that may be chosen, in every view that has both."""
+    if not candidates.gains.rows:
         return 0
-    theirs = host.grid.median[:, host.gains.rows]
-    best = np.fmin.reduce(theirs, axis=1)
-    count = 0
-    for size, nbytes in enumerate(grid.nbytes):
-        at = np.flatnonzero(host.grid.nbytes == nbytes)
-        pairs = [
-            (grid.median[index, row, size], best[host.grid.views.index(view), at[0]])
-            for index, view in enumerate(grid.views)
-            if len(at) and view in host.grid.views
-        ]
-        known = [(mine, other) for mine, other in pairs if np.isfinite([mine, other]).all()]
-        count += bool(known) and all(mine < other for mine, other in known)
-    return count
+    mine = candidates.grid.median[:, row]
+    best = np.fmin.reduce(candidates.grid.median[:, candidates.gains.rows], axis=1)
+    is_known = np.isfinite(mine) & np.isfinite(best)
+    is_faster: Truths = is_known.any(0) & ((mine < best) | ~is_known).all(0)
+    return int(is_faster.sum())
 
 
 def _refuse_nothing(candidates: Sequence[Candidates], options: ChoiceOptions) -> None:
@@ -274,5 +219,5 @@ def _refuse_nothing(candidates: Sequence[Candidates], options: ChoiceOptions) ->
         settings = sorted({name for one in candidates for name in one.gains.names})
         raise TooLittleDataError(
             f"no sample of the baseline '{options.baseline}' was measured",
-            hint=f"measured settings are {', '.join(settings)}; a variant's name counts too.",
+            hint=f"measured settings are {', '.join(settings)}.",
         )

@@ -7,8 +7,7 @@ before the times meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -34,31 +33,22 @@ def crossovers(
         candidates: candidates of the target, with their times.
         tolerance: time over the best, minus 1, that makes no change.
     """
-    home = candidates.target.variant.name
-    wider = dict.fromkeys(one for one in candidates.gains.needs if one != home)
-    return tuple(
-        one for name in (home, *wider) for one in _crossovers_in(candidates, name, tolerance)
-    )
+    return tuple(_crossovers(candidates, tolerance))
 
 
-def _crossovers_in(
-    candidates: Candidates, environment: str, tolerance: float
-) -> Iterable[Crossover]:
-    """Those of what can be chosen in the target's own environment, or in one that widens it."""
-    gains, home = candidates.gains, candidates.target.variant
-    able = [one in (home.name, environment) for one in gains.needs]
-    variant = home if environment == home.name else candidates.variants[environment]
+def _crossovers(candidates: Candidates, tolerance: float) -> Iterable[Crossover]:
+    gains = candidates.gains
     names = [*gains.settings, *([BASELINE] if gains.library is not None else [])]
     sides = [candidates.grid.of(row) for row in gains.rows]
     if gains.library is not None:
         sides.append(gains.library)
     for view, described in enumerate(candidates.grid.views):
-        for last, before, after in _changes(candidates, view, tolerance, able):
+        for last, before, after in _changes(candidates, view, tolerance):
             low, high = _apart(candidates, view, last, sides[before], sides[after])
             nbytes = candidates.grid.nbytes
             repeated = min(side.n[view, 0, last] for side in (sides[before], sides[after])) > 1
             yield Crossover(
-                target=replace(candidates.target, variant=variant),
+                target=candidates.target,
                 view=_view(described),
                 below=names[before],
                 above=names[after],
@@ -69,12 +59,9 @@ def _crossovers_in(
             )
 
 
-def _changes(
-    candidates: Candidates, view: int, tolerance: float, able: Sequence[bool]
-) -> Iterable[tuple[int, int, int]]:
+def _changes(candidates: Candidates, view: int, tolerance: float) -> Iterable[tuple[int, int, int]]:
     """Index of the last size before each change, and the settings before and after it."""
-    times, nbytes = candidates.gains.times[view].copy(), candidates.grid.nbytes
-    times[: len(able)][~np.array(able, dtype=bool)] = np.nan
+    times, nbytes = candidates.gains.times[view], candidates.grid.nbytes
     if len(times) < 2:
         return
     loss = times - noise.nan_safe(np.nanmin, times, 0)

@@ -17,24 +17,21 @@ from rccltune.analyse import points
 from rccltune.analyse.models import fit_all
 from rccltune.analyse.points import KEYS, TARGET, VIEW
 from rccltune.model.curves import Curve, CurvePoint
-from rccltune.model.settings import CurveKey, Scale, Setting, Variant
+from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
 
 _CLOCK: Final = "clock_of_view"
 
 
 def curves(
-    table: pd.DataFrame,
-    variants: Mapping[str, Variant],
-    wrong: Mapping[tuple[str, str, str], int] | None = None,
+    table: pd.DataFrame, wrong: Mapping[tuple[str, str], int] | None = None
 ) -> tuple[Curve, ...]:
     """Fit one curve to the points of each setting and view.
 
     Args:
         table: of :func:`rccltune.analyse.points.by_communicator`.
-        variants: by name, all that are known.
-        wrong: samples with wrong results by collective, setting and variant. Such a setting keeps
-            its curves for people to look at, marked so that nothing chooses it.
+        wrong: samples with wrong results by collective and setting. Such a setting keeps its
+            curves for people to look at, marked so that nothing chooses it.
 
     Returns:
         By rising key, as the table has it.
@@ -48,11 +45,11 @@ def curves(
     )
     return tuple(
         Curve(
-            key=_key(part[0], variants),
+            key=_key(part[0]),
             points=tuple(map(_point, part)),
             fits=result.fits,
             chosen=result.chosen,
-            n_wrong=(wrong or {}).get((part[0].collective, part[0].setting, part[0].variant), 0),
+            n_wrong=(wrong or {}).get((part[0].collective, part[0].setting), 0),
         )
         for part, result in zip(parts, fitted, strict=True)
     )
@@ -66,7 +63,7 @@ def _clocks(curve_points: pd.DataFrame) -> pd.Series[Any]:
     return found
 
 
-def _key(row: Any, variants: Mapping[str, Variant]) -> CurveKey:  # noqa: ANN401 - a row of pandas
+def _key(row: Any) -> CurveKey:  # noqa: ANN401 - a row of pandas
     return CurveKey(
         collective=Collective(row.collective),
         setting=Setting.parse(row.setting),
@@ -76,7 +73,6 @@ def _key(row: Any, variants: Mapping[str, Variant]) -> CurveKey:  # noqa: ANN401
         graph=row.clock_of_view,
         scale=Scale(n_nodes=int(row.n_nodes), n_ranks=int(row.n_ranks)),
         rank_placement=row.rank_placement or None,
-        variant=variants.get(row.variant) or Variant(name=row.variant),
     )
 
 

@@ -18,7 +18,6 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.steps import separate
 from rccltune.model import schema
 from rccltune.model.brief import brief
-from rccltune.model.choice import WrongShare
 from rccltune.model.curves import Crossover, Curve, Separation
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.failure import Quarantine
@@ -26,7 +25,7 @@ from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import rounded_record
 from rccltune.model.schema import Line, Whole
-from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Setting, Target, base_variant
+from rccltune.model.settings import Setting, Target
 from rccltune.session import files, store
 from rccltune.session.samples import load_frame, set_aside
 from rccltune.session.samples import notices as session_notices
@@ -55,7 +54,6 @@ class FitFile:
     quarantined: tuple[Quarantine, ...]
     idle: tuple[IdleComparison, ...]
     own: tuple[LibrarySetting, ...] = ()
-    wrong: tuple[WrongShare, ...] = ()
     runner: Line | None = None
 
 
@@ -69,7 +67,6 @@ class FitResult:
         quarantined: settings that are not measured because their launches fail.
         idle: the plugin, answering nothing, beside the baseline.
         own: settings that the library was seen to run by itself.
-        wrong: what lossy variants got wrong.
     """
 
     session: Session
@@ -82,7 +79,6 @@ class FitResult:
     quarantined: tuple[Quarantine, ...] = ()
     idle: tuple[IdleComparison, ...] = ()
     own: tuple[LibrarySetting, ...] = ()
-    wrong: tuple[WrongShare, ...] = ()
 
     @property
     def own_choices(self) -> Mapping[Target, Mapping[int, Setting]]:
@@ -91,12 +87,6 @@ class FitResult:
         for one in self.own:
             settings.setdefault(one.target, {})[one.nbytes] = one.setting
         return settings
-
-    @property
-    def is_varied(self) -> bool:
-        """Whether a variant was measured that rules could be for, beside the default one."""
-        variants = (c.key.variant for c in self.curves if not c.key.variant.patched)
-        return any(base_variant(one).name != DEFAULT_VARIANT.name for one in variants)
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -120,7 +110,6 @@ class FitResult:
             quarantined=self.quarantined,
             idle=self.idle,
             own=self.own,
-            wrong=self.wrong,
         )
 
 
@@ -157,14 +146,12 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
 
 
 def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
-    known = {**KNOWN_VARIANTS, **{one.name: one for one in opened.variants}}
-    samples = points.in_environments(samples, known)
     clocks = points.apart_by_clock(samples)
     parts = [points.by_communicator(part) for part in clocks]
     is_apart = len(parts) > 1
     table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
     wrong = unusable_notices.wrong_counts(samples)
-    fitted_curves = tuple(curve for part in parts for curve in curves(part, known, wrong))
+    fitted_curves = tuple(curve for part in parts for curve in curves(part, wrong))
     if not fitted_curves:
         raise TooLittleDataError(
             f"none of the {len(samples)} samples can be used",
@@ -173,7 +160,7 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
         )
     grids = list(points.grids(table))
     options = ChoiceOptions(arch=opened.fingerprint.arch_or_vendor)
-    candidates = candidates_in(grids, samples, known, options)
+    candidates = candidates_in(grids, samples, options)
     return FitResult(
         session=opened,
         samples_sha256=digest,
@@ -183,9 +170,8 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
         notices=unusable_notices.notices(samples, table),
         bypasses=library_behaviour.bypasses(samples),
         quarantined=set_aside(opened),
-        idle=rounded_record(library_behaviour.compare_idle(grids, known)),
-        own=library_behaviour.library_settings(samples, known),
-        wrong=rounded_record(unusable_notices.wrong_shares(samples, known)),
+        idle=rounded_record(library_behaviour.compare_idle(grids)),
+        own=library_behaviour.library_settings(samples),
     )
 
 
@@ -211,5 +197,4 @@ def _read(opened: Session, digest: str) -> FitResult | None:
         quarantined=set_aside(opened),
         idle=read.idle,
         own=read.own,
-        wrong=read.wrong,
     )

@@ -28,21 +28,21 @@ class SettingGains:
     Attributes:
         grid: all that was measured.
         rows: candidates of the grid that a rule may name, in a fixed order.
-        needs: name of the variant that a rule with each of them needs.
+        gated: whether the library offers each of them with LL128 forced alone.
         tolerance: time over the best, minus 1, that a setting may have in a rule.
         library_settings: setting that the library takes by itself, by size in bytes.
     """
 
     grid: TimeGrid
     rows: list[int]
-    needs: list[str]
+    gated: list[bool]
     tolerance: float
     library_settings: dict[int, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         """The setting of each row."""
-        return [self.grid.candidates[row][0] for row in self.rows]
+        return [self.grid.candidates[row] for row in self.rows]
 
     @property
     def settings(self) -> list[Setting]:
@@ -167,9 +167,8 @@ def _between(log_us: Array, nbytes: npt.NDArray[np.int64]) -> Array:
 
 
 def _row(grid: TimeGrid, setting: str) -> int | None:
-    """The candidate of a setting in the target's own environment."""
-    wanted = (setting, grid.target["environment"])
-    return grid.candidates.index(wanted) if wanted in grid.candidates else None
+    """The candidate of a setting."""
+    return grid.candidates.index(setting) if setting in grid.candidates else None
 
 
 def _is_same(name: str, taken: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -15,14 +15,8 @@ from rccltune.analyse.candidates import target_of
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.points import BASELINE, TARGET, TimeGrid
 from rccltune.model.measurement import Caution, Notice
-from rccltune.model.schema import Number, Whole, Word
-from rccltune.model.settings import (
-    DEFAULT_VARIANT,
-    Scale,
-    Setting,
-    Target,
-    Variant,
-)
+from rccltune.model.schema import Number, Whole
+from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective, UnusableReason, format_size
 from rccltune.perf.samples import IDLE
 
@@ -30,7 +24,7 @@ from rccltune.perf.samples import IDLE
 EQUAL: Final = 0.02
 # Chance to call them so where they differ by as much.
 _EQUAL_LEVEL: Final = 0.05
-_PLACE: Final = ["collective", "n_nodes", "n_ranks", "rank_placement", "variant"]
+_PLACE: Final = ["collective", "n_nodes", "n_ranks", "rank_placement"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +36,11 @@ class LibrarySetting:
     setting: Setting
 
 
-def library_settings(
-    samples: pd.DataFrame, variants: Mapping[str, Variant]
-) -> tuple[LibrarySetting, ...]:
+def library_settings(samples: pd.DataFrame) -> tuple[LibrarySetting, ...]:
     """Settings that the library was seen to run by itself, where all communicators agree.
 
     Args:
         samples: all of a session.
-        variants: by name, all that are known.
     """
     is_library = samples["setting"].isin((BASELINE, IDLE)) & (samples["unusable"] == "")
     rows = samples[is_library & (samples["ran"] != "")]
@@ -58,7 +49,7 @@ def library_settings(
     for *named, nbytes, word in seen.itertuples(index=False, name=None):
         ran = Setting.parse(word)
         if ran.is_complete:
-            at = target_of(named, variants), int(nbytes)
+            at = target_of(named), int(nbytes)
             ran_at.setdefault(at, set()).add(replace(ran, channels=None))
     return tuple(
         LibrarySetting(target=target, nbytes=nbytes, setting=next(iter(settings)))
@@ -69,27 +60,22 @@ def library_settings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bypass:
-    """Sizes at which the library was seen to take a path that never asks a tuner.
-
-    Attributes:
-        variant: name of the variant in which it was seen.
-    """
+    """Sizes at which the library was seen to take a path that never asks a tuner."""
 
     collective: Collective
     scale: Scale
     min_nbytes: Whole
     max_nbytes: Whole
-    variant: Word = DEFAULT_VARIANT.name
 
 
 def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
     """Bypassed sizes of each collective and scale, from the smallest to the largest seen.
 
     Args:
-        samples: all of a session, with their environments.
+        samples: all of a session.
     """
     rows = samples[samples["unusable"] == UnusableReason.BYPASSED.value]
-    by = ["collective", "n_nodes", "n_ranks", "environment"]
+    by = ["collective", "n_nodes", "n_ranks"]
     seen = rows.groupby(by, observed=True)["nbytes"].agg(["min", "max"])
     return tuple(
         Bypass(
@@ -97,9 +83,8 @@ def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
             scale=Scale(n_nodes=int(n_nodes), n_ranks=int(n_ranks)),
             min_nbytes=int(low),
             max_nbytes=int(high),
-            variant=str(environment),
         )
-        for (collective, n_nodes, n_ranks, environment), low, high in seen.itertuples(name=None)
+        for (collective, n_nodes, n_ranks), low, high in seen.itertuples(name=None)
     )
 
 
@@ -140,9 +125,7 @@ class IdleComparison:
     changes: tuple[IdleDifference, ...]
 
 
-def compare_idle(
-    grids: Iterable[TimeGrid], variants: Mapping[str, Variant]
-) -> tuple[IdleComparison, ...]:
+def compare_idle(grids: Iterable[TimeGrid]) -> tuple[IdleComparison, ...]:
     """Hold idle against the baseline, wherever both were measured.
 
     Equal is what two one-sided tests show in every view (5 %); different what lies beyond 2 % the
@@ -151,15 +134,13 @@ def compare_idle(
 
     Args:
         grids: of the targets.
-        variants: by name, all that are known.
     """
-    made = (_compared(grid, variants) for grid in grids)
+    made = (_compared(grid) for grid in grids)
     return tuple(one for one in made if one is not None)
 
 
-def _compared(grid: TimeGrid, variants: Mapping[str, Variant]) -> IdleComparison | None:
-    home = str(grid.target["environment"])
-    pair = [(name, home) for name in (BASELINE, IDLE)]
+def _compared(grid: TimeGrid) -> IdleComparison | None:
+    pair = [BASELINE, IDLE]
     if not all(one in grid.candidates for one in pair):
         return None
     baseline, idle = (grid.of(grid.candidates.index(one)) for one in pair)
@@ -177,7 +158,7 @@ def _compared(grid: TimeGrid, variants: Mapping[str, Variant]) -> IdleComparison
     logs = noise.nan_safe(np.nanmedian, ratio.log, 0)[0]
     nbytes = [int(n) for n in grid.nbytes]
     return IdleComparison(
-        target=target_of([grid.target[name] for name in TARGET], variants),
+        target=target_of([grid.target[name] for name in TARGET]),
         n_sizes=int(is_known.sum()),
         unknown=tuple(
             n

@@ -19,16 +19,13 @@ class ChoiceOptions:
         tolerance: time over the best measured, minus 1, that may save a zone; 0.02 is 2 %.
         min_gain: by how much the library must be beaten for a rule to be worth having.
         max_channels: settings with more channels, or with an unstated number, are left out.
-        baseline: a setting, or the name of a variant, that counts as what the library does by
-            itself; None takes the baseline of each target's own environment.
+        baseline: a setting that counts as what the library does by itself; None takes what was
+            measured of that.
         weights: (collective, scale, bytes, calls) of a workload: sizes that it calls often decide
             between equally few zones. Where it has no call of a target all sizes count alike.
         arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
             requires nothing that holds for one vendor's library alone.
-        widen: settings may be chosen that only a variable makes selectable, which the whole job
-            then needs.
         proven: only rules whose gain repeats prove.
-        variant: name of the variant whose zones are wanted; None for those of the site as it is.
         own: what the library takes by itself, by target and size in bytes: a rule that names it
             there wins nothing.
     """
@@ -36,12 +33,10 @@ class ChoiceOptions:
     tolerance: float = defaults.TOLERANCE
     min_gain: float = defaults.MIN_GAIN
     max_channels: int | None = None
-    baseline: Setting | str | None = None
+    baseline: Setting | None = None
     weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
     arch: str | None = None
-    widen: bool = True
     proven: bool = False
-    variant: str | None = None
     own: Mapping[Target, Mapping[int, Setting]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

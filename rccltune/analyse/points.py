@@ -23,7 +23,7 @@ is_stalled     whether it stood still there (see :func:`is_stalled`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -34,38 +34,18 @@ import pandas as pd
 
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
-from rccltune.model.settings import Variant, base_variant
 from rccltune.perf.samples import VERIFY, by_clock, without_rough
 
-# What a tuner is asked for, and the environment that is asked in; what it cannot see; what it can
-# answer.
-TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement", "environment"]
+# What a tuner is asked for; what it cannot see; and with its answer all of a curve's key.
+TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement"]
 VIEW: Final = ["dtype", "op", "placement"]
-CANDIDATE: Final = ["setting", "variant"]
-KEYS: Final = [*TARGET, *VIEW, *CANDIDATE]
+KEYS: Final = [*TARGET, *VIEW, "setting"]
 BASELINE: Final = "baseline"
 GRAPH: Final = "graph"
 # Times that are compared at a size: of all settings by one clock.
-_AT_A_SIZE: Final = [*TARGET, *VIEW, "variant", "nbytes"]
+_AT_A_SIZE: Final = [*TARGET, *VIEW, "nbytes"]
 # Sizes timed by both clocks from which on each has a curve of its own; a sweep has one, at 4 MiB.
 _MANY_SIZES: Final = 4
-
-
-def in_environments(samples: pd.DataFrame, variants: Mapping[str, Variant]) -> pd.DataFrame:
-    """The samples with a column ``environment``.
-
-    It names the variant whose library a setting competes with: its own, or the one of which its
-    own only makes more settings selectable, as ``ll128-forced`` does of ``default``.
-
-    Args:
-        samples: as ``samples.csv`` has them.
-        variants: those of the session, by name.
-    """
-    names = pd.Categorical(samples["variant"])
-    known = [variants.get(name) or Variant(name=name) for name in names.categories]
-    homes = np.array([base_variant(one).name for one in known], dtype=object)
-    found: pd.DataFrame = samples.assign(environment=pd.Categorical(homes[names.codes]))
-    return found
 
 
 def usable(samples: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +69,7 @@ def apart_by_clock(samples: pd.DataFrame) -> list[pd.DataFrame]:
     range both ways, each way has a curve of its own to look at.
 
     Args:
-        samples: with their environments.
+        samples: as ``samples.csv`` has them.
     """
     good = samples[_is_good(samples)]
     is_graph = good["clock"] == GRAPH
@@ -200,14 +180,14 @@ class TimeGrid:
     Attributes:
         target: value of each of ``TARGET``.
         views: values of ``VIEW``: what a rule must serve alike.
-        candidates: (setting, variant); baseline and idle are among them.
+        candidates: settings; baseline and idle are among them.
         sizes: rising.
         times: by [view, candidate, size, communicator].
     """
 
     target: dict[str, Any]
     views: list[tuple[Any, ...]]
-    candidates: list[tuple[str, str]]
+    candidates: list[str]
     sizes: SizeAxis
     times: LogTimes
 
@@ -236,7 +216,7 @@ def grids(table: pd.DataFrame) -> Iterator[TimeGrid]:
     kept = table[~table["is_stalled"]]
     for target, rows in kept.groupby(TARGET, observed=True, sort=True):
         views, view = _numbered(rows[VIEW])
-        candidates, candidate = _numbered(rows[CANDIDATE])
+        candidates, candidate = _numbered(rows[["setting"]])
         nbytes, size = np.unique(rows["nbytes"].to_numpy(), return_inverse=True)
         _, communicator = np.unique(rows["communicator"].to_numpy(), return_inverse=True)
         shape = (len(views), len(candidates), len(nbytes), int(communicator.max()) + 1)
@@ -248,7 +228,7 @@ def grids(table: pd.DataFrame) -> Iterator[TimeGrid]:
         yield TimeGrid(
             target=dict(zip(TARGET, target, strict=True)),
             views=views,
-            candidates=[(str(setting), str(variant)) for setting, variant in candidates],
+            candidates=[str(setting) for (setting,) in candidates],
             sizes=SizeAxis(nbytes.astype(np.int64), is_graph),
             times=LogTimes(log_us, pass_var),
         )

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from rccltune.analyse import noise
-from rccltune.analyse.candidates import target_of
 from rccltune.analyse.points import KEYS
-from rccltune.model.choice import WrongShare
 from rccltune.model.measurement import Caution, Notice
-from rccltune.model.settings import Target, Variant
-from rccltune.model.vocabulary import DTYPE_BYTES, Collective, UnusableReason, format_size
+from rccltune.model.vocabulary import UnusableReason, format_size
 from rccltune.perf.samples import IDLE
 
-_NAMED: Final = ["collective", "setting", "variant"]
+_NAMED: Final = ["collective", "setting"]
 # Every launch throws its first pass away, and wrong results are told by themselves.
 _EXPECTED: Final = (UnusableReason.WRONG, UnusableReason.CONNECTING)
-_ELEMENT: Final = 4
 
 
-def wrong_counts(samples: pd.DataFrame) -> dict[tuple[str, str, str], int]:
-    """Samples with wrong results by collective, setting and variant."""
+def wrong_counts(samples: pd.DataFrame) -> dict[tuple[str, str], int]:
+    """Samples with wrong results by collective and setting."""
     rows = samples[samples["unusable"] == UnusableReason.WRONG.value]
     counted = rows.groupby(_NAMED, observed=True).size()
-    return {(str(a), str(b), str(c)): int(n) for (a, b, c), n in counted.items()}
+    return {(str(a), str(b)): int(n) for (a, b), n in counted.items()}
 
 
 def notices(samples: pd.DataFrame, table: pd.DataFrame) -> tuple[Notice, ...]:
@@ -85,14 +81,13 @@ def _stalled(
 
 
 def _wrong(samples: pd.DataFrame) -> Iterator[Notice]:
-    for (collective, setting, variant), count in wrong_counts(samples).items():
+    for (collective, setting), count in wrong_counts(samples).items():
         yield Notice(
             caution=Caution.WRONG_RESULTS,
             message=f"{collective} {setting} gave WRONG RESULTS in {count} samples; it is "
             "disqualified for this collective",
             remedy="keep the logs and report it to the library's maintainers; no speed is worth "
             "it.",
-            where=f"variant {variant}",
         )
 
 
@@ -115,46 +110,3 @@ def _flagged(samples: pd.DataFrame) -> Iterator[Notice]:
             remedy="samples.csv names each of them.",
             count=sum(others.values()),
         )
-
-
-def wrong_shares(samples: pd.DataFrame, variants: Mapping[str, Variant]) -> tuple[WrongShare, ...]:
-    """Elements of lossy variants that the benchmark does not accept, as shares of all ranks'.
-
-    The benchmark counts them over all ranks; how far they are off it does not say.
-
-    Args:
-        samples: all of a session.
-        variants: by name, all that are known.
-    """
-    lossy = [name for name, one in variants.items() if one.lossy]
-    rows = samples[samples["variant"].isin(lossy) & (samples["unusable"] == "")]
-    rows = rows[rows["wrong"].notna()]
-    if rows.empty:
-        return ()
-    shares = rows.assign(share=np.minimum(1.0, rows["wrong"] / _elements(rows)))
-    where = ["collective", "n_nodes", "n_ranks", "rank_placement", "variant"]
-    return tuple(
-        _share(target_of(name, variants), part.groupby("nbytes")["share"].max())
-        for name, part in shares.groupby(where, observed=True)
-    )
-
-
-def _elements(rows: pd.DataFrame) -> pd.Series[Any]:
-    """Elements that all ranks get from one call; of all_gather each rank gets the whole."""
-    width = rows["dtype"].astype(str).map(DTYPE_BYTES).fillna(_ELEMENT)
-    each = np.maximum(1, rows["nbytes"] // width)
-    is_divided = rows["collective"] == Collective.REDUCE_SCATTER.value
-    found: pd.Series[Any] = each * rows["n_ranks"].where(~is_divided, 1)
-    return found
-
-
-def _share(target: Target, by_size: pd.Series[Any]) -> WrongShare:
-    pairs = zip(by_size.index.tolist(), by_size.tolist(), strict=True)
-    sizes = {int(nbytes): float(share) for nbytes, share in pairs}
-    worst = max(sizes, key=lambda nbytes: (sizes[nbytes], nbytes))
-    return WrongShare(
-        target=target,
-        share=sizes[worst],
-        at_nbytes=worst,
-        from_nbytes=min((n for n, share in sizes.items() if share), default=None),
-    )

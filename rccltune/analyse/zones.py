@@ -244,12 +244,11 @@ def _gain(gains: SettingGains, row: int, sizes: Counts) -> GainInterval | None:
 
 
 def _fallback(gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Counts) -> int:
-    """Row of the best setting that needs no environment of its own, where it is worth a rule."""
-    home = gains.grid.target["environment"]
-    if gains.needs[row] == home:
+    """Row of the best setting that is offered without LL128 forced, where it is worth a rule."""
+    if not gains.gated[row]:
         return NONE
     worst = gains.regret[: len(gains.rows), sizes].max(1)
-    able = np.isfinite(worst) & np.array([one == home for one in gains.needs])
+    able = np.isfinite(worst) & ~np.array(gains.gated)
     if gains.library is not None:
         gain = gains.gain[:, sizes]
         is_sure = (gains.adjusted_p[:, sizes] <= criteria.max_p).any(1)

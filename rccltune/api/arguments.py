@@ -23,7 +23,6 @@ def choosing(
     min_gain: float,
     baseline: str | None = None,
     max_channels: int | None = None,
-    variant: str | None = None,
 ) -> Callable[[FitResult], ChoiceOptions]:
     """Make the options of choosing; a baseline is looked up among what was measured."""
 
@@ -33,7 +32,6 @@ def choosing(
             min_gain=min_gain,
             max_channels=max_channels,
             baseline=baseline_named(baseline, done),
-            variant=variant,
         )
 
     return options

@@ -29,7 +29,6 @@ _TARGET: Final = {
     "n_nodes": "int64",
     "n_ranks": "int64",
     "rank_placement": "str",
-    "variant": "str",
 }
 _KEY: Final = {
     **_TARGET,
@@ -124,13 +123,14 @@ class Loaded:
     them, times µs, ratios plain numbers. Columns that several have:
 
     ``collective`` (``all_reduce``), ``n_nodes``, ``n_ranks``, ``rank_placement`` (``node``),
-    ``variant`` (``default``), ``placement`` (``in``, ``out`` of place), ``dtype``, ``redop``,
-    ``graph`` (replayed from a captured graph); a setting is ``tree/ll128`` or ``tree/ll128/16``.
+    ``placement`` (``in``, ``out`` of place), ``dtype``, ``redop``, ``graph`` (replayed from a
+    captured graph); a setting is ``tree/ll128`` or ``tree/ll128/16``.
     What is not known is missing (``NaN``, ``<NA>``), in text columns too.
 
     Attributes:
         path: its folder.
         simulated: measured on a simulated node, never on hardware.
+        environment: variables that were set in every rank (``--env``), by name.
     """
 
     def __init__(self, opened: store.Session) -> None:
@@ -139,6 +139,7 @@ class Loaded:
         self._reporter = LogReporter()
         self.path: Path = opened.path
         self.simulated: bool = opened.simulated
+        self.environment: dict[str, str] = opened.setup.environment
 
     def __repr__(self) -> str:
         """Name the folder, and say whether it is simulated."""
@@ -238,7 +239,7 @@ class Loaded:
     def zones(self) -> DataFrame:
         """A row for each zone of the stored choice; empty before emit-config chose.
 
-        ``variant``, ``min_nbytes``, ``max_nbytes``, ``setting`` (missing where the library is left
+        ``min_nbytes``, ``max_nbytes``, ``setting`` (missing where the library is left
         to itself), ``reason`` (of that), ``fallback``, ``gain_low``, ``gain``, ``gain_high`` (over
         the library in the mean over its sizes, 0.2 is 20 %, with its 95 % interval),
         ``worst_regret`` (behind the best, at most), ``proof``, ``n_sizes``, ``n_communicators``.
@@ -250,7 +251,6 @@ class Loaded:
                 "n_nodes": zone.target.scale.n_nodes,
                 "n_ranks": zone.target.scale.n_ranks,
                 "rank_placement": zone.target.rank_placement,
-                "variant": zone.target.variant.name,
                 "min_nbytes": zone.min_nbytes,
                 "max_nbytes": zone.max_nbytes,
                 "setting": str(zone.setting) if zone.setting else None,
@@ -363,5 +363,4 @@ def _target_row(target: Target) -> dict[str, Any]:
         "n_nodes": target.scale.n_nodes,
         "n_ranks": target.scale.n_ranks,
         "rank_placement": target.rank_placement,
-        "variant": target.variant.name,
     }

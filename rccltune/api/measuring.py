@@ -17,6 +17,7 @@ from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.session import folders
 from rccltune.verify import outcome, verification
+from rccltune.verify.verdict_store import FORCED_FOLDER
 
 if TYPE_CHECKING:
     from rccltune.measure.request import Request
@@ -145,13 +146,17 @@ def tune(
     request = merge_request(path_of(config), options_of(options), runner=defaults.SWEEP_RUNNER)
     request = _of_one_scale(request, Path(folder))
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
-        prepared = perf_sweep.prepare_measuring(request, Path(folder), telling, widens=True)
+        prepared = perf_sweep.prepare_measuring(request, Path(folder), telling)
+        other = tuning.forced_request(request, prepared.instrument.site)
+        inside = Path(folder) / FORCED_FOLDER
+        forced = perf_sweep.prepare_measuring(other, inside, telling) if other else None
         return tuning.tune(
             prepared,
             choosing(tolerance, min_gain),
             reporter=telling,
             command="rccltune.api.tune",
             force=force,
+            forced=forced,
         )
 
 

@@ -103,7 +103,6 @@ def emit_config(
     min_gain: float = defaults.MIN_GAIN,
     baseline: str | None = None,
     max_channels: int | None = None,
-    variant: str | None = None,
 ) -> EmittedRules:
     """Choose the setting for each size and write the rules.
 
@@ -113,9 +112,8 @@ def emit_config(
         force: replace a file that is there and differs.
         tolerance: regret allowed to save a zone, 0.02 for 2 %.
         min_gain: by how much the baseline must be beaten.
-        baseline: setting or variant that counts as baseline where none was measured.
+        baseline: setting that counts as baseline where none was measured.
         max_channels: settings with more are left out.
-        variant: choose for this one; None is the site as it is, with variants beside it.
 
     Returns:
         Its ``text`` is the rule file, ``path`` where it was written, ``zones`` what was chosen.
@@ -129,7 +127,7 @@ def emit_config(
     request = placement_files.EmitRequest(
         folders=found,
         home=paths_of(folders)[0],
-        options=choosing(tolerance, min_gain, baseline, max_channels, variant),
+        options=choosing(tolerance, min_gain, baseline, max_channels),
         output=path_of(output),
         overwrite=force,
     )

@@ -65,7 +65,6 @@ class AttainedBandwidth:
 
     ceiling: Ceiling
     setting: Setting
-    variant: str
     nbytes: int
     gb_per_s: float
 
@@ -114,7 +113,6 @@ class CeilingComparison:
                     "fraction": one.fraction,
                     "nbytes": one.nbytes,
                     "setting": str(one.setting),
-                    "variant": one.variant,
                 }
                 for one in self.reached
             ],
@@ -200,9 +198,6 @@ def compare_with_ceiling(done: FitResult) -> CeilingComparison | None:
     by_target: dict[_Target, list[Curve]] = {}
     for curve in done.curves:
         key = curve.key
-        # What sends fewer bytes than it was given is no measure of links.
-        if key.variant.lossy:
-            continue
         by_target.setdefault((key.collective, key.scale, key.rank_placement), []).append(curve)
     reached: list[AttainedBandwidth] = []
     without: list[str] = []
@@ -247,7 +242,6 @@ def _best(bound: Ceiling, curves: Iterable[Curve]) -> AttainedBandwidth:
             AttainedBandwidth(
                 ceiling=bound,
                 setting=curve.key.setting,
-                variant=curve.key.variant.name,
                 nbytes=point.nbytes,
                 gb_per_s=busbw(bound.collective, bound.scale.n_ranks, point.nbytes, point.time_us),
             )

@@ -50,7 +50,6 @@ _VERBS: Final = {
     "explain": ("rccltune.cli.explain", "explain", "Show what a rule file will do."),
     "why": ("rccltune.cli.why", "why", "Say why a job's rules were or were not used."),
     "job": ("rccltune.cli.job", "job", "Try rules in your own job; does it pay?"),
-    "variants": ("rccltune.cli.variants", "variants", "List what no tuner can switch."),
     "deploy": ("rccltune.cli.deploy", "deploy", "Hand rules and plugin over to a site's jobs."),
     "plugin": ("rccltune.cli.plugin", "plugin", "Find, use and check the tuner plugin."),
     "npkit": ("rccltune.cli.npkit", "npkit", "Run one setting with NPKit's events."),

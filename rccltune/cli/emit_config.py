@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
-from rccltune.cli.fit_tables import environment_lines
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, ON_REQUEST, ChoiceArguments, choosing, named
+from rccltune.cli.options import FOLDER, ChoiceArguments, choosing, named
 from rccltune.model.choice import NOT_MEASURED
 from rccltune.model.vocabulary import JoinedLines, format_last, format_size, join_lines
 
@@ -44,8 +43,7 @@ def emit_config(
     """Choose the setting for each size and write the rules.
 
     As few rules as stay within the tolerance of the best at every measured size (behind: by how
-    much at most), and none where the library's own choice is as good. A measured variant has files
-    of its own, in a folder.
+    much at most), and none where the library's own choice is as good.
 
     \b
     Example:
@@ -78,8 +76,6 @@ def emit_config(
         console.result(plain, _file(done.text), is_file=True)
         return
     console.result(plain, join_lines((part for part in (_text(done), saved) if part), gap="\n\n"))
-    if not done.environments:
-        console.say(ON_REQUEST)
     if done.is_kept:
         home = given[0]
         deploy = named("deploy DIR", home)
@@ -121,8 +117,6 @@ def _text(done: EmittedRules) -> JoinedLines:
     if done.needs:
         needs = " ".join(f"{name}={value}" for name, value in done.needs)
         parts.append(f"They need {needs} in the job's environment")
-    if not done.is_kept:
-        parts += environment_lines(done.environments)
     # Exports of a file without a rule export nothing.
     is_used = done.is_kept or done.count.rules
     if done.environment_path is not None and is_used:

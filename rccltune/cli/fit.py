@@ -13,7 +13,6 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.fit_tables import (
     ceiling_lines,
     ceiling_of,
-    environment_lines,
     steps_text,
     take,
     transferbench_option,
@@ -121,7 +120,7 @@ def _changes(crossovers: tuple[Crossover, ...]) -> list[str]:
     shown = [c for c in crossovers if c.view == first[c.target]]
     if not shown:
         return ["One setting is the fastest at every size, or there is only one."]
-    columns = ("collective", "ranks", "up to", "uncertain", "fastest", "then", "environment")
+    columns = ("collective", "ranks", "up to", "uncertain", "fastest", "then")
     rows = [
         (
             c.target.collective.value,
@@ -130,22 +129,21 @@ def _changes(crossovers: tuple[Crossover, ...]) -> list[str]:
             f"{format_size(c.low_nbytes)} – {format_size(c.high_nbytes)}",
             str(c.below),
             str(c.above),
-            c.target.variant.name,
         )
         for c in shown
     ]
-    return ["Where the fastest setting changes:", _without_defaults(columns, rows, (1, 2))]
+    return ["Where the fastest setting changes:", table(columns, rows, numeric=(1, 2))]
 
 
 def _settings(curves: tuple[Curve, ...]) -> list[str]:
     """A line for each setting, with the largest error of its curves at sizes left out."""
-    columns = ("collective", "ranks", "setting", "sizes", "from", "to", "error", "environment")
+    columns = ("collective", "ranks", "setting", "sizes", "from", "to", "error")
     groups: dict[tuple[str, ...], list[Curve]] = {}
     for curve in curves:
         key = curve.key
         if key.setting.role is not Role.SILENT:
             name = (key.collective.value, str(key.scale.n_ranks), str(key.setting))
-            groups.setdefault((*name, key.variant.name), []).append(curve)
+            groups.setdefault(name, []).append(curve)
     rows = []
     # By name, the library as it is first: launches come in an order of their own.
     by_name = sorted(groups.items(), key=lambda one: (*one[0][:1], int(one[0][1]), one[0][2:]))
@@ -154,33 +152,21 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
         known = [error for error in errors if error is not None]
         rows.append(
             (
-                *names[:-1],
+                *names,
                 str(max(len(curve.points) for curve in group)),
                 format_size(min(curve.min_nbytes for curve in group)),
                 format_size(max(curve.max_nbytes for curve in group)),
                 f"{100 * max(known):.1f} %" if known else "–",
-                names[-1],
             )
         )
-    head = "Settings measured (error: cross-validated mean):"
-    return [head, _without_defaults(columns, rows, (1, 3, 4, 5, 6))]
-
-
-def _without_defaults(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]
-) -> JoinedLines:
-    """A table whose last column, the environment, is left out where there is only one."""
-    if all(row[-1] == "default" for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return table(columns, rows, numeric=numeric)
+    head = "Settings measured; the error of a curve is its mean at sizes left out:"
+    return [head, table(columns, rows, numeric=(1, 3, 4, 5, 6))]
 
 
 def _everything(done: FitResult) -> JoinedLines:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
     parts += _idle(done)
     parts += ["", *_own(done)] if done.own else []
-    variants = _variants(done) if done.is_varied else []
-    parts += ["", *variants] if variants else []
     return join_lines(parts)
 
 
@@ -193,22 +179,13 @@ def _own(done: FitResult) -> list[str]:
             for setting, part in groupby(sorted(by_size.items()), key=lambda one: one[1])
         ]
         listed = ", ".join(f"{name} {_span(sizes)}" for name, sizes in runs)
-        named = [target.collective.value, str(target.scale)]
-        named += [target.variant.name] if target.variant.name != "default" else []
-        lines.append(f"{', '.join(named)}: {listed}")
+        lines.append(f"{target.collective.value}, {target.scale}: {listed}")
     return lines
 
 
 def _span(sizes: Sequence[int]) -> str:
     low, high = format_size(sizes[0]), format_size(sizes[-1])
     return f"at {low}" if low == high else f"from {low} to {high}"
-
-
-def _variants(done: FitResult) -> list[str]:
-    from rccltune.rules.stored_choice import read_choice
-
-    choice = read_choice(done.session.path)
-    return environment_lines(choice.environments) if choice else []
 
 
 def _curves(curves: tuple[Curve, ...]) -> JoinedLines:
@@ -219,7 +196,6 @@ def _curves(curves: tuple[Curve, ...]) -> JoinedLines:
     for curve in curves:
         key = curve.key
         words = [key.collective.value, str(key.scale), str(key.view)]
-        words += [key.variant.name] if key.variant.name != "default" else []
         groups.setdefault(", ".join(words), []).append(curve)
     parts = [
         join_lines(
@@ -263,7 +239,6 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> JoinedLines:
         "cross at",
         "between",
         "how",
-        "environment",
     )
     rows = [
         (
@@ -274,8 +249,7 @@ def _crossovers(crossovers: tuple[Crossover, ...]) -> JoinedLines:
             format_size(c.at_nbytes),
             f"{format_size(c.low_nbytes)} – {format_size(c.high_nbytes)}",
             c.evidence.value,
-            c.target.variant.name,
         )
         for c in crossovers
     ]
-    return _without_defaults(columns, rows, (4,))
+    return table(columns, rows, numeric=(4,))

@@ -1,4 +1,4 @@
-"""Tables that ``fit`` prints and others repeat: variants, scales, what links let through."""
+"""Tables that ``fit`` prints and others repeat: scales, what links let through."""
 
 from __future__ import annotations
 
@@ -9,29 +9,14 @@ from typing import TYPE_CHECKING
 from rccltune.cli.console import Console, table
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, F
-from rccltune.model.settings import DEFAULT_VARIANT
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 from rccltune.session.store import CEILING_FILE
 
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
-    from rccltune.ceiling.session import AttainedBandwidth, CeilingComparison
-    from rccltune.model.choice import ExportedVariant
+    from rccltune.ceiling.session import CeilingComparison
     from rccltune.model.curves import Separation
     from rccltune.model.links import Ceiling, LinkRates
-
-
-def environment_lines(environments: Iterable[ExportedVariant]) -> list[str]:
-    """Gains and losses of each variant, and the one that the rules are for."""
-    from rccltune.rules.writer import finding_lines
-
-    lines: list[str] = []
-    for one in environments:
-        exports = " ".join(f"{name}={value}" for name, value in one.variant.environment)
-        chosen = ": the rules are for it" if one.chosen else ""
-        lines.append(f"variant {one.variant.name} ({exports or 'no variable'}){chosen}")
-        lines += [f"  {line}" for gain in one.gains for line in finding_lines(gain)]
-    return lines
 
 
 _APART = (
@@ -106,7 +91,7 @@ def ceiling_lines(found: CeilingComparison) -> list[str]:
                 _product(one.ceiling),
                 f"{one.gb_per_s:.1f}",
                 format_size(one.nbytes),
-                _with(one),
+                str(one.setting),
                 f"{one.fraction:.2f}",
             )
             for one in found.reached
@@ -115,11 +100,6 @@ def ceiling_lines(found: CeilingComparison) -> list[str]:
     lines += [f"no ceiling for {said}" for said in found.without]
     lines += _slow(found)
     return lines
-
-
-def _with(one: AttainedBandwidth) -> str:
-    plain = one.variant == DEFAULT_VARIANT.name
-    return str(one.setting) if plain else f"{one.setting} [{one.variant}]"
 
 
 def _product(one: Ceiling) -> str:

@@ -27,7 +27,6 @@ from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_line
 @click.option(
     "--baseline", is_flag=True, help="The files show the library's own choice: nothing was forced."
 )
-@click.option("--variant", metavar="V", help="Environment it ran in: default, ll128-forced, …")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Number of ranks that ran.")
 @click.option(
     "--nodes", type=click.IntRange(min=1), metavar="N", help="Number of nodes that they ran on."
@@ -53,7 +52,6 @@ def import_(
     protocol: str | None,
     channels: int | None,
     baseline: bool,
-    variant: str | None,
     ranks: int | None,
     nodes: int | None,
     mode: Mode | None,
@@ -73,12 +71,10 @@ def import_(
     Exit codes: 0 done, 2 an option contradicts a file, 6 a file is not understood, 7 the session
     is of another machine or held by another process.
     """
-    from rccltune.measure import variants
     from rccltune.session import imports
 
     stated = StatedFacts(
         setting=_setting(algorithm, protocol, channels, baseline=baseline),
-        variant=None if variant is None else variants.variant_named(variant),
         collective=collective,
         n_ranks=ranks,
         n_nodes=nodes,

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Said where no variant was asked for.
-ON_REQUEST: Final = (
-    "Variants, which may cost the job's kernels compute units, are tried on request: rccltune "
-    "variants"
-)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -99,7 +94,6 @@ class ChoiceArguments:
     baseline: str | None = None
     max_channels: int | None = None
     workload: Path | None = None
-    variant: str | None = None
     proven: bool = False
 
     def options(self, done: FitResult) -> ChoiceOptions:
@@ -117,7 +111,6 @@ class ChoiceArguments:
                 (one.collective, one.scale, one.nbytes, float(one.calls))
                 for one in (read_workload(self.workload).counts if self.workload else ())
             ),
-            variant=self.variant,
             proven=self.proven,
         )
 
@@ -147,7 +140,7 @@ _CHOOSING = (
     grouped(
         "--baseline",
         group="Choosing",
-        metavar="SETTING|VARIANT",
+        metavar="SETTING",
         help="Compare gains with this, where the library's own choice was not measured.",
     ),
     grouped(
@@ -163,12 +156,6 @@ _CHOOSING = (
         type=FOLDER,
         metavar="FILE",
         help="Weigh sizes by the calls of this recorded job.",
-    ),
-    grouped(
-        "--variant",
-        group="Choosing",
-        metavar="NAME",
-        help="Choose for this variant alone, as measured; 'default' is the site as it is.",
     ),
     grouped(
         "--proven",

@@ -127,18 +127,11 @@ def _settings() -> Iterable[str]:
     return (f"{algorithm.value}/{protocol.value}" for algorithm, protocol in found)
 
 
-def _variants() -> Iterable[str]:
-    from rccltune.variants import catalog
-
-    return (one.name for one in catalog.read_catalog(None).specs)
-
-
 _VALUES: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "mode": lambda: MODES,
     "simulate": _nodes,
     "collective": _collectives,
     "setting": _settings,
-    "variant": _variants,
     "runner": lambda: RUNNERS,
     "launcher": lambda: LAUNCHERS,
     "rank_placement": lambda: RANK_PLACEMENTS,

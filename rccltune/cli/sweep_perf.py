@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from rccltune.cli.console import Console, columns, table
-from rccltune.cli.options import ON_REQUEST, then_choose
+from rccltune.cli.options import then_choose
 from rccltune.cli.progress import ConsoleReporter, bar_line, minutes, terminal_of
 from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
@@ -94,9 +94,7 @@ def _not_measured(prepared: PreparedPerfSweep) -> Iterator[str]:
 
 
 def left_out_of(prepared: PreparedPerfSweep | PreparedLaunches) -> Iterator[str]:
-    """Variants and collectives that a user could miss, whatever measures them."""
-    for said in prepared.refused:
-        yield f"Not measured: variant {said}"
+    """Sizes and collectives that a user could miss, whatever measures them."""
     yield from map(str, prepared.left_out)
     for collective in prepared.sweep.collectives:
         if not collective.is_tunable:
@@ -114,8 +112,6 @@ def talk_before(console: Console, prepared: PreparedPerfSweep) -> None:
     if prepared.cleared:
         pairs = ", ".join(f"{name}={value}" for name, value in prepared.cleared)
         console.say(f"These choose: cleared with our plugin, kept in the baseline: {pairs}")
-    if not prepared.sweep.named_variants:
-        console.say(ON_REQUEST)
     n_left = len(prepared.left)
     console.say(
         f"{_starts(n_left)} of all ranks to make, about {minutes(prepared.expected_s)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rccltune.cli.console import Console
-from rccltune.cli.options import ON_REQUEST, then_choose
+from rccltune.cli.options import then_choose
 from rccltune.cli.progress import minutes
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model.errors import LaunchError
@@ -86,8 +86,6 @@ def _not_measured(prepared: PreparedLaunches) -> Iterator[str]:
         yield f"Not measured: {left_out}"
     for aside in prepared.aside:
         yield f"Not measured: {aside}: set aside, {aside.reason}"
-    for said in prepared.refused:
-        yield f"Not measured: variant {said}"
     for collective in prepared.sweep.collectives:
         if not collective.is_tunable:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
@@ -108,8 +106,6 @@ def run(console: Console, prepared: PreparedLaunches, *, force: bool) -> None:
         )
     for where, name, value in prepared.filled:
         console.say(f"{where} sets {name}={value} in every rank of every launch")
-    if not prepared.sweep.named_variants:
-        console.say(ON_REQUEST)
     left = prepared.left
     console.say(
         f"{_launches(len(left))} to make, about {minutes(prepared.expected_s(left))}"
@@ -176,7 +172,6 @@ def _event(told: LaunchProgress) -> dict[str, Any]:
         "id": ran.launch.id,
         "collective": ran.launch.collectives[0].value,
         "setting": str(setting_of(ran.launch)),
-        "variant": ran.launch.variant.name,
         "status": ran.outcome.status.value,
         "failure": ran.outcome.failure.value if ran.outcome.failure else None,
         "samples": len(ran.samples),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +29,12 @@ from rccltune.model import defaults
 from rccltune.model.choice import NOT_MEASURED
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
+from rccltune.model.settings import LL128_FORCED
 from rccltune.model.vocabulary import JoinedLines, format_span, join_lines
 from rccltune.perf.plan import LOOP
 
 if TYPE_CHECKING:
     from rccltune.measure.perf_sweep import PreparedPerfSweep
-    from rccltune.rules.placement_files import EmittedRules
     from rccltune.tune import TuneResult
     from rccltune.verify.outcome import VerificationResult
 
@@ -61,9 +60,9 @@ def tune(
 ) -> None:
     """Find this machine's best settings, prove them here, and say how to use them.
 
-    Sweep, fit, emit-config, verify, plot and report. Interrupted, the same command goes on. Rules
-    that need a variable, as LL128 does on gfx942, are a file of their own, which the site's .env
-    names where it is proven faster somewhere and slower nowhere.
+    Sweep, fit, emit-config, verify, plot and report. Interrupted, the same command goes on. On one
+    node of gfx942 a second session, ll128-forced/ in the first, has LL128 forced; the site's .env
+    names its rules where they are proven faster somewhere and slower nowhere.
 
     \b
     Example:
@@ -79,7 +78,9 @@ def tune(
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.site import in_mode
+    from rccltune.tune import forced_request
     from rccltune.tune import tune as tune_tune
+    from rccltune.verify.verdict_store import FORCED_FOLDER
 
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
     # Its sizes are measured, and weigh by its calls.
@@ -100,12 +101,14 @@ def tune(
     request = on_kept_node(request, [output])
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
-        prepared = prepare_measuring(request, output, console, widens=True)
+        prepared = prepare_measuring(request, output, console)
         site = prepared.instrument.site
+        other = forced_request(request, site)
+        forced = prepare_measuring(other, output / FORCED_FOLDER, console) if other else None
         if site.node is not None:
             console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
         if plan_only:
-            _show(console, prepared)
+            _show(console, [prepared, *([forced] if forced else [])])
             return
         check_asked(prepared.past, prepared.sweep)
         sweep_perf.talk_before(console, prepared)
@@ -117,6 +120,7 @@ def tune(
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,
                 confirms=confirming_site(request.site, site),
+                forced=forced,
             )
     told = console.verbosity > 0
     # Its own passes measure settings at fewer sizes where they cannot win.
@@ -129,24 +133,35 @@ def tune(
     if choosing.workload is not None:
         from rccltune.rules import savings
 
-        rules = [rule for one in done.verified for rule in one.standings if rule.is_kept]
+        used = done.forced if done.forced and done.is_forced_better else done
+        rules = [rule for one in used.verified for rule in one.standings if rule.is_kept]
         chosen = savings.by_rules(rules)
         saved = savings.saving_in(choosing.workload, [output], chosen, reporter=console)
         plain["saving"] = savings.saving_plain(saved)
         text = join_lines([text, savings.saving_text(saved)])
     console.result(plain, text)
-    sweep_perf.stop_if_aside(done.swept, "What is said above holds for the rest.")
+    for one in (done, *([done.forced] if done.forced else [])):
+        sweep_perf.stop_if_aside(one.swept, "What is said above holds for the rest.")
 
 
-def _show(console: Console, prepared: PreparedPerfSweep) -> None:
+def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:
     """What would be measured, and what it roughly takes to prove what is found."""
     from rccltune.verify.duration import expected_s
 
-    most_s = expected_s(prepared)
-    plain = {**prepared.as_plain(), "verification_s": round(most_s, 1)}
-    line = f"verification: up to about {minutes(most_s)}, less where rules are for few sizes"
-    console.result(plain, join_lines([sweep_perf.plan_text(prepared), line]))
+    plain, texts = [], []
+    for one in plans:
+        most_s = expected_s(one)
+        line = f"verification: up to about {minutes(most_s)}, less where rules are for few sizes"
+        plain.append({**one.as_plain(), "verification_s": round(most_s, 1)})
+        head = [f"{one.folder}, with {_pairs(one.setup.environment)}:"] * (one is not plans[0])
+        texts.append(join_lines([*head, sweep_perf.plan_text(one), line]))
+    forced = plain[1] if len(plain) > 1 else None
+    console.result({**plain[0], "forced": forced}, join_lines(texts, gap="\n\n"))
     console.say("Next: the same command without --plan.")
+
+
+def _pairs(variables: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in variables.items())
 
 
 def _text(done: TuneResult, *, told: bool) -> JoinedLines:
@@ -157,49 +172,43 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
         told: technical remarks, too.
     """
     lines = [no_hardware(done.runner)] if done.simulated else []
-    files = {one.path: one for one in (done.emitted, *done.emitted.beside)}
-    site = [one for one in done.verified if files[one.path].environment is None]
-    named = [one for one in done.verified if one.path in done.named]
-    beside = [one for one in done.verified if one not in site and one not in named]
-    rows = [line for one in site for line in _rules(one)]
+    rows = [line for one in done.verified for line in _rules(one)]
     if rows:
         lines += ["Verified, faster than the library's own choice:", *rows]
-    elif any(_rules(one) for one in (*named, *beside)):
+    elif done.forced and any(_rules(one) for one in done.forced.verified):
         lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:
         lines += [
             "Nothing to gain here: the library's own choices are as fast as any rule.",
             "The rule file is empty; leave everything as it is.",
         ]
-    for one in site:
+    for one in done.verified:
         lines += _beside_rules(one, told=told)
     lines += _unmeasured(done)
-    for one in named:
+    used = done
+    if done.forced and done.is_forced_better:
+        used = done.forced
         lines.append(
-            f"Faster still somewhere, slower nowhere: {_exports(files[one.path])} with rules of "
-            "its own, verified too; the site's .env names them:"
+            f"Faster still somewhere, slower nowhere: {_pairs(dict(used.emitted.needs))} with "
+            "rules of its own, verified too; the site's .env names them:"
         )
-        lines += [*_rules(one), *_beside_rules(one, told=told)]
-    if rows or named:
+        for one in used.verified:
+            lines += [*_rules(one), *_beside_rules(one, told=told)]
+    if rows or used is not done:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
-    for one in beside:
-        emitted = files[one.path]
-        if _rules(one):
-            lines += _in_environment(one, emitted, told=told)
-        else:
-            lines.append(f"{_exports(emitted)}: no gain is certain")
-    lines += [one.file.confirmed for one in done.verified if one.file.confirmed]
-    lines.append(f"The page to mail: {done.report.path}")
-    lines.append(f"Figures: {done.figures}; all of it: {done.folder}")
+    if done.forced and used is done:
+        lines += _in_environment(done.forced, told=told)
+    for each in (done, *([done.forced] if done.forced else [])):
+        lines += [one.file.confirmed for one in each.verified if one.file.confirmed]
+    lines.append(f"The page to mail: {used.report.path}")
+    lines.append(f"Figures: {used.figures}; all of it: {done.folder}")
     return join_lines(lines)
 
 
 def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
-    # What the idle plugin does is a remark; what a variable does to calls without a rule is none.
-    beside = beside_lines(one) if told or one.file.needs else []
-    found = (*overwritten_lines(one), *beside, *unregistered_line(one))
-    lines = [f"  {line}" for line in found]
+    beside = beside_lines(one) if told else []
+    lines = [f"  {line}" for line in (*overwritten_lines(one), *beside, *unregistered_line(one))]
     lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
     n_more = len(one.file.cuts) - _SHOWN
     if n_more > 0:
@@ -207,38 +216,23 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
 
 
-def _in_environment(one: VerificationResult, emitted: EmittedRules, *, told: bool) -> list[str]:
-    """The second pair of files: what it gains, and what it costs; its rules where told."""
-    gains = [rule.gain.ratio for rule in one.standings if rule.is_kept and rule.gain]
+def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
+    """The session with LL128 forced: what its rules gain; the rules where told."""
+    variable = "=".join(LL128_FORCED)
+    kept = [rule for one in forced.verified for rule in one.standings if rule.is_kept]
+    gains = [rule.gain.ratio for rule in kept if rule.gain]
+    if not gains:
+        return [f"{variable}: no gain is certain"]
     low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
     lines = [
-        f"Or with {_exports(emitted)} in the job's environment, against the library in it:",
-        f"  {one.after}, {low if low == high else f'{low} to {high}'}",
+        f"Or with {variable} in the job's environment, against the library in it:",
+        f"  {forced.verified[0].after}, {low if low == high else f'{low} to {high}'}",
     ]
-    costs = _costs(emitted.environment or "")
-    if costs is not None:
-        lines.append(f"  It costs: {costs}.")
     if told:
-        lines += [*_rules(one), *_beside_rules(one, told=True)]
-    else:
-        lines += [f"  {line}" for line in beside_lines(one)[:1]]
-    if emitted.environment_path is not None:
-        path = shlex.quote(str(emitted.environment_path.resolve()))
-        lines.append(f"To use that instead: source {path}")
-    return lines
-
-
-def _costs(name: str) -> str | None:
-    """What a shipped variant costs a job; of a user's own nobody knows."""
-    from rccltune.variants import catalog
-
-    with suppress(CommandLineError):
-        return catalog.read_catalog(None).find(name)[0].costs
-    return None
-
-
-def _exports(emitted: EmittedRules) -> str:
-    return " ".join(f"{name}={value}" for name, value in emitted.needs)
+        for one in forced.verified:
+            lines += [*_rules(one), *_beside_rules(one, told=True)]
+    path = shlex.quote(str(forced.exports.resolve()))
+    return [*lines, f"To use that instead: source {path}"]
 
 
 def _rules(one: VerificationResult) -> list[str]:

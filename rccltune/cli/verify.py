@@ -285,20 +285,8 @@ def not_kept(done: VerificationResult) -> list[str]:
 
 
 def beside_lines(done: VerificationResult) -> list[str]:
-    """What the idle plugin or the environment does by itself, where that is not nothing."""
+    """What the idle plugin does by itself, where that is not nothing."""
     file = done.file
-    if file.needs:
-        names = ", ".join(f"{name}={value}" for name, value in file.needs.items())
-        known = [one.ratio.ratio for one in file.beside]
-        lines = (
-            [f"{names} alone: {min(known):.2f}x to {max(known):.2f}x of the site's speed"]
-            if known
-            else []
-        )
-        if file.not_judged_below:
-            below = format_size(file.not_judged_below)
-            lines.append(f"{names} alone: at some sizes below {below} not known within 3 %")
-        return lines
     return [
         f"the plugin by itself, {one}: taken off the gains there"
         for one in file.beside

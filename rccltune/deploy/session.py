@@ -24,7 +24,7 @@ from rccltune.session import store
 from rccltune.session.files import disk_errors
 from rccltune.session.folders import is_swept, sweep_then_verify
 from rccltune.verify import verdict_store
-from rccltune.verify.verifications import name_of, verifications
+from rccltune.verify.verifications import verifications
 
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
 _UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
@@ -57,7 +57,8 @@ def deploy_session(
     """
     target = _absolute(directory)
     replaced = folders.is_ours(target)
-    session = store.open_session(folder)
+    # Where the exports name the rules of the session with LL128 forced, those go out.
+    session = store.open_session(verdict_store.used_session(folder))
     rules = _rule_files(session.path)
     changed = _changed(session.path, rules)
     if changed and not unproven:
@@ -115,7 +116,7 @@ def _absolute(directory: Path) -> Path:
 
 def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
     """The rule files of a session that have a rule, the one for any placement first."""
-    rules = [_rules(path) for path in verdict_store.used_rule_paths(folder)]
+    rules = [_rules(path) for path in verdict_store.rule_paths(folder)]
     for one in rules:
         why = verdict_store.refused(folder, one.content)
         if why is not None:
@@ -132,7 +133,7 @@ def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
             if rules
             else "there is no rule file in this session",
             where=str(folder),
-            hint="measure more sizes, settings or variants."
+            hint="measure more sizes or settings."
             if rules
             else "make one with rccltune emit-config, which says how to prove it.",
         )
@@ -143,13 +144,11 @@ def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
 
 def _changed(folder: Path, rules: Sequence[DeployedRuleFile]) -> tuple[str, ...]:
     """Names of files that call themselves verified and have other rules since."""
-    named = {one.name: one.file for one in rules if one.verified}
-    paths = verdict_store.used_rule_paths(folder)
-    files = {name_of(path, folder): named[path.name] for path in paths if path.name in named}
+    files = {one.name: one.file for one in rules if one.verified}
     stored = list(verifications(folder, files))
     old = {one.name for one in stored if not one.is_current}
     old -= {one.name for one in stored if one.is_current}
-    return tuple(Path(name).name for name in files if name in old)
+    return tuple(name for name in files if name in old)
 
 
 def _check_names(folder: Path, rules: Sequence[DeployedRuleFile]) -> None:
@@ -204,7 +203,7 @@ def _environment(rules: Sequence[DeployedRuleFile]) -> tuple[tuple[str, str], ..
         for name, value in rule_file.file.needs:
             if not _VARIABLE.fullmatch(name) or not is_harmless(name, value):
                 raise CommandLineError(
-                    f"these rules need {name}={value}, and only variables of the shipped variants "
+                    f"these rules need {name}={value}, and only variables of the shipped catalog "
                     "are handed to jobs: any other may load code or open files",
                     where=rule_file.name,
                     hint="if you know what it does and who wrote the rules, export it in the job "

@@ -338,7 +338,7 @@ def _rule_file(request: JobRequest) -> Path:
             "neither a session nor a rule file",
             hint="name the session that was tuned, or give --rules FILE.",
         )
-    paths = verdict_store.used_rule_paths(request.session)
+    paths = verdict_store.rule_paths(verdict_store.used_session(request.session))
     if len(paths) != 1:
         named = ", ".join(path.name for path in paths) or "none"
         raise CommandLineError(

@@ -100,7 +100,7 @@ def launch_environment(
 
     Args:
         site: what rccltune itself was started with.
-        added: what the variant, the plugin or --env sets; wins over the site's.
+        added: what the plugin or --env sets; wins over the site's.
         clear: further names.
         keep: entries of CLEARED that stay: CHANNELS, or all where the site is measured as it is.
     """

@@ -15,7 +15,7 @@ from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import Site
 from rccltune.model.measurement import Launch, Outcome, Sample, Status
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Scale
+from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason, format_size
 from rccltune.session import store
 from rccltune.session.launches import read_launch
@@ -193,6 +193,5 @@ def _command(site: Site) -> tuple[str, ...]:
     )
     alone = site.launcher.flavour == "none" and site.node is None
     # One process then has both devices.
-    options = (("-g", str(PAIR.n_ranks)),) if alone else ()
-    variant = replace(DEFAULT_VARIANT, options=options)
-    return rccl_tests.command(site, call, variant, n_started=PAIR.n_ranks)
+    n_gpus = PAIR.n_ranks if alone else 1
+    return rccl_tests.command(site, call, n_started=PAIR.n_ranks, n_gpus=n_gpus)

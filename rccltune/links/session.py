@@ -36,7 +36,7 @@ from rccltune.model.links import LinkClass, LinkMap, PairTimes, Spread
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import Collective
 from rccltune.session import files, store
-from rccltune.session.store import Session
+from rccltune.session.store import Session, SessionSetup
 from rccltune.simulate import compiled
 
 _RECORD: Final = f"{FOLDER}/links.json"
@@ -203,6 +203,7 @@ def _begin(prepared: LinkMapPlan, command: str) -> None:
                 command=command,
                 tool=f"rccltune {__version__}",
                 fingerprint=site.fingerprint,
+                setup=SessionSetup(),
             )
         )
     if site.node is not None:

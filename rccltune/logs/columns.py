@@ -31,7 +31,7 @@ _SPELLINGS: Final = {
     "protocol": ("protocol", "proto"),
     "channels": ("channels", "nchannels", "n_channels"),
     "setting": ("setting",),
-    "variant": ("variant", "config", "arm"),
+    "environment": ("environment", "variant", "config", "arm"),
     "dtype": ("dtype", "type", "datatype", "data_type"),
     "redop": ("redop", "op"),
     "inplace": ("inplace", "in_place"),
@@ -149,7 +149,6 @@ _FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "placement": ("placement", placement_of),
     "rank_placement": ("rank_placement", str),
     "setting": ("setting", Setting.parse),
-    "variant": ("variant", str),
     "host": ("hosts", lambda text: (text,)),
     "source": ("origin", str),
 }

@@ -32,7 +32,6 @@ class LogFacts:
     collective: Collective | None = None
     setting: Setting | None = None
     chosen_by: str | None = None
-    variant: str | None = None
     n_ranks: int | None = None
     n_nodes: int | None = None
     nodes_unsure: bool = False

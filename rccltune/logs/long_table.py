@@ -42,7 +42,7 @@ _UNFORCED: Final = frozenset(("default", "baseline", "auto"))
 _EMPTY: Final = frozenset(("", "-", "-1", "n/a", "none", "null", "nan"))
 # Everything that tells one curve from another.
 _KEY: Final = (
-    "collective", "algorithm", "protocol", "channels", "setting", "variant", "dtype", "redop",
+    "collective", "algorithm", "protocol", "channels", "setting", "dtype", "redop",
     "inplace", "placement", "ranks", "per_rank", "nodes", "graph", "requested", "rank_placement",
     "place",
 )  # fmt: skip
@@ -77,6 +77,14 @@ def cells_by_role(
             hint="name the columns nbytes and time_us (or busbw_gbs).",
         )
     found = {role: [row[at].strip() for row in rows] for role, at in roles.items()}
+    environments = dict.fromkeys(found.pop("environment", ()))
+    if len(environments) > 1:
+        raise OutputError(
+            f"the column '{names[roles['environment']]}' names {len(environments)} environments "
+            f"({', '.join(environments)[:200]}), and a session is of one",
+            where=where,
+            hint="split the table, and import each part into a session of its own (-o DIR).",
+        )
     table: pd.DataFrame = pd.DataFrame({**found, "line": list(lines)})
     return table
 
@@ -195,7 +203,6 @@ class _CellFacts:
             line=row["line"],
             collective=Collective.parse(cell("collective")) if cell("collective") else None,
             setting=_setting(cell("setting").lower(), cell("requested").lower(), words),
-            variant=cell("variant") or None,
             n_ranks=ranks * (_positive(cell("per_rank")) or 1) if ranks else None,
             n_nodes=_positive(cell("nodes")),
             nodes_unsure=self._unsure,

@@ -335,12 +335,11 @@ def _notes(book: LogFindings, runs: Sequence[LogRun], resolver: Resolver) -> Non
     versions = different_libraries(book.libraries)
     if versions is not None:
         one, other = versions
-        resolver.notice(
-            Caution.LIBRARIES_DIFFER,
-            f"the file has runs of library {one} and of {other} (line {book.libraries[other]}), "
+        raise OutputError(
+            f"the file has runs of library {one} (line {book.libraries[one]}) and of {other}, "
             "which may choose and run differently",
-            "split the file, and import each part into a session of its own or with --variant.",
-            book.libraries[one],
+            where=f"{book.name}:{book.libraries[other]}",
+            hint="split the file, and import each part into a session of its own (-o DIR).",
         )
     if book.odd:
         line, text = book.odd[0]

@@ -20,14 +20,12 @@ from rccltune.logs.facts import LogFacts
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, Notice, StatedFacts
 from rccltune.model.settings import (
-    KNOWN_VARIANTS,
     UNSTATED,
     CurveKey,
     Mode,
     Role,
     Scale,
     Setting,
-    Variant,
 )
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
 
@@ -75,7 +73,6 @@ class Resolver:
                 f"--dtype {stated.dtype} is no data type of a benchmark",
                 hint=f"write one of {', '.join(DTYPE_BYTES)}.",
             )
-        self._variants: dict[str, Variant] = {}
         self.is_mixed = False
         # Whoever started the benchmark knows what ran.
         self.is_trusted = False
@@ -145,7 +142,6 @@ class Resolver:
             redop=facts.redop or self.assumed.get("redop"),
             graph=self._graph if facts.graph is None else facts.graph,
             rank_placement=facts.rank_placement or self.assumed.get("rank_placement"),
-            variant=self._variant(facts),
         )
 
     def _placed(self, facts: LogFacts) -> Placement:
@@ -240,15 +236,6 @@ class Resolver:
             facts.line,
         )
         return given if is_site else None
-
-    def _variant(self, facts: LogFacts) -> Variant:
-        given = self.stated.variant
-        name = self.agreed("--variant", given.name if given else None, facts.variant, facts.line)
-        if given is not None:
-            return given
-        if name is None:
-            return KNOWN_VARIANTS["default"]
-        return self._variants.setdefault(name, KNOWN_VARIANTS.get(name) or Variant(name=name))
 
     def _assumption(self, key: str, read: Callable[[str], T]) -> T | None:
         text = self.assumed.get(key)

@@ -286,6 +286,6 @@ def _visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
             f"{n_oams} of {len(system.oams)} OAMs are used, and each pair has a link of its own: "
             "bandwidth is a fraction of the node's",
             where,
-            remedy="use all of them; where the job cannot, measure a variant with more channels: "
-            "NCCL_MIN_NCHANNELS=32 (RCCL's tips) and 112 (AMD's article).",
+            remedy="use all of them; where the job cannot, measure with more channels: sweep "
+            "--env NCCL_MIN_NCHANNELS=32 (RCCL's tips), or 112 (AMD's article).",
         )

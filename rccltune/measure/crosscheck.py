@@ -28,7 +28,7 @@ from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
-from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Role, Setting, Variant
+from rccltune.model.settings import BASELINE, Role, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf import plan, rows
 from rccltune.session import files
@@ -45,24 +45,22 @@ _TIMEOUT_S: Final = 180.0
 # After so many failures nothing more is started: the sweep's times are there already.
 _MOST_FAILURES: Final = 2
 # What must be the same in both.
-_CELL: Final = ["collective", "variant", "setting", "clock", "placement", "nbytes"]
+_CELL: Final = ["collective", "setting", "clock", "placement", "nbytes"]
 _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrosscheckLaunch:
-    """One launch: a setting of a collective in an environment, by one clock."""
+    """One launch: a setting of a collective, by one clock."""
 
     collective: Collective
-    variant: Variant
     setting: Setting
     clock: str
     call: BenchmarkCall
 
     def __str__(self) -> str:
         """``all_reduce ring/ll graph``."""
-        where = "" if self.variant.name == "default" else f" in {self.variant.name}"
-        return f"{self.collective.value} {self.setting}{where} {self.clock}"
+        return f"{self.collective.value} {self.setting} {self.clock}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +77,8 @@ class CrosscheckResult:
     """What came of it.
 
     Attributes:
-        table: columns collective, variant, setting, clock, placement, nbytes, ours_us, theirs_us
-            and ratio (theirs over ours).
+        table: columns collective, setting, clock, placement, nbytes, ours_us, theirs_us and ratio
+            (theirs over ours).
         failed: launches that gave no table, each with the reason.
         seconds: of the launches that were made now.
         is_whole: neither budget nor failures left any out.
@@ -180,13 +178,12 @@ def launches_of(ours: pd.DataFrame, prepared: PreparedPerfSweep) -> list[Crossch
         ours: times of the rank program, see :func:`ours_of`.
         prepared: the sweep.
     """
-    sweep, known = prepared.sweep, prepared.measuring.variants
+    sweep = prepared.sweep
     found = []
-    for (collective, variant, text, clock), own in ours.groupby(
-        ["collective", "variant", "setting", "clock"], sort=False
+    for (collective, text, clock), own in ours.groupby(
+        ["collective", "setting", "clock"], sort=False
     ):
         setting = Setting.parse(str(text))
-        one = known.get(str(variant), KNOWN_VARIANTS["default"])
         call = BenchmarkCall(
             collective=Collective(collective),
             min_nbytes=int(own["nbytes"].min()),
@@ -200,7 +197,6 @@ def launches_of(ours: pd.DataFrame, prepared: PreparedPerfSweep) -> list[Crossch
         found.append(
             CrosscheckLaunch(
                 collective=call.collective,
-                variant=one,
                 setting=setting,
                 clock=str(clock),
                 call=call,
@@ -323,9 +319,9 @@ def _launched(
     """The launch, made now or read again."""
     site = where.site
     shows = replace(one.call, shows=proof is ExecutionProof.COLUMNS)
-    argv = rccl_tests.command(site, shows, one.variant)
+    argv = rccl_tests.command(site, shows)
     digest = hashlib.sha256("\0".join(argv).encode()).hexdigest()[:8]
-    words = (one.collective.value, str(one.setting).replace("/", "-"), one.variant.name, one.clock)
+    words = (one.collective.value, str(one.setting).replace("/", "-"), one.clock)
     own = (folder / FOLDER / f"{'-'.join(words)}-{digest}").resolve()
     if rccl_tests.is_complete(own):
         return rccl_tests.read_launched(where, shows, own)
@@ -336,10 +332,7 @@ def _launched(
         where,
         shows,
         own,
-        added=[
-            *one.variant.environment,
-            *((name, value.replace("{launch}", str(own))) for name, value in forced),
-        ],
+        added=[(name, value.replace("{launch}", str(own))) for name, value in forced],
         as_it_is=one.setting == BASELINE,
         timeout_s=_TIMEOUT_S,
     )
@@ -366,7 +359,6 @@ def _held(
     middle = theirs.groupby(["placement", "nbytes"], sort=False)["time_us"].median()
     mine = ours[
         (ours["collective"] == one.collective.value)
-        & (ours["variant"] == one.variant.name)
         & (ours["setting"] == str(one.setting))
         & (ours["clock"] == one.clock)
     ]

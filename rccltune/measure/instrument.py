@@ -6,7 +6,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,13 +34,14 @@ from rccltune.measure.site import (
     system_here,
     vendor_here,
 )
-from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
 from rccltune.model.measurement import Fingerprint
-from rccltune.model.vocabulary import Collective, RankPlacement
+from rccltune.model.vocabulary import Collective, RankPlacement, join_lines
 from rccltune.perf import library, plan, rank_program, runs
 from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.session import store
+from rccltune.session.folders import another
+from rccltune.session.store import SessionSetup
 from rccltune.simulate.node import SimulatedNode
 
 # Who starts ranks on one node: the rank program itself.
@@ -308,30 +309,46 @@ def check_collectives(collectives: tuple[Collective, ...]) -> None:
             )
 
 
-def same_runner(folder: Path, *, is_perf: bool) -> None:
-    """Stop where a session was measured by another runner: its times are not to be mixed.
+def setup_of(request: SiteRequest, site: Site) -> SessionSetup:
+    """What all of a session is measured with."""
+    return SessionSetup(
+        runner=request.runner, library=site.library, environment=dict(request.added)
+    )
+
+
+def same_setup(folder: Path, mine: SessionSetup) -> None:
+    """Stop where a session was measured with something else: its times are not to be mixed.
 
     Args:
-        folder: the session.
-        is_perf: the rank program is to go on with it.
+        folder: the session, which need not be there.
+        mine: what is to be measured with.
 
     Raises:
-        SessionError: it was.
+        SessionError: it was; the message has each difference.
     """
-    has_runs = bool(runs.numbers(folder))
-    hint = "say --runner {}, or choose another session with -o."
-    if has_runs and not is_perf:
+    if not (folder / store.HEADER).exists():
+        return
+    there = store.open_session(folder).setup
+    if there.runner is None:
+        return
+    differences = [
+        f"  {one.name}: {_words(getattr(there, one.name))} in it, "
+        f"{_words(getattr(mine, one.name))} now"
+        for one in fields(SessionSetup)
+        if getattr(there, one.name) != getattr(mine, one.name)
+    ]
+    if differences:
         raise SessionError(
-            "this session was measured by rccltune-perf, and goes on with it alone",
+            join_lines(["this session was measured with something else:", *differences]),
             where=str(folder),
-            hint=hint.format(PERF),
+            hint=f"say the same, or measure into a session of its own: -o {another(folder)}.",
         )
-    if is_perf and not has_runs and any(one.argv for one, _ in store.read_launches(folder)):
-        raise SessionError(
-            "this session was measured by rccl-tests, and goes on with them alone",
-            where=str(folder),
-            hint=hint.format(defaults.RUNNER),
-        )
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={text}" for name, text in value.items()) or "nothing added"
+    return "unknown" if value is None else str(value)
 
 
 # Verbs that measure anew take -o; others have it as their argument.

@@ -3,8 +3,7 @@
 One launch measures one setting of one collective at all sizes. One more has our plugin loaded and
 nothing forced, which shows at which sizes a tuner is asked at all. A repetition goes through all of
 them once, the baseline first and the settings in an order of its own, so that a drift of the
-machine hits all alike; the launch is what is repeated. A variant is measured as a whole: what the
-library does in its environment by itself, and every setting that a tuner could choose there.
+machine hits all alike; the launch is what is repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import product
 from typing import Final
 
 from rccltune import plugin
@@ -26,13 +24,11 @@ from rccltune.model import defaults
 from rccltune.model.measurement import Launch, Outcome, Status, Sweep
 from rccltune.model.settings import (
     BASELINE,
-    DEFAULT_VARIANT,
     LL128_FORCED,
     SILENT,
-    TREE_SIMPLE_PATCHED,
+    TREE_SIMPLE_FORCED,
     Role,
     Setting,
-    Variant,
 )
 from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 from rccltune.perf import plan
@@ -115,7 +111,7 @@ class LaunchOrder:
     left_out: tuple[UnmeasuredSetting, ...]
 
 
-Arm = tuple[Collective, Setting, Variant]
+Arm = tuple[Collective, Setting]
 
 
 def launch_order_of(
@@ -139,24 +135,22 @@ def launch_order_of(
     """
     arms: list[Arm] = []
     left_out: list[UnmeasuredSetting] = []
-    for variant, collective in product(sweep.variants, sweep.collectives):
-        if variant.serves and collective not in variant.serves:
-            continue
+    for collective in sweep.collectives:
         if collective not in site.programs:
             missing = f"there is no {collective.benchmark} beside the other benchmarks"
             left_out.append(
                 UnmeasuredSetting(collective=collective, setting=BASELINE, reason=missing)
             )
             continue
-        arms.append((collective, BASELINE, variant))
-        settings = _settings(sweep, collective, variant)
+        arms.append((collective, BASELINE))
+        settings = _settings(sweep, collective)
         if settings and proof is ExecutionProof.DECISIONS:
             # NCCL_ALGO switches paths off that go around a tuner; this launch shows where they are.
-            arms.append((collective, SILENT, variant))
+            arms.append((collective, SILENT))
         for setting in settings:
-            own, reason = variant_for(setting, variant, sweep, site)
+            reason = why_left_out(setting, sweep, site)
             if reason is None:
-                arms.append((collective, setting, own))
+                arms.append((collective, setting))
             else:
                 left_out.append(
                     UnmeasuredSetting(collective=collective, setting=setting, reason=reason)
@@ -177,7 +171,7 @@ def launch_order_of(
 def _turned(arms: Sequence[Arm], seed: int, repeat: int) -> Iterator[Arm]:
     """One repetition: each collective's baselines, then its settings in an order of their own."""
     drawn = random.Random(f"{seed}/{repeat}")  # noqa: S311 - an order, no secret
-    for collective in dict.fromkeys(collective for collective, *_ in arms):
+    for collective in dict.fromkeys(collective for collective, _ in arms):
         own = [arm for arm in arms if arm[0] is collective]
         first = [arm for arm in own if arm[1] == BASELINE or (arm[1] == SILENT and not repeat)]
         others = [arm for arm in own if arm[1].role is Role.FORCED]
@@ -185,9 +179,9 @@ def _turned(arms: Sequence[Arm], seed: int, repeat: int) -> Iterator[Arm]:
         yield from (*first, *others)
 
 
-def _settings(sweep: Sweep, collective: Collective, variant: Variant) -> tuple[Setting, ...]:
+def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
     """Settings that are named, or the pairs of AMD's documents; none where no tuner is asked."""
-    if not collective.is_tunable or variant.path:
+    if not collective.is_tunable:
         return ()
     if sweep.settings:
         return tuple(one for one in sweep.settings if plan.has(collective, one))
@@ -195,29 +189,26 @@ def _settings(sweep: Sweep, collective: Collective, variant: Variant) -> tuple[S
     return (*usual, *(replace(one, channels=n) for one in usual for n in sweep.counts))
 
 
-def variant_for(
-    setting: Setting, variant: Variant, sweep: Sweep, site: Site
-) -> tuple[Variant, str | None]:
-    """The environment that a setting is measured in, and why it is not; None where it is."""
-    gated = is_gated(site)
-    if gated and (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
+def why_left_out(setting: Setting, sweep: Sweep, site: Site) -> str | None:
+    """Why a setting is not measured; None where it is."""
+    if not is_gated(site):
+        return None
+    if (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE):
+        forced = f"--env {'='.join(TREE_SIMPLE_FORCED)}"
         if not site.has_patched_library:
-            return variant, (
+            return (
                 "this RCCL leaves Tree with Simple out on one node; --librccl FILE of a build "
-                "after scripts/enable-tree-simple measures it"
+                f"after scripts/enable-tree-simple measures it, with {forced}"
             )
-        if variant != DEFAULT_VARIANT:
-            return variant, "Tree with Simple is measured once, in the patched library's own way"
-        return TREE_SIMPLE_PATCHED, None
-    (switch,) = LL128_FORCED.environment
-    is_forced = switch in variant.environment or switch in site.environment
-    # Who names it tries it, where it is not measured with its variable anyway.
-    tries = bool(sweep.settings) and not any(switch in one.environment for one in sweep.variants)
-    if gated and setting.protocol is Protocol.LL128 and not (is_forced or tries):
-        return variant, (
-            f"this RCCL leaves LL128 out on one node; --variant {LL128_FORCED.name} measures it"
+        return None if TREE_SIMPLE_FORCED in site.environment else f"{forced} measures it"
+    # Who names it tries it.
+    is_tried = bool(sweep.settings) or LL128_FORCED in site.environment
+    if setting.protocol is Protocol.LL128 and not is_tried:
+        return (
+            f"this RCCL leaves LL128 out on one node; --env {'='.join(LL128_FORCED)} measures it, "
+            "in a session of its own"
         )
-    return variant, None
+    return None
 
 
 def is_gated(site: Site) -> bool:
@@ -269,32 +260,27 @@ def launch_of(
     sweep: Sweep, site: Site, arm: Arm, repeat: int, proof: ExecutionProof, *, graph: bool
 ) -> Launch:
     """One launch of one setting; its id comes later, from all of its content."""
-    collective, setting, variant = arm
+    collective, setting = arm
     call = call_of(sweep, collective, graph=graph, shows=proof is ExecutionProof.COLUMNS)
     one = Launch(
         id="",
-        argv=rccl_tests.command(site, call, variant),
+        argv=rccl_tests.command(site, call),
         environment=site.environment,
         collectives=(collective,),
         settings=(setting,),
-        variant=variant,
         scale=site.scale,
         rank_placement=sweep.rank_placement,
         repeat=repeat,
     )
-    one = _with(one, (*variant.environment, *forcing(setting, proof)))
+    one = _with(one, forcing(setting, proof))
     return one if site.node is None else _with(one, _simulated(one, graph=graph))
 
 
 def _simulated(one: Launch, *, graph: bool) -> tuple[tuple[str, str], ...]:
     """Noise depends on what is measured and not on how it is started."""
     name = f"{one.collectives[0].value} {setting_of(one)} {one.repeat}"
-    if one.variant != DEFAULT_VARIANT:
-        name += f" {one.variant.name}"
     pairs = [("RCCLTUNE_SIM_LAUNCH", name + " graph" * graph)]
-    if one.variant.one_process:
-        pairs.append(("RCCLTUNE_SIM_RANKS", "1"))
-    if one.variant.patched:
+    if TREE_SIMPLE_FORCED in one.environment:
         pairs.append(("RCCLTUNE_SIM_PATCHES", "force-tree-simple"))
     return tuple(pairs)
 

@@ -6,7 +6,7 @@ under way and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,11 +22,11 @@ from rccltune.measure.one_launch import LaunchResult
 from rccltune.measure.prepared_launches import PreparedLaunches, refuse_hidden_choices, what_of
 from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, LaunchError, SessionError
+from rccltune.model.errors import CommandLineError, LaunchError
 from rccltune.model.failure import Failure
 from rccltune.model.measurement import Launch
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Variant
+from rccltune.model.settings import Role
 from rccltune.model.vocabulary import UnusableReason, format_span
 from rccltune.releases import LOADING_OURS
 from rccltune.session import files, folders, store
@@ -306,7 +306,7 @@ class _LaunchRunner:
 
 
 def _is_untouched(one: Launch) -> bool:
-    return setting_of(one).role is Role.BASELINE and one.variant == DEFAULT_VARIANT
+    return setting_of(one).role is Role.BASELINE
 
 
 def _why(ran: LaunchResult) -> str:
@@ -317,30 +317,23 @@ def _unattributed(samples: pd.DataFrame) -> Iterator[str]:
     """Sentences about times that are no setting's own, or no rule's: where, and why."""
     reasons = {one.value: one for one in _NOT_ITS_OWN}
     own = samples[samples["unusable"].isin(list(reasons))]
-    names = ["collective", "setting", "variant", "unusable"]
-    for (collective, setting, variant, why), rows in own.groupby(names, observed=True, sort=False):
-        where = "" if variant == DEFAULT_VARIANT.name else f" in {variant}"
+    names = ["collective", "setting", "unusable"]
+    for (collective, setting, why), rows in own.groupby(names, observed=True, sort=False):
         span = format_span(int(rows["nbytes"].min()), int(rows["nbytes"].max()))
-        yield f"{collective} {setting}{where}, {span}: not used, {reasons[str(why)].meaning}"
+        yield f"{collective} {setting}, {span}: not used, {reasons[str(why)].meaning}"
 
 
 def _begin(prepared: PreparedLaunches, command: str) -> None:
     folder, site = prepared.folder, prepared.where.site
-    planned = {one.variant.name: one.variant for one in prepared.launches}
-    own = [one for one in planned.values() if one != KNOWN_VARIANTS.get(one.name)]
     made = Session(
         path=folder,
         command=command,
         tool=f"rccltune {__version__}",
         fingerprint=site.fingerprint,
-        variants=tuple(own),
+        setup=prepared.setup,
     )
-    if (folder / "session.json").exists():
-        there = store.open_session(folder)
-        _check_variants(prepared, planned.values())
-        known = {one.name for one in there.variants}
-        added = tuple(one for one in own if one.name not in known)
-        made = replace(there, variants=(*there.variants, *added))
+    if (folder / store.HEADER).exists():
+        made = replace(store.open_session(folder), setup=prepared.setup)
     store.write_header(made)
     files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
     files.write_atomically(
@@ -349,30 +342,6 @@ def _begin(prepared: PreparedLaunches, command: str) -> None:
     folders.remember(folder)
     if site.node is not None:
         files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
-
-
-def _check_variants(prepared: PreparedLaunches, variants: Iterable[Variant]) -> None:
-    """Samples name their variant, so that one name stands for one environment.
-
-    Raises:
-        SessionError: a variant was measured there with other variables.
-    """
-    recorded = {one.variant.name: one.variant for one, _ in store.read_launches(prepared.folder)}
-    for one in variants:
-        before = recorded.get(one.name, one)
-        # What a path's threshold is depends on the sizes of the sweep, and takes all of them.
-        if one.threshold is None and before.environment != one.environment:
-            raise SessionError(
-                f"variant '{one.name}' was measured with {_variables(before)}, and is to be "
-                f"measured with {_variables(one)}",
-                where=str(prepared.folder),
-                hint="measure it into a session of its own with -o DIR, or name the file of "
-                "variants that was given before (--variants FILE).",
-            )
-
-
-def _variables(variant: Variant) -> str:
-    return " ".join(f"{name}={value}" for name, value in variant.environment) or "no variable"
 
 
 def _finish(folder: Path) -> tuple[Session, pd.DataFrame]:

@@ -23,7 +23,7 @@ from rccltune.measure.site import Site
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError
 from rccltune.model.failure import Failure
 from rccltune.model.measurement import Caution, Launch, Notice, Outcome, Sample, Status
-from rccltune.model.settings import DEFAULT_VARIANT, Role
+from rccltune.model.settings import Role
 from rccltune.model.vocabulary import json_text
 from rccltune.session import place, store
 from rccltune.session.files import check_room, disk_errors, write_atomically
@@ -237,7 +237,7 @@ def tuner_in(folder: Path, launches: Iterable[Launch]) -> str | None:
         ``none``, ``plugin NAME``, ``built-in table FILE``; None where there is no such log.
     """
     for one in launches:
-        untouched = setting_of(one).role is Role.BASELINE and one.variant == DEFAULT_VARIANT
+        untouched = setting_of(one).role is Role.BASELINE
         logs = sorted((folder / FOLDER / one.id).glob("nccl-*.log")) if untouched else []
         if logs:
             return tuner_of(logs[0].read_text(encoding="utf-8", errors="replace"))

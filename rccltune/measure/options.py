@@ -91,8 +91,13 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "min_bytes": 32,
         "timing": "graph",
         "collective": (Collective.ALL_REDUCE,),
-        # What AMD's figure for one OAM was reached with.
-        "variant": ("mscclpp-read",),
+        # What AMD's figure for one OAM was reached with (mscclpp-read in data/variants.yaml).
+        "env": {
+            "HIP_FORCE_DEV_KERNARG": "1",
+            "MSCCLPP_READ_ALLRED": "1",
+            "RCCL_MSCCLPP_ENABLE": "1",
+            "RCCL_MSCCLPP_THRESHOLD": str(1 << 30),
+        },
     },
 }
 
@@ -209,16 +214,6 @@ class SweepOptions(BaseModel):
         "What",
         metavar="LIST",
     )
-    variant: Annotated[tuple[Line, ...], _Several] = _option(
-        (),
-        "Environment to measure in (repeatable); rccltune variants lists them.",
-        "What",
-        usual=True,
-        metavar="NAME",
-    )
-    variants: _File | None = _option(
-        None, "File with variants of your own.", "What", metavar="YAML"
-    )
     min_bytes: _Size = _option(
         defaults.MIN_NBYTES,
         f"Smallest message size. [default: {short_size(defaults.MIN_NBYTES)}]",
@@ -294,8 +289,9 @@ class SweepOptions(BaseModel):
     )
     env: dict[VariableName, Line] = _option(
         {},
-        "Set this variable in every rank (repeatable).",
-        "Running",
+        "Set this variable in every rank (repeatable); a session has one environment.",
+        "What",
+        usual=True,
         metavar="NAME=VALUE",
     )
     seed: Annotated[int, parsed(WholeNumberFrom(0))] = _option(

@@ -11,34 +11,27 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune import __version__
 from rccltune.launch import signals, variables
 from rccltune.logs.library import tuner_of
-from rccltune.measure import sweep_file, variants
+from rccltune.measure import sweep_file, workload_sizes
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import (
     Instrument,
     check_collectives,
     find_instrument,
     same_machine,
-    same_runner,
+    same_setup,
+    setup_of,
 )
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.options import PERF
 from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.request import Request, site_keys
-from rccltune.measure.site import Site
 from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, LaunchError, MachineError, SessionError
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import (
-    DEFAULT_VARIANT,
-    KNOWN_VARIANTS,
-    LL128_FORCED,
-    Role,
-    Setting,
-    Variant,
-)
+from rccltune.model.settings import LL128_FORCED, Role, Setting
 from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 from rccltune.perf import passes, plan, runs
 from rccltune.perf.passes import SweepScope
@@ -48,7 +41,7 @@ from rccltune.session import files, folders, place, store
 from rccltune.session.folders import SWEEP_FILE
 from rccltune.session.place import PLACE_FILE
 from rccltune.session.samples import frame_from_logs
-from rccltune.session.store import NODE_FILE, Session
+from rccltune.session.store import NODE_FILE, Session, SessionSetup
 from rccltune.simulate import compiled
 from rccltune.variants.past_tuner import PathPast
 
@@ -58,7 +51,6 @@ if TYPE_CHECKING:
 # Words of types that rccl-tests spells in two ways.
 _TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
 _GATED: Final = ("gfx94", "gfx95")
-_WIDENED: Final = "gfx942"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +59,6 @@ class PreparedPerfSweep:
 
     Attributes:
         sweep: as resolved, for the session's sweep.yaml.
-        refused: variants that cannot be measured here, each with the reason.
         left_out: sizes that are not measured, in words.
         cleared: variables of the site that no rank sees where our plugin answers.
         kept: those of them that the baseline has, since it is the site as it is.
@@ -75,10 +66,10 @@ class PreparedPerfSweep:
     """
 
     folder: Path
+    setup: SessionSetup
     sweep: Sweep
     instrument: Instrument
     measuring: OngoingSweep
-    refused: tuple[str, ...]
     left_out: tuple[str, ...]
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
@@ -121,7 +112,6 @@ class PreparedPerfSweep:
                 {
                     "what": one.what,
                     "purpose": one.purpose,
-                    "variant": one.variant.name,
                     "plugin": one.plugin,
                     "communicators": len(one.communicators),
                     "steps": sum(map(len, self.measuring.left(one).values())),
@@ -130,7 +120,6 @@ class PreparedPerfSweep:
             ],
             "library": str(self.instrument.ground.library.file),
             "past_tuner": [one.as_plain() for one in self.past],
-            "refused": list(self.refused),
             "left_out": list(self.left_out),
             "cleared": dict(self.cleared),
             "passed": dict(self.passed),
@@ -139,9 +128,7 @@ class PreparedPerfSweep:
         }
 
 
-def prepare_measuring(
-    request: Request, folder: Path, reporter: Reporter, *, widens: bool = False
-) -> PreparedPerfSweep:
+def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> PreparedPerfSweep:
     """Find out what is there, what was asked for, and what of it the session already has.
 
     Nothing is started or written.
@@ -150,36 +137,30 @@ def prepare_measuring(
         request: all of it.
         folder: the session.
         reporter: told what is worth telling while it is measured.
-        widens: measure forced LL128 too where the library leaves LL128 out by itself.
 
     Raises:
         CommandLineError: what was said does not fit together.
-        InputFileError: mistakes in the user's file of variants, all at once.
         MachineError: there is no library, or no GPU.
-        SessionError: the session is of another machine, or of another runner.
+        SessionError: the session is of another machine, runner, library or environment.
         OutputError: a run of the session cannot be read.
     """
     instrument = find_instrument(request.site, folder, request.timeout_s)
     site = instrument.site
     check_collectives(request.sweep.collectives)
-    same_runner(folder, is_perf=True)
+    setup = setup_of(request.site, site)
+    same_setup(folder, setup)
     same_machine(folder, site, is_perf=True)
     place.same_place(folder, site.seating)
-    sweep, refused = variants.with_variants(request, site)
-    named, more = _variants(request, sweep)
-    if widens and LL128_FORCED not in named and _leaves_ll128_out(site):
-        named = (*named, LL128_FORCED)
+    sweep = request.sweep
     left_out: tuple[str, ...] = ()
     if request.workload is not None:
-        sweep, left_out = variants.with_sizes(
+        sweep, left_out = workload_sizes.with_sizes(
             sweep, request.workload, site.scale, named_collectives=request.named_collectives
         )
     mode = site.fingerprint.mode
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
         sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
-    sweep = replace(
-        sweep, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,)
-    )
+    sweep = replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
     wanted = _sweep_scope(request, sweep, instrument)
     seen = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
@@ -194,10 +175,10 @@ def prepare_measuring(
     measuring.read()
     return PreparedPerfSweep(
         folder=folder,
+        setup=setup,
         sweep=sweep,
         instrument=instrument,
         measuring=measuring,
-        refused=(*refused, *more),
         left_out=left_out,
         cleared=seen.cleared,
         passed=seen.passed,
@@ -207,27 +188,6 @@ def prepare_measuring(
             "timing": request.timing,
         },
     )
-
-
-def _leaves_ll128_out(site: Site) -> bool:
-    """Whether the library lets LL128 be chosen in an environment of its own alone."""
-    is_gated = (site.fingerprint.arch or "").startswith(_WIDENED)
-    return is_gated and site.scale.n_nodes == 1
-
-
-def _variants(request: Request, sweep: Sweep) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
-    """The site as it is and the variants that were named; why others cannot be measured so."""
-    named, refused = [], []
-    for one in sweep.variants:
-        if one.name == LL128_FORCED.name and one.name not in request.variants:
-            continue
-        if one.options:
-            refused.append(f"{one.name}: it is an option of rccl-tests (--runner rccl-tests)")
-        elif one.library_sha256 is not None:
-            refused.append(f"{one.name}: sweep its library into a session of its own (--librccl)")
-        else:
-            named.append(one)
-    return tuple(named), tuple(refused)
 
 
 def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> SweepScope:
@@ -265,7 +225,6 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
         op="sum" if sweep.redop == "none" else sweep.redop,
         settings=sweep.settings,
         counts=sweep.counts,
-        variants=sweep.variants,
         timing=request.timing,
         n_communicators=request.communicators,
         checked_up_to=instrument.checked_up_to,
@@ -335,34 +294,22 @@ def _tuner_of_baseline(measured: Sequence[PerfRun]) -> str | None:
     """Which tuner the library used where our plugin was not loaded."""
     for run in measured:
         log = run.folder / runs.LIBRARY_LOG
-        if not run.file.plugin and run.file.variant == DEFAULT_VARIANT.name and log.exists():
+        if not run.file.plugin and log.exists():
             return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
     return None
 
 
 def _begin(prepared: PreparedPerfSweep, command: str) -> None:
     folder, site = prepared.folder, prepared.instrument.site
-    own = [one for one in prepared.sweep.variants if one != KNOWN_VARIANTS.get(one.name)]
     made = Session(
         path=folder,
         command=command,
         tool=f"rccltune {__version__}",
         fingerprint=site.fingerprint,
-        variants=tuple(own),
+        setup=prepared.setup,
     )
     if (folder / "session.json").exists():
-        there = store.open_session(folder)
-        known = {one.name: one for one in there.variants}
-        # Also a shipped one, where the session has another environment under its name.
-        for one in prepared.sweep.variants:
-            if known.get(one.name, one).environment != one.environment:
-                raise SessionError(
-                    f"variant '{one.name}' was measured with other variables before",
-                    where=str(folder),
-                    hint="measure it into a session of its own with -o DIR.",
-                )
-        added = tuple(one for one in own if one.name not in known)
-        made = replace(there, variants=(*there.variants, *added))
+        made = replace(store.open_session(folder), setup=prepared.setup)
     store.write_header(made)
     files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
     files.write_atomically(folder / SWEEP_FILE, _sweep_text(prepared))
@@ -396,16 +343,15 @@ def _not_offered(prepared: PreparedPerfSweep, table: pd.DataFrame) -> Iterator[s
     """A sentence for each setting that could not be chosen, and what would let it be."""
     site = prepared.instrument.site
     gated = (site.fingerprint.arch or "").startswith(_GATED) and site.scale.n_nodes == 1
-    found: dict[tuple[str, Setting], list[Collective]] = {}
-    for variant, collective, setting in not_offered(table):
-        found.setdefault((variant, setting), []).append(collective)
-    for (variant, setting), collectives in found.items():
+    found: dict[Setting, list[Collective]] = {}
+    for collective, setting in not_offered(table):
+        found.setdefault(setting, []).append(collective)
+    for setting, collectives in found.items():
         why = ""
-        if gated and setting.protocol is Protocol.LL128 and variant == DEFAULT_VARIANT.name:
-            why = f"; with {'='.join(LL128_FORCED.environment[0])} it does (--variant ll128-forced)"
+        if gated and setting.protocol is Protocol.LL128:
+            why = f"; --env {'='.join(LL128_FORCED)} makes it, in a session of its own"
         is_tree = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
         if gated and is_tree and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES:
             why = "; this RCCL leaves Tree with Simple out on one node"
-        where = "" if variant == DEFAULT_VARIANT.name else f" in {variant}"
         named = ", ".join(one.value for one in collectives)
-        yield f"{named} {setting}{where}: the library does not let it be chosen{why}"
+        yield f"{named} {setting}: the library does not let it be chosen{why}"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.launch import variables
-from rccltune.measure import launch_order, one_launch, variants
-from rccltune.measure.instrument import same_machine, same_runner
+from rccltune.measure import launch_order, one_launch
+from rccltune.measure.instrument import same_machine, same_setup, setup_of
 from rccltune.measure.launch_order import UnmeasuredSetting
 from rccltune.measure.rccl_tests import RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
@@ -20,7 +20,7 @@ from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Launch, Outcome, Sweep
 from rccltune.model.ranges import Range
-from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Role
+from rccltune.model.settings import Role
 from rccltune.perf import plan
 from rccltune.session import place, store
 from rccltune.session.launches import setting_of
@@ -30,7 +30,7 @@ from rccltune.session.samples import (
     is_good,
     quarantines,
 )
-from rccltune.session.store import NODE_FILE
+from rccltune.session.store import NODE_FILE, SessionSetup
 
 GRAPH: Final = "graph"
 
@@ -42,7 +42,6 @@ class PreparedLaunches:
     Attributes:
         launches: all of the plan, in their order.
         left_out: settings that are not measured here, each with the reason.
-        refused: variants that are not.
         ended: launches that the session has.
         cleared: variables of the site that no rank sees where a setting is forced.
         passed: variables of the site that every rank sees.
@@ -51,11 +50,11 @@ class PreparedLaunches:
     """
 
     folder: Path
+    setup: SessionSetup
     sweep: Sweep
     where: RcclTestsSetup
     launches: tuple[Launch, ...]
     left_out: tuple[UnmeasuredSetting, ...]
-    refused: tuple[str, ...]
     timeout_s: float | None
     budget_s: float | None
     cleared: tuple[tuple[str, str], ...]
@@ -123,14 +122,12 @@ class PreparedLaunches:
                     "id": one.id,
                     "collective": one.collectives[0].value,
                     "setting": str(setting_of(one)),
-                    "variant": one.variant.name,
                     "argv": list(one.argv),
                     "environment": dict(one.environment),
                 }
                 for one in self.left
             ],
             "left_out": list(map(str, self.left_out)),
-            "refused": list(self.refused),
             "cleared": dict(self.cleared),
             "passed": dict(self.passed),
             "hidden": [list(item) for item in self.filled],
@@ -155,9 +152,8 @@ def prepare_launches(request: Request, folder: Path) -> PreparedLaunches:
 
     Raises:
         CommandLineError: what was said does not fit together.
-        InputFileError: mistakes in the user's file of variants, all at once.
         MachineError: no benchmark or no launcher.
-        SessionError: the session is of another machine, or of another runner.
+        SessionError: the session is of another machine, runner, library or environment.
     """
     site = find_site(request.site)
     if request.sweep.wanted or request.workload is not None:
@@ -171,20 +167,16 @@ def prepare_launches(request: Request, folder: Path) -> PreparedLaunches:
                 f"'{setting}' cannot be forced: a setting names an algorithm and a protocol",
                 hint="write ring/ll128 or ring/ll128/16; the baseline is measured anyway.",
             )
-    same_runner(folder, is_perf=False)
+    setup = setup_of(request.site, site)
+    same_setup(folder, setup)
     same_machine(folder, site)
     place.same_place(folder, site.seating)
-    found, refused = variants.with_variants(request, site)
-    named = tuple(
-        one
-        for one in found.variants
-        if one.name != LL128_FORCED.name or one.name in request.variants
-    )
+    found = request.sweep
     mode = site.fingerprint.mode
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
         found = replace(found, max_nbytes=defaults.MAX_NBYTES_CPX)
     sweep, uncallable = _callable(
-        replace(found, variants=named, rank_placement=site.seating.place.name, scales=(site.scale,))
+        replace(found, rank_placement=site.seating.place.name, scales=(site.scale,))
     )
     seen = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
@@ -205,11 +197,11 @@ def prepare_launches(request: Request, folder: Path) -> PreparedLaunches:
     )
     return PreparedLaunches(
         folder=folder,
+        setup=setup,
         sweep=sweep,
         where=RcclTestsSetup(site=site, node=None if site.node is None else folder / NODE_FILE),
         launches=planned.launches,
         left_out=planned.left_out,
-        refused=refused,
         timeout_s=request.timeout_s,
         budget_s=request.budget_s,
         cleared=seen.cleared,
@@ -266,6 +258,5 @@ def refuse_hidden_choices(filled: Sequence[tuple[str, str, str]], site: Site) ->
 
 
 def what_of(one: Launch) -> str:
-    """``all_reduce ring/ll in ll128-forced``: what a launch measures."""
-    said = f"{one.collectives[0].value} {setting_of(one)}"
-    return said if one.variant == DEFAULT_VARIANT else f"{said} in {one.variant.name}"
+    """``all_reduce ring/ll``: what a launch measures."""
+    return f"{one.collectives[0].value} {setting_of(one)}"

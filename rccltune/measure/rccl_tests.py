@@ -25,7 +25,6 @@ from rccltune.model import defaults
 from rccltune.model.errors import RccltuneError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.measurement import Sample, StatedFacts
-from rccltune.model.settings import DEFAULT_VARIANT, Variant
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.launches import check_met
 
@@ -238,39 +237,33 @@ def _table(samples: Sequence[Sample]) -> pd.DataFrame:
 
 
 def command(
-    site: Site,
-    call: BenchmarkCall,
-    variant: Variant = DEFAULT_VARIANT,
-    *,
-    n_started: int | None = None,
+    site: Site, call: BenchmarkCall, *, n_started: int | None = None, n_gpus: int = 1
 ) -> tuple[str, ...]:
     """The whole command line: launcher, ranks, binding, program, sizes.
 
     Args:
         site: where.
         call: what.
-        variant: whose own options win, such as ``-R`` or threads in place of processes.
         n_started: ranks, None for the site's.
+        n_gpus: of a process.
     """
-    options = dict(_options(call, site.help_letters))
-    n_ranks = site.scale.n_ranks
-    options |= {letter: value.replace("{ranks}", str(n_ranks)) for letter, value in variant.options}
-    program = (site.programs[call.collective], *(part for pair in options.items() for part in pair))
+    options = _options(call, site.help_letters, n_gpus)
+    program = (site.programs[call.collective], *(part for pair in options for part in pair))
     return site.launcher.argv(
-        1 if variant.one_process else n_started or site.seating.n_started,
+        n_started or site.seating.n_started,
         program,
         bind=site.binding,
         hostfile=site.hostfile,
     )
 
 
-def _options(call: BenchmarkCall, letters: frozenset[str]) -> list[tuple[str, str]]:
+def _options(call: BenchmarkCall, letters: frozenset[str], n_gpus: int) -> list[tuple[str, str]]:
     """Options of the program; every default that moved between releases is given."""
     pairs: list[tuple[str, object]] = [
         ("-b", call.min_nbytes),
         ("-e", call.max_nbytes),
         ("-f", call.factor),
-        ("-g", 1),
+        ("-g", n_gpus),
         ("-n", call.iterations),
         ("-w", call.warmup),
         ("-c", 1),

@@ -25,7 +25,7 @@ from rccltune.simulate.sources import shipped_nodes
 ORDERS: Final = frozenset(
     (
         *("simulate", "runner", "librccl", "rccl_tests", "launcher", "hostfile"),
-        *("env", "variants", "workload"),
+        *("env", "workload"),
     )
 )
 # What rccltune-perf alone understands.
@@ -37,8 +37,6 @@ class Request:
     """What to measure, where, and how long a launch may take.
 
     Attributes:
-        variants: as typed; what they are here is known when the site is.
-        variants_file: the user's own.
         scales: each measured in a session of its own; empty for the one that the site says.
         workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
         named_collectives: the user named the collectives.
@@ -52,8 +50,6 @@ class Request:
     site: SiteRequest
     timeout_s: float | None
     budget_s: float | None = None
-    variants: tuple[str, ...] = ()
-    variants_file: Path | None = None
     scales: tuple[Scale, ...] = ()
     workload: Path | None = None
     named_collectives: bool = False
@@ -82,12 +78,18 @@ def merge_request(
         InputFileError: mistakes in the file, all at once.
         CommandLineError: options that do not fit together.
     """
-    return _merged(({} if path is None else _read(path)) | given(options), runner)
+    return _merged(_over({} if path is None else _read(path), given(options)), runner)
+
+
+def _over(under: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with others that win over them; of the environment each variable by itself."""
+    env = {**under.get("env", {}), **said.get("env", {})}
+    return {**under, **said} | ({"env": env} if env else {})
 
 
 def _merged(said: Mapping[str, Any], runner: str) -> Request:
     """What was said, by file and options, as a request."""
-    said = {**PRESETS.get(said.get("preset", ""), {}), "runner": runner, **said}
+    said = {"runner": runner, **_over(PRESETS.get(said.get("preset", ""), {}), said)}
     named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
     # Its values were held to it where they were read.
     asked = SweepOptions.model_construct(**said)
@@ -100,8 +102,6 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
         site=_site(asked),
         timeout_s=asked.timeout,
         budget_s=asked.budget,
-        variants=asked.variant,
-        variants_file=asked.variants,
         scales=asked.scales,
         workload=asked.workload,
         named_collectives=bool(asked.collective),
@@ -228,7 +228,8 @@ def session_request(
                 "here is used; or say what to use, where this verb has the option.",
             )
     said = _read(path)
-    return _merged((said if as_measured else _by_benchmark(said)) | given(options), defaults.RUNNER)
+    kept = said if as_measured else _by_benchmark(said)
+    return _merged(_over(kept, given(options)), defaults.RUNNER)
 
 
 def _by_benchmark(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,14 +40,14 @@ from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import TREE_SIMPLE_PATCHED, Mode, Scale
+from rccltune.model.settings import TREE_SIMPLE_FORCED, Mode, Scale
 from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.session.files import sha256_of
 from rccltune.simulate import compiled, sources
 from rccltune.simulate.node import SimulatedNode
 
 # A library built after scripts/enable-tree-simple asks for this variable by name.
-TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_PATCHED.environment[0][0].encode()
+TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_FORCED[0].encode()
 # RCCLX prints RCCL's number; this variable is its own (torchcomms, comms/rcclx).
 RCCLX_SWITCH: Final = b"RCCL_LOW_PRECISION_ENABLE"
 

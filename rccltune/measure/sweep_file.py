@@ -91,7 +91,6 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "rank_placement": sweep.rank_placement,
         "np": sweep.scales[0].n_ranks if is_first else None,
         "seed": sweep.seed,
-        "variant": sweep.named_variants,
         "channels": sweep.counts,
         "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
     }

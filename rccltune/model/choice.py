@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from rccltune.model.schema import Integer, Line, Number, Whole
-from rccltune.model.settings import DEFAULT_VARIANT, Mode, Scale, Setting, Target, Variant, View
+from rccltune.model.settings import Mode, Scale, Setting, Target, View
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 
 
@@ -58,24 +58,13 @@ class UnselectableSetting:
     """A setting that was measured and can never be in a rule of this target.
 
     Attributes:
-        variant: where it was measured.
         n_fastest: sizes at which it was faster than every selectable setting in every view.
     """
 
     target: Target
     setting: Setting
-    variant: Variant
     reason: Line
     n_fastest: Whole = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """Time of one way / time of another - 1 over some sizes: least, median and largest."""
-
-    low: Number
-    median: Number
-    high: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +94,6 @@ class Zone:
         gain: over baseline, None where no baseline was measured.
         fallback: what to choose where the setting is not selectable; proven where the zone is.
         fallback_gain: of the fallback, as ``gain``.
-        variant: environment that the zone's setting needs (the target's own, or one that widens
-            it, as LL128 on one node does).
         proof: what the gain rests on, None for a gap.
         n_communicators: in which the setting was timed, in the median over sizes; of logs, how
             many there are.
@@ -125,7 +112,6 @@ class Zone:
     gain: GainInterval | None = None
     fallback: Setting | None = None
     fallback_gain: GainInterval | None = None
-    variant: Variant = DEFAULT_VARIANT
     proof: GainProof | None = None
     n_communicators: Whole = 0
 
@@ -188,7 +174,6 @@ class Rule:
     num_pipe_ops: Integer | None = None
     reg_buff: Integer | None = None
     only_mode: Mode | None = None
-    variant: Variant | None = None
     line: Whole | None = None
     fallback: bool = False
 
@@ -261,76 +246,6 @@ class RuleCount:
     def as_plain(self) -> dict[str, Any]:
         """Plain form for --json."""
         return {"rules": self.rules, "fallbacks": self.fallbacks}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GainRange:
-    """Neighbouring measured sizes that a variant makes faster, or slower.
-
-    Attributes:
-        gain: the site's time / time in the variant - 1, below 0 where it is slower.
-    """
-
-    min_nbytes: Whole
-    max_nbytes: Whole
-    n_sizes: Whole
-    gain: Gain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongShare:
-    """Share of a lossy variant's results that the benchmark does not accept.
-
-    Attributes:
-        share: largest share of the elements of all ranks at one size, 0 to 1.
-        at_nbytes: that size.
-        from_nbytes: smallest size with such elements, None where there is none.
-    """
-
-    target: Target
-    share: Number
-    at_nbytes: Whole
-    from_nbytes: Whole | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantGain:
-    """Gain of a variant with its rules for one collective, against the site with its own.
-
-    Attributes:
-        target: what for; its variant is the one judged.
-        better: faster by more than noise and the wanted gain.
-        worse: slower by more than noise and the wanted gain.
-        points: (size in bytes, the site's time / time in the variant - 1).
-        wrong: of a lossy variant; None where it is none, or where results were not checked.
-    """
-
-    target: Target
-    better: tuple[GainRange, ...]
-    worse: tuple[GainRange, ...]
-    points: tuple[tuple[Whole, Number], ...] = ()
-    wrong: WrongShare | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedVariant:
-    """A variant as it would be exported.
-
-    Attributes:
-        variant: its threshold, where it has one, is the crossover that was measured.
-        threshold_nbytes: that crossover; None without a threshold, or where nothing is won.
-        beyond: name of the variant whose rules hold where no path takes the calls.
-        reach: calls of at most so many bytes never reach a tuner; None where that is not bounded.
-        gains: by collective, scale and placement of ranks.
-        chosen: the rules are for this one.
-    """
-
-    variant: Variant
-    threshold_nbytes: Whole | None
-    beyond: Line = "default"
-    reach: Whole | None = None
-    gains: tuple[VariantGain, ...]
-    chosen: bool = False
 
 
 class Judgement(Enum):

@@ -92,7 +92,7 @@ class Curve:
         points: by rising size, at least one.
         fits: every model tried, in the order of Model.
         chosen: the model with the least held-out error.
-        n_wrong: samples of this setting, collective and variant with wrong results, in whatever
+        n_wrong: samples of this setting and collective with wrong results, in whatever
             view or scale; above 0 it is shown and never chosen.
     """
 

@@ -45,4 +45,4 @@ LEVEL: Final = 0.05
 FIGURE_FORMAT: Final = ("png",)
 # Drawn by default, and when they are named.
 FIGURES: Final = ("gain", "speedup", "time", "bandwidth", "table")
-MORE_FIGURES: Final = ("residuals", "channels", "predictions", "variants")
+MORE_FIGURES: Final = ("residuals", "channels", "predictions")

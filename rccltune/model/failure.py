@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from rccltune.model.schema import Word
-from rccltune.model.settings import KNOWN_VARIANTS, Scale, Setting, Variant
+from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 
 
@@ -54,7 +54,6 @@ class Quarantine:
 
     collective: Collective
     setting: Setting
-    variant: Variant
     scale: Scale | None
     rank_placement: Word | None
     launches: tuple[Word, ...]
@@ -75,10 +74,5 @@ class Quarantine:
         return f"it {' and '.join(parts)}"
 
     def __str__(self) -> str:
-        """``all_reduce tree/ll``, with its variant where that is what a user asked for."""
-        sentence = f"{self.collective.value} {self.setting}"
-        return (
-            sentence
-            if self.variant.name in KNOWN_VARIANTS
-            else f"{sentence} in {self.variant.name}"
-        )
+        """``all_reduce tree/ll``."""
+        return f"{self.collective.value} {self.setting}"

@@ -10,12 +10,10 @@ from rccltune.model import defaults
 from rccltune.model.failure import Failure
 from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word
 from rccltune.model.settings import (
-    DEFAULT_VARIANT,
     CurveKey,
     Mode,
     Scale,
     Setting,
-    Variant,
     Vendor,
     vendor_of,
 )
@@ -105,7 +103,6 @@ class Sweep:
     """Plan of a sweep, as resolved from options and sweep.yaml.
 
     Attributes:
-        named_variants: the variants as a user typed them.
         counts: channel counts that the settings are measured with, too.
         wanted: the only sizes to measure, rising, for each collective; empty where the range
             from ``min_nbytes`` to ``max_nbytes`` says them.
@@ -119,7 +116,6 @@ class Sweep:
     step_nbytes: Whole | None = None
     scales: tuple[Scale, ...] = ()
     rank_placement: Word = defaults.RANK_PLACEMENT
-    variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
     dtypes: tuple[Line, ...] = (defaults.DTYPE,)
     redop: Word = defaults.REDOP
     placements: tuple[Placement, ...] = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
@@ -131,7 +127,6 @@ class Sweep:
     mode: Mode | None = None
     seed: Whole = 0
     counts: tuple[Whole, ...] = ()
-    named_variants: tuple[Line, ...] = ()
     wanted: tuple[tuple[Collective, tuple[Whole, ...]], ...] = ()
 
 
@@ -158,7 +153,6 @@ class Launch:
     environment: tuple[Variable, ...] = ()
     collectives: tuple[Collective, ...] = ()
     settings: tuple[Setting, ...] = ()
-    variant: Variant = DEFAULT_VARIANT
     scale: Scale | None = None
     rank_placement: Word | None = None
     repeat: Whole = 0
@@ -184,7 +178,6 @@ class StatedFacts:
 
     collective: Collective | None = None
     setting: Setting | None = None
-    variant: Variant | None = None
     n_ranks: Whole | None = None
     n_started: Whole | None = None
     n_nodes: Whole | None = None
@@ -260,7 +253,6 @@ class Caution(Enum):
     ASSUMED = "assumed"
     FORCED_BY_SWITCHES = "forced-by-switches"
     PROTOCOL_OVERWRITTEN = "protocol-overwritten"
-    LIBRARIES_DIFFER = "libraries-differ"
 
     @property
     def can_wait(self) -> bool:

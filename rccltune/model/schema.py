@@ -153,7 +153,7 @@ NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._+:=@-]*"
 Line: TypeAlias = Annotated[str, MaxLen(4096), FieldCheck(_only(""))]
 # Several lines.
 Text: TypeAlias = Annotated[str, MaxLen(1 << 20), FieldCheck(_only("\n\t"))]
-# A name that stands in file names, comments and commands: of an architecture, a variant, a launch.
+# A name that stands in file names, comments and commands: of an architecture, a launch.
 Word: TypeAlias = Annotated[
     str, MaxLen(128), matching(NAME, "name: letters, digits and . _ + : = @ - alone")
 ]

@@ -1,4 +1,4 @@
-"""Settings, and what a time belongs to: modes, scales, variants, vendors, keys of curves.
+"""Settings, and what a time belongs to: modes, scales, vendors, keys of curves.
 
 RCCL and NCCL have different limits, so that what a rule may choose depends on it. Benchmarks print
 what the runtime calls the device: drivers of NVIDIA before 470 left the vendor out
@@ -9,11 +9,11 @@ where the machine lacks a table of them, ``AMD Radeon Graphics``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from rccltune.model.schema import Line, Variable, VariableName, Whole, Word
+from rccltune.model.schema import Line, Whole, Word
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, unknown
 
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
@@ -186,110 +186,10 @@ _SETTING_BY_WORD: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """A named environment and library under which settings are measured.
-
-    Attributes:
-        name: ``default``, ``ll128-forced``, ``tree-simple-patched`` …
-        environment: what must be set, sorted (name, value) pairs.
-        widens: name of the variant of which this one only makes more cells selectable, so that
-            settings measured there may stand beside settings measured here.
-        widened: environment of that variant, where it is not the default one.
-        patched: what the stock library never chooses, by changed sources; shown and never emitted.
-        library_sha256: hash of the librccl file.
-        library_version: as the library prints it.
-        options: further (letter, value) options of the benchmark, ``("-G", "2")``; ``{ranks}`` in a
-            value stands for the number of ranks, which are then threads of one process.
-        threshold: variable that confines the variant to calls of at most its value in bytes.
-        lossy: results are rounded more than the benchmark allows.
-        path: serves calls before a tuner is asked, so that no setting can be measured in it.
-        serves: collectives that it concerns; empty for all.
-        up_to: largest call in bytes that a path serves, None where nothing bounds it.
-        without: name of the variant in which the library goes on beyond a path's threshold; None
-            for the default one.
-    """
-
-    name: Word = "default"
-    environment: tuple[Variable, ...] = ()
-    widens: Word | None = None
-    patched: bool = False
-    library_sha256: Word | None = None
-    library_version: Line | None = None
-    options: tuple[tuple[Line, Line], ...] = ()
-    threshold: VariableName | None = None
-    lossy: bool = False
-    path: bool = False
-    serves: tuple[Collective, ...] = ()
-    up_to: Whole | None = None
-    without: Word | None = None
-    widened: tuple[Variable, ...] | None = None
-
-    @property
-    def one_process(self) -> bool:
-        """Whether all ranks are threads of one process."""
-        return any("{ranks}" in value for _, value in self.options)
-
-
-DEFAULT_VARIANT: Final = Variant()
-LL128_FORCED: Final = Variant(
-    name="ll128-forced", environment=(("RCCL_LL128_FORCE_ENABLE", "1"),), widens="default"
-)
-TREE_SIMPLE_PATCHED: Final = Variant(
-    name="tree-simple-patched", environment=(("RCCL_FORCE_TREE_SIMPLE", "1"),), patched=True
-)
-KNOWN_VARIANTS: Final = {v.name: v for v in (DEFAULT_VARIANT, LL128_FORCED, TREE_SIMPLE_PATCHED)}
-
-
-def base_variant(variant: Variant) -> Variant:
-    """The variant that ``variant`` only widens, with the same library; itself otherwise."""
-    if variant.widens is None:
-        return variant
-    environment = _widened(variant)
-    return replace(variant, name=variant.widens, widens=None, widened=None, environment=environment)
-
-
-def widened_by(base: Variant, switch: Variant) -> Variant:
-    """Add to a variant what another one adds to the variant that it widens.
-
-    Args:
-        base: of any environment; one that widens another goes on widening that.
-        switch: such as LL128_FORCED; a base that has its variables already stays as it is.
-    """
-    added = _added(switch)
-    if set(added) <= set(base.environment):
-        return base
-    plain = base.name == DEFAULT_VARIANT.name
-    return replace(
-        base,
-        name=switch.name if plain else f"{base.name}+{switch.name}",
-        widens=base.widens or base.name,
-        widened=base.widened if base.widens or plain else base.environment,
-        environment=tuple(sorted({**dict(base.environment), **dict(added)}.items())),
-    )
-
-
-def in_default(variant: Variant) -> Variant:
-    """Add to the default variant what a variant adds to the one that it widens."""
-    if variant.widens is None:
-        return DEFAULT_VARIANT
-    name = variant.name.removeprefix(f"{variant.widens}+")
-    added = Variant(name=name, widens=DEFAULT_VARIANT.name, environment=_added(variant))
-    return widened_by(DEFAULT_VARIANT, added)
-
-
-def _added(variant: Variant) -> tuple[tuple[str, str], ...]:
-    widened = _widened(variant)
-    return tuple(pair for pair in variant.environment if pair not in widened)
-
-
-def _widened(variant: Variant) -> tuple[tuple[str, str], ...]:
-    """Environment of the variant that a widening one widens; the default one has none."""
-    if variant.widened is not None or variant.widens == DEFAULT_VARIANT.name:
-        return variant.widened or ()
-    # A session of before this was recorded has ``channels-32+ll128-forced`` for both together.
-    switch = KNOWN_VARIANTS.get(variant.name.removeprefix(f"{variant.widens}+"), DEFAULT_VARIANT)
-    return tuple(pair for pair in variant.environment if pair not in switch.environment)
+# On one node of gfx94x and gfx95x the library lets LL128 be chosen with this variable alone.
+LL128_FORCED: Final = ("RCCL_LL128_FORCE_ENABLE", "1")
+# Of a library whose sources scripts/enable-tree-simple changed: it keeps Tree with Simple.
+TREE_SIMPLE_FORCED: Final = ("RCCL_FORCE_TREE_SIMPLE", "1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +209,6 @@ class CurveKey:
     redop: Line | None = None
     graph: bool | None = None
     rank_placement: Word | None = None
-    variant: Variant = DEFAULT_VARIANT
 
     @property
     def target(self) -> Target:
@@ -318,7 +217,6 @@ class CurveKey:
             collective=self.collective,
             scale=self.scale,
             rank_placement=self.rank_placement,
-            variant=self.variant,
         )
 
     @property
@@ -329,12 +227,11 @@ class CurveKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Target of a list of zones: collective, scale, placement of ranks, variant."""
+    """Target of a list of zones: collective, scale, placement of ranks."""
 
     collective: Collective
     scale: Scale
     rank_placement: Word | None
-    variant: Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Text for people: what data holds is shown and never obeyed, and only layout breaks lines.
 
-A file, a host or a variant may have any name: one with a newline would forge a line of ours, one
+A file or a host may have any name: one with a newline would forge a line of ours, one
 with ESC would paint over the terminal, one with U+202E would read backwards. So whatever is said is
 data, letter by letter, unless :func:`join_lines` has put it together.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.measurement import Launch, Status, Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Line, Whole, Word
-from rccltune.model.settings import DEFAULT_VARIANT, LL128_FORCED, Setting
+from rccltune.model.settings import LL128_FORCED, Setting
 from rccltune.model.vocabulary import Collective, Protocol, UnusableReason, format_size
 from rccltune.npkit.dump import Dump, find_tools, has_npkit, next_command, read_dump, why_useless
 from rccltune.session import files, store
@@ -180,33 +179,18 @@ def _launch(chosen: DumpPlan, wanted: Sweep, site: Site, into: Path) -> Launch:
         warmup=N_WARMUP,
         rank_placement=site.seating.place.name,
     )
-    forced = chosen.setting.protocol is Protocol.LL128 and launch_order.is_gated(site)
-    base = LL128_FORCED if forced else DEFAULT_VARIANT
-    variant, reason = launch_order.variant_for(chosen.setting, base, sweep, site)
+    reason = launch_order.why_left_out(chosen.setting, sweep, site)
     if reason is not None:
         raise MachineError(f"{chosen} cannot run: {reason}")
     seen = variables.launch_environment(os.environ, site.environment, clear=site.cleared)
     proof, _ = launch_order.proof_of(site, seen.variables)
-    arm = (chosen.collective, chosen.setting, variant)
+    arm = (chosen.collective, chosen.setting)
     launch = launch_order.launch_of(sweep, site, arm, 0, proof, graph=False)
-    _check_options(launch)
     environment = {**dict(launch.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
+    if chosen.setting.protocol is Protocol.LL128 and launch_order.is_gated(site):
+        environment |= dict([LL128_FORCED])
     launch = replace(launch, environment=tuple(sorted(environment.items())))
     return replace(launch, id=store.launch_id(launch))
-
-
-def _check_options(launch: Launch) -> None:
-    """The last word on GPUs in a process: a variant may have its own.
-
-    Raises:
-        MachineError: there are several.
-    """
-    options = dict(itertools.pairwise(launch.argv))
-    if launch.variant.one_process or options.get("-g", "1") != "1" or options.get("-t", "1") != "1":
-        raise MachineError(
-            f"NPKit supports one GPU in a process, and variant {launch.variant.name} has several",
-            hint="name a setting that needs none.",
-        )
 
 
 def _check_ran(ran: LaunchResult, chosen: DumpPlan, own: Path) -> None:

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model import defaults
 from rccltune.model.curves import GAP
-from rccltune.model.settings import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    SILENT,
-    Role,
-    Setting,
-    Variant,
-)
+from rccltune.model.settings import BASELINE, SILENT, Role, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import plan, rows, runs, samples
 from rccltune.perf.plan import GRAPH, LOOP, REGISTERED, ROUGH, CollectiveCall, Step
@@ -67,14 +60,13 @@ class SweepScope:
     op: str
     settings: tuple[Setting, ...] = ()
     counts: tuple[int, ...] = ()
-    variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
     timing: str = defaults.TIMING
     n_communicators: int = defaults.COMMUNICATORS
     checked_up_to: int | None = None
 
-    def settings_of(self, collective: Collective, variant: Variant) -> tuple[Setting, ...]:
+    def settings_of(self, collective: Collective) -> tuple[Setting, ...]:
         """Settings that are tried; none where no tuner is asked."""
-        if not collective.is_tunable or variant.path:
+        if not collective.is_tunable:
             return ()
         if self.settings:
             return tuple(one for one in self.settings if plan.has(collective, one))
@@ -89,11 +81,9 @@ class SweepScope:
         """Add sizes to measure, in bytes."""
         return self.only({name: {*own, *more.get(name, ())} for name, own in self.sizes.items()})
 
-    def calls(self, variant: Variant) -> Iterator[CollectiveCall]:
+    def calls(self) -> Iterator[CollectiveCall]:
         """Every call, by collective, size and placement."""
         for collective, sizes in self.sizes.items():
-            if variant.serves and collective not in variant.serves:
-                continue
             for nbytes in sizes:
                 for placement in plan.placements_for(self.placements, collective):
                     yield CollectiveCall(collective, self.dtype, self.op, placement, nbytes)
@@ -126,7 +116,6 @@ class RunPlan:
     """
 
     purpose: str
-    variant: Variant
     number_of: int
     plugin: bool
     communicators: tuple[tuple[Step, ...], ...]
@@ -135,15 +124,13 @@ class RunPlan:
     def what(self) -> str:
         """For people."""
         who = "settings" if self.plugin else "the library as it is"
-        where = "" if self.variant == DEFAULT_VARIANT else f" in {self.variant.name}"
-        return f"{who}{where}, {'once each' if self.purpose == runs.ROUGH else 'with care'}"
+        return f"{who}, {'once each' if self.purpose == runs.ROUGH else 'with care'}"
 
     def is_of(self, run: PerfRun) -> bool:
         """Whether a run measured a part of it."""
         file = run.file
-        return (file.purpose, file.variant, file.number_of, file.plugin) == (
+        return (file.purpose, file.number_of, file.plugin) == (
             self.purpose,
-            self.variant.name,
             self.number_of,
             self.plugin,
         )
@@ -151,13 +138,9 @@ class RunPlan:
 
 def plan_first_pass(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """First pass: every setting once, with results checked and what ran said by the library."""
-    return [_rough(wanted, variant) for variant in wanted.variants]
-
-
-def _rough(wanted: SweepScope, variant: Variant) -> RunPlan:
     checks, timed = [], []
-    for call in wanted.calls(variant):
-        tried = (SILENT, *wanted.settings_of(call.collective, variant))
+    for call in wanted.calls():
+        tried = (SILENT, *wanted.settings_of(call.collective))
         kind = wanted.kind_of_check(call)
         checks += [Step(kind, setting, call) for setting in tried]
         timed += [
@@ -165,13 +148,14 @@ def _rough(wanted: SweepScope, variant: Variant) -> RunPlan:
             for clock in wanted.clocks(call.nbytes, captures=True)
             for setting in tried
         ]
-    return RunPlan(
-        purpose=runs.ROUGH,
-        variant=variant,
-        number_of=0,
-        plugin=True,
-        communicators=((*checks, *loops_first(timed)),),
-    )
+    return [
+        RunPlan(
+            purpose=runs.ROUGH,
+            number_of=0,
+            plugin=True,
+            communicators=((*checks, *loops_first(timed)),),
+        )
+    ]
 
 
 def loops_first(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -183,36 +167,25 @@ def loops_first(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(sorted(steps, key=lambda step: later.get(step.clock, 0)))
 
 
-def captures(table: pd.DataFrame | None, variant: Variant) -> bool:
+def captures(table: pd.DataFrame | None) -> bool:
     """Whether calls could be captured into graphs; also where that was not tried."""
     if table is None:
         return True
-    own = table[(table["variant"] == variant.name) & (table["clock"] == GRAPH)]
+    own = table[table["clock"] == GRAPH]
     return own.empty or bool((own["state"] != rows.UNTIMED).any())
 
 
 def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Sizes that were to be timed by graphs, by loops, where no graph could be captured."""
-    found = []
-    for variant in wanted.variants:
-        if wanted.timing != "auto" or captures(table, variant):
-            continue
-        steps = [
-            Step(plan.MEASURE, setting, call, LOOP, ROUGH)
-            for call in wanted.calls(variant)
-            if LOOP not in wanted.clocks(call.nbytes, captures=True)
-            for setting in (SILENT, *wanted.settings_of(call.collective, variant))
-        ]
-        found.append(
-            RunPlan(
-                purpose=runs.ROUGH,
-                variant=variant,
-                number_of=1,
-                plugin=True,
-                communicators=(tuple(steps),),
-            )
-        )
-    return found
+    if wanted.timing != "auto" or captures(table):
+        return []
+    steps = [
+        Step(plan.MEASURE, setting, call, LOOP, ROUGH)
+        for call in wanted.calls()
+        if LOOP not in wanted.clocks(call.nbytes, captures=True)
+        for setting in (SILENT, *wanted.settings_of(call.collective))
+    ]
+    return [RunPlan(purpose=runs.ROUGH, number_of=1, plugin=True, communicators=(tuple(steps),))]
 
 
 def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
@@ -224,32 +197,30 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
             worth it everywhere.
     """
     found = []
+    captured = captures(table)
+    refined, tried = wanted, _guessed(wanted)
+    more: tuple[Step, ...] = ()
+    if table is not None:
+        rough = rough_rows(table)
+        between = sizes_between(rough, wanted)
+        tried = settings_that_could_win(rough, between)
+        more = _checks_of(wanted, tried, between)
+        refined = wanted.with_sizes(between)
     n_processes = math.ceil(wanted.n_communicators / _IN_ONE_PROCESS)
     for number in range(n_processes):
         n_own = len(range(number, wanted.n_communicators, n_processes))
-        for variant in wanted.variants:
-            captured = captures(table, variant)
-            refined, tried = wanted, _guessed(wanted, variant)
-            more: tuple[Step, ...] = ()
-            if table is not None:
-                rough = rough_rows(table, variant)
-                between = sizes_between(rough, wanted)
-                tried = settings_that_could_win(rough, between)
-                more = _checks_of(wanted, variant, tried, between)
-                refined = wanted.with_sizes(between)
-            for plugin in (False, True):
-                steps = _fine(refined, variant, tried if plugin else None, captured=captured)
-                before = more if plugin else _called(refined, variant)
-                before = before if number == 0 else ()
-                found.append(
-                    RunPlan(
-                        purpose=runs.FINE,
-                        variant=variant,
-                        number_of=number,
-                        plugin=plugin,
-                        communicators=((*before, *steps), *((steps,) * (n_own - 1))),
-                    )
+        for plugin in (False, True):
+            steps = _fine(refined, tried if plugin else None, captured=captured)
+            before = more if plugin else _called(refined)
+            before = before if number == 0 else ()
+            found.append(
+                RunPlan(
+                    purpose=runs.FINE,
+                    number_of=number,
+                    plugin=plugin,
+                    communicators=((*before, *steps), *((steps,) * (n_own - 1))),
                 )
+            )
     return found
 
 
@@ -262,16 +233,13 @@ STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], 
 )
 
 
-def _called(wanted: SweepScope, variant: Variant) -> tuple[Step, ...]:
+def _called(wanted: SweepScope) -> tuple[Step, ...]:
     """Calls by which the library as it is says what it runs, before anything is timed."""
-    return tuple(Step(plan.CALL, BASELINE, call) for call in wanted.calls(variant))
+    return tuple(Step(plan.CALL, BASELINE, call) for call in wanted.calls())
 
 
-def _guessed(wanted: SweepScope, variant: Variant) -> Cells:
-    return {
-        cell_of(call): wanted.settings_of(call.collective, variant)[:_FEW]
-        for call in wanted.calls(variant)
-    }
+def _guessed(wanted: SweepScope) -> Cells:
+    return {cell_of(call): wanted.settings_of(call.collective)[:_FEW] for call in wanted.calls()}
 
 
 Cell: TypeAlias = tuple[str, str, str, int]
@@ -283,12 +251,10 @@ def cell_of(call: CollectiveCall) -> Cell:
     return (call.collective.value, call.dtype, call.placement.value, call.nbytes)
 
 
-def _fine(
-    wanted: SweepScope, variant: Variant, tried: Cells | None, *, captured: bool
-) -> tuple[Step, ...]:
+def _fine(wanted: SweepScope, tried: Cells | None, *, captured: bool) -> tuple[Step, ...]:
     """Steps of one communicator; ``tried`` is None without our plugin."""
     steps = []
-    for call in wanted.calls(variant):
+    for call in wanted.calls():
         settings = (BASELINE,) if tried is None else (SILENT, *tried.get(cell_of(call), ()))
         steps += [
             Step(plan.MEASURE, setting, call, clock, plan.fine(call.nbytes))
@@ -298,18 +264,14 @@ def _fine(
     return loops_first(steps)
 
 
-def rough_rows(table: pd.DataFrame, variant: Variant) -> pd.DataFrame:
-    """Timings of the first pass in an environment that ran as asked for, by the clock that counts.
+def rough_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Timings of the first pass that ran as asked for, by the clock that counts.
 
     Args:
         table: rows of the sweep's runs.
-        variant: the environment.
     """
     rough = table[
-        (table["variant"] == variant.name)
-        & (table["purpose"] == runs.ROUGH)
-        & (table["step"] == plan.MEASURE)
-        & table["counts"]
+        (table["purpose"] == runs.ROUGH) & (table["step"] == plan.MEASURE) & table["counts"]
     ]
     return samples.by_clock(rough)
 
@@ -431,11 +393,11 @@ def settings_that_could_win(
 
 
 def _checks_of(
-    wanted: SweepScope, variant: Variant, tried: Cells, between: Mapping[Collective, Sequence[int]]
+    wanted: SweepScope, tried: Cells, between: Mapping[Collective, Sequence[int]]
 ) -> tuple[Step, ...]:
     """Calls at sizes that the first pass did not make, whose results are compared."""
     steps = []
-    for call in wanted.only(between).calls(variant):
+    for call in wanted.only(between).calls():
         kind = wanted.kind_of_check(call)
         steps += [Step(kind, setting, call) for setting in (SILENT, *tried.get(cell_of(call), ()))]
     return tuple(steps)

@@ -24,7 +24,7 @@ from rccltune.launch.launchers import Launcher
 from rccltune.launch.variables import CHANNELS, CLEARED, LaunchEnvironment, launch_environment
 from rccltune.model import schema, vocabulary
 from rccltune.model.errors import MachineError, SessionError, reason_of
-from rccltune.model.settings import RankLocation, Variant
+from rccltune.model.settings import RankLocation
 from rccltune.perf import failures, plan, runs
 from rccltune.perf.plan import Communicators
 from rccltune.perf.runs import PerfRun, RunFile
@@ -103,7 +103,6 @@ class RunRequest:
     """
 
     purpose: str
-    variant: Variant
     number_of: int
     communicators: tuple[int, ...]
     plugin: bool
@@ -139,10 +138,10 @@ def environment_of(
         site: the environment of rccltune itself.
         token: by which ranks of this run know each other.
     """
-    added = [*ground.library.needs, *ground.added, *order.variant.environment, (_ALL_RANKS, token)]
+    added = [*ground.library.needs, *ground.added, (_ALL_RANKS, token)]
     if ground.simulated:
-        named = (order.purpose, order.variant.name, "plugin" if order.plugin else "site")
-        added.append(("RCCLTUNE_SIM_LAUNCH", f"{' '.join(named)} {order.number_of}"))
+        who = "plugin" if order.plugin else "site"
+        added.append(("RCCLTUNE_SIM_LAUNCH", f"{order.purpose} {who} {order.number_of}"))
     return launch_environment(
         site,
         added,
@@ -238,7 +237,6 @@ def run_ranks(
     file = RunFile(
         process=token[:12],
         purpose=order.purpose,
-        variant=order.variant.name,
         number_of=order.number_of,
         communicators=order.communicators,
         plugin=order.plugin,

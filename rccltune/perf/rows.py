@@ -16,7 +16,6 @@ nbytes             bytes as called
 clock              loop, graph, one-root or registered of a measure
 setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
-variant            environment, ``default`` for the site's own
 purpose            rough or fine of a sweep, or ``verify``
 calls              timed calls
 time_us            µs a call, mean over ranks
@@ -108,7 +107,7 @@ def _nothing() -> pd.DataFrame:
 
 _COLUMNS: Final = (
     *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
-    *("asked_nbytes", "nbytes", "clock", "setting", "variant", "purpose", "calls", "time_us"),
+    *("asked_nbytes", "nbytes", "clock", "setting", "purpose", "calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
     *("checked", "wrong", "note", "state", "counts"),
 )
@@ -139,7 +138,7 @@ def _rows(run: PerfRun) -> pd.DataFrame:
     steps = pd.DataFrame([_described(one) for one in run.steps[:n_done]])
     found = found.drop(columns=["step", "communicator"]).merge(steps, on="line")
     found["run"], found["process"] = run.number, run.file.process
-    found["variant"], found["purpose"] = run.file.variant, run.file.purpose
+    found["purpose"] = run.file.purpose
     joined: pd.DataFrame = found
     return joined
 
@@ -278,17 +277,17 @@ def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
     return states
 
 
-Key: TypeAlias = "tuple[str, str, str, str, int]"
+Key: TypeAlias = "tuple[str, str, str, int]"
 Ran: TypeAlias = Mapping[Key, str]
 
 
 def _keys(found: pd.DataFrame) -> list[Key]:
-    names = ("variant", "setting", "collective", "dtype", "nbytes")
+    names = ("setting", "collective", "dtype", "nbytes")
     return list(zip(*(found[name] for name in names), strict=True))
 
 
 def executed_settings(found: pd.DataFrame) -> Ran:
-    """What the library said that it ran, by variant, setting, collective, type and size."""
+    """What the library said that it ran, by setting, collective, type and size."""
     looked = found[found["step"].isin((plan.CHECK, plan.CALL)) & ~found["ran"].isin(NOTHING_SAID)]
     return dict(zip(_keys(looked), looked["ran"], strict=True))
 

@@ -58,7 +58,6 @@ class RunFile:
     format: int = 1
     process: Word
     purpose: Word
-    variant: Word
     number_of: Whole
     communicators: tuple[Whole, ...]
     plugin: bool

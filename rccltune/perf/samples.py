@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measurement import RUNS, Fingerprint, Launch, Outcome, Status
-from rccltune.model.settings import KNOWN_VARIANTS, Role, Scale, Setting, Variant
+from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.perf import plan, rows, runs
 from rccltune.perf.rows import setting_of
@@ -36,10 +36,10 @@ _REASONS: Final = {
 }
 _PREFIX: Final = "run-"
 # What is compared at one size: all settings by one clock.
-_SIZE: Final = ("variant", "collective", "dtype", "op", "placement", "nbytes")
-_CELL: Final = ["collective", "setting", "placement", "dtype", "op", "variant", "nbytes"]
+_SIZE: Final = ("collective", "dtype", "op", "placement", "nbytes")
+_CELL: Final = ["collective", "setting", "placement", "dtype", "op", "nbytes"]
 _AS_MEASURED: Final = (
-    *("collective", "dtype", "placement", "variant", "clock", "nbytes", "calls"),
+    *("collective", "dtype", "placement", "clock", "nbytes", "calls"),
     *("time_us", "slowest_us", "process", "communicator", "line"),
 )
 _REGISTERED: Final = {"0": False, "1": True}
@@ -77,15 +77,12 @@ def word_of(setting: Setting) -> str:
     return IDLE if setting.role is Role.SILENT else str(setting)
 
 
-def table_of(
-    measured: Sequence[PerfRun], table: pd.DataFrame, variants: Mapping[str, Variant]
-) -> pd.DataFrame:
+def table_of(measured: Sequence[PerfRun], table: pd.DataFrame) -> pd.DataFrame:
     """Every timing of the runs of a session as rows of samples.csv, by run and line.
 
     Args:
         measured: all runs.
         table: their rows.
-        variants: by name, those that every session knows left out.
     """
     timed = table[(table["step"] == plan.MEASURE) & (table["state"] != rows.UNTIMED)]
     timed = timed.reset_index(drop=True)
@@ -103,7 +100,7 @@ def table_of(
     for name in ("ran", "library"):
         made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
     made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
-    made["unusable"] = why_unusable(measured, table, timed, made["wrong"], variants)
+    made["unusable"] = why_unusable(measured, table, timed, made["wrong"])
     made["purpose"] = timed["purpose"].where(timed["purpose"] == VERIFY, SWEEP)
     made["rough"] = timed["purpose"] == runs.ROUGH
     by = ["run", "communicator", *_CELL, "clock"]
@@ -122,17 +119,12 @@ def why_unusable(
     table: pd.DataFrame,
     timed: pd.DataFrame,
     wrong: pd.Series,
-    variants: Mapping[str, Variant],
 ) -> pd.Series:
     """Why each time must not be used; empty where it may."""
     import pandas as pd
 
-    known = {**KNOWN_VARIANTS, **variants}
-    aside = {
-        (one.collective.value, str(one.setting), one.variant.name)
-        for one in set_aside(measured, table, known)
-    }
-    names = zip(*(timed[name] for name in ("collective", "setting", "variant")), strict=True)
+    aside = {(one.collective.value, str(one.setting)) for one in set_aside(measured, table)}
+    names = zip(timed["collective"], timed["setting"], strict=True)
     found = timed["state"].map(_REASONS)
     is_out = pd.Series([name in aside for name in names], index=timed.index, dtype=bool)
     found = found.mask(is_out, UnusableReason.QUARANTINED.value)
@@ -146,11 +138,6 @@ def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
     summed = checks.groupby(_CELL)["wrong"].sum()
     found: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
     return found
-
-
-def variant_of(name: str, known: Mapping[str, Variant]) -> Variant:
-    """A variant by its name; of one that the session does not describe the name alone."""
-    return known.get(name) or Variant(name=name)
 
 
 def scale_of(run: PerfRun) -> Scale:
@@ -195,14 +182,13 @@ def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataF
 MOST_KILLED: Final = 3
 
 
-def failed(measured: Iterable[PerfRun], variants: Mapping[str, Variant]) -> tuple[Quarantine, ...]:
+def failed(measured: Iterable[PerfRun]) -> tuple[Quarantine, ...]:
     """Settings with which runs hung or crashed, or were killed three times.
 
     No setting sends SIGKILL: somebody did, or the kernel where memory is short, and that is borne.
 
     Args:
         measured: all runs of a session; their rows are not looked at.
-        variants: by name, all of them.
     """
     found: dict[_Name, list[tuple[PerfRun, Failure]]] = {}
     for run in measured:
@@ -210,67 +196,60 @@ def failed(measured: Iterable[PerfRun], variants: Mapping[str, Variant]) -> tupl
         if end is None or end.failure is None:
             continue
         if end.setting is not None and end.collective is not None:
-            name = (end.collective, end.setting, run.file.variant)
-            found.setdefault(name, []).append((run, end.failure))
-    hopeless = {name: those for name, those in found.items() if not _is_borne(those)}
-    return _quarantines(hopeless, variants)
+            found.setdefault((end.collective, end.setting), []).append((run, end.failure))
+    return _quarantines({name: those for name, those in found.items() if not _is_borne(those)})
 
 
 def _is_borne(those: Sequence[tuple[PerfRun, Failure]]) -> bool:
     return len(those) < MOST_KILLED and all(how is Failure.KILLED for _, how in those)
 
 
-def set_aside(
-    measured: Iterable[PerfRun], table: pd.DataFrame, variants: Mapping[str, Variant]
-) -> tuple[Quarantine, ...]:
+def set_aside(measured: Iterable[PerfRun], table: pd.DataFrame) -> tuple[Quarantine, ...]:
     """Settings that are measured no more: they hung, crashed or gave wrong results.
 
     Args:
         measured: all runs of a session.
         table: their rows.
-        variants: by name, all of them.
     """
     by_number = {run.number: run for run in measured}
     checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
-    columns = [checks[name] for name in ("collective", "setting", "variant", "run")]
+    columns = [checks[name] for name in ("collective", "setting", "run")]
     found: dict[_Name, list[tuple[PerfRun, Failure]]] = {}
-    for collective, word, variant, number in dict.fromkeys(zip(*columns, strict=True)):
+    for collective, word, number in dict.fromkeys(zip(*columns, strict=True)):
         setting = Setting.parse(word)
         if setting.role is Role.FORCED:
-            name = (Collective(collective), setting, variant)
+            name = (Collective(collective), setting)
             found.setdefault(name, []).append((by_number[number], Failure.WRONG))
-    return (*failed(by_number.values(), variants), *_quarantines(found, variants))
+    return (*failed(by_number.values()), *_quarantines(found))
 
 
-_Name: TypeAlias = tuple[Collective, Setting, str]
+_Name: TypeAlias = tuple[Collective, Setting]
 
 
 def _quarantines(
-    found: Mapping[_Name, Sequence[tuple[PerfRun, Failure]]], variants: Mapping[str, Variant]
+    found: Mapping[_Name, Sequence[tuple[PerfRun, Failure]]],
 ) -> tuple[Quarantine, ...]:
     return tuple(
         Quarantine(
             collective=collective,
             setting=setting,
-            variant=variant_of(variant, variants),
             scale=scale_of(those[0][0]),
             rank_placement=those[0][0].file.rank_placement,
             launches=tuple(name_of(run.number) for run, _ in those),
             failures=tuple(failure for _, failure in those),
         )
-        for (collective, setting, variant), those in found.items()
+        for (collective, setting), those in found.items()
     )
 
 
 def as_launches(
-    measured: Iterable[PerfRun], fingerprint: Fingerprint, variants: Mapping[str, Variant]
+    measured: Iterable[PerfRun], fingerprint: Fingerprint
 ) -> tuple[tuple[Launch, Outcome], ...]:
     """Runs as whoever lists launches wants them: what was started, and how it ended."""
-    known = {**KNOWN_VARIANTS, **variants}
-    return tuple((_launch(run, known), _outcome(run, fingerprint)) for run in measured)
+    return tuple((_launch(run), _outcome(run, fingerprint)) for run in measured)
 
 
-def _launch(run: PerfRun, variants: Mapping[str, Variant]) -> Launch:
+def _launch(run: PerfRun) -> Launch:
     steps = [one.step for one in run.steps if one.step is not None]
     return Launch(
         id=name_of(run.number),
@@ -278,7 +257,6 @@ def _launch(run: PerfRun, variants: Mapping[str, Variant]) -> Launch:
         environment=tuple(sorted(run.file.added)),
         collectives=tuple(dict.fromkeys(step.call.collective for step in steps)),
         settings=tuple(dict.fromkeys(step.setting for step in steps)),
-        variant=variant_of(run.file.variant, variants),
         scale=scale_of(run),
         rank_placement=run.file.rank_placement,
         repeat=run.file.number_of,

@@ -19,14 +19,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    KNOWN_VARIANTS,
-    SILENT,
-    Setting,
-    Variant,
-)
+from rccltune.model.settings import BASELINE, SILENT, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf import failures, passes, plan, rank_program, rows, runs, samples
 from rccltune.perf.passes import RunPlan, SweepScope
@@ -73,13 +66,8 @@ class OngoingSweep:
     runs: list[PerfRun] = field(default_factory=list)
     is_over: bool = False
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
-    _failures: Counter[str] = field(default_factory=Counter)
+    _failures: Counter[bool] = field(default_factory=Counter)
     _warned: set[str] = field(default_factory=set)
-
-    @property
-    def variants(self) -> dict[str, Variant]:
-        """All variants by name."""
-        return {**KNOWN_VARIANTS, **{one.name: one for one in self.wanted.variants}}
 
     def table(self) -> pd.DataFrame:
         """Rows of all runs."""
@@ -87,11 +75,7 @@ class OngoingSweep:
 
     def aside(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
-        if not self.runs:
-            return ()
-        known = self.variants
-        mine = [run for run in self.runs if run.file.variant in known]
-        return samples.set_aside(mine, rows.rows_of_runs(mine, self._rows), known)
+        return samples.set_aside(self.runs, self.table()) if self.runs else ()
 
     def left(self, unit: RunPlan) -> dict[int, list[Step]]:
         """Steps of a unit that are still to be made, by communicator."""
@@ -101,7 +85,7 @@ class OngoingSweep:
             if unit.is_of(run) and not run.hidden_choices
             for one in run.steps[: run.n_done]
         }
-        barred = self._barred(unit.variant.name)
+        barred = self._barred()
         found = {
             number: [
                 step
@@ -112,11 +96,9 @@ class OngoingSweep:
         }
         return {number: steps for number, steps in found.items() if steps}
 
-    def _barred(self, variant: str) -> set[tuple[Collective, Setting]]:
-        """Settings that a variant measures no more."""
-        return {
-            (one.collective, one.setting) for one in self.aside() if one.variant.name == variant
-        }
+    def _barred(self) -> set[tuple[Collective, Setting]]:
+        """Settings that are measured no more."""
+        return {(one.collective, one.setting) for one in self.aside()}
 
     def left_s(self) -> float | None:
         """Seconds that the budget leaves, None without one."""
@@ -164,7 +146,6 @@ class OngoingSweep:
             show(0)
             order = RunRequest(
                 purpose=unit.purpose,
-                variant=unit.variant,
                 number_of=unit.number_of,
                 communicators=tuple(left),
                 plugin=unit.plugin,
@@ -198,20 +179,19 @@ class OngoingSweep:
             return
         said = f"{_under_way(end)} {end.failure.words}{f' ({end.words})' if end.words else ''}"
         if end.setting is not None:
-            is_aside = (end.collective, end.setting) in self._barred(made.file.variant)
+            is_aside = (end.collective, end.setting) in self._barred()
             self.reporter.say(
-                f"{said}: it is set aside for {made.file.variant}, the rest goes on"
+                f"{said}: it is set aside, the rest goes on"
                 if is_aside
                 else f"{said}, from outside: tried once more"
             )
             return
-        name = f"{unit.plugin} {unit.variant.name}"
-        self._failures[name] += 1
+        self._failures[unit.plugin] += 1
         is_killed = end.failure is Failure.KILLED
-        if self._failures[name] >= (samples.MOST_KILLED if is_killed else _MOST_FAILURES):
+        if self._failures[unit.plugin] >= (samples.MOST_KILLED if is_killed else _MOST_FAILURES):
             who = "with our plugin idle" if unit.plugin else "as it is, without our plugin"
             raise LaunchError(
-                f"the library, {who}, failed {_times(self._failures[name])}: {said}",
+                f"the library, {who}, failed {_times(self._failures[unit.plugin])}: {said}",
                 where=str(made.folder / runs.LOG_FILE),
                 hint="mend this first, nothing could be compared: rccltune doctor looks for usual "
                 "causes; --timeout gives slow steps longer.",
@@ -223,7 +203,7 @@ class OngoingSweep:
         table = rows.rows_of_runs([made], self._rows)
         wrong = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
         for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
-            name = f"{collective} {setting} {made.file.variant}"
+            name = f"{collective} {setting}"
             if name in self._warned:
                 continue
             self._warned.add(name)
@@ -264,16 +244,16 @@ def refuse_hidden_choices(runs: Iterable[PerfRun]) -> None:
             )
 
 
-def not_offered(table: pd.DataFrame) -> list[tuple[str, Collective, Setting]]:
-    """Settings that the library lets be chosen at no size: variant, collective, setting."""
+def not_offered(table: pd.DataFrame) -> list[tuple[Collective, Setting]]:
+    """Settings that the library lets be chosen at no size."""
     timed = table[(table["step"] == plan.MEASURE) & (table["purpose"] == runs.ROUGH)]
     timed = timed[timed["state"] != rows.UNTIMED]
     never = (timed["state"] == rows.NOT_OFFERED).groupby(
-        [timed[name] for name in ("variant", "collective", "setting")], sort=False
+        [timed[name] for name in ("collective", "setting")], sort=False
     )
     return [
-        (str(variant), Collective(collective), Setting.parse(str(setting)))
-        for (variant, collective, setting), closed in never.all().items()
+        (Collective(collective), Setting.parse(str(setting)))
+        for (collective, setting), closed in never.all().items()
         if closed
     ]
 
@@ -287,15 +267,12 @@ def unattributed(table: pd.DataFrame) -> list[str]:
     }
     timed = table[table["state"].isin(list(why))]
     found = []
-    for (variant, collective, state), own in timed.groupby(
-        ["variant", "collective", "state"], sort=False
-    ):
+    for (collective, state), own in timed.groupby(["collective", "state"], sort=False):
         sizes = f"{format_size(own['nbytes'].min())} to {format_size(own['nbytes'].max())}"
-        where = "" if variant == DEFAULT_VARIANT.name else f" in {variant}"
         settings = sorted(set(own["setting"]))
         named = ", ".join(settings) if len(settings) <= _SHOWN else f"{len(settings)} settings"
         found.append(
-            f"{collective}{where}, {sizes}: {why[str(state)]}, so {len(own)} times of {named} "
+            f"{collective}, {sizes}: {why[str(state)]}, so {len(own)} times of {named} "
             "are no setting's own"
         )
     return found
@@ -317,7 +294,7 @@ def clocks_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
     own = table[(table["purpose"] == runs.FINE) & (table["nbytes"] == samples.GRAPH_UP_TO)]
     own = own[(own["setting"] == str(BASELINE)) & (own["state"] == rows.GOOD)]
-    names = ["variant", "collective", "placement"]
+    names = ["collective", "placement"]
     middle = own.pivot_table(values="time_us", index=names, columns="clock", aggfunc="median")
     if not {LOOP, GRAPH} <= set(middle.columns):
         return []
@@ -325,6 +302,6 @@ def clocks_differ(table: pd.DataFrame) -> list[str]:
     return [
         f"{collective} at {format_size(samples.GRAPH_UP_TO)} ({placement}) takes "
         f"{value:.2f} times as long launched one by one as in a graph"
-        for (_, collective, placement), value in ratio.items()
+        for (collective, placement), value in ratio.items()
         if abs(math.log(value)) > math.log1p(_AGREE)
     ]

@@ -28,15 +28,13 @@ def residuals(tables: FigureTables) -> Figure | None:
         "How far fitted curves are off",
         simulated=tables.simulated,
         size=tables.size,
-        legend=[f"{s} [{v}]" for s, v in set(zip(every["setting"], every["variant"], strict=True))],
+        legend=list(every["setting"].unique()),
     )
     for panel, axes in panels:
         mine = every[every["panel"] == panel]
-        variants = list(dict.fromkeys(mine["variant"]))
-        for (setting, variant), line in mine.groupby(["setting", "variant"], sort=False):
-            looks = style.look(next(line.itertuples()), variants)
-            name = setting if variant == variants[0] else f"{setting} [{variant}]"
-            axes.plot(line["nbytes"], line["residual"], linewidth=1.0, label=name, **looks)
+        for setting, line in mine.groupby("setting", sort=False):
+            looks = style.look(next(line.itertuples()))
+            axes.plot(line["nbytes"], line["residual"], linewidth=1.0, label=setting, **looks)
         style.sizes_axis(axes, mine["nbytes"])
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.axhline(0.0, color=style.GREY, linewidth=1.0)
@@ -96,14 +94,13 @@ def predictions(tables: FigureTables) -> Figure | None:
     )
     for panel, axes in panels:
         mine = tables.of(panel)
-        variants = list(dict.fromkeys(mine.points["variant"]))
         ends = []
         for setting, line in mine.points.groupby("setting", sort=False):
             axes.plot(
                 line["nbytes"],
                 line["time_us"],
                 linewidth=0.8,
-                **style.look(next(line.itertuples()), variants),
+                **style.look(next(line.itertuples())),
             )
             last = line.iloc[-1]
             ends.append((float(last["nbytes"]), float(last["time_us"]), str(setting)))
@@ -113,33 +110,6 @@ def predictions(tables: FigureTables) -> Figure | None:
         style.log_axis(axes, "time of a call", format_time)
         if len(ends) <= style.MOST_NAMED:
             style.name_lines(axes, ends)
-        style.name_panel(axes, panel, 6.0)
-    style.legend_below(figure)
-    return figure
-
-
-def variants(tables: FigureTables) -> Figure | None:
-    """Speed of each environment with its rules, over the site with its own."""
-    every = tables.variants
-    names = [panel for panel in tables.panels if panel in set(every["panel"])]
-    if not names:
-        return None
-    figure, panels = style.panels(
-        names,
-        "Environments, each with its own rules, over the site",
-        simulated=tables.simulated,
-        size=tables.size,
-        legend=list(every["variant"].unique()),
-    )
-    for panel, axes in panels:
-        mine = every[every["panel"] == panel]
-        mine = mine.assign(ratio=1 + mine["gain"])
-        for number, (name, line) in enumerate(mine.groupby("variant", sort=False)):
-            shade = style.SHADES[number % len(style.SHADES)]
-            marker = "os^vDPX"[number % 7]
-            axes.plot(line["nbytes"], line["ratio"], color=shade, marker=marker, label=name)
-        style.sizes_axis(axes, mine["nbytes"])
-        style.ratio_axis(axes, mine["ratio"].min(), mine["ratio"].max(), "site's time / time")
         style.name_panel(axes, panel, 6.0)
     style.legend_below(figure)
     return figure

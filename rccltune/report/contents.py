@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,9 +28,9 @@ from rccltune.verify.verdict_store import (
     FailedVerification,
     refusals,
     rule_paths,
-    used_rule_paths,
+    used_session,
 )
-from rccltune.verify.verifications import Verification, name_of, same, verifications
+from rccltune.verify.verifications import Verification, same, verifications
 
 if TYPE_CHECKING:
     from rccltune.ceiling.session import CeilingComparison
@@ -66,9 +66,7 @@ class RuleFileOfSession:
     """A rule file of the session, or the rules of a choice that no file has yet.
 
     Attributes:
-        name: in the session; ``channels-32/rccl_tuner.csv`` of one for an environment; empty where
-            there is no file.
-        is_used: the site's exports name it.
+        name: in the session; empty where there is no file.
         verification: of the file as it is; None without one.
     """
 
@@ -76,7 +74,6 @@ class RuleFileOfSession:
     path: Path | None
     file: RuleFile
     rules: tuple[DeliveredRule, ...]
-    is_used: bool
     verification: Verification | None
 
     @property
@@ -97,7 +94,8 @@ class SessionContents:
     Attributes:
         choice: as emit-config stored it, None where nothing was chosen yet.
         launches: of the sweep, or the imported files.
-        files: the rule files, those that jobs use first.
+        files: the rule files, that for any placement first.
+        used: the session whose rules the exports name: this one, or that with LL128 forced in it.
         old: verifications of rules that no file has any more.
         refused: verifications that ended with an error, of rule files as they are now.
         trials: starts of verifications, ended or not.
@@ -111,6 +109,7 @@ class SessionContents:
     limits: CeilingComparison | None
     launches: tuple[Ended, ...]
     files: tuple[RuleFileOfSession, ...]
+    used: Path
     old: tuple[Verification, ...]
     refused: tuple[FailedVerification, ...]
     trials: int
@@ -124,14 +123,9 @@ class SessionContents:
         return self.done.session.simulated
 
     @property
-    def used(self) -> tuple[RuleFileOfSession, ...]:
-        """The files that the site's exports name, and that so are delivered."""
-        return tuple(one for one in self.files if one.is_used)
-
-    @property
     def zones(self) -> tuple[Zone, ...]:
-        """Zones that were chosen, in the environment that was chosen."""
-        return self.choice.zones_of("") if self.choice else ()
+        """Zones that were chosen."""
+        return self.choice.zones if self.choice else ()
 
     @property
     def is_imported(self) -> bool:
@@ -172,17 +166,13 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     if choice is not None and choice.samples_sha256 != done.samples_sha256:
         reporter.say(f"rules are shown {OLD_CHOICE}")
     launches = store.read_made(done.session)
-    read = {name_of(path, folder): path for path in rule_paths(folder)}
+    read = {path.name: path for path in rule_paths(folder)}
     files = {name: read_accepted(content_of(path), path, _MENDED) for name, path in read.items()}
     verified = tuple(verifications(folder, files))
-    zones = choice.zones_of("") if choice else ()
+    zones = choice.zones if choice else ()
     place = stored_place(folder)
-    used = {name_of(path, folder) for path in used_rule_paths(folder)}
     say_moved((path.with_suffix(".env") for path in read.values()), folder, reporter)
-    made = [
-        _rules_of(name, read[name], file, choice, verified, is_used=name in used)
-        for name, file in files.items()
-    ]
+    made = [_rules_of(name, read[name], file, zones, verified) for name, file in files.items()]
     if not made and any(zone.setting is not None for zone in zones):
         made = [_unwritten(zones)]
     return SessionContents(
@@ -190,7 +180,8 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
         choice=choice,
         limits=_limits(done),
         launches=launches,
-        files=tuple(sorted(made, key=lambda one: not one.is_used)),
+        files=tuple(made),
+        used=used_session(folder),
         old=tuple(one for one in verified if not one.is_current),
         refused=refusals(folder),
         trials=sum(1 for _ in folder.glob(f"{FOLDER}/*/runs/*/run.json")),
@@ -220,18 +211,15 @@ def _rules_of(
     name: str,
     path: Path,
     file: RuleFile,
-    choice: StoredChoice | None,
+    zones: Sequence[Zone],
     verified: Iterable[Verification],
-    *,
-    is_used: bool,
 ) -> RuleFileOfSession:
     current = next((one for one in verified if one.is_current and one.name == name), None)
-    seen = choice.zones_of(name.rpartition("/")[0]) if choice else ()
     stood = {same(one): one for one in (current.stood if current else ())}
     rules = []
     for rule, waits in zip(file.rules, waiting(file.rules), strict=True):
         verdict = None if waits else stood.get(same(rule))
-        zone = _behind(rule, seen) if waits else next((z for z in seen if is_of(rule, z)), None)
+        zone = _behind(rule, zones) if waits else next((z for z in zones if is_of(rule, z)), None)
         rules.append(
             DeliveredRule(
                 rule=rule,
@@ -246,7 +234,6 @@ def _rules_of(
         path=path,
         file=file,
         rules=tuple(rules),
-        is_used=is_used,
         verification=current,
     )
 
@@ -261,9 +248,7 @@ def _unwritten(zones: Iterable[Zone]) -> RuleFileOfSession:
         if (rule := _as_rule(zone)) is not None
     )
     nothing = RuleFile(rules=(), findings=())
-    return RuleFileOfSession(
-        name="", path=None, file=nothing, rules=rules, is_used=True, verification=None
-    )
+    return RuleFileOfSession(name="", path=None, file=nothing, rules=rules, verification=None)
 
 
 def _as_rule(zone: Zone) -> Rule | None:
@@ -276,7 +261,6 @@ def _as_rule(zone: Zone) -> Rule | None:
         setting=zone.setting,
         n_nodes=zone.target.scale.n_nodes,
         n_ranks=zone.target.scale.n_ranks,
-        variant=zone.variant,
     )
 
 

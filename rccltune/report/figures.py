@@ -32,7 +32,7 @@ _ABOVE: Final = 23.0
 _OUT: Final = "out-of-place"
 _IN: Final = "in-place"
 _TRIED: Final = "no rule"
-_FAMILY: Final = ["algorithm", "protocol", "variant"]
+_FAMILY: Final = ["algorithm", "protocol"]
 
 
 def gain(tables: FigureTables) -> Figure | None:
@@ -179,9 +179,8 @@ def time(tables: FigureTables) -> Figure | None:
     for panel, axes in panels:
         mine = tables.of(panel)
         points = _few(mine.points)
-        variants = list(dict.fromkeys(mine.points["variant"]))
-        for _, line in points.groupby(["setting", "variant"], sort=False):
-            looks = style.look(next(rows(line)), variants)
+        for _, line in points.groupby("setting", sort=False):
+            looks = style.look(next(rows(line)))
             axes.plot(line["nbytes"], line["time_us"], **{**looks, "linestyle": ""})
             for x, y in _fitted(mine, line):
                 axes.plot(x, y, color=looks["color"], linestyle=looks["linestyle"], linewidth=1.0)
@@ -195,10 +194,7 @@ def time(tables: FigureTables) -> Figure | None:
 def _fitted(tables: FigureTables, points: pd.DataFrame) -> Iterator[tuple[Any, Any]]:
     """Lines of one setting's fit, as sizes and times; without a model they join the points."""
     fits = tables.fits
-    mine = fits[
-        (fits["setting"] == points["setting"].iloc[0])
-        & (fits["variant"] == points["variant"].iloc[0])
-    ]
+    mine = fits[fits["setting"] == points["setting"].iloc[0]]
     is_joined = mine["latency_us"].isna().all() or mine["worst"].max() > _MISSED
     # Two clocks are not one line: graphs cost the host nothing.
     for part in _by_clock(points, tables.clock_ends):
@@ -339,10 +335,8 @@ def _octaves(points: pd.DataFrame) -> pd.DataFrame:
 
 def _few(points: pd.DataFrame) -> pd.DataFrame:
     """Keep, of many settings, the best number of channels of each family at each size."""
-    ordered: pd.DataFrame = points.sort_values(
-        ["algorithm", "protocol", "channels", "variant", "nbytes"]
-    )
-    if ordered[["setting", "variant"]].drop_duplicates().shape[0] <= _MOST_SETTINGS:
+    ordered: pd.DataFrame = points.sort_values(["algorithm", "protocol", "channels", "nbytes"])
+    if ordered["setting"].nunique() <= _MOST_SETTINGS:
         return ordered
     best = ordered.groupby([*_FAMILY, "nbytes"], sort=False)["time_us"].idxmin()
     few: pd.DataFrame = ordered.loc[best]
@@ -353,13 +347,9 @@ def _few(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _names(points: pd.DataFrame) -> pd.Series[str]:
-    """Of settings, with the environment where it is not the first one's, or that no rule can."""
-    first = "default" if "default" in set(points["variant"]) else points["variant"].iloc[0]
-    inside = " [" + points["variant"] + "]"
-    named = points["setting"] + inside.where(points["variant"] != first, "")
-    found: pd.Series[str] = named.where(
-        points["why_not"] == "", points["setting"] + ", not selectable"
-    )
+    """Of settings, with those marked that no rule can choose."""
+    named = points["setting"]
+    found: pd.Series[str] = named.where(points["why_not"] == "", named + ", not selectable")
     return found
 
 
@@ -380,15 +370,14 @@ def _lines(
         rules: of the panel.
         ends: where the clock changes, which what is no ratio shows.
     """
-    variants = list(dict.fromkeys(points["variant"]))
     for rule in rows(rules):
         inside = points["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
         mine = points[(points["setting"] == rule.setting) & inside].sort_values("nbytes")
         shade = style.colour(rule.algorithm)
         for part in _by_clock(mine, ends):
             axes.plot(part["nbytes"], part[value], color=shade, alpha=0.3, linewidth=7, zorder=1.5)
-    for _, line in _few(points).groupby(["setting", "variant"], sort=False):
-        looks = style.look(next(rows(line)), variants)
+    for _, line in _few(points).groupby("setting", sort=False):
+        looks = style.look(next(rows(line)))
         for part in _by_clock(line, ends):
             axes.plot(part["nbytes"], part[value], linewidth=1.0, **looks)
 

@@ -198,11 +198,10 @@ def context(shown: SessionContents) -> dict[str, Any]:
         "marks": list(words.marks(shown)),
         "claim": f"SIMULATED: {claim}" if shown.simulated else claim,
         "first": _gain_figures(tables),
-        "rules": [_rules(one, shown, several=several) for one in shown.used if one.rules],
+        "rules": [_rules(one, shown, several=several) for one in shown.files if one.rules],
         "old": list(words.old_rules(shown)),
         "use": list(words.use(shown)),
         "following": words.following(shown),
-        "others": [_rules(one, shown, several=several) for one in shown.files if not one.is_used],
         "left": _most(_left_to_the_library(shown)),
         "sizes": _most(_sizes(shown), 240),
         "not_chosen": _most(_never_chosen(shown)),
@@ -212,7 +211,7 @@ def context(shown: SessionContents) -> dict[str, Any]:
         "facts": list(_facts(shown)),
         "method": list(words.method(shown)),
         "files": list(_files_of(shown)),
-        "texts": [(one.name, _lines(one)) for one in shown.used if one.path],
+        "texts": [(one.name, _lines(one)) for one in shown.files if one.path],
         "footer": f"rccltune {__version__}, session {shown.done.session.path.name}, samples "
         f"SHA-256 {shown.done.samples_sha256[:16]}…",
     }
@@ -296,7 +295,7 @@ def _row(one: DeliveredRule, file: RuleFileOfSession) -> dict[str, str]:
 
 def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:
     """Sizes without a rule: as the rule file says it, else as the choice does."""
-    stated = [hole for one in shown.used for hole in one.file.holes]
+    stated = [hole for one in shown.files for hole in one.file.holes]
     if stated:
         for hole in stated:
             name, _, ranks = hole.section.partition(" ")
@@ -323,7 +322,7 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
     """Judgements of the verification by placement, at ruled sizes and at powers of two."""
     found: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
     ruled: set[tuple[str, int]] = set()
-    for file in shown.used:
+    for file in shown.files:
         for one in file.verification.verdicts if file.verification else ():
             target, place = one.target, (one.target.collective.value, one.nbytes)
             if any(
@@ -396,7 +395,11 @@ def _facts(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
         ("binding", fingerprint.binding, "session.json"),
         ("measured through", fingerprint.runner, "session.json"),
         ("library", shown.libraries, "runs"),
-        ("environments", _some(tuple(dict.fromkeys(k.variant.name for k in curves))), "fit.json"),
+        (
+            "environment",
+            " ".join(f"{name}={text}" for name, text in session.setup.environment.items()),
+            "session.json",
+        ),
         ("calls", _some(tuple(dict.fromkeys(str(k.view) for k in curves))), "fit.json"),
         ("command", session.command, "session.json"),
     ]

@@ -35,7 +35,6 @@ _WHY_NOT: Final = {
     "channels": "no setting was measured with several numbers of channels",
     "predictions": "nothing said which settings the library takes by itself",
     "residuals": "every curve joins its points",
-    "variants": "no other environment was measured",
 }
 # Of a link map, which a page and a reader of the folder look at.
 LINK_FORMATS: Final = ("svg", "png")
@@ -78,7 +77,7 @@ def plot_session(
     if directory is not None and not overwrite:
         _check_free(where / f"{name}.{kind}" for name in names or FIGURES for kind in formats)
     shown = read_contents(folder, reporter=reporter)
-    if shown.choice is None and not any(one.rules for one in shown.used):
+    if shown.choice is None and not any(one.rules for one in shown.files):
         reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
     for one in shown.done.quarantined:
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")

@@ -1,6 +1,6 @@
 """Style of every figure: colours, markers, axes, names beside lines, rules above a panel.
 
-An algorithm has a colour, a protocol a marker, an environment a dash. The colours come from Okabe
+An algorithm has a colour, a protocol a marker. The colours come from Okabe
 and Ito's for people with any common colour blindness (jfly.uni-koeln.de/color), as dark as white
 paper needs and as bright as a black screen does.
 """
@@ -38,11 +38,9 @@ _COLOURS: Final = {
     "collnet_direct": "#8a6d5c",
     "collnet_chain": "#7a6fc4",
 }
-# Of lines that are no settings: sizes, environments.
+# Of lines that are no settings, as sizes.
 SHADES: Final = tuple(_COLOURS.values())
 _MARKERS: Final = {"ll": "o", "ll128": "s", "simple": "^"}
-# Of environments in the order of their first row; the first is the site as it is.
-_DASHES: Final = ("-", (0, (4, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 3)))
 _RC: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
@@ -181,18 +179,12 @@ def colour(algorithm: str) -> str:
     return _COLOURS.get(algorithm, INK)
 
 
-def look(row: Any, variants: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401 - a row of pandas
-    """Colour, marker and dash of a setting in an environment.
-
-    Args:
-        row: with ``algorithm``, ``protocol`` and ``variant``.
-        variants: all of the table, in order.
-    """
-    dash = _DASHES[list(variants).index(row.variant) % len(_DASHES)]
+def look(row: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of pandas
+    """Colour and marker of a setting: of a row with ``algorithm`` and ``protocol``."""
     return {
         "color": colour(row.algorithm),
         "marker": _MARKERS.get(row.protocol, "X" if not row.algorithm else "D"),
-        "linestyle": dash,
+        "linestyle": "-",
     }
 
 

@@ -5,22 +5,20 @@ bandwidths GB/s (1e9 B/s); a number that is not known is missing.
 
 =========  =====================================================================================
 points     a row for each measured point: ``setting``, ``algorithm``, ``protocol``, ``channels``,
-           ``variant``, ``nbytes``, ``time_us``, ``low_us``, ``high_us``, ``busbw``; ``base_us``
+           ``nbytes``, ``time_us``, ``low_us``, ``high_us``, ``busbw``; ``base_us``
            (of the baseline at that size), ``why_not`` (why no rule can choose it, or empty)
 fits       a row for each straight piece of a fitted curve: ``setting``, ``algorithm``,
-           ``variant``, ``min_nbytes``, ``max_nbytes``, ``latency_us``, ``us_per_byte``; both
-           missing where the curve just joins its points; ``worst`` (by which share of its time
-           a point is missed at most)
+           ``min_nbytes``, ``max_nbytes``, ``latency_us``, ``us_per_byte``; both missing where the
+           curve just joins its points; ``worst`` (by which share of its time a point is missed
+           at most)
 residuals  a row for each point of a curve with a model: ``setting``, ``nbytes``, ``residual``
 rules      a row for each rule that a job gets: ``min_nbytes``, ``max_nbytes`` (inclusive),
-           ``setting``, ``algorithm``, ``variant``, ``gain``, ``low``, ``high``, ``is_verified``
+           ``setting``, ``algorithm``, ``gain``, ``low``, ``high``, ``is_verified``
 verdicts   a row for each size and placement of a verification: ``nbytes``, ``placement``
            (``in``, ``out``), ``ratio``, ``low``, ``high``
 ceilings   the bus bandwidth that the slowest link allows: ``busbw``, ``words`` (how it is made
            up, and what of it was reached)
 own        a row for each size at which the library was seen to choose: ``nbytes``, ``setting``
-variants   a row for each size of an environment against the site: ``variant``, ``nbytes``,
-           ``gain`` (0.2 is 20 % faster)
 =========  =====================================================================================
 """
 
@@ -36,23 +34,14 @@ import pandas as pd
 from rccltune.model.choice import UnselectableSetting
 from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import (
-    BASELINE,
-    DEFAULT_VARIANT,
-    Role,
-    Setting,
-    Target,
-    Variant,
-    View,
-    base_variant,
-)
+from rccltune.model.settings import BASELINE, Role, Setting, Target, View
 from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
 from rccltune.perf.plan import GRAPH, LOOP
 from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for, target_words
 from rccltune.session.samples import load_frame
 
-_SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels", "variant")
+_SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels")
 _COLUMNS: Final = {
     "points": (
         *_SETTING,
@@ -64,7 +53,6 @@ _COLUMNS: Final = {
     "verdicts": ("panel", "nbytes", "placement", "ratio", "low", "high"),
     "ceilings": ("panel", "busbw", "words"),
     "own": ("panel", "nbytes", "setting"),
-    "variants": ("panel", "variant", "nbytes", "gain"),
 }
 
 
@@ -89,7 +77,6 @@ class FigureTables:
     verdicts: pd.DataFrame
     ceilings: pd.DataFrame
     own: pd.DataFrame
-    variants: pd.DataFrame
     baseline: str
     subject: str
     simulated: bool
@@ -108,40 +95,36 @@ def rows(table: pd.DataFrame) -> Iterator[Any]:
     yield from table.itertuples()
 
 
-def baseline_words(named: Setting | str | None) -> str:
+def baseline_words(named: Setting | None) -> str:
     """What gains outside a verification are over."""
-    if named is None:
-        return "the library's own choice"
-    return f"the baseline of {named}" if isinstance(named, str) else str(named)
+    return "the library's own choice" if named is None else str(named)
 
 
 def tables_of(shown: SessionContents) -> FigureTables:
-    """Tables of a session, of the environment that was chosen and of one way to call."""
+    """Tables of a session, of one way to call."""
     by_panel: dict[str, list[Curve]] = {}
     for curve in shown.done.curves:
-        if _is_drawn(shown, curve):
-            by_panel.setdefault(target_words(curve.key.target), []).append(curve)
+        by_panel.setdefault(target_words(curve.key.target), []).append(curve)
     views = {panel: _view(curves) for panel, curves in by_panel.items()}
     drawn = {
         panel: _once([curve for curve in curves if curve.key.view == views[panel]])
         for panel, curves in by_panel.items()
     }
     said = sorted({str(view) for view in views.values()})
-    named = shown.choice.named_baseline if shown.choice else None
+    named = shown.choice.baseline if shown.choice else None
     targets = {panel: curves[0].key.target for panel, curves in drawn.items()}
     left_out = shown.choice.left_out if shown.choice else ()
     made: dict[str, Iterable[dict[str, Any]]] = {
         "points": (row for one in drawn.values() for row in _points(one, named, left_out)),
         "fits": (row for one in drawn.values() for curve in one for row in _pieces(curve)),
         "residuals": (row for one in drawn.values() for curve in one for row in _residuals(curve)),
-        "rules": _rules(shown.used, targets),
-        "verdicts": _verdicts(shown.used, targets),
+        "rules": _rules(shown.files, targets),
+        "verdicts": _verdicts(shown.files, targets),
         "ceilings": _ceilings(shown),
         "own": (
             {"panel": target_words(one.target), "nbytes": one.nbytes, "setting": str(one.setting)}
             for one in shown.done.own
         ),
-        "variants": _variants(shown),
     }
     frames = {
         name: pd.DataFrame(list(found), columns=list(_COLUMNS[name]))
@@ -167,20 +150,6 @@ def _clock_ends(shown: SessionContents) -> int | None:
     return GRAPH_UP_TO if GRAPH in below and above == {LOOP} else None
 
 
-def _is_drawn(shown: SessionContents, curve: Curve) -> bool:
-    """Whether a curve is of the chosen environment, or the site's own baseline.
-
-    What all other environments gain has a figure of its own.
-    """
-    environments = shown.choice.environments if shown.choice else ()
-    chosen = next((e.variant.name for e in environments if e.chosen and not e.variant.path), None)
-    base = base_variant(curve.key.variant).name
-    if chosen is None:
-        return base not in {one.variant.name for one in environments}
-    is_site = curve.key.variant.name == DEFAULT_VARIANT.name
-    return base == chosen or (is_site and curve.key.setting == BASELINE)
-
-
 def _view(curves: Sequence[Curve]) -> View:
     """The way to call that is drawn: out of place, graphs, then where most was measured."""
     found = Counter(curve.key.view for curve in curves)
@@ -196,42 +165,35 @@ def _view(curves: Sequence[Curve]) -> View:
 
 
 def _once(curves: Sequence[Curve]) -> list[Curve]:
-    """Without the idle plugin beside a baseline, and what a wider environment has once more."""
-    site = {c.key.setting for c in curves if base_variant(c.key.variant) == c.key.variant}
-    return [
-        curve
-        for curve in curves
-        if not (curve.key.setting.role is Role.SILENT and BASELINE in site)
-        and (base_variant(curve.key.variant) == curve.key.variant or curve.key.setting not in site)
-    ]
+    """Without the idle plugin beside a baseline."""
+    has_baseline = any(one.key.setting == BASELINE for one in curves)
+    return [one for one in curves if not (has_baseline and one.key.setting.role is Role.SILENT)]
 
 
-def _setting(panel: str, setting: Setting, variant: Variant) -> dict[str, Any]:
+def _setting(panel: str, setting: Setting) -> dict[str, Any]:
     return {
         "panel": panel,
         "setting": str(setting),
         "algorithm": setting.algorithm.value if setting.algorithm else "",
         "protocol": setting.protocol.value if setting.protocol else "",
         "channels": setting.channels or 0,
-        "variant": variant.name,
     }
 
 
 def _key(curve: Curve) -> dict[str, Any]:
     key = curve.key
-    return _setting(target_words(key.target), key.setting, key.variant)
+    return _setting(target_words(key.target), key.setting)
 
 
 def _points(
-    curves: Sequence[Curve], named: Setting | str | None, left_out: Iterable[UnselectableSetting]
+    curves: Sequence[Curve], named: Setting | None, left_out: Iterable[UnselectableSetting]
 ) -> Iterator[dict[str, Any]]:
-    base = _baseline(curves, named)
+    base = next((one for one in curves if one.key.setting == (named or BASELINE)), None)
     times = {p.nbytes: p.time_us for p in base.points} if base else {}
-    reasons = {(o.target, o.setting, o.variant.name): o.reason for o in left_out}
+    reasons = {(one.target, one.setting): one.reason for one in left_out}
     for curve in curves:
         key = curve.key
-        why = reasons.get((key.target, key.setting, key.variant.name), "")
-        why = "needs a patched library" if key.variant.patched else why
+        why = reasons.get((key.target, key.setting), "")
         for point in curve.points:
             yield {
                 **_key(curve),
@@ -243,15 +205,6 @@ def _points(
                 "base_us": times.get(point.nbytes),
                 "why_not": f"{curve.n_wrong} wrong results" if curve.n_wrong else why,
             }
-
-
-def _baseline(curves: Sequence[Curve], named: Setting | str | None) -> Curve | None:
-    """The curve of the named baseline; the site's own where several environments have one."""
-    wanted = named if isinstance(named, Setting) else BASELINE
-    found = [curve for curve in curves if curve.key.setting == wanted]
-    if isinstance(named, str):
-        found = [curve for curve in found if curve.key.variant.name == named]
-    return min(found, key=lambda c: c.key.variant.name != DEFAULT_VARIANT.name, default=None)
 
 
 def _pieces(curve: Curve) -> Iterator[dict[str, Any]]:
@@ -286,9 +239,8 @@ def _rules(
             rule, gain = one.rule, one.gain
             for panel, target in targets.items():
                 if not one.fallback and is_for(rule, target, file.placement):
-                    variant = one.zone.variant if one.zone else DEFAULT_VARIANT
                     yield {
-                        **_setting(panel, rule.setting, variant),
+                        **_setting(panel, rule.setting),
                         "min_nbytes": rule.min_nbytes,
                         "max_nbytes": rule.max_nbytes,
                         "gain": gain.ratio if gain else None,
@@ -322,7 +274,6 @@ def _ceilings(shown: SessionContents) -> Iterator[dict[str, Any]]:
             collective=ceiling.collective,
             scale=ceiling.scale,
             rank_placement=ceiling.rank_placement,
-            variant=DEFAULT_VARIANT,
         )
         if busbw_factor(ceiling.collective, ceiling.scale.n_ranks) > 0:
             words = (
@@ -332,15 +283,3 @@ def _ceilings(shown: SessionContents) -> Iterator[dict[str, Any]]:
             )
             panel = target_words(target)
             yield {"panel": panel, "busbw": ceiling.gb_per_s, "words": words}
-
-
-def _variants(shown: SessionContents) -> Iterator[dict[str, Any]]:
-    for one in shown.choice.environments if shown.choice else ():
-        for found in one.gains:
-            for nbytes, gain in found.points:
-                yield {
-                    "panel": target_words(found.target),
-                    "variant": one.variant.name,
-                    "nbytes": nbytes,
-                    "gain": gain,
-                }

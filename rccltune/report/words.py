@@ -15,7 +15,6 @@ from rccltune.report.contents import DeliveredRule, RuleFileOfSession, SessionCo
 from rccltune.report.tables import baseline_words
 from rccltune.session.folders import is_swept, sweep_then_verify
 from rccltune.verify.verdict import Ratio, RuleVerdict
-from rccltune.verify.verdict_store import named_by_exports
 from rccltune.verify.verifications import Verification
 
 DASH: Final = "–"
@@ -53,6 +52,9 @@ def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
             "IMPORTED",
             f"The times were read from files, and measured elsewhere{whose}; when is not known.",
         )
+    if shown.used != shown.done.session.path:
+        said = f"Exports and deploy take the rules of {shown.used.name}/, proven faster at some"
+        yield "OTHER RULES", f"{said} sizes and slower at none; the page of that session has them."
     if shown.is_interrupted:
         command = shown.done.session.command
         again = f" The same command goes on: {command}" if command else ""
@@ -69,7 +71,7 @@ def claim(shown: SessionContents) -> str:
     """Claim of what is won, in a sentence."""
     if shown.refused:
         return f"Nothing is proven here: {shown.refused[0].message}."
-    verified = [one for one in shown.used if one.verification]
+    verified = [one for one in shown.files if one.verification]
     kept = [rule for one in verified for rule in one.rules if rule.verdict and rule.gain]
     if kept:
         rest = sum(one.verdict is None for one in _own(shown))
@@ -83,7 +85,7 @@ def claim(shown: SessionContents) -> str:
                 f"Nothing is won here: of {count(before, 'rule')} that were verified "
                 f"none is proven to beat {_LIBRARY}."
             )
-    rules = [rule for one in shown.used for rule in one.rules if not rule.fallback]
+    rules = [rule for one in shown.files for rule in one.rules if not rule.fallback]
     if rules:
         return _swept(shown, rules)
     return _no_rule(shown)
@@ -91,7 +93,7 @@ def claim(shown: SessionContents) -> str:
 
 def _swept(shown: SessionContents, rules: Sequence[DeliveredRule]) -> str:
     gained = [one for one in rules if one.gain]
-    baseline = baseline_words(shown.choice.named_baseline if shown.choice else None)
+    baseline = baseline_words(shown.choice.baseline if shown.choice else None)
     if not gained:
         names = ", ".join(dict.fromkeys(one.rule.collective.value for one in rules))
         if _has_baseline(shown) and all(one.zone is None for one in rules):
@@ -106,7 +108,7 @@ def _swept(shown: SessionContents, rules: Sequence[DeliveredRule]) -> str:
 
 def _own(shown: SessionContents) -> Iterator[DeliveredRule]:
     """Rules that answer by themselves."""
-    for file in shown.used:
+    for file in shown.files:
         yield from (one for one in file.rules if not one.fallback)
 
 
@@ -121,7 +123,7 @@ def _no_rule(shown: SessionContents) -> str:
     choice = shown.choice
     if choice is None:
         return "Nothing was chosen yet: this page shows how fast what was measured is."
-    baseline = baseline_words(choice.named_baseline)
+    baseline = baseline_words(choice.baseline)
     compared = [zone for zone in shown.zones if is_not_beaten(zone.reason) and zone.n_sizes]
     if compared:
         low = min(zone.measured_from or zone.min_nbytes for zone in compared)
@@ -231,7 +233,7 @@ def _seen(zone: Zone | None, rule: Rule) -> str:
 
 def use(shown: SessionContents) -> Iterator[str]:
     """The line of a shell that uses each file, from the folder that the session lies in."""
-    for one in shown.used:
+    for one in shown.files:
         line = source(one, shown)
         if line and (one.rules or one.needs):
             yield line
@@ -240,11 +242,7 @@ def use(shown: SessionContents) -> Iterator[str]:
 def source(file: RuleFileOfSession, shown: SessionContents) -> str:
     """``source rccltune-session/rccl_tuner_gfx942.env``; empty where there are no exports."""
     exports = file.path.with_suffix(".env") if file.path else None
-    if exports is None or not exports.exists():
-        return ""
-    # Those of the site may name the file for an environment instead.
-    named = named_by_exports(shown.done.session.path, file.path) if file.path else None
-    if named not in (None, file.path):
+    if exports is None or not exports.exists() or shown.used != shown.done.session.path:
         return ""
     # A page is mailed: where the session lies on this machine is nobody's business.
     path = Path(shown.done.session.path.resolve().name, Path(file.name).with_suffix(".env"))
@@ -266,7 +264,7 @@ def following(shown: SessionContents, session: str = "") -> str:
         return f"go on with the sweep: {command}"
     if not _has_settings(shown):
         return "rccltune sweep measures settings beside the baseline."
-    if any(one.rules for one in shown.used):
+    if any(one.rules for one in shown.files):
         return _with_rules(shown, named)
     if shown.choice is None:
         return f"rccltune emit-config{named} chooses rules."
@@ -275,11 +273,11 @@ def following(shown: SessionContents, session: str = "") -> str:
 
 def _with_rules(shown: SessionContents, named: str) -> str:
     """Commands that make sense where there are rules; ``named`` follows a verb."""
-    if not all(one.verification for one in shown.used):
+    if not all(one.verification for one in shown.files):
         home = shown.done.session.path
         if not is_swept(home):
             # A page is mailed, and names no folder above the session's.
-            file = Path(home.resolve().name, shown.used[0].name)
+            file = Path(home.resolve().name, shown.files[0].name)
             return f"{sweep_then_verify(file)} keeps, on that machine, what wins."
         return f"rccltune verify{named}, on the machine, keeps what wins."
     if shown.simulated:
@@ -320,7 +318,7 @@ def method(shown: SessionContents) -> Iterator[str]:
     if choice is not None:
         yield (
             f"A rule must gain {100 * choice.min_gain:.0f} % over "
-            f"{baseline_words(choice.named_baseline)}, "
+            f"{baseline_words(choice.baseline)}, "
             f"and stay within {100 * choice.tolerance:.0f} % of the fastest where that saves one."
         )
         yield (
@@ -332,7 +330,7 @@ def method(shown: SessionContents) -> Iterator[str]:
         "A gain is the library's time over the rule's, in the mean over the rule's sizes, with the "
         f"interval that holds the true one with {100 * INTERVAL:.0f} %."
     )
-    for one in shown.used:
+    for one in shown.files:
         if one.verification is not None:
             yield (
                 f"Verified in {one.verification.how_often}, with and without {one.name} in turns; "

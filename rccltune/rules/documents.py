@@ -15,7 +15,7 @@ from itertools import groupby, product
 
 from rccltune.model.choice import Rule, RuleCount, Zone
 from rccltune.model.errors import VerificationError
-from rccltune.model.settings import DEFAULT_VARIANT, Mode, Setting, Target
+from rccltune.model.settings import Mode, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.line_format import UNPROVEN_MARK
 
@@ -224,7 +224,7 @@ class RuleDocument:
         provenance: comment lines: source, date, library, machine, samples' hash.
         requires: what a machine must be for the file to apply, (key, value) pairs.
         library: ``NCCL 2.28.9`` that the rules were measured with; None where that is not known.
-        needs: environment that the rules were measured in, (name, value) pairs.
+        needs: variables that a job must set for the rules, (name, value) pairs.
     """
 
     provenance: tuple[str, ...]
@@ -247,14 +247,13 @@ def sections_of(zones: Iterable[Zone]) -> tuple[Section, ...]:
     )
 
 
-def _order(target: Target) -> tuple[int, int, int, str, str]:
+def _order(target: Target) -> tuple[int, int, int, str]:
     collective = target.collective
     return (
         collective.func_index if collective.is_tunable else 99,
         target.scale.n_nodes,
         target.scale.n_ranks,
         target.rank_placement or "",
-        target.variant.name,
     )
 
 
@@ -303,7 +302,6 @@ def _rule(zone: Zone, setting: Setting, *, fallback: bool) -> Rule:
         setting=setting,
         n_nodes=zone.target.scale.n_nodes,
         n_ranks=zone.target.scale.n_ranks,
-        variant=zone.variant,
         fallback=fallback,
     )
 
@@ -346,11 +344,8 @@ def _seen(zone: Zone) -> str:
     if zone.worst_regret is not None:
         parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
     if zone.gain is not None:
-        name = zone.target.variant.name
-        plain = name == DEFAULT_VARIANT.name
-        slower = "baseline" if plain else f"the library's own choice in {name}"
         parts.append(
-            f"{slower} is {_percent(zone.gain.mean)} slower in the mean "
+            f"baseline is {_percent(zone.gain.mean)} slower in the mean "
             f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
         )
     if zone.is_proven:

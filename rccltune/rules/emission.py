@@ -10,26 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune import plugin
 from rccltune.analyse.fit import FitResult, fit_session
+from rccltune.analyse.selectable import needs_ll128_forced
 from rccltune.machine import overrides
-from rccltune.model.choice import ExportedVariant, UnselectableSetting, Zone
+from rccltune.model.choice import UnselectableSetting
 from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import (
-    DEFAULT_VARIANT,
-    Scale,
-    Setting,
-    Target,
-    Vendor,
-    base_variant,
-    vendor_of,
-)
+from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target, Vendor, vendor_of
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import library_named
 from rccltune.rules import exports, writer
-from rccltune.rules.choices import choice_of, environments_of, merge_exports, zones_in
-from rccltune.rules.documents import NoRule, RuleDocument, Section, sections_of
+from rccltune.rules.choices import choice_of
+from rccltune.rules.documents import RuleDocument, Section, sections_of
 from rccltune.rules.line_format import product_name
 from rccltune.rules.placement_files import (
     EmitRequest,
@@ -41,12 +34,11 @@ from rccltune.rules.placement_files import (
     name_with_placement,
 )
 from rccltune.rules.provenance import (
-    chosen_lines,
+    is_harmless,
     is_switched,
     is_vendor_told,
     libraries_in,
     library_of,
-    odd_needs,
     provenance,
 )
 from rccltune.rules.reader import read_rules
@@ -62,10 +54,6 @@ if TYPE_CHECKING:
 
 _DAMAGED: Final = (
     "rccltune emit-config --force writes it anew and keeps this one under another name."
-)
-_AS_THE_SITE: Final = (
-    "Where the site sets them for every job they are needed by no rule: measure it so, with "
-    "rccltune sweep --env NAME=VALUE."
 )
 
 
@@ -118,182 +106,57 @@ def keep_choices(chosen: EmittedRules, reporter: Reporter, *, is_own: bool = Tru
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     """Choose rules, and say what would be written and where; nothing is.
 
-    Files for the site as it is; beside them those for each variant that was measured, LL128 forced
-    too, in a folder with its name: RCCL's built-in tuner takes any rccl_tuner*.csv that lies beside
-    the site's, without what that file needs. A variant that was named has the one file.
-
     Raises:
         TooLittleDataError: fewer than two settings to choose between.
-        CommandLineError: several files and one place for them; options that exclude each other;
-            the variant that was named needs what no rule file asks for.
-        SessionError: sessions of two machines, or none.
+        CommandLineError: several files and one place for them; options that exclude each other.
+        SessionError: sessions of two machines or environments, or none.
     """
     fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
-    request, widened = _choices(request, fits, reporter)
-    site, choices, name = request, widened, _widening(widened)
-    is_asked = name is not None and any(request.options(done).variant == name for done in fits)
-    if name is not None and not is_asked:
-        site = _without_widening(request)
-        choices = [
-            replace(choice, zones=(*_of_site(plain.zones), *_of_variants(choice.zones)))
-            for choice, plain in zip(widened, _chosen(site, fits), strict=True)
-        ]
-    judged = merge_exports(
-        environments_of(done, choice, request.options(done))
-        for done, choice in zip(fits, choices, strict=True)
-    )
-    site_file, *placed = _files(site, fits, choices, judged, reporter)
-    if odd := odd_needs(site_file.needs):
-        raise CommandLineError(
-            f"no rules are written for {site_file.environment}: {_why_odd(odd)}",
-            where=", ".join(str(folder) for folder in request.folders),
-            hint=_AS_THE_SITE,
-        )
-    site_file = replace(
-        site_file,
-        environment=name if is_asked else site_file.environment,
-        environments=judged,
+    choices = [choice_of(done, request.options(done)) for done in fits]
+    first, *placed = _files(request, fits, choices, reporter)
+    first = replace(
+        first,
         left_out=(
             *(item for choice in choices for item in choice.left_out),
             *(_left_out(one) for done in fits for one in done.quarantined),
         ),
         notices=tuple(
             # What every placement says by itself their joint choice says again.
-            dict.fromkeys((*_notices(fits, choices), *site_file.notices))
+            dict.fromkeys((*_notices(fits, choices), *first.notices))
         ),
         choices=tuple(
-            (
-                folder,
-                choice_record(
-                    done,
-                    choice,
-                    judged,
-                    request.options(done),
-                    () if site is request else tuple(_of_site(wider.zones)),
-                ),
-            )
-            for folder, done, choice, wider in zip(
-                request.folders, fits, choices, widened, strict=True
-            )
+            (folder, choice_record(done, choice, request.options(done)))
+            for folder, done, choice in zip(request.folders, fits, choices, strict=True)
         ),
     )
-    if site_file.path is None or any(request.options(done).variant is not None for done in fits):
-        return replace(site_file, beside=tuple(placed))
-    home, beside = site_file.path.parent, list(placed)
-    if site is not request and name is not None:
-        variant_request = replace(request, output=home / name / site_file.path.name)
-        variant_files = _files(variant_request, fits, widened, judged, Reporter())
-        beside += [replace(one, environment=name) for one in variant_files]
-    for one in judged:
-        variant_request = replace(request, output=home / one.variant.name / site_file.path.name)
-        chosen = [replace(each, chosen=each is one) for each in judged]
-        variant_files = _files(variant_request, fits, choices, chosen, Reporter())
-        if odd := odd_needs(pair for each in variant_files for pair in each.needs):
-            reporter.say(f"No rules are written for {one.variant.name}: {_why_odd(odd)}")
-        else:
-            beside += variant_files
-    return replace(site_file, beside=tuple(beside))
-
-
-def _why_odd(needs: str) -> str:
-    return (
-        f"they need {needs}, and a rule file asks only for variables of the shipped variants, "
-        "which load no code and open no file"
-    )
-
-
-def _of_site(zones: Sequence[Zone]) -> list[Zone]:
-    return [zone for zone in zones if zone.target.variant.name == DEFAULT_VARIANT.name]
-
-
-def _of_variants(zones: Sequence[Zone]) -> list[Zone]:
-    return [zone for zone in zones if zone.target.variant.name != DEFAULT_VARIANT.name]
+    return replace(first, beside=tuple(placed))
 
 
 def _files(
     request: EmitRequest,
     fits: Sequence[FitResult],
     choices: Sequence[Choice],
-    environments: Sequence[ExportedVariant],
     reporter: Reporter,
 ) -> list[EmittedRules]:
-    """The files for the variant that is chosen, else for the site; that for any placement first."""
+    """The files, that for any placement first."""
     fingerprint = one_machine([done.session for done in fits])
-    zones = tuple(zone for choice in choices for zone in zones_in(choice.zones, environments))
-    if not zones:
+    if not any(choice.zones for choice in choices):
         raise TooLittleDataError(
             "there is nothing to choose from: no collective has two settings that a rule can name",
             where=", ".join(str(folder) for folder in request.folders),
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
-    sheets = files_by_placement(
-        fits,
-        choices,
-        request.options,
-        keep=lambda found: zones_in(found, environments),
-        reporter=reporter,
-    )
+    sheets = files_by_placement(fits, choices, request.options, reporter=reporter)
     paths = _paths(request, fingerprint, sheets)
     if not is_vendor_told(fits, fingerprint):
         reporter.say(VENDOR_UNKNOWN)
     baseline = request.options(fits[0]).baseline
     first, *others = (
-        _emitted(
-            path, sheet, _document(fits, fingerprint, sheet, environments, baseline), environments
-        )
+        _emitted(path, sheet, _document(fits, fingerprint, sheet, baseline))
         for path, sheet in zip(paths, sheets, strict=True)
     )
     notices = tuple(notice for sheet in sheets for notice in sheet.notices)
     return [replace(first, notices=notices), *others]
-
-
-def _choices(
-    request: EmitRequest, fits: Sequence[FitResult], reporter: Reporter
-) -> tuple[EmitRequest, list[Choice]]:
-    """Choices of each session, and the request that they follow.
-
-    What one scale needs in the environment every communicator of the job gets: where others do not
-    need it too, and so were not measured under it, all choose without it. So they do where it may
-    load code or open files, which no rule file asks for.
-    """
-    choices = _chosen(request, fits)
-    needs: dict[Scale, dict[tuple[str, str], None]] = {}
-    for zone in (zone for choice in choices for zone in choice.zones):
-        mine = needs.setdefault(zone.target.scale, {})
-        if zone.setting is not None and zone.variant.widens is not None:
-            mine.update(dict.fromkeys(zone.variant.environment))
-    site = (zone for choice in choices for zone in _of_site(choice.zones) if zone.setting)
-    if odd := odd_needs(pair for zone in site for pair in zone.variant.environment):
-        reporter.say(f"Some settings are in no rule: {_why_odd(odd)}. {_AS_THE_SITE}")
-    elif len({frozenset(found) for found in needs.values()}) < 2:
-        return request, choices
-    else:
-        for scale, found in needs.items():
-            if found:
-                pairs = " ".join(sorted(f"{name}={value}" for name, value in found))
-                reporter.say(
-                    f"{scale} would gain from {pairs}, under which the other scales were not "
-                    "measured: left out. A file for that scale alone has it: rccltune emit-config "
-                    "with its session only."
-                )
-    request = _without_widening(request)
-    return request, _chosen(request, fits)
-
-
-def _without_widening(request: EmitRequest) -> EmitRequest:
-    """Ask for rules of those settings alone that the site offers as it is."""
-    ask = request.options
-    return replace(request, options=lambda done: replace(ask(done), widen=False))
-
-
-def _widening(choices: Sequence[Choice]) -> str | None:
-    """The variant that makes settings of the site's rules selectable; None where none need one."""
-    zones = (zone for choice in choices for zone in _of_site(choice.zones))
-    return next((z.variant.name for z in zones if z.setting and z.variant.widens), None)
-
-
-def _chosen(request: EmitRequest, fits: Sequence[FitResult]) -> list[Choice]:
-    return [choice_of(done, request.options(done)) for done in fits]
 
 
 def _paths(
@@ -315,21 +178,14 @@ def _paths(
     return [given, *named[1:]] if given is not None else [*named]
 
 
-def _emitted(
-    path: Path | None,
-    sheet: PlacementFile,
-    document: RuleDocument,
-    environments: Sequence[ExportedVariant],
-) -> EmittedRules:
+def _emitted(path: Path | None, sheet: PlacementFile, document: RuleDocument) -> EmittedRules:
     """The files of one sheet as they will be written."""
     use = _use(path, sheet)
-    chosen = next((one for one in environments if one.chosen), None)
     return EmittedRules(
         path=path,
         text=writer.render(document),
         environment_path=_beside(path),
-        environment_text=render_environment(document.provenance, chosen, document.needs, use),
-        environment=None if chosen is None else chosen.variant.name,
+        environment_text=render_environment(document.provenance, document.needs, use),
         needs=document.needs,
         zones=sheet.zones,
         placement=sheet.placement,
@@ -389,10 +245,8 @@ def _left_out(quarantine: Quarantine) -> UnselectableSetting:
             collective=quarantine.collective,
             scale=quarantine.scale or Scale(n_nodes=1, n_ranks=1),
             rank_placement=quarantine.rank_placement,
-            variant=base_variant(quarantine.variant),
         ),
         setting=quarantine.setting,
-        variant=quarantine.variant,
         reason=f"quarantined: {quarantine.reason}",
     )
 
@@ -436,30 +290,35 @@ def _document(
     fits: Sequence[FitResult],
     fingerprint: Fingerprint,
     sheet: PlacementFile,
-    environments: Sequence[ExportedVariant],
-    baseline: Setting | str | None,
+    baseline: Setting | None,
 ) -> RuleDocument:
     sections = sections_of(sheet.zones)
-    needs = {pair for one in environments if one.chosen for pair in one.variant.environment} | {
-        pair
-        for section in sections
-        for rule in (*section.entries, *section.fallbacks)
-        if not isinstance(rule, NoRule) and rule.variant is not None
-        for pair in rule.variant.environment
-    }
     return RuleDocument(
         provenance=(
             *provenance(fits, fingerprint),
             *sheet.lines,
             *([f"baseline: {baseline}, as it was named (--baseline)"] if baseline else []),
-            *chosen_lines(environments),
             *_overwritten(fits, sections),
         ),
         requires=(*requirements_of(fingerprint), *sheet.requires),
         library=library_of(fits),
-        needs=tuple(sorted(needs)),
+        needs=_needs(fits, sections),
         sections=sections,
     )
+
+
+def _needs(fits: Sequence[FitResult], sections: Sequence[Section]) -> tuple[tuple[str, str], ...]:
+    """Variables that a job must set: what was measured with, and what lets rules be chosen."""
+    rules = [rule for section in sections for rule in section.rules]
+    if not rules:
+        return ()
+    needs = set(fits[0].session.setup.environment.items())
+    arch = fits[0].session.fingerprint.arch_or_vendor
+    for section in sections:
+        scale = section.target.scale
+        if any(needs_ll128_forced(rule.setting, scale, arch) for rule in section.rules):
+            needs.add(LL128_FORCED)
+    return tuple(sorted(pair for pair in needs if is_harmless(*pair)))
 
 
 def requirements_of(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:

@@ -199,7 +199,7 @@ def _any(number: int) -> int | None:
 def _answers(rules: Sequence[Rule]) -> list[Rule]:
     """Answers of rules, whoever read them; one for a tree that no library has does nothing."""
     return [
-        replace(rule, line=None, fallback=False, variant=None)
+        replace(rule, line=None, fallback=False)
         for rule in rules
         if rule.setting.algorithm is not Algorithm.TREE or rule.collective.has_tree
     ]

@@ -20,18 +20,17 @@ from rccltune.analyse.fit import FitResult
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model import schema
 from rccltune.model.brief import brief
-from rccltune.model.choice import ExportedVariant, RuleCount, UnselectableSetting, Zone
+from rccltune.model.choice import RuleCount, UnselectableSetting, Zone
 from rccltune.model.measurement import Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RankLocation, Scale
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.rules import documents
-from rccltune.rules.choices import explained, table_of, variants_of
+from rccltune.rules.choices import explained, table_of
 from rccltune.rules.stored_choice import StoredChoice
 from rccltune.session.place import stored_place
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
-Keep = Callable[[Sequence[Zone]], tuple[Zone, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,6 @@ def files_by_placement(
     choices: Sequence[Choice],
     options: Callable[[FitResult], ChoiceOptions],
     *,
-    keep: Keep = tuple,
     reporter: Reporter,
 ) -> tuple[PlacementFile, ...]:
     """The files that sessions make together, the one for any placement first; at least one.
@@ -73,17 +71,16 @@ def files_by_placement(
         fits: of one machine.
         choices: what each alone chooses.
         options: of a session.
-        keep: the zones of the environment that the files are for.
         reporter: told which rules are for one placement only, and why.
     """
-    zones = [zone for choice in choices for zone in keep(choice.zones)]
+    zones = [zone for choice in choices for zone in choice.zones]
     apart: dict[str, list[Zone]] = {}
     for zone in zones:
         name = zone.target.rank_placement
         if name is not None and name not in _ANYWHERE:
             apart.setdefault(name, []).append(zone)
     joint = [
-        _kept(_file_for_any_placement(fits, scale, by_name, options(fits[0]), reporter), keep)
+        _file_for_any_placement(fits, scale, by_name, options(fits[0]), reporter)
         for scale, by_name in _by_scale(fits).items()
     ]
     chosen = tuple(zone for sheet in joint for zone in sheet.zones)
@@ -102,10 +99,6 @@ def files_by_placement(
     needed = (plain, *(sheet for sheet in placed if not _says(sheet.zones) <= said))
     made = tuple(sheet for sheet in needed if sheet.has_rules)
     return made or ((plain,) if plain.zones or not placed else (placed[0],))
-
-
-def _kept(sheet: PlacementFile, keep: Keep) -> PlacementFile:
-    return replace(sheet, zones=keep(sheet.zones))
 
 
 def file_name(fingerprint: Fingerprint) -> str:
@@ -175,7 +168,6 @@ def _file_for_any_placement(
     if why is None:
         chosen = choose_together(
             {name: part.samples for name, part in parts.items()},
-            dict(ChainMap(*(variants_of(done) for done in fits))),
             replace(
                 options,
                 arch=fits[0].session.fingerprint.arch_or_vendor,
@@ -220,7 +212,6 @@ def _says(found: Sequence[Zone]) -> set[tuple[object, ...]]:
             zone.max_nbytes,
             zone.setting,
             zone.fallback,
-            zone.variant.name,
         )
         for zone in found
         if zone.setting is not None
@@ -254,8 +245,6 @@ class EmittedRules:
         text: of the rule file.
         environment_path: of the exports that use it, None where all goes to stdout.
         environment_text: of the exports.
-        environment: name of the variant that the rules are for; None for the site as it is.
-        environments: variants that were measured beside the site, held against it.
         needs: what the rules need to be exported.
         placement: the only one that the rules are for, None where they are for any.
         beside: files for one placement of ranks each, where there are more files than one.
@@ -268,8 +257,6 @@ class EmittedRules:
     zones: tuple[Zone, ...]
     environment_path: Path | None = None
     environment_text: str = ""
-    environment: str | None = None
-    environments: tuple[ExportedVariant, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
     left_out: tuple[UnselectableSetting, ...] = ()
     notices: tuple[Notice, ...] = ()
@@ -291,8 +278,6 @@ class EmittedRules:
             "path": str(self.path) if self.path else None,
             "environment_path": str(self.environment_path) if self.environment_path else None,
             "kept": self.is_kept,
-            "environment": self.environment,
-            "environments": schema.to_plain(self.environments),
             "needs": dict(self.needs),
             **self.count.as_plain(),
             "zones": schema.to_plain(self.zones),

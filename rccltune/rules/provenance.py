@@ -12,14 +12,13 @@ from rccltune import __version__
 from rccltune.analyse.fit import FitResult
 from rccltune.machine import overrides, real_rccl
 from rccltune.model import grammar
-from rccltune.model.choice import ExportedVariant
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Fingerprint, Launch, Outcome, Status
-from rccltune.model.settings import KNOWN_VARIANTS, Scale
+from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.overwritten import losses
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.reader import RuleFile
-from rccltune.rules.writer import VERIFIED_MARK, finding_lines
+from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session import store
 from rccltune.session.folders import machine_words
 from rccltune.session.imports import VENDOR_UNKNOWN
@@ -33,12 +32,12 @@ _VERIFIED: Final = re.compile(rf"^# {VERIFIED_MARK}", re.MULTILINE)
 # As a verification says it of a rule that the library wrote over (verify/verdict.py).
 _RAN: Final = re.compile(r"\S+ was answered and \S+ ran at [\d.]+ \w+")
 # What we add to rules ourselves; no catalog need be read for it.
-_OURS: Final = frozenset(name for one in KNOWN_VARIANTS.values() for name, _ in one.environment)
+_OURS: Final = frozenset((LL128_FORCED[0],))
 
 
 @cache
 def harmless() -> frozenset[str]:
-    """Names that shipped variants set and that load no code and open no file.
+    """Names that the catalog of variants sets and that load no code and open no file.
 
     A list of names and not of families: ``HSA_TOOLS_LIB`` loads a library and ``MSCCL_XML_FILES``
     opens files, beside others of their families that do not.
@@ -83,7 +82,7 @@ def check_needs(
     if refused:
         options = " ".join(f"--allow-need {name}" for name in dict(refused))
         raise CommandLineError(
-            f"these rules need {_listed(refused)}. Only variables of the shipped variants are set "
+            f"these rules need {_listed(refused)}. Only variables of the shipped catalog are set "
             "unasked; any other may load code or open files",
             where=where,
             hint=f"if you know what it does and who wrote the rules, add {options}.",
@@ -159,18 +158,6 @@ def is_vendor_told(fits: Sequence[FitResult], fingerprint: Fingerprint) -> bool:
     return fingerprint.vendor is not None or not is_imported
 
 
-def chosen_lines(environments: Sequence[ExportedVariant]) -> list[str]:
-    """The variant that the rules are for, with what it gains and loses."""
-    lines: list[str] = []
-    for exported in environments:
-        if exported.chosen:
-            lines.append(f"variant: {exported.variant.name}")
-            lines += [line for gain in exported.gains for line in finding_lines(gain)]
-            if exported.variant.path:
-                lines.append(f"rules beyond what it serves are those of {exported.beyond}")
-    return lines
-
-
 def _dates(outcomes: Iterable[Outcome]) -> str:
     """Text of the days, first to last; empty where no day is known."""
     days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
@@ -186,7 +173,8 @@ def _session_lines(done: FitResult) -> list[str]:
     # Of files nobody knows more than when they were last written; a clone writes them anew.
     files = _dates(o for o in outcomes if o.status is Status.IMPORTED and not o.origin)
     views = sorted({str(curve.key.view) for curve in done.curves})
-    variants = sorted({curve.key.variant.name for curve in done.curves})
+    environment = tuple(done.session.setup.environment.items())
+    beyond = odd_needs(environment)
     lines = [
         f"source: {', '.join(origins)}" if origins else "",
         f"measured: {dates}" if dates else "",
@@ -195,7 +183,10 @@ def _session_lines(done: FitResult) -> list[str]:
         else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         overrides.PROVENANCE if is_switched(launches) else "",
-        f"variants: {', '.join(variants)}",
+        f"environment: {_listed(environment)}" if environment else "",
+        f"of it {beyond} must be set for every job: a rule file asks for shipped variables alone"
+        if beyond
+        else "",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
         f"samples: sha256 {done.samples_sha256}",
         *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),

@@ -11,7 +11,7 @@ from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.model.choice import Rule, Zone
 from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Role, Scale, Setting, base_variant
+from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.workload.reader import read_workload
 from rccltune.workload.records import Workload
@@ -57,7 +57,7 @@ def _time(curves: Sequence[Curve], nbytes: int, setting: Setting | None) -> floa
     Args:
         curves: of one collective and scale.
         nbytes: between measured sizes, or near the first or the last one.
-        setting: None is the library's own choice, without a variant.
+        setting: None is the library's own choice.
     """
     times = []
     for curve in curves:
@@ -74,8 +74,7 @@ def _time(curves: Sequence[Curve], nbytes: int, setting: Setting | None) -> floa
 def _is_of(curve: Curve, setting: Setting | None) -> bool:
     if setting is not None:
         return curve.key.setting == setting
-    plain = base_variant(curve.key.variant).name == "default"
-    return plain and curve.key.setting.role is Role.BASELINE
+    return curve.key.setting.role is Role.BASELINE
 
 
 def saving_in(path: Path, folders: Sequence[Path], chosen: Chosen, *, reporter: Reporter) -> Saving:

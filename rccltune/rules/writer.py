@@ -1,7 +1,7 @@
 """A rule document as text, its exports for a shell beside it, and both put in place.
 
 The same document gives the same bytes. All files of a rule set are written or none, and nothing
-that was proven is lost. A variant stands with its gains and what they rest on.
+that was proven is lost.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import ExportedVariant, Gain, GainRange, Rule, VariantGain
+from rccltune.model.choice import Rule
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Collective, format_size, format_span
+from rccltune.model.vocabulary import Collective
 from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
 from rccltune.rules.documents import NoRule, RuleDocument, Section
@@ -59,7 +59,6 @@ def _section(section: Section) -> Iterator[str]:
     yield from _comment(
         f"{target.collective.value}, {target.scale}"
         + (f", rank placement {target.rank_placement}" if target.rank_placement else "")
-        + (f", variant {target.variant.name}" if target.variant.name != "default" else "")
     )
     for entry, evidence in zip(section.entries, section.evidence, strict=True):
         if isinstance(entry, NoRule):
@@ -193,7 +192,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 def render_environment(
     provenance: Iterable[str],
-    chosen: ExportedVariant | None,
     needs: Sequence[tuple[str, str]],
     use: Sequence[tuple[str, str]],
 ) -> str:
@@ -201,7 +199,6 @@ def render_environment(
 
     Args:
         provenance: where all figures come from.
-        chosen: the variant that the rules are for; None where that is the site as it is.
         needs: (name, value) of all that the rules need.
         use: (name, value) of what makes a job use the rules; none where there is no rule.
 
@@ -210,11 +207,8 @@ def render_environment(
     """
     lines = [line for text in provenance for line in _said(text)]
     lines.append("#")
-    if chosen is not None:
-        lines += _said(f"{chosen.variant.name}: the rules are for this variant.")
-        lines += _findings(chosen)
-    elif not needs:
-        lines += _said("The environment stays as it is: no variant is exported.")
+    if not needs:
+        lines += _said("The environment stays as it is.")
     lines += [_export(name, value) for name, value in needs]
     if use:
         lines += _said(
@@ -232,60 +226,9 @@ def _export(name: str, value: str) -> str:
     if not _NAME.fullmatch(name) or not value.isprintable():
         raise VerificationError(
             f"{name!r}={value!r} cannot be exported: it is no variable of a shell",
-            hint="correct the variant that has it (rccltune variants --variants FILE).",
+            hint="measure with another value (sweep --env).",
         )
     return f"export {name}={shlex.quote(value)}"
-
-
-def _findings(exported: ExportedVariant) -> Iterator[str]:
-    if exported.threshold_nbytes is not None:
-        measured = max((n for gain in exported.gains for n, _ in gain.points), default=0)
-        whole = exported.threshold_nbytes >= measured
-        why = "the largest size measured" if whole else "where the curves cross"
-        yield from _said(
-            f"threshold: {exported.threshold_nbytes} bytes ({exported.variant.threshold}), {why}"
-        )
-    for letter, value in exported.variant.options:
-        yield from _said(f"measured with {letter} {value} of the benchmark")
-    for gain in exported.gains:
-        for line in finding_lines(gain):
-            yield from _said(line)
-
-
-def finding_lines(gain: VariantGain) -> list[str]:
-    """Sentences on what a variant does to one collective."""
-    where = f"{gain.target.collective.value}, {gain.target.scale}"
-    if gain.target.rank_placement not in (None, "node"):
-        where += f", {gain.target.rank_placement}"
-    lines = [
-        f"{where}: {_range(found)} than the site's rules" for found in (*gain.better, *gain.worse)
-    ]
-    if not lines:
-        lines = [f"{where}: no difference from the site's rules beyond noise"]
-    if gain.wrong is not None and gain.wrong.from_nbytes is not None:
-        lines.append(
-            f"{where}: from {format_size(gain.wrong.from_nbytes)} on results differ by more than "
-            f"the benchmark allows, up to {100 * gain.wrong.share:.2g} % of all elements (at "
-            f"{format_size(gain.wrong.at_nbytes)})"
-        )
-    elif gain.wrong is not None:
-        lines.append(f"{where}: all results are within the benchmark's tolerance")
-    return lines
-
-
-def _range(gain_range: GainRange) -> str:
-    return f"{format_span(gain_range.min_nbytes, gain_range.max_nbytes)} {_gain(gain_range.gain)}"
-
-
-def _gain(gain: Gain) -> str:
-    """``5.0 % faster in the median (2.1 to 14.7 %)``, or slower."""
-    is_faster = gain.median >= 0
-    shares = [gain.median, gain.low, gain.high]
-    if not is_faster:
-        shares = [1 / (1 + share) - 1 for share in (gain.median, gain.high, gain.low)]
-    middle, low, high = (f"{100 * share:.1f}" for share in shares)
-    word = "faster" if is_faster else "slower"
-    return f"{middle} % {word}" + ("" if low == high else f" in the median ({low} to {high} %)")
 
 
 def _said(text: str) -> list[str]:

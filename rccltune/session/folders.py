@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -41,15 +42,27 @@ def _inside(folder: Path) -> list[Path]:
     return sorted(there, key=lambda path: tuple(map(int, path.name.split("x")))[::-1])
 
 
+def another(folder: Path) -> Path:
+    """A folder for a session of its own, beside one that is of something else."""
+    names = (folder.with_name(f"{folder.name}-{n}") for n in count(2))
+    return next(path for path in names if not path.exists())
+
+
 def one_machine(sessions: Sequence[Session]) -> Fingerprint:
-    """The machine of several sessions.
+    """The machine of several sessions of one environment.
 
     Raises:
-        SessionError: they are of two.
+        SessionError: they are of two machines or environments.
     """
     first = sessions[0]
     mine = first.fingerprint
     for session in sessions[1:]:
+        if session.setup.environment != first.setup.environment:
+            raise SessionError(
+                f"{first.path} and {session.path} are of two environments",
+                where=str(session.path),
+                hint="emit one file for each.",
+            )
         other = session.fingerprint
         same = (other.arch, other.cu_count, other.mode, other.product)
         if same != (mine.arch, mine.cu_count, mine.mode, mine.product):

@@ -17,7 +17,6 @@ from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.errors import SessionError
 from rccltune.model.measurement import (
-    Caution,
     Fingerprint,
     Launch,
     Notice,
@@ -26,17 +25,20 @@ from rccltune.model.measurement import (
     Status,
 )
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Variant
+from rccltune.model.settings import Role
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
+from rccltune.session.folders import another
 from rccltune.session.sample_table import frame, framed, joined
 from rccltune.session.samples import frame_from_logs, why_made_again
-from rccltune.session.store import Session
+from rccltune.session.store import Session, SessionSetup
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# The runner of a session of others' files.
+IMPORT: Final = "import"
 _SAME_MACHINE = ("machine", "same")
 VENDOR_UNKNOWN: Final = (
     "nothing says whose GPUs these are: no limit of one vendor's library is applied, and no "
@@ -117,7 +119,8 @@ def import_files(
         for item in incoming:
             if item.launch.id in have:
                 reporter.say(f"{item.path}: already in the session, nothing added")
-        target = _target_session(folder, current, fresh, same=_SAME_MACHINE in stated.assume)
+        same = _SAME_MACHINE in stated.assume
+        target = _target_session(folder, current, held, fresh, same=same)
         new = joined(framed(item.reading.table, item.reading.keys) for item in fresh)
         if fresh:
             _check(fresh, target)
@@ -132,36 +135,39 @@ def import_files(
         n_doubted=sum(doubts.values()),
         doubts=tuple(doubts.most_common()),
         n_samples=len(old) + len(new),
-        n_usable=sum(int((one["unusable"] == "").sum()) for one in (old, new)),
-        notices=(
-            *(n for item in incoming for n in item.outcome.notices),
-            *_two_libraries(held, fresh, folder),
+        n_usable=sum(
+            int(((one["unusable"] == "") & (one["setting"] != Role.UNSTATED.value)).sum())
+            for one in (old, new)
         ),
+        notices=tuple(n for item in incoming for n in item.outcome.notices),
     )
 
 
-def _two_libraries(
+def _library(
     held: Sequence[tuple[Launch, Outcome]], fresh: Sequence[_Incoming], folder: Path
-) -> list[Notice]:
-    """A notice for each variant whose launches name versions of the library that differ."""
-    found: dict[str, dict[str, str]] = {}
-    for launch, outcome, name in (
-        *((launch, outcome, launch.source or launch.id) for launch, outcome in held),
-        *((item.launch, item.outcome, item.path.name) for item in fresh),
+) -> str | None:
+    """The one library of all files, None where none names it.
+
+    Raises:
+        SessionError: files of two.
+    """
+    versions: dict[str, str] = {}
+    for outcome, name in (
+        *((outcome, launch.source or launch.id) for launch, outcome in held),
+        *((item.outcome, item.path.name) for item in fresh),
     ):
         if outcome.library_version is not None:
-            found.setdefault(launch.variant.name, {}).setdefault(outcome.library_version, name)
-    return [
-        Notice(
-            caution=Caution.LIBRARIES_DIFFER,
-            message=f"variant '{variant}' was measured with library {one} ({versions[one]}) and "
-            f"{other} ({versions[other]}), which may choose and run differently",
-            remedy="import one of them into another session (-o DIR), or name it with --variant.",
+            versions.setdefault(outcome.library_version, name)
+    two = reader.different_libraries(versions)
+    if two is not None:
+        one, other = two
+        raise SessionError(
+            f"two libraries in one session: {one} ({versions[one]}) and {other} "
+            f"({versions[other]}), which may choose and run differently",
             where=str(folder),
+            hint=f"import one of them with -o {another(folder)}.",
         )
-        for variant, versions in found.items()
-        for one, other in filter(None, [reader.different_libraries(versions)])
-    ]
+    return next(iter(versions), None)
 
 
 def _check(items: Sequence[_Incoming], target: Session) -> None:
@@ -192,7 +198,6 @@ def _read(path: Path, stated: StatedFacts) -> _Incoming:
     launch = Launch(
         id="",
         source_sha256=sha256_of(path) if path.is_file() else None,
-        variant=stated.variant or DEFAULT_VARIANT,
         stated=replace(stated, assume=_without_same(stated.assume)),
     )
     launch = replace(launch, id=store.launch_id(launch), source=path.name)
@@ -232,33 +237,33 @@ def _unique(items: Sequence[_Incoming], reporter: Reporter) -> list[_Incoming]:
 
 
 def _target_session(
-    folder: Path, current: Session | None, fresh: Sequence[_Incoming], *, same: bool
+    folder: Path,
+    current: Session | None,
+    held: Sequence[tuple[Launch, Outcome]],
+    fresh: Sequence[_Incoming],
+    *,
+    same: bool,
 ) -> Session:
-    """The session as it will be: one machine, and every variant under one name."""
+    """The session as it will be: of one machine and one library."""
+    if current is not None and current.setup.runner != IMPORT:
+        raise SessionError(
+            f"this session was measured by {current.setup.runner}, and others' files go into one "
+            "of their own",
+            where=str(folder),
+            hint=f"import with -o {another(folder)}.",
+        )
     parts = [] if current is None else [(str(folder), current.fingerprint)]
     parts += [(str(item.path), item.outcome.fingerprint) for item in fresh]
     if same:
         parts = [(name, _filled(part, [p for _, p in parts])) for name, part in parts]
     fingerprint = store.combined_fingerprint(parts) if parts else Fingerprint()
-    variants = {v.name: v for v in (current.variants if current else ())}
-    for variant in {key.variant for item in fresh for key in item.reading.keys}:
-        if variants.setdefault(variant.name, variant) != variant:
-            raise SessionError(
-                f"variant '{variant.name}' was recorded with another environment or library",
-                where=str(folder),
-                hint="give this one another name with --variant, or import it elsewhere with -o.",
-            )
     return Session(
         path=folder,
         command=current.command if current else shlex.join(["rccltune", *sys.argv[1:]]),
         tool=f"rccltune {__version__}",
         fingerprint=fingerprint,
-        variants=_sorted(variants.values()),
+        setup=SessionSetup(runner=IMPORT, library=_library(held, fresh, folder)),
     )
-
-
-def _sorted(variants: Any) -> tuple[Variant, ...]:  # noqa: ANN401 - any iterable of variants
-    return tuple(sorted(variants, key=lambda v: v.name))
 
 
 def _filled(part: Fingerprint, others: Sequence[Fingerprint]) -> Fingerprint:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rccltune.logs.decisions import PATTERN, Decisions, prove_by_decisions, read_decisions
@@ -28,9 +27,6 @@ def samples_of_launch(
 ) -> tuple[tuple[Sample, ...], ParsedLog, tuple[Notice, ...]]:
     """Timings of a launch with what ran.
 
-    In a lossy variant elements beyond the benchmark's tolerance are what it is measured for, and
-    no flag.
-
     Args:
         wanted: the launch.
         folder: its folder.
@@ -46,8 +42,6 @@ def samples_of_launch(
     with log.open("rb") as stream:
         reading = read_stream(stream, str(log), _stated(wanted), wanted.id)
     samples = reading.samples
-    if wanted.variant.lossy:
-        samples = tuple(map(_tolerated, samples))
     if setting.role is not Role.FORCED:
         return samples, reading, ()
     if is_watched(wanted):
@@ -57,17 +51,10 @@ def samples_of_launch(
     return samples, reading, _doubts(samples, wanted)
 
 
-def _tolerated(sample: Sample) -> Sample:
-    """Remove the flag that a sample's wrong elements bring, where they are counted."""
-    counted = sample.doubt is UnusableReason.WRONG and sample.n_wrong and sample.time_us
-    return replace(sample, doubt=None) if counted else sample
-
-
 def _stated(wanted: Launch) -> StatedFacts:
     return StatedFacts(
         collective=wanted.collectives[0],
         setting=setting_of(wanted),
-        variant=wanted.variant,
         n_ranks=wanted.scale.n_ranks if wanted.scale else None,
         n_started=placement.n_started_in_groups(wanted),
         n_nodes=wanted.scale.n_nodes if wanted.scale else None,

@@ -13,7 +13,6 @@ setting           what was asked for: ``ring/ll128``, ``tree/ll/16``, or its rol
 role              ``forced``; ``baseline`` (the site as it is), ``idle`` (our plugin
                   loaded, answering nothing), ``rules`` (answering by a rule file),
                   ``unstated`` (nothing says what ran)
-variant           environment and library, ``default`` for the site's own
 clock             ``graph`` (a captured graph replayed) or ``loop`` (calls launched one
                   by one)
 nbytes            size in bytes, as a tuner sees it
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 # What two times share that are compared as those of one setting.
 KEY: Final = (
     *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement"),
-    *("setting", "role", "variant", "clock"),
+    *("setting", "role", "clock"),
 )
 COLUMNS: Final = (
     *KEY,
@@ -180,7 +179,6 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
         key.placement.value,
         word_of(key.setting),
         role_of(key.setting),
-        key.variant.name,
         "",
     )
 
@@ -197,7 +195,7 @@ def _name_communicators(table: pd.DataFrame, launches: pd.Series[str]) -> None:
     named = [run_samples.run_in(name) for name in names]
     table["run"] = pd.Categorical([run for run, _ in named]).take(codes)
     table["process"] = table["run"]
-    by_setting = table.groupby(["run", "setting", "variant"], observed=True, sort=False).ngroup()
+    by_setting = table.groupby(["run", "setting"], observed=True, sort=False).ngroup()
     first = by_setting.groupby(table["run"], observed=True).transform("min")
     numbers = pd.Series([number for _, number in named], dtype="Int64").take(codes)
     table["communicator"] = numbers.reset_index(drop=True).fillna(by_setting - first)

@@ -26,7 +26,7 @@ from rccltune.model.measurement import (
     Status,
 )
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, KNOWN_VARIANTS, Role, Scale, Setting
+from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.perf import rows, runs
 from rccltune.perf import samples as run_samples
@@ -89,16 +89,14 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
     parts = [sample_table.frame(samples_of(opened.path, ended, known))] if ended or known else []
     measured = runs.read_runs(opened.path)
     if measured:
-        variants = {one.name: one for one in opened.variants}
-        table = run_samples.table_of(measured, rows.rows_of_runs(measured), variants)
+        table = run_samples.table_of(measured, rows.rows_of_runs(measured))
         parts.append(sample_table.arranged(table))
     return sample_table.joined(parts)
 
 
 def set_aside(opened: Session) -> tuple[Quarantine, ...]:
     """Settings with which launches or runs failed too often to be tried again."""
-    variants = {**KNOWN_VARIANTS, **{one.name: one for one in opened.variants}}
-    failed = run_samples.failed(runs.read_runs(opened.path, most_ranks=0), variants)
+    failed = run_samples.failed(runs.read_runs(opened.path, most_ranks=0))
     return (*quarantines(store.read_launches(opened.path)), *failed)
 
 
@@ -169,7 +167,7 @@ def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended
     of_launch = {}
     for one, outcome in ended:
         if one.argv and one.collectives and one.settings:
-            key = (one.collectives[0], one.variant.name, one.scale, "-G" in one.argv)
+            key = (one.collectives[0], one.scale, "-G" in one.argv)
             of_launch[one.id] = key
             is_idle = one.settings[0].role is Role.SILENT and is_good((one, outcome))
             sizes = asked_in(one, folder / "launches" / one.id) if is_idle else None
@@ -188,7 +186,7 @@ def _around_tuner(samples: Iterable[Sample], folder: Path, ended: Sequence[Ended
 
 
 _Failed = tuple[Launch, Setting, Failure]
-_Arm = tuple[Collective, Setting, str, Scale | None, str | None]
+_Arm = tuple[Collective, Setting, Scale | None, str | None]
 # A second failure is the setting's own. SIGKILL comes from outside (somebody, or the kernel where
 # memory is short), so one more of those is borne; a GPU's memory fault is not tried again at all,
 # since it may take the GPU with it.
@@ -244,7 +242,6 @@ def covers(quarantine: Quarantine, launch: Launch) -> bool:
     return setting is not None and _measured_thing(launch, setting) == (
         quarantine.collective,
         quarantine.setting,
-        quarantine.variant.name,
         quarantine.scale,
         quarantine.rank_placement,
     )
@@ -281,16 +278,13 @@ def _forced(launch: Launch) -> Setting | None:
     if not launch.argv or not launch.settings or not launch.collectives:
         return None
     setting = launch.settings[0]
-    # What the library does by itself in another environment may fail like any setting.
-    untouched = setting.role is Role.BASELINE and launch.variant.name == DEFAULT_VARIANT.name
-    return None if untouched else setting
+    return None if setting.role is Role.BASELINE else setting
 
 
 def _measured_thing(launch: Launch, setting: Setting) -> _Arm:
     return (
         launch.collectives[0],
         setting,
-        launch.variant.name,
         launch.scale,
         launch.rank_placement,
     )
@@ -299,11 +293,10 @@ def _measured_thing(launch: Launch, setting: Setting) -> _Arm:
 def _quarantine(failed: list[_Failed]) -> Quarantine:
     ordered = sorted(failed, key=lambda one: (one[0].repeat, one[0].attempt))
     first, setting, _ = ordered[0]
-    collective, _, _, scale, placement = _measured_thing(first, setting)
+    collective, _, scale, placement = _measured_thing(first, setting)
     return Quarantine(
         collective=collective,
         setting=setting,
-        variant=first.variant,
         scale=scale,
         rank_placement=placement,
         launches=tuple(launch.id for launch, *_ in ordered),

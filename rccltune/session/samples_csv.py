@@ -85,12 +85,11 @@ def _text(value: Any) -> str:  # noqa: ANN401 - of any column
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read(path: Path, variants: Collection[str], n_rows: int | None = None) -> pd.DataFrame:
+def read(path: Path, n_rows: int | None = None) -> pd.DataFrame:
     """Read what :func:`write` wrote.
 
     Args:
         path: the file; the first line is known to be ours.
-        variants: names of all that the session knows.
         n_rows: how many were written; None where nobody counted.
 
     Raises:
@@ -108,7 +107,7 @@ def read(path: Path, variants: Collection[str], n_rows: int | None = None) -> pd
     if int(pd.__version__.partition(".")[0]) < 3:
         exact["float_precision"] = "round_trip"
         if b"\0" in path.read_bytes():
-            raise _first_mistake(path, variants, "it has a NUL")
+            raise _first_mistake(path, "it has a NUL")
     try:
         table = pd.read_csv(
             path,
@@ -124,12 +123,12 @@ def read(path: Path, variants: Collection[str], n_rows: int | None = None) -> pd
         )
     except (ValueError, TypeError, OverflowError) as error:
         # pandas names no row, or not as people count them.
-        raise _first_mistake(path, variants, str(error)) from None
+        raise _first_mistake(path, str(error)) from None
     for name in _NAMES:
         table[name] = table[name].astype("category")
-    why = _why_odd(table, variants)
+    why = _why_odd(table)
     if why is not None:
-        raise _first_mistake(path, variants, why)
+        raise _first_mistake(path, why)
     if n_rows is not None and len(table) != n_rows:
         raise unreadable(str(path), f"it has {len(table)} rows, and {n_rows} were written")
     return arranged(table)
@@ -160,11 +159,6 @@ def _one_of(text: str, words: Collection[str]) -> None:
         raise ValueError(f"'{printable(text[:40])}' is none of {', '.join(sorted(words))}")
 
 
-def _variant(text: str, variants: Collection[str]) -> None:
-    if text not in variants:
-        raise ValueError(f"the session knows no variant '{printable(text[:40])}'")
-
-
 def _line(text: str) -> None:
     if odd_letters(text):
         raise ValueError(f"'{printable(text[:40])}' has a letter that is no plain text")
@@ -187,7 +181,7 @@ def _time(text: str) -> None:
         raise ValueError(f"'{printable(text[:40])}' is no time in µs")
 
 
-def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
+def _checks() -> dict[str, Callable[[str], None]]:
     """Checks of the fields of each column, where they are not empty."""
     return {
         "collective": lambda text: (Collective(text), None)[1],
@@ -199,7 +193,6 @@ def _checks(variants: Collection[str]) -> dict[str, Callable[[str], None]]:
         "placement": partial(_one_of, words=[one.value for one in Placement]),
         "setting": _setting,
         "role": _line,
-        "variant": partial(_variant, variants=variants),
         "clock": partial(_one_of, words=(plan.GRAPH, plan.LOOP)),
         "nbytes": _whole,
         "calls": _whole,
@@ -241,9 +234,9 @@ def _check_row(row: dict[str, str], checks: dict[str, Callable[[str], None]]) ->
         raise ValueError(f"a call of {row['nbytes']} bytes has no time that may be used")
 
 
-def _why_odd(table: pd.DataFrame, variants: Collection[str]) -> str | None:
+def _why_odd(table: pd.DataFrame) -> str | None:
     """Reason why a table does not fit that could be read; None where all does."""
-    checks = _checks(variants)
+    checks = _checks()
     try:
         for name in TEXTS:
             _check_words(table[name], checks[name])
@@ -279,9 +272,9 @@ def _fits(table: pd.DataFrame) -> pd.Series:
     return found
 
 
-def _first_mistake(path: Path, variants: Collection[str], otherwise: str) -> SessionError:
+def _first_mistake(path: Path, otherwise: str) -> SessionError:
     """The first row that does not fit, by its line."""
-    checks = _checks(variants)
+    checks = _checks()
     try:
         for number, fields in _rows(path):
             try:

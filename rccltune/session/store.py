@@ -1,6 +1,6 @@
 """The session folder: opening it, adding launches to it, reading what it holds.
 
-session.json                     format, command, fingerprint, variants, digest of samples.csv
+session.json                     format, command, fingerprint, setup, digest of samples.csv
 launches/<id>/launch.json        what was asked for
 launches/<id>/stdout.log         the raw log, as it came
 launches/<id>/outcome.json       how it ended; written last, so its presence means complete
@@ -24,6 +24,7 @@ from rccltune.model.errors import SessionError
 from rccltune.model.measurement import Fingerprint, Launch, Outcome, Sample, folder_of
 from rccltune.model.schema import (
     Line,
+    VariableName,
     Whole,
     Word,
     checked,
@@ -32,7 +33,6 @@ from rccltune.model.schema import (
     read_json,
     to_plain,
 )
-from rccltune.model.settings import KNOWN_VARIANTS, Variant
 from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
 from rccltune.perf import runs
 from rccltune.perf import samples as run_samples
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
-# 1: first format.
-FORMAT: Final = 1
+# 1: several environments in a session. 2: one.
+FORMAT: Final = 2
 HEADER: Final = "session.json"
 SAMPLES: Final = "samples.csv"
 RAW_LOG: Final = "stdout.log"
@@ -60,8 +60,24 @@ RAW_LOG: Final = "stdout.log"
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
 _RESTORE: Final = "restore the file, or measure or import anew, into another session."
 _ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
-SAY: Final = "correct it in the file, or say it otherwise (--assume, --variant)."
+SAY: Final = "correct it in the file, or say it otherwise (--assume)."
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSetup:
+    """What all of a session was measured with; another one is another session.
+
+    Attributes:
+        runner: what measured: ``perf``, ``rccl-tests``, or ``import`` for others' files; None
+            where nothing was measured but links.
+        library: what the library calls itself, None where nothing says it.
+        environment: set in every rank of every run, baseline included (--env).
+    """
+
+    runner: Word | None = None
+    library: Line | None = None
+    environment: dict[VariableName, Line] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +94,7 @@ class Session:
     command: str
     tool: str
     fingerprint: Fingerprint
-    variants: tuple[Variant, ...] = ()
+    setup: SessionSetup
     samples_of: str | None = None
     n_samples: int | None = None
     id: str | None = None
@@ -98,7 +114,7 @@ class HeaderFile:
     command: Line = ""
     simulated: bool = False
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
-    variants: tuple[Variant, ...] = ()
+    setup: SessionSetup
     samples_of: Word | None = None
     n_samples: Whole | None = None
     id: SessionId | None = None
@@ -129,7 +145,8 @@ def open_session(path: Path) -> Session:
             f"the session has format {plain.get('format')!r:.60}, this rccltune knows format "
             f"{FORMAT}",
             where=where,
-            hint=f"use the rccltune that wrote it{named}, or a newer one.",
+            hint=f"use the rccltune that wrote it{named}, or measure or import anew, into another "
+            "session (-o DIR).",
         )
     read = read_json(HeaderFile, content, where, _RESTORE)
     return Session(
@@ -137,7 +154,7 @@ def open_session(path: Path) -> Session:
         command=read.command,
         tool=read.tool,
         fingerprint=read.fingerprint,
-        variants=read.variants,
+        setup=read.setup,
         samples_of=read.samples_of,
         n_samples=read.n_samples,
         id=read.id,
@@ -196,8 +213,7 @@ def read_made(session: Session) -> tuple[tuple[Launch, Outcome], ...]:
         OutputError: a file of a run cannot be.
     """
     there = runs.read_runs(session.path, most_ranks=1)
-    variants = {one.name: one for one in session.variants}
-    told = run_samples.as_launches(there, session.fingerprint, variants)
+    told = run_samples.as_launches(there, session.fingerprint)
     return (*read_launches(session.path), *told)
 
 
@@ -293,7 +309,7 @@ def write_header(session: Session) -> None:
         "command": to_plain(session.command),
         "simulated": session.simulated,
         "fingerprint": to_plain(session.fingerprint),
-        "variants": to_plain(session.variants),
+        "setup": to_plain(session.setup),
         "samples_of": session.samples_of,
         "n_samples": session.n_samples,
     }
@@ -344,9 +360,8 @@ def stored_samples(session: Session) -> pd.DataFrame | None:
     if why_not_current(session) is not None:
         return None
     file = session.path / SAMPLES
-    names = {*KNOWN_VARIANTS, *(one.name for one in session.variants)}
     with disk_errors(file):
-        return samples_csv.read(file, names, session.n_samples)
+        return samples_csv.read(file, session.n_samples)
 
 
 def samples_sha256(session: Session, samples: pd.DataFrame | None = None) -> str:

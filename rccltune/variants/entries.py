@@ -80,7 +80,7 @@ def read_entries(content: str, name: str, *, own: bool) -> Entries:
     Raises:
         InputFileError: this is no YAML, or a value is not what its key holds: all of them.
     """
-    file = yamlfile.read(VariantsFile, content, name, "see docs/variants.md.")
+    file = yamlfile.read(VariantsFile, content, name, "see rccltune/data/variants.yaml.")
     entries: list[Entry] = []
     for key, values in file.value.get("variants", {}).items():
         plain: dict[str, Any] = dict(values)
@@ -268,7 +268,6 @@ class EntryKeys(TypedDict, total=False):
     lossy: _Flag
     runner: Annotated[str, parsed(OneOf(("torch",)))]
     not_tunable: _Text
-    widens: _Text
     without: _Text
     source: _Text
     costs: _Text

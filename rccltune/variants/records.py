@@ -107,7 +107,6 @@ class VariantSpec:
         calls: kinds of calls that it concerns; empty for all.
         runner: ``torch`` where only PyTorch can run it.
         not_tunable: why it cannot be measured as a variant.
-        widens: the variant of which this one only makes more settings selectable.
         without: the variant in which the library goes on beyond this one's threshold.
         costs: what a job pays for it that no benchmark shows.
         unverified: what neither a run nor a source has settled.
@@ -129,7 +128,6 @@ class VariantSpec:
     lossy: bool = False
     runner: str | None = None
     not_tunable: str | None = None
-    widens: str | None = None
     without: str | None = None
     source: str | None = None
     costs: str | None = None

@@ -17,7 +17,7 @@ from rccltune.model import defaults
 from rccltune.model.choice import Rule
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import RULES, SILENT, Variant
+from rccltune.model.settings import RULES, SILENT
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import passes, plan, rows, runs
 from rccltune.perf.passes import SweepScope
@@ -50,6 +50,7 @@ class CommunicatorPairs:
 
     Attributes:
         session: the folder.
+        needs: of the rules, beyond what the sweep had; both sides get them.
         asked: in how many communicators; None for the usual number.
         dtype_asked: None for the sweep's.
         timing: ``auto``, ``graph`` or ``loop``.
@@ -58,7 +59,7 @@ class CommunicatorPairs:
     instrument: Instrument
     sweep: Sweep
     session: Path
-    variant: Variant
+    needs: tuple[tuple[str, str], ...]
     reporter: Reporter
     asked: int | None = None
     dtype_asked: str | None = None
@@ -109,15 +110,15 @@ class CommunicatorPairs:
 
     def idle_cost(self, collective: Collective, low: int, high: int) -> Estimate | None:
         """log(the site as it is / our plugin idle) between two sizes."""
-        return self._idle.between(collective, low, high)
+        return None if self.needs else self._idle.between(collective, low, high)
 
     def octaves(self) -> tuple[IdleEffect, ...]:
         """What the two differ by in each octave of the swept sizes."""
-        return tuple(self._idle.octaves(self.swept))
+        return () if self.needs else tuple(self._idle.octaves(self.swept))
 
     @cached_property
     def _idle(self) -> SiteAndIdle:
-        return SiteAndIdle(self.table, self.variant)
+        return SiteAndIdle(self.table, self.table)
 
     def call(self, text: str, only: Sequence[Rule] = ()) -> CallResult:
         """Call both sides; what failed with the rules is said of its collective.
@@ -130,7 +131,7 @@ class CommunicatorPairs:
         ground, site = self.instrument.ground, self.site
         if site.node is not None:
             files.write_atomically(self.session / store.NODE_FILE, compiled.written(site.node))
-        ground = replace(ground, added=(*ground.added, *variables_for(site, file)))
+        ground = replace(ground, added=(*ground.added, *self.needs, *variables_for(site, file)))
         calls = self._calls(text, only)
         measuring = OngoingSweep(
             ground=ground,
@@ -139,7 +140,6 @@ class CommunicatorPairs:
                 placements=calls.placements,
                 dtype=calls.dtype,
                 op=calls.op,
-                variants=(self.variant,),
             ),
             session=folder,
             reporter=self.reporter,
@@ -148,7 +148,7 @@ class CommunicatorPairs:
         measuring.read()
         n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
         n_before = len(measuring.runs)
-        measuring.complete(pairs.units(calls, n, self.variant))
+        measuring.complete(pairs.units(calls, n))
         if n_before and n_before == len(measuring.runs):
             when = measuring.runs[-1].file.started
             self.reporter.say(f"Reused the measurement of {when}; delete {folder} to repeat it")
@@ -173,7 +173,7 @@ class CommunicatorPairs:
         ground = self.instrument.ground
         seen = launch_environment(
             os.environ,
-            (*ground.added, *self.variant.environment),
+            (*ground.added, *self.needs),
             clear=ground.cleared,
             keep=CHANNELS,
         )
@@ -182,8 +182,9 @@ class CommunicatorPairs:
     def _calls(self, text: str, only: Sequence[Rule]) -> VerificationCalls:
         scale = self.site.scale
         rules = of_scale(read_rules(text.encode()), scale)
-        changes = pairs.changes_in(self.table, self.variant)
-        captures = passes.captures(self.table, self.variant)
+        # With other variables the library may change it elsewhere.
+        changes = {} if self.needs else pairs.changes_in(self.table)
+        captures = passes.captures(self.table)
         named = {one.collective for one in only}
         return VerificationCalls(
             sizes=tuple(
@@ -195,7 +196,7 @@ class CommunicatorPairs:
             dtype=self.dtype,
             op=self.op,
             captures=captures,
-            registers=captures and pairs.registers(self.table, self.variant),
+            registers=captures and pairs.registers(self.table),
             timing=self.timing,
             checked_up_to=self.instrument.checked_up_to,
             quiet_from=_quiet_from(self.table),

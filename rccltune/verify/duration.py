@@ -15,10 +15,7 @@ _SETTING = Setting.parse("ring/simple")
 
 
 def expected_s(prepared: PreparedPerfSweep) -> float:
-    """Seconds that it takes at most: a rule for all sizes of each collective, narrowed once.
-
-    A file of each environment is verified.
-    """
+    """Seconds that it takes at most: a rule for all sizes of each collective, narrowed once."""
     wanted, scale = prepared.measuring.wanted, prepared.instrument.site.scale
     sizes = []
     for collective, swept in wanted.sizes.items():
@@ -45,4 +42,4 @@ def expected_s(prepared: PreparedPerfSweep) -> float:
     once_s = sum(
         passes.expected_s(dict(enumerate(one.communicators)), scale.n_ranks) for one in units
     )
-    return 2 * once_s * len(wanted.variants)
+    return 2 * once_s

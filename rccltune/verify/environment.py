@@ -1,60 +1,92 @@
-"""Two verified rule files of one site: whether the one for an environment is the better one."""
+"""Two verified rule files of one machine: whether the one with a variable more is the better."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log, log1p
+from typing import Final
 
+from rccltune.model.vocabulary import Collective
 from rccltune.verify.outcome import VerificationResult
-from rccltune.verify.site_and_idle import slower
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.site_and_idle import SiteAndIdle, is_judged
+from rccltune.verify.verdict import IdleEffect, RuleVerdict
+
+_NOT_SLOWER: Final = log1p(-0.02)
 
 
-def is_better(ours: VerificationResult, site: VerificationResult | None) -> bool:
+@dataclass(frozen=True)
+class _RuleGain:
+    """A rule with the ends of its log gain over the site as it is."""
+
+    rule: RuleVerdict
+    low: float
+    high: float
+
+    def meets(self, other: _RuleGain) -> bool:
+        """Whether both reach some size."""
+        mine, theirs = self.rule, other.rule
+        return mine.collective is theirs.collective and (
+            mine.min_nbytes <= theirs.max_nbytes and theirs.min_nbytes <= mine.max_nbytes
+        )
+
+
+def is_better(
+    ours: VerificationResult,
+    site: VerificationResult | None,
+    variable: SiteAndIdle,
+    sizes: Mapping[Collective, Iterable[int]],
+) -> bool:
     """Whether a file is proven to be faster than the site's somewhere, and slower nowhere.
 
-    Sizes without a rule are held against the site as it is; where noise hides what the environment
+    Sizes without a rule are held against the site as it is; where noise hides what the variable
     does to them, within 3 %, nobody knows, and the file is none for everybody.
 
     Args:
-        ours: a file for an environment.
-        site: the site's; None where that has no rule.
+        ours: of the session with the variable.
+        site: of the site's session; None where that has no rule.
+        variable: the site as it is, and our plugin idle with the variable.
+        sizes: in bytes, that both sessions swept.
     """
-    if not ours.file.needs or ours.file.not_judged_below is not None:
+    octaves = tuple(variable.octaves(sizes))
+    if not octaves or not all(map(is_judged, octaves)):
         return False
-    mine, theirs = _kept(ours), _kept(site)
-    if any(
-        not _covers(one.min_nbytes, one.max_nbytes, mine, one) for one in slower(ours.file.beside)
-    ):
+    mine = list(_over_site(ours, variable))
+    theirs = [] if site is None else list(_gains(site))
+    slower = (one for one in octaves if one.ratio.low <= exp(_NOT_SLOWER))
+    if not all(_covers(mine, one) for one in slower) or any(o.low <= _NOT_SLOWER for o in mine):
         return False
-    if any(_most(mine, one) < _low(one) for one in theirs):
+    if any(_most(mine, one) < one.low for one in theirs):
         return False
-    return any(_low(one) > _most(theirs, one) for one in mine)
+    return any(one.low > _most(theirs, one) for one in mine)
 
 
-def _kept(one: VerificationResult | None) -> list[RuleVerdict]:
-    return [rule for rule in one.standings if rule.is_kept and rule.gain] if one else []
+def _gains(verified: VerificationResult) -> Iterator[_RuleGain]:
+    """Rules that are kept, over the library in their own environment."""
+    for rule in verified.standings:
+        if rule.is_kept and rule.gain is not None:
+            yield _RuleGain(rule, log(rule.gain.low), log(rule.gain.high))
 
 
-def _covers(low: int, high: int, rules: Iterable[RuleVerdict], octave: object) -> bool:
-    """Whether rules answer all of an octave, so that its untuned times are nobody's."""
-    collective = getattr(octave, "collective", None)
+def _over_site(verified: VerificationResult, variable: SiteAndIdle) -> Iterator[_RuleGain]:
+    """The same over the site as it is; without what nobody measured of it."""
+    for one in _gains(verified):
+        rule = one.rule
+        idle = variable.between(rule.collective, rule.min_nbytes, rule.max_nbytes)
+        if idle is not None:
+            yield _RuleGain(rule, one.low + idle.low(), one.high + idle.high())
+
+
+def _covers(rules: Iterable[_RuleGain], octave: IdleEffect) -> bool:
+    """Whether rules answer all of an octave, so that its times without them are nobody's."""
     return any(
-        one.collective is collective and one.min_nbytes <= low and high <= one.max_nbytes
+        one.rule.collective is octave.collective
+        and one.rule.min_nbytes <= octave.min_nbytes
+        and octave.max_nbytes <= one.rule.max_nbytes
         for one in rules
     )
 
 
-def _low(one: RuleVerdict) -> float:
-    return one.gain.low if one.gain else 1.0
-
-
-def _most(rules: Iterable[RuleVerdict], over: RuleVerdict) -> float:
-    """The most that rules may gain where another one reaches; 1 where none of them does."""
-    return max(_highs(rules, over), default=1.0)
-
-
-def _highs(rules: Iterable[RuleVerdict], over: RuleVerdict) -> Iterator[float]:
-    for one in rules:
-        meets = one.min_nbytes <= over.max_nbytes and over.min_nbytes <= one.max_nbytes
-        if one.collective is over.collective and meets and one.gain:
-            yield one.gain.high
+def _most(rules: Sequence[_RuleGain], over: _RuleGain) -> float:
+    """The most that rules may gain where another one reaches; 0 where none of them does."""
+    return max((one.high for one in rules if one.meets(over)), default=0.0)

@@ -29,7 +29,7 @@ from rccltune.model.errors import LaunchError
 from rccltune.model.failure import Failure
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import RULES, SILENT, Variant
+from rccltune.model.settings import RULES, SILENT
 from rccltune.model.vocabulary import Collective
 from rccltune.perf.plan import GRAPH, LOOP
 from rccltune.session.samples import load_frame
@@ -54,6 +54,7 @@ class LaunchPairs:
 
     Attributes:
         session: the folder.
+        needs: of the rules, beyond what the sweep had; both sides get them.
         asked: pairs of launches; None for the usual number.
         graph: calls are replayed from graphs (``-G``).
         timeout_s: after which a launch is ended; None for five minutes.
@@ -62,7 +63,7 @@ class LaunchPairs:
     site: Site
     sweep: Sweep
     session: Path
-    variant: Variant
+    needs: tuple[tuple[str, str], ...]
     reporter: Reporter
     asked: int | None = None
     graph: bool = False
@@ -110,9 +111,7 @@ class LaunchPairs:
 
         named = {one.collective for one in only}
         site = self.site
-        seen = launch_environment(
-            os.environ, (*site.environment, *self.variant.environment), keep=CLEARED
-        )
+        seen = launch_environment(os.environ, (*site.environment, *self.needs), keep=CLEARED)
         folder, file = folder_of(text, self.session / FOLDER, seen.told())
         n = self.asked or defaults.VERIFY_COMMUNICATORS
         turns = [
@@ -178,7 +177,7 @@ class LaunchPairs:
             where,
             call,
             own,
-            added=[*self.variant.environment, *(told if is_ruled else [])],
+            added=[*self.needs, *(told if is_ruled else [])],
             as_it_is=not is_ruled,
             timeout_s=self.timeout_s or _TIMEOUT_S,
         )

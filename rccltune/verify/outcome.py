@@ -15,7 +15,7 @@ from rccltune.model.choice import Judgement, Rule, RuleCount, SizeVerdict
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import rounded_record
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Target, View
+from rccltune.model.settings import Scale, Target, View
 from rccltune.model.vocabulary import Collective, Placement, format_size
 from rccltune.perf import plan
 from rccltune.rules.documents import count_rules
@@ -25,7 +25,6 @@ from rccltune.verify.executed import at_ends
 from rccltune.verify.judge import JudgedFile, RulePart
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import SidesCaller
-from rccltune.verify.site_and_idle import not_judged_below
 from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import (
     LeftToLibrary,
@@ -48,13 +47,12 @@ class VerifyRequest:
         min_gain: what a rule must gain, 0.02 for 2 %.
         n_communicators: None for the usual number.
         keep_losers: leave the file as it is, whatever loses.
-        needs_stay: the file is for what its rules need: without it nothing of it is kept.
         dtype: type to verify with; None for the sweep's.
         timing: ``auto``, ``graph`` or ``loop``.
         timeout_s: after which a launch is ended, in a session of rccl-tests.
         confirms: where rccl-tests are looked for, which have the last word; None leaves them out.
         allowed: variables beyond the harmless ones that ranks may be given for the rules.
-        environment: set on both sides, beside what the rules need (``--env``).
+        environment: of the session and ``--env``, set on both sides.
     """
 
     folder: Path
@@ -63,7 +61,6 @@ class VerifyRequest:
     min_gain: float = defaults.MIN_GAIN
     n_communicators: int | None = None
     keep_losers: bool = False
-    needs_stay: bool = False
     dtype: str | None = None
     timing: str = defaults.TIMING
     timeout_s: float | None = None
@@ -154,13 +151,10 @@ def result_of(
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
         text = _with_evidence(verifying, text, standings)
-        text, unneeded = rewriting.without_unneeded(
-            text, verifying.sweep, is_worth_it=request.needs_stay
-        )
+        text, unneeded = rewriting.without_unneeded(text, verifying.request.environment)
     after = read_rules(text.encode())
     standings = tuple(_with_line(one, of_scale(after, verifying.scale)) for one in standings)
     beside = sides.octaves()
-    is_site = sides.variant == DEFAULT_VARIANT
     count = count_rules(of_scale(after, verifying.scale))
     file = VerdictFile(
         path=None if request.keep_losers else str(request.output),
@@ -178,12 +172,11 @@ def result_of(
         verdicts=tuple(_verdicts(verifying, judged)),
         standings=standings,
         cuts=tuple(dict.fromkeys(cuts)),
-        beside=tuple(one for one in beside if not (is_site and one.is_equal)),
+        beside=tuple(one for one in beside if not one.is_equal),
         needs=dict(after.needs),
-        environment=dict(request.environment),
+        environment=dict(_beyond_needs(verifying, after.needs)),
         requires=dict(after.requires),
         lost_needs=unneeded,
-        not_judged_below=None if is_site else not_judged_below(beside),
     )
     return VerificationResult(
         path=None if request.keep_losers else request.output,
@@ -193,6 +186,13 @@ def result_of(
         after=count,
         unneeded=unneeded,
     )
+
+
+def _beyond_needs(
+    verifying: OngoingVerification, needs: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """What both sides had beside what the rules need."""
+    return [pair for pair in verifying.request.environment if pair not in needs]
 
 
 def _standing(part: RulePart, text: str, verifying: OngoingVerification) -> RuleVerdict:
@@ -250,7 +250,6 @@ def _verdicts(verifying: OngoingVerification, judged: JudgedFile) -> list[SizeVe
                 collective=one.collective,
                 scale=verifying.scale,
                 rank_placement=verifying.site.seating.place.name,
-                variant=sides.variant,
             ),
             view=View(
                 dtype=sides.dtype,
@@ -283,10 +282,9 @@ def _with_evidence(
         f"with and without the rules in turns, {on}, {verifying.scale}, "
         f"{replicates_of(verifying.sides.replicate, verifying.n_replicates, verifying.n_processes)}"
     )
-    if verifying.request.environment:
-        how += (
-            f"; with {' '.join(f'{a}={b}' for a, b in verifying.request.environment)} on both sides"
-        )
+    beyond = _beyond_needs(verifying, read_rules(text.encode()).needs)
+    if beyond:
+        how += f"; with {' '.join(f'{a}={b}' for a, b in beyond)} on both sides"
     evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}
     return rewriting.with_evidence(text, evidence, [how])
 

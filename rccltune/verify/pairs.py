@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.choice import Rule
-from rccltune.model.settings import DEFAULT_VARIANT, RULES, SILENT, Scale, Variant
+from rccltune.model.settings import RULES, SILENT, Scale
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
 from rccltune.perf.passes import RunPlan
@@ -248,14 +248,13 @@ def _spread(sizes: Sequence[int], n: int) -> list[int]:
     return [sizes[round(k * (len(sizes) - 1) / (n - 1))] for k in range(n)]
 
 
-def changes_in(table: pd.DataFrame, variant: Variant) -> Mapping[str, list[tuple[int, int]]]:
+def changes_in(table: pd.DataFrame) -> Mapping[str, list[tuple[int, int]]]:
     """Pairs of swept sizes between which the library changes its own choice, by collective.
 
     Args:
         table: rows of the sweep's runs.
-        variant: the environment.
     """
-    idle = table[(table["setting"] == str(SILENT)) & (table["variant"] == variant.name)]
+    idle = table[table["setting"] == str(SILENT)]
     idle = idle[(idle["step"] == plan.MEASURE) & (idle["library"] != "")]
     found: dict[str, list[tuple[int, int]]] = {}
     for collective, own in idle.groupby("collective", sort=False):
@@ -269,26 +268,22 @@ def changes_in(table: pd.DataFrame, variant: Variant) -> Mapping[str, list[tuple
     return found
 
 
-def registers(table: pd.DataFrame, variant: Variant) -> bool:
+def registers(table: pd.DataFrame) -> bool:
     """Whether a tuner is told, in graphs, that buffers are registered; also where none was tried.
 
     Args:
         table: rows of the sweep's runs.
-        variant: the environment.
     """
-    own = table[(table["variant"] == variant.name) & (table["clock"] == GRAPH)]
+    own = table[table["clock"] == GRAPH]
     return own.empty or bool((own["registered"] == "1").any())
 
 
-def units(
-    calls: VerificationCalls, n_communicators: int, variant: Variant = DEFAULT_VARIANT
-) -> list[RunPlan]:
+def units(calls: VerificationCalls, n_communicators: int) -> list[RunPlan]:
     """Starts of all ranks that a verification makes: two, whose communicators share the rest.
 
     Args:
         calls: what is called.
         n_communicators: in all.
-        variant: the environment that the rules are for.
     """
     found = []
     n_processes = min(PROCESSES, n_communicators)
@@ -300,7 +295,6 @@ def units(
         found.append(
             RunPlan(
                 purpose=PURPOSE,
-                variant=variant,
                 number_of=number,
                 plugin=True,
                 communicators=tuple(steps),

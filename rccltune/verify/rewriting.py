@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,6 @@ from typing import Final
 from rccltune.model import grammar
 from rccltune.model.choice import NOT_MEASURED, Rule
 from rccltune.model.errors import InputFileError
-from rccltune.model.measurement import Sweep
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
 from rccltune.rules import line_format
@@ -331,24 +330,23 @@ def exports_without(text: str, lost: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def without_unneeded(text: str, sweep: Sweep, *, is_worth_it: bool) -> tuple[str, tuple[str, ...]]:
+def without_unneeded(
+    text: str, environment: Collection[tuple[str, str]]
+) -> tuple[str, tuple[str, ...]]:
     """The file without needs that no rule of it has any more, and their names.
 
-    What a whole environment gave, all its rules need; LL128 alone is what single rules do.
+    What was measured with all rules need; LL128 forced beyond that is what single rules do.
 
     Args:
         text: of the file.
-        sweep: whose variant forces LL128.
-        is_worth_it: whether what it needs wins without any rule, too.
+        environment: what was measured with.
     """
     file = read_rules(text.encode())
     uses_ll128 = any(rule.setting.protocol is Protocol.LL128 for rule in file.rules)
-    own = {variant.name: variant for variant in sweep.variants}
-    ll128 = {name for name, _ in own.get(LL128_FORCED.name, LL128_FORCED).environment}
     names = tuple(
-        name
-        for name, _ in file.needs
-        if (not file.rules and not is_worth_it) or (name in ll128 and not uses_ll128)
+        pair[0]
+        for pair in file.needs
+        if not file.rules or (pair == LL128_FORCED and not uses_ll128 and pair not in environment)
     )
     kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
     return "\n".join(kept) + "\n", names

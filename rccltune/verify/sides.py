@@ -12,7 +12,6 @@ from rccltune.analyse.paired import Estimate
 from rccltune.measure.site import Site
 from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
-from rccltune.model.settings import Variant
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import read_rules
 from rccltune.session import files
@@ -57,10 +56,6 @@ class SidesCaller(Protocol):
         """Where."""
 
     @property
-    def variant(self) -> Variant:
-        """The environment that the rules are for."""
-
-    @property
     def swept(self) -> Mapping[Collective, tuple[int, ...]]:
         """Sizes in bytes that the sweep measured, rising."""
 
@@ -89,6 +84,11 @@ class SidesCaller(Protocol):
 
     def octaves(self) -> tuple[IdleEffect, ...]:
         """What the two differ by in each octave of the swept sizes."""
+
+
+def beyond(needs: Iterable[tuple[str, str]], site: Site) -> tuple[tuple[str, str], ...]:
+    """Variables that a rule file needs and the session was not measured with."""
+    return tuple(pair for pair in needs if pair not in site.environment)
 
 
 def folder_of(text: str, session: Path, under: Iterable[str]) -> tuple[Path, Path]:

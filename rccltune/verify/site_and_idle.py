@@ -1,4 +1,4 @@
-"""The library as the site has it, beside the library with our plugin idle, in an environment.
+"""The library as the site has it, beside the library with our plugin idle.
 
 Both were measured by the sweep, in processes that took turns: without our plugin, and with it
 answering nothing. Where they are shown to be within 1 % of each other a pair inside a communicator
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rccltune.analyse.paired import Estimate, apart, is_equal
-from rccltune.model.settings import BASELINE, DEFAULT_VARIANT, SILENT, Variant
+from rccltune.model.settings import BASELINE, SILENT, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.perf import plan, runs
 from rccltune.perf.samples import by_clock
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 EQUAL: Final = log1p(0.01)
 # An environment is judged where it is known within this to each side.
 _JUDGED: Final = log1p(0.03)
-_NOT_SLOWER: Final = log1p(-0.02)
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,12 @@ class SiteAndIdle:
     """Log times of both, by replicate.
 
     Args:
-        table: rows of the sweep's runs.
-        variant: the environment in which the plugin was idle.
+        site: rows of the sweep's runs that have the site as it is.
+        idle: rows of those with the plugin idle; the same, but where two environments are compared.
     """
 
-    table: pd.DataFrame
-    variant: Variant = DEFAULT_VARIANT
+    site: pd.DataFrame
+    idle: pd.DataFrame
 
     def between(self, collective: Collective, low: int, high: int) -> Estimate | None:
         """log(site as it is / plugin idle) in the mean over sizes; None where it is not known.
@@ -63,14 +62,7 @@ class SiteAndIdle:
     @cached_property
     def _sides(self) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
         """Log times of the site as it is, and of the plugin idle, by collective."""
-        fine = self.table[
-            (self.table["purpose"] == runs.FINE)
-            & (self.table["step"] == plan.MEASURE)
-            & (self.table["time_us"] > 0)
-        ]
-        site = fine[(fine["setting"] == str(BASELINE)) & (fine["variant"] == DEFAULT_VARIANT.name)]
-        idle = fine[(fine["setting"] == str(SILENT)) & (fine["variant"] == self.variant.name)]
-        return _by_replicate(by_clock(site)), _by_replicate(by_clock(idle))
+        return _by_replicate(_fine(self.site, BASELINE)), _by_replicate(_fine(self.idle, SILENT))
 
     def octaves(self, sizes: Mapping[Collective, Iterable[int]]) -> Iterator[IdleEffect]:
         """What the two differ by in each octave of measured sizes."""
@@ -90,6 +82,18 @@ class SiteAndIdle:
                     )
 
 
+def _fine(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+    """Timings of the second pass, by the clock that counts."""
+    return by_clock(
+        table[
+            (table["purpose"] == runs.FINE)
+            & (table["step"] == plan.MEASURE)
+            & (table["time_us"] > 0)
+            & (table["setting"] == str(setting))
+        ]
+    )
+
+
 def _by_replicate(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Log times by collective, a row a communicator, a column a size and placement."""
     plain = rows.assign(
@@ -104,17 +108,7 @@ def _by_replicate(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def not_judged_below(found: Iterable[IdleEffect]) -> int | None:
-    """Size in bytes below which an environment is not known within 3 %; None where it is."""
-    unknown = [one.max_nbytes for one in found if not _is_judged(one)]
-    return max(unknown) + 1 if unknown else None
-
-
-def _is_judged(one: IdleEffect) -> bool:
+def is_judged(one: IdleEffect) -> bool:
+    """Whether an environment is known within 3 % to each side."""
     half = max(one.ratio.high / one.ratio.ratio, one.ratio.ratio / one.ratio.low)
     return half <= exp(_JUDGED)
-
-
-def slower(found: Iterable[IdleEffect]) -> tuple[IdleEffect, ...]:
-    """Octaves in which a loss of 2 % is not excluded, though they are known within 3 %."""
-    return tuple(one for one in found if _is_judged(one) and one.ratio.low <= exp(_NOT_SLOWER))

@@ -146,10 +146,10 @@ class LeftToLibrary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleEffect:
-    """What the idle plugin, or an environment, does to a collective by itself.
+    """What the idle plugin does to a collective by itself.
 
     Attributes:
-        ratio: time of the site as it is / time with the plugin idle, in the environment.
+        ratio: time of the site as it is / time with the plugin idle.
         is_equal: whether the two are shown to be within 1 % of each other.
     """
 
@@ -183,12 +183,11 @@ class VerdictFile:
         verdicts: a row for each size, placement and clock.
         standings: of every rule of ours.
         cuts: what was left to the library, by earlier verifications of the file too.
-        beside: the idle plugin, or the environment, against the site as it is.
+        beside: octaves in which the idle plugin is not the site as it is.
         needs: what the file asks of the environment.
-        environment: what ``--env`` set on both sides; the rules are proven with it.
+        environment: what both sides had beside that; the rules are proven with it.
         requires: what it asks of a machine.
         lost_needs: what it no longer asks.
-        not_judged_below: largest size in bytes below which an environment is not known within 3 %.
         confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
     """
 
@@ -213,7 +212,6 @@ class VerdictFile:
     environment: dict[VariableName, Line] = field(default_factory=dict)
     requires: dict[Line, Line] | None = None
     lost_needs: tuple[VariableName, ...] = ()
-    not_judged_below: Whole | None = None
     confirmed: Text = ""
 
 

@@ -22,6 +22,8 @@ _REFUSED: Final = "refused"
 CANDIDATES: Final = "candidates"
 # Folder of a verification's launches, with the rule files that they had.
 FOLDER: Final = "verification"
+# The session with LL128 forced that tune makes, in the site's session.
+FORCED_FOLDER: Final = "ll128-forced"
 _RULE_FILE: Final = "rccl_tuner*.csv"
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
@@ -47,52 +49,37 @@ class FailedVerification:
 def verdict_name(rules: Path, folder: Path, plain: str) -> str:
     """``verdict.json``; ``verdict_one-oam.json`` for a placement, ``verdict_out.json`` of others.
 
-    Rules for an environment lie in a folder of its name: ``verdict_channels-32.json``.
-
     Args:
         rules: what stands goes there.
         folder: the session.
         plain: name of its file for any placement.
     """
-    own, stem = Path(plain).stem, rules.stem
     if rules.resolve() == (folder / plain).resolve():
         return VERDICT_FILE
-    name = stem.removeprefix(f"{own}_")
-    home = rules.resolve().parent
-    if home.parent == folder.resolve():
-        name = home.name if stem == own else f"{home.name}_{name}"
-    return f"{_VERDICT}_{name}.json"
+    return f"{_VERDICT}_{rules.stem.removeprefix(f'{Path(plain).stem}_')}.json"
 
 
 def rule_paths(folder: Path) -> list[Path]:
-    """A session's rule files: those for the site, then those for an environment."""
-    unused = (CANDIDATES, FOLDER)
-    apart = (path for path in folder.glob(f"*/{_RULE_FILE}") if path.parent.name not in unused)
-    return [*site_rule_paths(folder), *sorted(apart)]
-
-
-def site_rule_paths(folder: Path) -> list[Path]:
-    """Those for the site as it is: one for any placement, which comes first, and each placement's.
+    """A session's rule files: one for any placement, which comes first, and each placement's.
 
     ``rccl_tuner.csv`` where neither architecture nor mode is known, as on an NVIDIA machine.
     """
     return sorted(folder.glob(_RULE_FILE))
 
 
-def used_rule_paths(folder: Path) -> list[Path]:
-    """Rule files of a folder, each replaced by the one of it that its exports name, if any."""
-    return [named_by_exports(folder, path) or path for path in site_rule_paths(folder)]
+def used_session(folder: Path) -> Path:
+    """The session whose rules a session's exports name, wherever it lies by now.
 
-
-def named_by_exports(folder: Path, rules: Path) -> Path | None:
-    """A file in a folder of the session, wherever the session lies by now."""
-    exports = rules.with_suffix(".env")
-    text = exports.read_text(encoding="utf-8", errors="replace") if exports.is_file() else ""
-    named = NAMED.search(text)
-    if named is None:
-        return None
-    end = Path(named[1].strip("'\"")).parts[-2:]
-    return next((path for path in rule_paths(folder) if path.parts[-2:] == end), None)
+    It is the session itself, or the one with LL128 forced that tune made in it.
+    """
+    forced = folder / FORCED_FOLDER
+    for rules in rule_paths(folder) if forced.is_dir() else ():
+        exports = rules.with_suffix(".env")
+        text = exports.read_text(encoding="utf-8", errors="replace") if exports.is_file() else ""
+        named = NAMED.search(text)
+        if named is not None and Path(named[1].strip("'\"")).parent.name == FORCED_FOLDER:
+            return forced
+    return folder
 
 
 def verdict_files(folder: Path) -> tuple[Path, ...]:

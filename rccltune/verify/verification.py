@@ -23,7 +23,7 @@ from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Variant, Vendor
+from rccltune.model.settings import Scale, Vendor
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import count_rules
 from rccltune.rules.emission import requirements_of
@@ -46,7 +46,7 @@ from rccltune.verify.outcome import (
 )
 from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import SidesCaller
+from rccltune.verify.sides import SidesCaller, beyond
 from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import LeftToLibrary, RuleState
 from rccltune.verify.verdict_store import FOLDER
@@ -81,7 +81,7 @@ def verify_rules(
     """
     text = rewriting.read_text(request.rules)
     file = read_accepted(request.rules.read_bytes(), request.rules)
-    sides = _sides(request, sweep, where, _variant_of(file, sweep), reporter)
+    sides = _sides(request, sweep, where, file, reporter)
     verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     release = exact_release(library_named(site.library, site.fingerprint.arch_or_vendor))
@@ -99,7 +99,7 @@ def verify_rules(
         known = of_scale(read_rules(text.encode()), scale)
         text, beyond = rewriting.within(text, known, reach)
         there = of_scale(read_rules(text.encode()), scale)
-        if not there and not request.needs_stay:
+        if not there:
             raise CommandLineError(
                 "none of these rules is for a size that this sweep has: nothing can be verified",
                 where=str(request.rules),
@@ -169,16 +169,18 @@ def _sides(
     request: VerifyRequest,
     sweep: Sweep,
     where: Instrument | Site,
-    variant: Variant,
+    file: RuleFile,
     reporter: Reporter,
 ) -> SidesCaller:
     """Who calls both sides: the rank program, or rccl-tests in a session of theirs."""
+    site = where.site if isinstance(where, Instrument) else where
+    needs = beyond(file.needs, site)
     if isinstance(where, Instrument):
         return CommunicatorPairs(
             instrument=where,
             sweep=sweep,
             session=request.folder,
-            variant=variant,
+            needs=needs,
             reporter=reporter,
             asked=request.n_communicators,
             dtype_asked=request.dtype,
@@ -188,7 +190,7 @@ def _sides(
         site=where,
         sweep=sweep,
         session=request.folder,
-        variant=variant,
+        needs=needs,
         reporter=reporter,
         asked=request.n_communicators,
         graph=bool(sweep.graph),
@@ -209,14 +211,13 @@ def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Sca
     Raises:
         CommandLineError: why.
     """
-    is_alone = request.needs_stay and bool(file.needs) and not before.rules
-    if not file.rules and not is_alone:
+    if not file.rules:
         raise CommandLineError(
             "this file has no rule, so there is nothing to verify",
             where=str(request.rules),
             hint="the library chooses by itself, as without the file.",
         )
-    if not before.rules and not is_alone:
+    if not before.rules:
         raise CommandLineError(
             f"no rule of this file is for {scale}",
             where=str(request.rules),
@@ -256,15 +257,6 @@ def _check_machine(file: RuleFile, request: VerifyRequest, site: Site) -> None:
             where=str(request.rules),
             hint="verify it on such a machine, in the mode that it was made for.",
         )
-
-
-def _variant_of(file: RuleFile, sweep: Sweep) -> Variant:
-    """The environment that a file needs, by its name where the sweep has it."""
-    needs = tuple(file.needs)
-    if not needs:
-        return DEFAULT_VARIANT
-    own = (one for one in sweep.variants if tuple(one.environment) == needs)
-    return next(own, Variant(name="needs-of-the-rules", environment=needs))
 
 
 def _settled(

@@ -18,8 +18,7 @@ class Verification:
     """A verdict.json, beside the rule file that it is of.
 
     Attributes:
-        name: of the rule file in the session; ``channels-32/rccl_tuner.csv`` of one for an
-            environment.
+        name: of the rule file in the session.
         is_current: the rules that stood are those that the session's file has now.
     """
 
@@ -65,21 +64,9 @@ def verifications(folder: Path, files: Mapping[str, RuleFile]) -> Iterator[Verif
     for path in verdict_files(folder):
         read = read_verdict(folder, path.name)
         if read is not None:
-            name = name_of(Path(read.path or ""), folder)
+            name = Path(read.path or "").name
             current = _is_current(read, files.get(name))
             yield Verification(file=read, name=name, is_current=current)
-
-
-def name_of(path: Path, folder: Path) -> str:
-    """A rule file's name in a session, be the session moved since.
-
-    Args:
-        path: as it was when somebody wrote it down.
-        folder: the session.
-    """
-    # A file in the folder "." has a parent without a name.
-    own = path.parent.name
-    return f"{own}/{path.name}" if own and (folder / own / path.name).is_file() else path.name
 
 
 def _is_current(said: VerdictFile, file: RuleFile | None) -> bool:

@@ -220,7 +220,7 @@ def _why(setting: Setting, key: Key, job: JobLogs, known: JobKnowledge) -> tuple
         return _why_off(setting, job, is_amd=not is_nvidia and (is_rccl or known.is_amd))
     if setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE:
         patched = export("RCCL_FORCE_TREE_SIMPLE=1")
-        return f": {structural}", f"build RCCL as docs/variants.md says, and {patched}"
+        return f": {structural}", f"build RCCL as docs/measuring.md says, and {patched}"
     return f": {structural}", None
 
 

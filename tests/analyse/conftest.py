@@ -17,7 +17,7 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TimeGrid
 from rccltune.model.curves import Curve
 from rccltune.model.measurement import Sample
-from rccltune.model.settings import DEFAULT_VARIANT, CurveKey, Scale, Setting, Variant
+from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session.sample_table import frame
 
@@ -34,7 +34,6 @@ def make_samples(
     placement: Placement = Placement.OUT_OF_PLACE,
     collective: Collective = Collective.ALL_REDUCE,
     scale: Scale | None = None,
-    variant: Variant = DEFAULT_VARIANT,
     dtype: str | None = None,
     launches: Sequence[str] = ("a",),
     paired: bool = False,
@@ -53,7 +52,6 @@ def make_samples(
                 placement=placement,
                 scale=scale or Scale(n_nodes=1, n_ranks=8),
                 dtype=dtype,
-                variant=variant,
             ),
             launch=f"run-1:{int(launch, 36)}" if paired else f"{name}-{launch}",
             nbytes=sizes[index] if sizes else 1024 << index,
@@ -68,9 +66,8 @@ def make_samples(
 
 
 def choose_from(samples: Sequence[Sample], options: ChoiceOptions | None = None) -> Choice:
-    """What is chosen from samples, whose keys have the variants."""
-    variants = {one.key.variant.name: one.key.variant for one in samples}
-    return choose(frame(samples), variants, options)
+    """What is chosen from samples."""
+    return choose(frame(samples), options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +121,9 @@ def draw(like: Drawn, rng: np.random.Generator) -> TimeGrid:
     log_us[:, 1, slice(*like.gains)] -= np.log1p(like.gain)
     log_us = _without_stalls(log_us, sizes)
     return TimeGrid(
-        target={"environment": "default"},
+        target={},
         views=[(view,) for view in range(like.views)],
-        candidates=[("baseline", "default")]
-        + [(f"ring/ll/{4 * n + 4}", "default") for n in range(like.settings)],
+        candidates=["baseline", *(f"ring/ll/{4 * n + 4}" for n in range(like.settings))],
         sizes=sizes,
         times=LogTimes(log_us, np.where(np.isfinite(log_us), 0.0, np.nan)),
     )
@@ -156,12 +152,10 @@ def choose_from_fixture() -> ChooseFrom:
 
 
 def fit_curves(samples: Sequence[Sample]) -> tuple[Curve, ...]:
-    """Curves of samples, whose keys have the variants."""
+    """Curves of samples."""
     found = frame(samples)
-    known = {one.key.variant.name: one.key.variant for one in samples}
-    counted = points.usable(points.in_environments(found, known))
-    table = points.by_communicator(counted)
-    return curves(table, known, unusable_notices.wrong_counts(found))
+    table = points.by_communicator(points.usable(found))
+    return curves(table, unusable_notices.wrong_counts(found))
 
 
 @pytest.fixture(name="fit_curves", scope="session")

@@ -258,7 +258,7 @@ def test_types_are_served_together_and_scales_apart(
 def test_no_samples_are_an_error_that_says_what_to_do() -> None:
     """Exit code 8, not an empty rule file."""
     with pytest.raises(TooLittleDataError, match="choose"):
-        choose(frame([]), {})
+        choose(frame([]))
 
 
 @pytest.mark.parametrize("name", ["tolerance", "min_gain"])

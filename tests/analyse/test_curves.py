@@ -13,12 +13,11 @@ import pytest
 from rccltune.analyse.choice import Choice, candidates_of_targets
 from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.fit import fit_session
-from rccltune.analyse.options import ChoiceOptions
 from rccltune.cli import run
 from rccltune.model.curves import Curve, Model
 from rccltune.model.measurement import Sample
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, CurveKey, Scale, Setting
+from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.sample_table import frame
 
@@ -161,9 +160,9 @@ def test_curves_and_crossovers_have_the_points_of_the_choice(fit_curves: FitCurv
         replace(one, key=replace(KEY, setting=Setting.parse(one.launch.rpartition("-")[0])))
         for one in samples
     ]
-    (found,) = candidates_of_targets(frame(keyed), {})
+    (found,) = candidates_of_targets(frame(keyed))
     by_setting = {str(curve.key.setting): curve for curve in fit_curves(keyed)}
-    for (name, _), row in zip(found.grid.candidates, found.grid.median[0], strict=True):
+    for name, row in zip(found.grid.candidates, found.grid.median[0], strict=True):
         times = [p.time_us for p in by_setting[name].points]
         assert times == pytest.approx(np.exp(row).tolist())
     (change,) = crossovers(found)
@@ -182,26 +181,9 @@ def test_a_crossover_is_the_number_at_which_the_rule_ends(
             "ring/simple": [40.0] * 4,
         }
         samples += make_samples(table, placement=placement, launches="ab")
-    (found,) = candidates_of_targets(frame(samples), {})
+    (found,) = candidates_of_targets(frame(samples))
     changes = crossovers(found)
     assert {one.view.placement for one in changes} == set(Placement)
     (at,) = {one.at_nbytes for one in changes}
     first, *_ = (zone for zone in choose_from(samples).zones if zone.setting is not None)
     assert (str(first.setting), first.max_nbytes) == ("tree/ll", at)
-
-
-def test_an_environment_of_its_own_has_crossovers_of_its_own(make_samples: MakeSamples) -> None:
-    """What needs LL128 forced is the fastest of nobody who has not forced it."""
-    plain = {"baseline": [100.0] * 4, "tree/ll": [10, 20, 60, 80], "ring/simple": [40, 40, 40, 40]}
-    samples = make_samples(plain, launches="ab")
-    forced = {"baseline": [100.0] * 4, "tree/ll128": [30, 10, 10, 90]}
-    samples += make_samples(forced, launches="ab", variant=LL128_FORCED)
-    (found,) = candidates_of_targets(
-        frame(samples), {"ll128-forced": LL128_FORCED}, ChoiceOptions(arch="gfx942")
-    )
-    changes = [(c.target.variant.name, str(c.below), str(c.above)) for c in crossovers(found)]
-    assert changes == [
-        ("default", "tree/ll", "ring/simple"),
-        ("ll128-forced", "tree/ll", "tree/ll128"),
-        ("ll128-forced", "tree/ll128", "ring/simple"),
-    ]

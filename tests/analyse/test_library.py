@@ -22,7 +22,7 @@ from rccltune.analyse.library_behaviour import (
 )
 from rccltune.analyse.points import TARGET
 from rccltune.model.measurement import Sample
-from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, SILENT, CurveKey, Scale, Setting
+from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.sample_table import frame
 
@@ -61,8 +61,8 @@ def measured(
 
 def held(samples: Sequence[Sample]) -> IdleComparison:
     """What is said of the only target."""
-    found = points.usable(points.in_environments(frame(samples), KNOWN_VARIANTS))
-    (one,) = compare_idle(points.grids(points.by_communicator(found)), KNOWN_VARIANTS)
+    found = points.usable(frame(samples))
+    (one,) = compare_idle(points.grids(points.by_communicator(found)))
     return one
 
 
@@ -94,10 +94,10 @@ def drawn(drawing: ModuleType, seed: int, idle: float) -> IdleComparison:
     made.times.log_us[:, 1] += np.log(idle)
     grid = replace(
         made,
-        target=dict(zip(TARGET, ("all_reduce", 1, 8, "node", "default"), strict=True)),
-        candidates=[("baseline", "default"), ("idle", "default")],
+        target=dict(zip(TARGET, ("all_reduce", 1, 8, "node"), strict=True)),
+        candidates=["baseline", "idle"],
     )
-    (one,) = compare_idle([grid], KNOWN_VARIANTS)
+    (one,) = compare_idle([grid])
     return one
 
 
@@ -129,7 +129,7 @@ def test_what_the_library_ran_by_itself_is_known_where_all_that_was_seen_agrees(
     ]
     forced = replace(KEY, setting=ring)
     samples.append(Sample(key=forced, launch="a", nbytes=MIB, time_us=9.0, executed=ring))
-    (one,) = library_settings(frame(samples), KNOWN_VARIANTS)
+    (one,) = library_settings(frame(samples))
     assert (one.nbytes, str(one.setting)) == (KIB, "tree/ll")
     assert one.target == KEY.target
 
@@ -140,7 +140,7 @@ def test_sizes_that_ask_no_tuner_are_one_range_for_each_collective() -> None:
         Sample(key=KEY, launch="a", nbytes=n, time_us=9.0, doubt=UnusableReason.BYPASSED)
         for n in (4 * KIB, KIB, 64 * KIB)
     ]
-    found = bypasses(points.in_environments(frame(samples), KNOWN_VARIANTS))
+    found = bypasses(frame(samples))
     assert found == (
         Bypass(
             collective=Collective.ALL_REDUCE,

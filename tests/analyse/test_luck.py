@@ -27,7 +27,7 @@ BOUND = 0.999
 def rules(grid: TimeGrid, tolerance: float = 0.02) -> list[ZoneByRow]:
     """What is chosen from a grid whose first candidate is the library."""
     n = len(grid.candidates) - 1
-    standing = SettingGains(grid, list(range(1, n + 1)), ["default"] * n, tolerance)
+    standing = SettingGains(grid, list(range(1, n + 1)), [False] * n, tolerance)
     return [zone for zone in choose_zones(standing, ZoneCriteria()) if zone.row != NONE]
 
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from rccltune.analyse import points
-from rccltune.model.settings import KNOWN_VARIANTS, LL128_FORCED, Variant, widened_by
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -31,7 +30,6 @@ def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - colu
         "op": "sum",
         "placement": "in",
         "setting": "ring/ll",
-        "variant": "default",
         "nbytes": 64 * KIB,
         "clock": "loop",
         "purpose": "sweep",
@@ -42,11 +40,9 @@ def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - colu
     return plain | fields
 
 
-def table(rows: Sequence[dict[str, Any]], *variants: Variant) -> pd.DataFrame:
+def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Usable samples by communicator."""
-    known = {**KNOWN_VARIANTS, **{one.name: one for one in variants}}
-    samples = points.in_environments(pd.DataFrame(rows), known)
-    return points.by_communicator(points.usable(samples))
+    return points.by_communicator(points.usable(pd.DataFrame(rows)))
 
 
 def point(rows: Sequence[dict[str, Any]]) -> pd.Series[Any]:
@@ -156,23 +152,7 @@ def test_what_must_not_be_used_is_not(bad: dict[str, Any]) -> None:
     assert point([row(10.0), row(5.0) | bad])["time_us"] == pytest.approx(10)
 
 
-# --- environments --------------------------------------------------------------------------------
-
-
-def test_a_variant_that_only_widens_competes_at_home() -> None:
-    """ll128-forced beside default; with 32 channels in both, beside channels-32."""
-    channels = Variant(name="channels-32", environment=(("NCCL_MIN_NCHANNELS", "32"),))
-    both = widened_by(channels, LL128_FORCED)
-    names = ["default", "ll128-forced", channels.name, both.name, "unheard-of"]
-    found = table([row(10.0, variant=name) for name in names], channels, both)
-    homes = dict(zip(found["variant"], found["environment"], strict=True))
-    assert homes == {
-        "default": "default",
-        "ll128-forced": "default",
-        "channels-32": "channels-32",
-        both.name: "channels-32",
-        "unheard-of": "unheard-of",
-    }
+# --- grids ---------------------------------------------------------------------------------------
 
 
 def test_a_grid_is_one_of_a_target_with_a_place_for_each_view_setting_and_size() -> None:
@@ -186,7 +166,7 @@ def test_a_grid_is_one_of_a_target_with_a_place_for_each_view_setting_and_size()
     rows.append(row(99.0, n_ranks=16))
     small, large = points.grids(table(rows))
     assert (small.target["n_ranks"], large.target["n_ranks"]) == (8, 16)
-    assert small.candidates == [("ring/ll", "default"), ("tree/ll", "default")]
+    assert small.candidates == ["ring/ll", "tree/ll"]
     assert [view[2] for view in small.views] == ["in", "out"]
     expected = [[[10, 11], [14, 15]], [[12, 13], [16, np.nan]]]
     assert np.exp(small.median) == pytest.approx(np.array(expected), nan_ok=True)

@@ -12,23 +12,23 @@ from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.choice import NOT_MEASURED, GainProof
 from rccltune.model.measurement import Sample
-from rccltune.model.settings import BASELINE, DEFAULT_VARIANT
+from rccltune.model.settings import BASELINE
 
 ChooseFrom = Callable[..., Choice]
 MIB = 1 << 20
-# Smallest and largest size in bytes, setting, fallback, environment.
+# Smallest and largest size in bytes, setting, fallback.
 ZONES = [
-    (32, 32, "ring/ll", None, "default"),
-    (1024, 1024, "tree/ll", None, "default"),
-    (16384, 16384, "tree/ll", None, "default"),
-    (262144, 637200, "tree/ll", None, "default"),
-    (637201, 1603619, "tree/ll128", "tree/ll", "ll128-forced"),
-    (1603620, 4 * MIB, "ring/simple", None, "default"),
-    (128 * MIB, 128 * MIB, "ring/simple", None, "default"),
+    (32, 32, "ring/ll", None),
+    (1024, 1024, "tree/ll", None),
+    (16384, 16384, "tree/ll", None),
+    (262144, 637200, "tree/ll", None),
+    (637201, 1603619, "tree/ll128", "tree/ll"),
+    (1603620, 4 * MIB, "ring/simple", None),
+    (128 * MIB, 128 * MIB, "ring/simple", None),
 ]
 
 
-def found(choice: Choice) -> list[tuple[int, int, str, str | None, str]]:
+def found(choice: Choice) -> list[tuple[int, int, str, str | None]]:
     """Its rules, as above; all else says that it was not measured."""
     assert {zone.reason for zone in choice.zones if zone.setting is None} == {NOT_MEASURED}
     return [
@@ -37,7 +37,6 @@ def found(choice: Choice) -> list[tuple[int, int, str, str | None, str]]:
             zone.max_nbytes,
             str(zone.setting),
             None if zone.fallback is None else str(zone.fallback),
-            zone.variant.name,
         )
         for zone in choice.zones
         if zone.setting is not None
@@ -64,7 +63,7 @@ def test_a_baseline_that_is_behind_everywhere_changes_no_zone(
 ) -> None:
     """Measured once, as the table is: 20 % is beyond what one row of these times may err by."""
     samples = seed_samples()
-    key = replace(samples[0].key, setting=BASELINE, variant=DEFAULT_VARIANT)
+    key = replace(samples[0].key, setting=BASELINE)
     samples += [
         Sample(key=key, launch="default", nbytes=nbytes, time_us=behind * min(row[:-1]))
         for nbytes, row in SEED_TABLE.items()

@@ -12,12 +12,7 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced, why_not_selectable
 from rccltune.model.choice import Zone
 from rccltune.model.measurement import Caution, Sample
-from rccltune.model.settings import (
-    DEFAULT_VARIANT,
-    LL128_FORCED,
-    Scale,
-    Setting,
-)
+from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
 
 MakeSamples = Callable[..., list[Sample]]
@@ -134,29 +129,18 @@ def test_a_collective_that_never_asks_has_no_zones(
 # --- what a rule needs ---------------------------------------------------------------------------
 
 
-def test_ll128_on_one_node_carries_its_variable_and_a_fallback(
+def test_ll128_on_one_node_carries_a_fallback(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
     """Without RCCL_LL128_FORCE_ENABLE=1 the rule is skipped, and the next one is taken."""
-    samples = make_samples({"tree/ll": [10, 10, 40, 80], "ring/ll": [90, 90, 50, 60]})
-    # Of a setting that both environments have, the site's own times count.
-    forced = {"tree/ll128": [20, 20, 20, 20], "tree/ll": [1, 1, 1, 1]}
-    samples += make_samples(forced, variant=LL128_FORCED)
-    first, second = rules(choose_from(samples))
-    assert (str(first.setting), first.variant.name, first.fallback) == ("tree/ll", "default", None)
-    assert (str(second.setting), second.variant) == ("tree/ll128", LL128_FORCED)
-    assert str(second.fallback) == "ring/ll"
-
-
-def test_ll128_measured_without_its_variable_still_says_what_it_needs(
-    make_samples: MakeSamples, choose_from: ChooseFrom
-) -> None:
-    """An import that forgot to name the variant must not make a rule that is skipped."""
-    samples = make_samples({"tree/ll128": [10] * 4, "ring/ll": [50] * 4})
-    for arch in ("gfx942", "gfx950", "amd"):
-        (zone,) = rules(choose_from(samples, ChoiceOptions(arch=arch)))
-        assert zone.variant.environment == LL128_FORCED.environment
-        assert names(choose_from(samples, ChoiceOptions(arch=arch, widen=False))) == ["ring/ll"]
-    for arch in ("nvidia", "gfx90a", None):
-        (zone,) = rules(choose_from(samples, ChoiceOptions(arch=arch)))
-        assert zone.variant == DEFAULT_VARIANT
+    times = {
+        "tree/ll": [10, 10, 40, 80],
+        "ring/ll": [90, 90, 50, 60],
+        "tree/ll128": [20, 20, 20, 20],
+    }
+    first, second = rules(choose_from(make_samples(times), ChoiceOptions(arch="gfx942")))
+    assert (str(first.setting), first.fallback) == ("tree/ll", None)
+    assert (str(second.setting), str(second.fallback)) == ("tree/ll128", "ring/ll")
+    # Where the library offers LL128 by itself, nothing waits behind it.
+    *_, last = rules(choose_from(make_samples(times), ChoiceOptions(arch="nvidia")))
+    assert (str(last.setting), last.fallback) == ("tree/ll128", None)

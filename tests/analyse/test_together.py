@@ -22,7 +22,7 @@ SLOW = [150.0] * SIZES
 def together(parts: dict[str, list[Sample]]) -> tuple[Zone, ...]:
     """Zones that hold in all placements."""
     tables = {name: frame(samples) for name, samples in parts.items()}
-    return choose_together(tables, {}).zones
+    return choose_together(tables).zones
 
 
 def chosen(parts: dict[str, list[Sample]]) -> list[tuple[int, str | None]]:

@@ -9,7 +9,7 @@ import pytest
 
 from rccltune.analyse import points, unusable_notices
 from rccltune.model.measurement import Caution, Notice, Sample
-from rccltune.model.settings import KNOWN_VARIANTS, CurveKey, Scale, Setting, Variant
+from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session.sample_table import frame
 
@@ -29,7 +29,7 @@ def sample(nbytes: int, time_us: float, launch: str = "a", **changes: object) ->
 
 def said(samples: Sequence[Sample]) -> tuple[Notice, ...]:
     """Notices of samples."""
-    found = points.in_environments(frame(samples), KNOWN_VARIANTS)
+    found = frame(samples)
     return unusable_notices.notices(found, points.by_communicator(points.usable(found)))
 
 
@@ -77,24 +77,3 @@ def test_samples_that_may_not_be_used_are_counted_by_reason(doubt: UnusableReaso
     }
     notices = said([*good, sample(64, 0.001, doubt=doubt)])
     assert [n.caution for n in notices] == told.get(doubt, [Caution.DOUBTED_SAMPLES])
-
-
-def test_shares_of_wrong_elements_are_of_all_ranks() -> None:
-    """Of 256 float elements of 8 ranks 2048 are compared; a reduce_scatter's are divided."""
-    lossy = Variant(name="quick", lossy=True)
-    key = replace(KEY, variant=lossy, dtype="float")
-    parted = replace(key, collective=Collective.REDUCE_SCATTER)
-    samples = [
-        sample(1024, 9.0, key=key, n_wrong=0),
-        sample(2048, 9.0, key=key, n_wrong=1024),
-        sample(2048, 9.0, key=parted, n_wrong=128),
-        # Of a variant that is exact nothing is forgiven, and nothing is counted here.
-        sample(2048, 9.0, n_wrong=5),
-    ]
-    found = unusable_notices.wrong_shares(frame(samples), {"quick": lossy})
-    assert {one.target.collective.value: one.share for one in found} == {
-        "all_reduce": 1024 / (512 * 8),
-        "reduce_scatter": 128 / 512,
-    }
-    first = next(one for one in found if one.target.collective is Collective.ALL_REDUCE)
-    assert (first.at_nbytes, first.from_nbytes) == (2048, 2048)

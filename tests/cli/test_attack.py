@@ -15,7 +15,6 @@ pytestmark = pytest.mark.usefixtures("stand_ins")
     ("words", "text", "code"),
     [
         (["--assume", "rank_placement=../../x"], None, 3),
-        (["--variant", "../../x"], None, 3),
         (["--assume", "arch=../../x"], None, 3),
         ([], "setting,nbytes,time_us\nring/ll," + "9" * 30 + ",5\n", 6),
         ([], "setting,nbytes,time_us\nring/ll,1024,1e308\n", 0),

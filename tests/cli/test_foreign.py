@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
 RULES = "allreduce,8192,1048576,ring,ll,-1,1,2,-1,-1\n"
 Capture = pytest.CaptureFixture[str]
-# Set by the variants in rccltune/data/variants.yaml that name no folder: read off by hand.
+# Set by the catalog in rccltune/data/variants.yaml that name no folder: read off by hand.
 SHIPPED = {
     *("HIP_FORCE_DEV_KERNARG", "HSA_FORCE_FINE_GRAIN_PCIE", "NCCL_MIN_NCHANNELS"),
     *("MSCCLPP_READ_ALLRED", "RCCL_MSCCLPP_ENABLE", "RCCL_MSCCLPP_FORCE_ENABLE"),

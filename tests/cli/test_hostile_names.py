@@ -90,15 +90,13 @@ FIELDS: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
     "tool": lambda head: head.update(tool=TEXT, format=99),
     "format": lambda head: head.update(format=TEXT),
     "unknown field": lambda head: head["fingerprint"].update({TEXT: 1}),
-    "variant": lambda head: head.update(
-        variants=[{"name": TEXT, "environment": [[TEXT, TEXT]], "library_file": TEXT}]
-    ),
+    "setup": lambda head: head.update(setup={"library": TEXT, "environment": {TEXT: TEXT}}),
 }
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_what_the_header_of_a_session_says(session: Path, seen: Seen, field: str) -> None:
-    """Hosts, products, variants, and fields that nobody knows."""
+    """Hosts, products, variables, and fields that nobody knows."""
 
     def change(head: dict[str, Any]) -> dict[str, Any]:
         FIELDS[field](head)
@@ -109,7 +107,7 @@ def test_what_the_header_of_a_session_says(session: Path, seen: Seen, field: str
         seen.check(on(session, command))
 
 
-@pytest.mark.parametrize("column", ["setting", "variant", "unusable", "ran", "run", "dtype"])
+@pytest.mark.parametrize("column", ["setting", "unusable", "ran", "run", "dtype"])
 def test_what_a_table_of_samples_holds(session: Path, seen: Seen, column: str) -> None:
     """Cells may be quoted, and hold line breaks."""
     path = session / "samples.csv"
@@ -193,15 +191,14 @@ IN_OPTIONS: Final = {
     "doctor": [[NAME]],
     "tune": [["-c", NAME], ["--simulate", NAME]],
     "sweep": [
-        *(["-c", NAME], ["--simulate", NAME], ["--rccl-tests", NAME], ["--variants", NAME]),
+        *(["-c", NAME], ["--simulate", NAME], ["--rccl-tests", NAME]),
         *(["--hostfile", NAME], ["--collective", NAME], ["--setting", NAME], ["--env", NAME]),
         *(["--mode", NAME], ["--min-bytes", NAME], ["--np", NAME], ["--launcher", NAME]),
         ["--simulate", "mi300x", "--mode", "cpx-nps4", "--plan", "--env", f"A={NAME}"],
-        ["--simulate", "mi300x", "--mode", "cpx-nps4", "--plan", "--variant", NAME],
         ["--simulate", "mi300x", "--mode", "cpx-nps4", "--plan", "--json", "-o", NAME],
         ["--workload", NAME],
     ],
-    "import": [[NAME], ["x", "--mode", NAME], ["x", "--algorithm", NAME], ["x", "--variant", NAME]],
+    "import": [[NAME], ["x", "--mode", NAME], ["x", "--algorithm", NAME]],
     "fit": [[NAME], ["--x" + NAME]],
     "emit-config": [[NAME], ["--baseline", NAME]],
     "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
@@ -211,7 +208,6 @@ IN_OPTIONS: Final = {
     "workload": [["show", NAME], [NAME, NAME]],
     "explain": [[NAME], [NAME, "--collective", NAME]],
     "why": [[NAME], [NAME, NAME]],
-    "variants": [[NAME]],
     "deploy": [[NAME], ["site", NAME], [NAME, NAME]],
     "job": [
         [NAME, "--", "true"],

@@ -90,7 +90,7 @@ def test_assumptions_are_counted_in_passing(
 
 
 VERBS = (
-    *("fit", "fit -v", "emit-config", "emit-config -v", "explain RULES", "verify", "variants"),
+    *("fit", "fit -v", "emit-config", "emit-config -v", "explain RULES", "verify"),
     *("detect", "doctor", "nonsense", "sweep --nonsense", "fit none"),
     *("sweep --simulate mi300x", "why none", "workload none", "deploy D"),
     *("sweep -h", "tune --help-all", "verify --help-all", "import --help-all", "plugin --check"),
@@ -124,7 +124,7 @@ NEXT = "Next: rccltune "
 # What else a user does then is in the file, or in the answer itself.
 STEPS = [
     *("detect", "doctor", "fit", "emit-config", "plot --figure table", "report"),
-    *("variants", "explain RULES", "workload RECORD"),
+    *("explain RULES", "workload RECORD"),
 ]
 
 

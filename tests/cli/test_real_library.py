@@ -21,7 +21,7 @@ from rccltune.machine.real_rccl import (
 )
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import KNOWN_VARIANTS, Role
+from rccltune.model.settings import Role
 from rccltune.model.vocabulary import Collective
 from rccltune.session.samples import load_frame
 from rccltune.session.store import open_session
@@ -81,22 +81,21 @@ def test_a_library_that_does_not_load_is_said_before_anything_is_measured(
 def test_a_session_says_what_is_real_and_is_not_mixed(
     fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its header, each sample's proof, registered buffers too; the imitation is refused beside it."""
+    """Its header, each sample's proof; the imitation is refused beside it."""
     few = ("--np", "2", "--factor", "8", "--communicators", "1", "--setting", "tree/ll")
-    variants = ("--variant", "registered", "--variant", "default", "-o", "s")
     sweep = ("sweep", "--runner", "rccl-tests", *SMALL, "--collective", "alltoall", *few)
-    assert run([*sweep, *variants]) == 0
+    assert run([*sweep, "-o", "s"]) == 0
     assert "times simulated" in capsys.readouterr().err
     header = json.loads((here / "s/session.json").read_text())
     assert header["simulated"] is True
     assert header["fingerprint"]["runner"].startswith("RCCL 2.27.7, real (")
     samples = [
         one
-        for one in records(load_frame(open_session(here / "s"), Reporter()), KNOWN_VARIANTS)
+        for one in records(load_frame(open_session(here / "s"), Reporter()))
         if one.doubt is None
     ]
     forced = [one for one in samples if str(one.executed) == "tree/ll"]
-    assert {one.key.variant.name for one in forced} >= {"registered", "default"}
+    assert forced
     alone = [one for one in samples if one.key.collective is Collective.ALLTOALL]
     assert {one.key.setting.role for one in alone} == {Role.BASELINE}
     assert {one.n_wrong for one in samples} == {None}
@@ -152,7 +151,7 @@ def test_two_hosts_say_what_ran(fetched: Path, here: Path) -> None:
     """This release's number may overwrite a protocol; the benchmark's -A asks the library itself."""
     sizes = ("--collective", "all_reduce", "--max-bytes", "1M", "--factor", "16")
     assert run([*TWO, *sizes, "--setting", "tree/ll128"]) == 0
-    samples = records(load_frame(open_session(here / "s"), Reporter()), KNOWN_VARIANTS)
+    samples = records(load_frame(open_session(here / "s"), Reporter()))
     forced = [one for one in samples if one.key.setting.role is Role.FORCED and one.doubt is None]
     assert forced
     assert all(str(one.executed).startswith("tree/ll128") for one in forced)

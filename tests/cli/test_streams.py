@@ -30,6 +30,8 @@ TALK_GONE: Final = {
     "all closed": "<&- >&- 2>&-",
 }
 ALL: Final = "all closed"
+EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
+RULES: Final = str(EXAMPLES / "h200x4-nccl-2.28.9" / "rccl_tuner.csv")
 
 
 def program(arguments: list[str], streams: str = "", where: Path | None = None) -> int:
@@ -85,7 +87,7 @@ def test_a_result_that_could_not_be_written_is_an_error_at_the_end(
     words = made.words(swept_once.parent / "node.yaml", "ring/ll")
     assert program(["sweep", *words, "--json"], ">/dev/full 2>&1") == 7
     assert (swept / "samples.csv").exists()
-    assert program(["variants"], "1</dev/null") == 7
+    assert program(["explain", RULES], "1</dev/null") == 7
 
 
 def test_a_pipe_that_is_full_for_now_loses_nothing() -> None:
@@ -93,7 +95,9 @@ def test_a_pipe_that_is_full_for_now_loses_nothing() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-    command = [sys.executable, "-m", "rccltune", "variants", "--json"]
+    rules = [f"allreduce,{n << 10},{n << 10},ring,ll,-1,1,8,-1,-1" for n in range(1, 50)]
+    Path("long.csv").write_text("\n".join(rules) + "\n", encoding="ascii")
+    command = [sys.executable, "-m", "rccltune", "explain", "long.csv", "--json"]
     with subprocess.Popen(command, stdout=writer) as running:
         os.close(writer)
         time.sleep(0.5)
@@ -123,7 +127,6 @@ def in_use() -> list[list[str]]:
         ["explain", "rules.csv"],
         ["why", "job.log"],
         ["gather", "none"],
-        ["variants"],
         ["deploy", "site", "s"],
         ["job", "s", "--", "/proc/nonexistent/train"],
         ["plugin", "--check"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import statistics
 import subprocess
@@ -31,7 +30,7 @@ def test_the_four_verbs_need_no_argument(here: Path, capsys: pytest.CaptureFixtu
     session = here / "rccltune-session"
     read = read_rules((session / "rccl_tuner_gfx942_cpx-nps4.csv").read_bytes())
     assert read.findings == ()
-    assert read.needs == ()
+    assert read.needs == (("RCCL_LL128_FORCE_ENABLE", "1"),)
     assert dict(read.requires) == {
         "arch": "gfx942",
         "cus": "38",
@@ -47,37 +46,19 @@ OWN = "rccl_tuner_gfx942_cpx-nps4.csv"
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("words", "needing"),
-    [
-        ([], [SESSION / "ll128-forced" / OWN]),
-        (["--variant", "default"], []),
-        (["--variant", "ll128-forced"], [SESSION / OWN]),
-    ],
-    ids=["as-it-is", "default", "ll128-forced"],
-)
-def test_only_what_is_asked_for_an_environment_needs_one(
-    words: list[str], needing: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """LL128 needs a variable on gfx942: the site's own file does without; stdout says which has it."""
+def test_rules_of_ll128_need_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    """On one node of gfx942 the library offers it with that alone; what is kept says it too."""
     run(["import", EXAMPLE])
-    capsys.readouterr()
-    assert run(["emit-config", *words]) == 0
-    said = capsys.readouterr().out
-    made = sorted(SESSION.rglob("rccl_tuner*.csv"))
-    assert [path for path in made if read_rules(path.read_bytes()).needs] == needing
-    exporting = [path for path in made if "\nexport RCCL_" in path.with_suffix(".env").read_text()]
-    assert exporting == needing
-    assert said.count("They need RCCL_LL128_FORCE_ENABLE=1 in the job's environment") == len(
-        needing
-    )
-    stored = json.loads((SESSION / "choice.json").read_text())
-    assert stored["variant"] == (words[1] if "--variant" in words else None)
-    # What is kept says it too.
-    for path in needing:
-        path.write_text(path.read_text().replace("#@ format 1", "# verified: it is\n#@ format 1"))
-    assert run(["emit-config", *words]) == 0
-    assert capsys.readouterr().out.count("They need RCCL_LL128_FORCE") == len(needing)
+    said = "They need RCCL_LL128_FORCE_ENABLE=1 in the job's environment"
+    assert run(["emit-config"]) == 0
+    assert said in capsys.readouterr().out
+    path = SESSION / OWN
+    assert read_rules(path.read_bytes()).needs == (("RCCL_LL128_FORCE_ENABLE", "1"),)
+    exports = path.with_suffix(".env").read_text("utf-8")
+    assert "\nexport RCCL_LL128_FORCE_ENABLE=1\n" in exports
+    path.write_text(path.read_text().replace("#@ format 1", "# verified: it is\n#@ format 1"))
+    assert run(["emit-config"]) == 0
+    assert said in capsys.readouterr().out
 
 
 BAD_INPUT = {

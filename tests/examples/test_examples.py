@@ -30,7 +30,7 @@ SIMULATED = [path for path in SWEEPS if path.stem != "many-nodes"]
 # What each says that no other does; docs/getting-started.md promises these cases.
 CASES = {
     "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
-    "cpx-one-oam": {"rank_placement": "one-oam", "variant": ("mscclpp-read",)},
+    "cpx-one-oam": {"rank_placement": "one-oam", "min_bytes": 32},
     "inference-latency": {"timing": "graph", "max_bytes": 4 << 20},
     "many-nodes": {"launcher": "srun", "scales": tuple(Scale.parse(s) for s in ("1x8", "2x16", "4x32"))},
     "quick-look": {"budget": 300.0},
@@ -109,7 +109,7 @@ def test_what_goes_wrong_is_named_and_left_out(
     """Exit code 5, both settings with their reason, rules for the rest."""
     del stand_ins
     monkeypatch.chdir(tmp_path)
-    assert sweep("what-goes-wrong", "--variant", "ll128-forced", "--timeout", "3s") == 5
+    assert sweep("what-goes-wrong", "--env", "RCCL_LL128_FORCE_ENABLE=1", "--timeout", "3s") == 5
     said = capsys.readouterr().err
     assert lacks(said, "ring/ll128", "tree/ll") == []
     assert run(["emit-config", "-o", "rules.csv", "-q"]) == 0

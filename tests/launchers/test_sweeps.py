@@ -35,7 +35,7 @@ SMALL = [
     "--communicators",
     "1",
 ]
-COLUMNS = ["setting", "variant", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
+COLUMNS = ["setting", "placement", "nbytes", "time_us", "wrong", "unusable", "ran"]
 
 pytestmark = pytest.mark.mpi
 

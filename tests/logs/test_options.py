@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import StatedFacts
-from rccltune.model.settings import BASELINE, Mode, Setting, Variant
+from rccltune.model.settings import BASELINE, Mode, Setting
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
@@ -46,13 +46,12 @@ def test_contradictions_name_option_and_line(
         ("setting", "ring/ll", StatedFacts(setting=Setting.parse("tree/-")), "--algorithm"),
         ("setting", "ring/ll", StatedFacts(setting=Setting.parse("ring/simple")), "--protocol"),
         ("nchannels", "4", StatedFacts(setting=Setting.parse("-/-/8")), "--channels"),
-        ("variant", "a", StatedFacts(variant=Variant(name="b")), "--variant b"),
     ],
 )
 def test_contradicted_columns(
     read_text: ReadText, column: str, value: str, stated: StatedFacts, option: str
 ) -> None:
-    """Settings are compared part by part, variants by name."""
+    """Settings are compared part by part."""
     text = (
         "# rccltune: collective=all_reduce ranks=8 nodes=1 placement=out\n"
         f"size,time,{column}\n64,10,{value}\n"

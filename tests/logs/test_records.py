@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
-from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, Mode, Scale, Setting
+from rccltune.model.settings import BASELINE, Mode, Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason, parse_size
 
 if TYPE_CHECKING:
@@ -32,16 +32,14 @@ FACTS = (
 
 def test_our_own_long_table(read_text: ReadText) -> None:
     """Comments state facts for the whole file; other comments are comments."""
-    text = "# words\n" + FACTS + "setting,variant,nbytes,time_us\n# more words\n"
-    text += "tree/ll,default,32,76\ntree/ll128,ll128-forced,32,106\nbaseline,mine,1K,70\n"
+    text = "# words\n" + FACTS + "setting,nbytes,time_us\n# more words\n"
+    text += "tree/ll,32,76\ntree/ll128,32,106\nbaseline,1K,70\n"
     reading = read_text(text, StatedFacts())
     first, second, third = reading.samples
     assert (first.nbytes, first.time_us, first.line) == (32, 76.0, 6)
     assert first.key.scale == Scale(n_nodes=1, n_ranks=64)
     assert first.key.rank_placement == "node"
-    assert second.key.variant is KNOWN_VARIANTS["ll128-forced"]
     assert second.key.setting == Setting.parse("tree/ll128")
-    assert third.key.variant.name == "mine"
     assert (third.nbytes, third.key.setting) == (1024, BASELINE)
     fingerprint = reading.fingerprint
     assert (fingerprint.product, fingerprint.arch) == ("AMD Instinct MI300X", "gfx942")

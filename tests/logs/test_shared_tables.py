@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.logs.reader import read
+from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective, Placement
@@ -40,25 +41,30 @@ def test_a_sweep_with_forced_and_default_rows(shared: Path) -> None:
     assert {s.key.placement for s in reading.samples} == {OUT}
 
 
-def test_a_sweep_of_variants_and_runs(shared: Path) -> None:
-    """gpinkert: config is the variant, stamp the run, every collective its own curve."""
-    stated = StatedFacts(setting=BASELINE, n_ranks=8, n_nodes=1)
-    reading = read(shared / "sweeps/gpinkert_cta/float_rows.csv", stated, "L")
-    assert len(reading.samples) == 1375
-    assert len({s.key for s in reading.samples}) == 55
-    assert {s.launch for s in reading.samples} == {"L:1", "L:2"}
-    assert {s.n_wrong for s in reading.samples} == {0}
-    assert reading.samples[0].key.variant.name == "default_all/nccl_min_ctas_28"
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("gpinkert_cta/float_rows.csv", "'config' names 11 environments"),
+        ("rocm_systems_pr9406_mi350x_2n.csv", "'arm' names 2 environments"),
+    ],
+)
+def test_a_table_of_several_environments_is_refused(shared: Path, name: str, column: str) -> None:
+    """A session is of one: gpinkert tried eleven, PR 9406 has before and after."""
+    stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=16, n_nodes=2)
+    with pytest.raises(OutputError, match=column):
+        read(shared / "sweeps" / name, stated, "L")
 
 
-def test_a_table_of_bandwidths(shared: Path) -> None:
+def test_a_table_of_bandwidths(shared: Path, tmp_path: Path) -> None:
     """PR 9406 has busbw only: time = size × 2(n−1)/n ÷ busbw, and a notice says it is derived."""
     stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=16, n_nodes=2)
-    reading = read(shared / "sweeps/rocm_systems_pr9406_mi350x_2n.csv", stated, "L")
+    lines = (shared / "sweeps/rocm_systems_pr9406_mi350x_2n.csv").read_text("utf-8").splitlines()
+    before = tmp_path / "before.csv"
+    before.write_text("\n".join(line for line in lines if ",after," not in line), "utf-8")
+    reading = read(before, stated, "L")
     first = reading.samples[0]
     assert first.time_us == pytest.approx(33554432 * 1.875 / 127.38 / 1000)
     assert Caution.DERIVED_TIME in {n.caution for n in reading.notices}
-    assert {s.key.variant.name for s in reading.samples} == {"before", "after"}
 
 
 def test_json_lines(shared: Path) -> None:

@@ -15,7 +15,7 @@ from sample_records import records
 from rccltune.logs.reader import read
 from rccltune.model.errors import OutputError, RccltuneError
 from rccltune.model.measurement import Sample, StatedFacts
-from rccltune.model.settings import BASELINE, KNOWN_VARIANTS, CurveKey, Scale
+from rccltune.model.settings import BASELINE, CurveKey, Scale
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
 from rccltune.session.sample_table import frame
@@ -88,7 +88,7 @@ def of_own(folder: Path, word: str) -> float | None:
     with path.open("wb") as stream:
         samples_csv.write(frame([SAMPLE]), stream)
     path.write_text(path.read_text().replace(",1024,,,", f",1024,,{word},"))
-    return only(records(samples_csv.read(path, KNOWN_VARIANTS), {}))
+    return only(records(samples_csv.read(path)))
 
 
 SAMPLE = Sample(

@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 import pytest
 import yamls
-from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
@@ -95,7 +94,8 @@ def test_a_plan_has_the_documents_own_commands(
         "baseline": 2,
         # Our plugin, answering nothing, and nothing forced: where is a tuner asked at all?
         "silent": 1,
-        **dict.fromkeys(PAIRS, 2),
+        # Tree with Simple is in the library's patch alone.
+        **dict.fromkeys(PAIRS[:3], 2),
     }
     asked = {
         one["setting"]: (one["environment"].get("NCCL_ALGO"), one["environment"].get("NCCL_PROTO"))
@@ -107,7 +107,6 @@ def test_a_plan_has_the_documents_own_commands(
         "ring/ll": ("Ring", "LL"),
         "ring/simple": ("Ring", "Simple"),
         "tree/ll": ("Tree", "LL"),
-        "tree/simple": ("Tree", "Simple"),
     }
     program, *options = plan["launches"][0]["argv"]
     assert program.endswith("/all_reduce_perf")
@@ -115,30 +114,25 @@ def test_a_plan_has_the_documents_own_commands(
     # The baseline is the site as it is, without our plugin.
     assert "NCCL_TUNER_PLUGIN" not in plan["launches"][0]["environment"]
     # What this library leaves out by itself is said with what lets it in.
-    assert len(plan["left_out"]) == 2
-    assert all(lacks(said, "ll128", "ll128-forced") == [] for said in plan["left_out"])
+    assert len(plan["left_out"]) == 3
+    forced = ("RCCL_LL128_FORCE_ENABLE=1", "RCCL_FORCE_TREE_SIMPLE=1")
+    assert all(any(one in said for one in forced) for said in plan["left_out"])
     assert not Path("rccltune-session").exists()
 
 
-def test_a_variant_is_measured_whole(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    """RCCL_LL128_FORCE_ENABLE=1: what the library does in it by itself, and every pair."""
-    assert sweep(node(), "--variant", "ll128-forced", "--plan", "--json") == 0
-    own = [one for one in planned(capsys)["launches"] if one["variant"] == "ll128-forced"]
-    assert sorted(one["setting"] for one in own) == [
-        *("baseline", "ring/ll", "ring/ll128", "ring/simple", "silent", "tree/ll", "tree/ll128"),
-    ]
+FORCED = ("--env", "RCCL_LL128_FORCE_ENABLE=1", "--env", "RCCL_FORCE_TREE_SIMPLE=1")
+
+
+def test_an_environment_is_measured_whole(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """The seeds' way: LL128 forced and the blog's own patch, in every launch of the session."""
+    assert sweep(node(), *FORCED, "--plan", "--json") == 0
+    own = planned(capsys)["launches"]
+    assert {one["setting"] for one in own} == {
+        *("baseline", "silent", "ring/ll", "ring/ll128", "ring/simple"),
+        *("tree/ll", "tree/ll128", "tree/simple"),
+    }
     assert {one["environment"]["RCCL_LL128_FORCE_ENABLE"] for one in own} == {"1"}
-
-
-def test_tree_with_simple_needs_the_patched_library(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The blog's own patch; its variable is set in those launches alone."""
-    assert sweep(node(), "--plan", "--json") == 0
-    for one in planned(capsys)["launches"]:
-        is_patched = one["setting"] == "tree/simple"
-        assert (one["variant"] == "tree-simple-patched") is is_patched
-        assert ("RCCL_FORCE_TREE_SIMPLE" in one["environment"]) is is_patched
+    assert {one["environment"]["RCCL_FORCE_TREE_SIMPLE"] for one in own} == {"1"}
 
 
 # --- what counts ----------------------------------------------------------------------------------
@@ -146,14 +140,14 @@ def test_tree_with_simple_needs_the_patched_library(
 
 def test_a_time_counts_where_the_setting_ran(node: Node) -> None:
     """Our plugin, answering nothing, saw what each library would take at each size."""
-    assert sweep(node(), "--variant", "ll128-forced") == 0
+    assert sweep(node(), *FORCED) == 0
     table = samples()
     assert set(table["unusable"]) == {""}
     forced = table[~table["setting"].isin(["baseline", "idle"])]
     assert (forced["ran"].str.split("/").str[:2].str.join("/") == forced["setting"]).all()
-    # Six sizes, both placements; ring and tree with three protocols, four of them twice.
-    assert set(forced.groupby(["variant", "setting"]).size()) == {12}
-    assert len(forced) == 12 * (3 + 5 + 1)
+    # Six sizes, both placements; ring and tree with three protocols.
+    assert set(forced.groupby("setting").size()) == {12}
+    assert len(forced) == 12 * 6
     untouched = [one for one in records("launch.json") if setting_of(one) == "baseline"]
     assert all("NCCL_TUNER_PLUGIN" not in dict(one["environment"]) for one in untouched)
 
@@ -245,4 +239,4 @@ def test_a_session_of_the_rank_program_goes_on_with_it_alone(
     where = ["--simulate", str(node()), "--mode", "cpx-nps4", "--setting", "ring/ll"]
     assert run(["sweep", *where, *SMALL, "--communicators", "1"]) == 0
     assert sweep(node(), "--setting", "ring/ll") == 7
-    assert "rccltune-perf" in capsys.readouterr().err
+    assert "runner: perf in it, rccl-tests now" in capsys.readouterr().err

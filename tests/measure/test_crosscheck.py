@@ -17,14 +17,14 @@ from rccltune.model.errors import MachineError
 from rccltune.simulate import sources
 
 COLUMNS = [
-    *("collective", "variant", "setting", "clock", "placement", "nbytes"),
+    *("collective", "setting", "clock", "placement", "nbytes"),
     *("ours_us", "theirs_us", "ratio"),
 ]
 
 
 def row(setting: str, nbytes: int, ratio: float, clock: str = "graph") -> list[object]:
     """A time of ours and one of theirs."""
-    cell = ["all_reduce", "default", setting, clock, "out", nbytes]
+    cell = ["all_reduce", setting, clock, "out", nbytes]
     return [*cell, 100.0, 100.0 * ratio, ratio]
 
 

@@ -32,8 +32,6 @@ SAID: dict[str, Any] = {
     "collective": ["all_gather", "reduce_scatter"],
     "setting": ["ring/ll", "ring/simple/8"],
     "channels": [8, 16],
-    "variant": ["default", "ll128-forced"],
-    "variants": "/home/variants.yaml",
     "min_bytes": 4096,
     "max_bytes": 1 << 20,
     "factor": 4,
@@ -50,9 +48,9 @@ SAID: dict[str, Any] = {
     "env": {"NCCL_NET": "Socket", "A": ""},
     "seed": 9,
 }
-# What a session has in another form: a preset's values, a workload's sizes, one scale, variants as
-# the site has them; and what belongs to a command and not to what is measured.
-RESOLVED = {"preset", "workload", "scales", "variant", "variants", "budget", "timeout"}
+# What a session has in another form: a preset's values, a workload's sizes, one scale; and what
+# belongs to a command and not to what is measured.
+RESOLVED = {"preset", "workload", "scales", "budget", "timeout"}
 # What the rank program alone understands, whose sessions tests/perf looks at.
 RESOLVED |= {"runner", "communicators", "timing", "crosscheck"}
 
@@ -149,7 +147,7 @@ def test_what_names_programs_is_nobody_elses_to_say() -> None:
     """Programs, files and variables of somebody else's session are not followed."""
     assert {
         *("rccl_tests", "librccl", "runner", "launcher", "hostfile"),
-        *("env", "simulate", "variants", "workload"),
+        *("env", "simulate", "workload"),
     } == ORDERS
 
 

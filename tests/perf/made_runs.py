@@ -17,7 +17,6 @@ RUN: Final[Mapping[str, Any]] = {
     "format": 1,
     "process": "0123456789ab",
     "purpose": runs.ROUGH,
-    "variant": "default",
     "number_of": 0,
     "communicators": [0],
     "plugin": True,

@@ -9,7 +9,7 @@ from made_runs import call, step
 
 from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, LL128_FORCED, SILENT, Scale, Setting, Variant
+from rccltune.model.settings import BASELINE, SILENT, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.perf import passes, plan, rows
 from rccltune.perf.passes import SweepScope
@@ -94,7 +94,6 @@ def test_nvls_and_collnet_are_never_planned_by_us() -> None:
     every = wanted(
         sizes=dict.fromkeys(plan.COLLECTIVES, (1024,)),
         counts=(2, 8),
-        variants=(Variant(), LL128_FORCED),
     )
     table = rows.rows_of_runs([])
     units = [

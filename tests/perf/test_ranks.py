@@ -13,7 +13,7 @@ from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import LAUNCHERS, Launcher
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError, SessionError
 from rccltune.model.failure import Failure
-from rccltune.model.settings import RankLocation, Scale, Variant
+from rccltune.model.settings import RankLocation, Scale
 from rccltune.perf import failures, rank_program, runs
 from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest, RunRequest
 
@@ -44,11 +44,10 @@ LIBRARY = LibraryUnderTest(file=Path("/opt/rocm/lib/librccl.so.1"))
 GROUND = LaunchSetup(library=LIBRARY, place=PLACE, launcher=Launcher())
 
 
-def order(*, plugin: bool, variant: Variant | None = None) -> RunRequest:
+def order(*, plugin: bool) -> RunRequest:
     """One communicator."""
     return RunRequest(
         purpose=runs.ROUGH,
-        variant=variant or Variant(),
         number_of=0,
         communicators=(0,),
         plugin=plugin,
@@ -56,12 +55,10 @@ def order(*, plugin: bool, variant: Variant | None = None) -> RunRequest:
     )
 
 
-def seen(
-    *, plugin: bool, ground: LaunchSetup = GROUND, variant: Variant | None = None
-) -> dict[str, str]:
+def seen(*, plugin: bool, ground: LaunchSetup = GROUND) -> dict[str, str]:
     """What every rank sees."""
     site = {**SITE, **CHOOSING, "NCCL_COMM_ID": "127.0.0.1:9999"}
-    made = rank_program.environment_of(ground, order(plugin=plugin, variant=variant), site, "word")
+    made = rank_program.environment_of(ground, order(plugin=plugin), site, "word")
     return dict(made.variables)
 
 
@@ -80,12 +77,12 @@ def test_what_chooses_is_cleared_with_our_plugin_and_kept_in_the_baseline() -> N
     assert CHOOSING.items() <= seen(plugin=False).items()
 
 
-def test_a_variant_is_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own variables win over what is cleared; --env and --clear do, too."""
-    variant = Variant(name="v", environment=(("RCCL_LL128_FORCE_ENABLE", "1"),))
-    ground = replace(GROUND, added=(("NCCL_ALGO", "Tree"),), cleared=("NCCL_DEBUG",))
+def test_the_environment_of_the_session_is_in_both() -> None:
+    """What --env sets wins over what is cleared."""
+    added = (("RCCL_LL128_FORCE_ENABLE", "1"), ("NCCL_ALGO", "Tree"))
+    ground = replace(GROUND, added=added, cleared=("NCCL_DEBUG",))
     for plugin in (True, False):
-        found = seen(plugin=plugin, ground=ground, variant=variant)
+        found = seen(plugin=plugin, ground=ground)
         assert found["RCCL_LL128_FORCE_ENABLE"] == "1"
         assert found["NCCL_ALGO"] == "Tree"
         assert "NCCL_DEBUG" not in found

@@ -47,7 +47,7 @@ def test_ranks_are_joined(tmp_path: Path) -> None:
     last = table.iloc[-1]
     assert (last["time_us"], last["slowest_us"], last["calls"]) == (11.0, 12.0, 10)
     assert (last["setting"], last["clock"], last["nbytes"]) == ("tree/simple/4", "graph", 1024)
-    assert (last["run"], last["purpose"], last["variant"]) == (1, "rough", "default")
+    assert (last["run"], last["purpose"]) == (1, "rough")
     check = table.iloc[2]
     assert (check["checked"], check["wrong"], check["ran"]) == (512, 0, "ring/ll/8")
     assert states(tmp_path) == dict.fromkeys(("silent", "ring/ll", "tree/simple/4"), "good")

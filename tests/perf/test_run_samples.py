@@ -15,28 +15,27 @@ from rccltune.model.failure import Failure
 from rccltune.model.measurement import Fingerprint, Sample
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
-from rccltune.model.settings import Setting, Variant
+from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf import passes, rows, runs, samples
 from rccltune.perf.plan import Step
 from rccltune.session import store
 from rccltune.session.sample_table import arranged
 from rccltune.session.samples import load_frame
-from rccltune.session.store import Session
+from rccltune.session.store import Session, SessionSetup
 
 RING = Setting.parse("ring/ll")
 
 
-def rows_of(folder: Path, *variants: Variant) -> pd.DataFrame:
+def rows_of(folder: Path) -> pd.DataFrame:
     """Rows of samples.csv of a session's runs."""
     found = runs.read_runs(folder)
-    known = {one.name: one for one in variants}
-    return arranged(samples.table_of(found, rows.rows_of_runs(found), known))
+    return arranged(samples.table_of(found, rows.rows_of_runs(found)))
 
 
-def read(folder: Path, *variants: Variant) -> tuple[Sample, ...]:
+def read(folder: Path) -> tuple[Sample, ...]:
     """Samples of a session's runs that count."""
-    return records(rows_of(folder, *variants), {one.name: one for one in variants})
+    return records(rows_of(folder))
 
 
 def timed(setting: str, nbytes: int, *clocks: str) -> list[Step]:
@@ -64,7 +63,7 @@ def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:
     process = runs.read_run(own).file.process
     said = {"setting": "ring/ll", "role": "forced", "ran": "ring/ll/8", "clock": "graph"}
     where = {"run": "run-3", "process": process, "communicator": 0, "pass": 0, "line": 5}
-    scale = {"n_nodes": 1, "n_ranks": 2, "rank_placement": "node", "variant": "default"}
+    scale = {"n_nodes": 1, "n_ranks": 2, "rank_placement": "node"}
     rest = {"purpose": "sweep", "rough": True, "wrong": 0, "unusable": ""}
     assert {name: row[name] for name in (*said, *where, *scale, *rest)} == {
         **said,
@@ -137,11 +136,11 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
     assert [one.doubt for one in read(tmp_path)] == [UnusableReason.QUARANTINED]
     found = runs.read_runs(tmp_path)
-    (out,) = samples.set_aside(found, rows.rows_of_runs(found), {"default": Variant()})
+    (out,) = samples.set_aside(found, rows.rows_of_runs(found))
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
 
     make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
-    assert len(samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]), {})) == 1
+    assert len(samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]))) == 1
 
 
 @pytest.mark.parametrize(
@@ -164,10 +163,16 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
     """Where samples.csv is lost, older than a run, or of a run that was forgiven since."""
     folder = tmp_path / "s"
     own = make(folder, timed("ring/ll", 1024, "graph"), ending={})
-    header = Session(path=folder, command="x", tool="x", fingerprint=Fingerprint(arch="gfx942"))
+    header = Session(
+        path=folder,
+        command="x",
+        tool="x",
+        fingerprint=Fingerprint(arch="gfx942"),
+        setup=SessionSetup(runner="perf"),
+    )
     store.write_header(header)
     found = load_frame(store.open_session(folder), Reporter())
-    assert [one.launch for one in records(found, {})] == ["run-1:0"]
+    assert [one.launch for one in records(found)] == ["run-1:0"]
     opened = store.open_session(folder)
     assert store.has_current_samples(opened)
     pd.testing.assert_frame_equal(load_frame(opened, Reporter()), found)
@@ -182,7 +187,7 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
 
 def fine_of(table: pd.DataFrame, nbytes: int) -> Sequence[Setting]:
     """What is measured with care at a size."""
-    cells = passes.settings_that_could_win(passes.rough_rows(table, Variant()))
+    cells = passes.settings_that_could_win(passes.rough_rows(table))
     return cells.get(("all_reduce", "float", "out", nbytes), ())
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from perf_sweeps import Ground
+from wording import lacks
 
 from rccltune.cli import run
 from rccltune.perf import runs
@@ -56,22 +57,22 @@ def test_a_library_that_asks_three_times_a_call_is_tuned(ground: Ground) -> None
     assert "allreduce,32768,32768,ring,simple,-1,1,2,-1," in path.read_text()
 
 
-def test_variants_are_processes_of_their_own(ground: Ground) -> None:
-    """In turns with the site's, with and without the plugin; their variables are in both."""
-    Path("own.yaml").write_text(
-        "format: 1\nvariants:\n  fewer: {summary: fewer channels, environment: {NCCL_MAX_NCHANNELS: 4}}\n"
-    )
-    words = ("--setting", "ring/simple", "--variants", "own.yaml", "--variant", "fewer")
+def test_a_session_is_of_one_environment(
+    ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--env is in every run, and in session.json; another one is refused, with a folder for it."""
+    words = ("--setting", "ring/simple", "--env", "NCCL_MAX_NCHANNELS=4")
     assert ground.sweep(*words) == 0
     made = [run_.file for run_ in runs.read_runs(Path("s"))]
-    fine = [(one.variant, one.plugin) for one in made if one.purpose == runs.FINE]
-    turn = [("default", False), ("default", True), ("fewer", False), ("fewer", True)]
-    assert fine == turn
-    assert all(
-        (("NCCL_MAX_NCHANNELS", "4") in one.added) == (one.variant == "fewer") for one in made
-    )
-    found = ground.samples().query("unusable == ''")
-    assert set(found["variant"]) == {"default", "fewer"}
+    assert [one.plugin for one in made if one.purpose == runs.FINE] == [False, True]
+    assert all(("NCCL_MAX_NCHANNELS", "4") in one.added for one in made)
+    setup = json.loads(Path("s/session.json").read_text("utf-8"))["setup"]
+    assert setup["environment"] == {"NCCL_MAX_NCHANNELS": "4"}
+    assert setup["runner"] == "perf"
+    capsys.readouterr()
+    assert ground.sweep("--setting", "ring/simple") == 7
+    said = capsys.readouterr().err
+    assert lacks(said, "NCCL_MAX_NCHANNELS=4 in it", "nothing added now", "-o s-2") == []
     assert run(["emit-config", "s"]) == 0
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rccltune.model.choice import Zone
 from rccltune.model.errors import InputFileError
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target
+from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
 from rccltune.rules import documents, line_format, writer
 from rccltune.rules.plugin_library import PluginLibrary
@@ -20,9 +20,7 @@ from rccltune.rules.reader import read_rules
 from rccltune.session import files
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
-TARGET = Target(
-    collective=Collective.ALL_REDUCE, scale=SCALE, rank_placement=None, variant=DEFAULT_VARIANT
-)
+TARGET = Target(collective=Collective.ALL_REDUCE, scale=SCALE, rank_placement=None)
 ROW = "allreduce,0,1024,ring,ll,-1,1,8,-1,-1"
 
 

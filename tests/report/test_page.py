@@ -181,15 +181,13 @@ def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
     assert words.claim(more) == f"{said} 2 more rules are not of the choice."
 
 
-def test_rules_of_a_file_with_ll128_forced_are_of_the_choice(
-    shown: Callable[[str], SessionContents],
-) -> None:
-    """They were chosen by the same command, and its numbers are kept too."""
-    [forced] = [one for one in shown("CPX").files if one.name.startswith("ll128-forced/")]
-    assert forced.rules
-    assert all(one.zone is not None for one in forced.rules)
-    assert any("ll128" in str(one.rule.setting) for one in forced.rules)
-    assert "not of the stored choice" not in str([words.proof(o, forced) for o in forced.rules])
+def test_rules_with_ll128_are_of_the_choice(shown: Callable[[str], SessionContents]) -> None:
+    """A table that has LL128 of gfx942 gives one file, whose needs say with what."""
+    [file] = shown("CPX").files
+    assert file.rules
+    assert all(one.zone is not None for one in file.rules)
+    assert any("ll128" in str(one.rule.setting) for one in file.rules)
+    assert "not of the stored choice" not in str([words.proof(o, file) for o in file.rules])
 
 
 def test_the_table_of_sizes_marks_those_without_a_rule(

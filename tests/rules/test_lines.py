@@ -13,7 +13,7 @@ from readers import rccl_rows
 
 from rccltune.model.choice import Rule, Zone
 from rccltune.model.errors import InputFileError, VerificationError
-from rccltune.model.settings import DEFAULT_VARIANT, SILENT, Scale, Setting, Target
+from rccltune.model.settings import SILENT, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules import documents, line_format, reader, writer
 
@@ -21,7 +21,6 @@ TARGET = Target(
     collective=Collective.ALL_REDUCE,
     scale=Scale(n_nodes=1, n_ranks=8),
     rank_placement=None,
-    variant=DEFAULT_VARIANT,
 )
 ROW = "allreduce,0,99,ring,ll,-1,1,8,-1,-1"
 # A tail that is a rule wherever a line is cut in front of it.

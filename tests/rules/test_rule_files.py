@@ -26,7 +26,6 @@ TARGET = Target(
     collective=Collective.ALL_REDUCE,
     scale=Scale(n_nodes=1, n_ranks=64),
     rank_placement="node",
-    variant=LL128_FORCED,
 )
 SETTINGS = st.builds(
     Setting,
@@ -66,7 +65,7 @@ def document(zones: list[Zone]) -> RuleDocument:
         provenance=("measured by somebody " * 20, "@ is no instruction here"),
         requires=(("arch", "gfx942"), ("cus", "38"), ("compute", "CPX"), ("memory", "NPS4")),
         library="RCCL 2.27.7",
-        needs=LL128_FORCED.environment,
+        needs=(LL128_FORCED,),
         sections=sections_of(zones),
     )
 
@@ -88,7 +87,7 @@ def test_what_is_written_is_read_back(zones: list[Zone]) -> None:
     ]
     assert dict(read.requires)["memory"] == "NPS4"
     assert read.library == "RCCL 2.27.7"
-    assert read.needs == LL128_FORCED.environment
+    assert read.needs == (LL128_FORCED,)
 
 
 @pytest.mark.parametrize(

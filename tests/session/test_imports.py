@@ -44,10 +44,10 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tup
     return running
 
 
-def test_two_library_versions_in_one_session_are_named(
-    tmp_path: Path, run: Callable[..., tuple[str, str]]
+def test_a_session_is_of_one_library(
+    tmp_path: Path, run: Callable[..., tuple[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one command or in two; the same version twice is nothing to say."""
+    """Another one's file is refused, and a file of two; the same version twice is nothing to say."""
     for name, version, time in (
         ("a", "22902", "10.00"),
         ("b", "22902", "11.00"),
@@ -55,6 +55,13 @@ def test_two_library_versions_in_one_session_are_named(
     ):
         (tmp_path / name).write_text(log(version, "float", time))
     assert "2.29.2" not in run(str(tmp_path / "a"), str(tmp_path / "b"))[1]
-    said = run(str(tmp_path / "c"))[1]
+    words = ["--baseline", "--collective", "all_reduce", "-o", str(tmp_path / "s")]
+    assert rccltune(["import", str(tmp_path / "c"), *words]) == 7
+    said = " ".join(capsys.readouterr().err.split())
     assert "2.29.2 (" in said
     assert "2.28.9 (c)" in said
+    assert f"-o {tmp_path}/s-2" in said
+    both = tmp_path / "both"
+    both.write_text((tmp_path / "a").read_text() + (tmp_path / "c").read_text())
+    assert rccltune(["import", str(both), *words[:-1], str(tmp_path / "t")]) == 6
+    assert "library 2.29.2 (line 1) and of 2.28.9" in " ".join(capsys.readouterr().err.split())

@@ -29,7 +29,6 @@ from rccltune.model.measurement import (
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import (
     BASELINE,
-    LL128_FORCED,
     CurveKey,
     Mode,
     Scale,
@@ -41,7 +40,13 @@ from rccltune.session import files, store
 
 def header(folder: Path) -> store.Session:
     """A session that knows nothing yet."""
-    return store.Session(path=folder, command="test", tool="rccltune", fingerprint=Fingerprint())
+    return store.Session(
+        path=folder,
+        command="test",
+        tool="rccltune",
+        fingerprint=Fingerprint(),
+        setup=store.SessionSetup(runner="perf"),
+    )
 
 
 def sample(launch: str = "a1", **changes: object) -> Sample:
@@ -51,7 +56,6 @@ def sample(launch: str = "a1", **changes: object) -> Sample:
         setting=Setting.parse("tree/ll128"),
         placement=Placement.IN_PLACE,
         scale=Scale(n_nodes=1, n_ranks=64),
-        variant=LL128_FORCED,
     )
     return replace(Sample(key=key, launch=launch, nbytes=1024, time_us=12.5), **changes)
 
@@ -60,7 +64,7 @@ def stored(opened: store.Session) -> tuple[Sample, ...]:
     """What samples.csv has."""
     found = store.stored_samples(opened)
     assert found is not None
-    return records(found, {one.name: one for one in opened.variants})
+    return records(found)
 
 
 def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") -> store.Session:
@@ -107,11 +111,12 @@ def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"format": 2, "tool": "rccltune 9.9"}', r"format 2.*(?s:.)*rccltune 9\.9"),
+        ('{"format": 9, "tool": "rccltune 9.9"}', r"format 9.*(?s:.)*rccltune 9\.9"),
         ("{", "this is no JSON(?s:.)*measure or import anew"),
         ("[]", "must be .* pairs"),
-        ('{"format": 1, "fingerprint": {"wings": 2}}', r"fingerprint\.wings is unknown"),
-        ('{"format": 1, "fingerprint": {"cu_count": "x"}}', "is 'x' and must be a whole number"),
+        ('{"format": 2, "setup": {}, "fingerprint": {"wings": 2}}', r"\.wings is unknown"),
+        ('{"format": 2, "setup": {}, "fingerprint": {"cu_count": "x"}}', "must be a whole number"),
+        ('{"format": 1, "tool": "rccltune 0.1.0", "fingerprint": {}, "variants": []}', "format 1"),
     ],
 )
 def test_a_header_of_another_kind_is_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -17,7 +17,6 @@ from rccltune.model.errors import SessionError
 from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
-    KNOWN_VARIANTS,
     CurveKey,
     Scale,
     Setting,
@@ -36,7 +35,6 @@ KEYS = st.builds(
     redop=st.none() | st.just("sum"),
     graph=st.none() | st.booleans(),
     rank_placement=st.none() | st.just("one-oam"),
-    variant=st.sampled_from(list(KNOWN_VARIANTS.values())),
 )
 SAMPLES = st.builds(
     Sample,
@@ -77,7 +75,7 @@ def read(folder: Path, text: str | bytes, n_rows: int | None = None) -> pd.DataF
     """The table of a file."""
     path = folder / "samples.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return samples_csv.read(path, KNOWN_VARIANTS, n_rows)
+    return samples_csv.read(path, n_rows)
 
 
 @given(st.lists(SAMPLES, max_size=30))
@@ -88,7 +86,7 @@ def test_samples_survive_their_csv(tmp_path: Path, samples: list[Sample]) -> Non
     """Writing and reading is the identity, whatever names a file used."""
     made = frame(samples)
     again = read(tmp_path, written(made), len(samples))
-    assert records(again, {}) == tuple(samples)
+    assert records(again) == tuple(samples)
     for name in COLUMNS:
         texts = (column.astype(str).tolist() for column in (made[name], again[name]))
         assert next(texts) == next(texts)
@@ -104,7 +102,6 @@ ODD = {
     "placement": "aside",
     "setting": "tree/ll129",
     "role": "idle",
-    "variant": "mine",
     "clock": "sundial",
     "nbytes": "-5",
     "calls": "2.5",

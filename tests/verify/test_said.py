@@ -8,11 +8,10 @@ import pytest
 
 from rccltune.cli.verify import text_of
 from rccltune.model.choice import Judgement, RuleCount, SizeVerdict
-from rccltune.model.settings import DEFAULT_VARIANT, Scale, Setting, Target, View
+from rccltune.model.settings import Scale, Setting, Target, View
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import VerificationResult
 from rccltune.verify.verdict import Ratio, RuleState, RuleVerdict, VerdictFile
-from rccltune.verify.verifications import name_of
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=8)
@@ -40,7 +39,6 @@ def undecided(nbytes: int) -> SizeVerdict:
             collective=Collective.ALL_REDUCE,
             scale=NODE,
             rank_placement="node",
-            variant=DEFAULT_VARIANT,
         ),
         view=View(dtype="float", redop="sum", placement=Placement.IN_PLACE, graph=False),
         nbytes=nbytes,
@@ -116,16 +114,3 @@ def test_what_a_verified_file_needs_is_said() -> None:
     needs = {"RCCL_LL128_FORCE_ENABLE": "1"}
     said = str(text_of(verified(stood(MIB, MIB, RuleState.KEPT, 1), keeps=False, needs=needs)))
     assert "They need RCCL_LL128_FORCE_ENABLE=1 in the job's environment" in said
-
-
-def test_a_rule_file_of_the_folder_one_is_in_has_its_own_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``rccltune report .`` called its rules nobody's."""
-    (tmp_path / "ll128-forced").mkdir()
-    for name in ("rccl_tuner.csv", "ll128-forced/rccl_tuner.csv"):
-        (tmp_path / name).touch()
-    monkeypatch.chdir(tmp_path)
-    for folder in (Path(), tmp_path):
-        for name in ("rccl_tuner.csv", "ll128-forced/rccl_tuner.csv"):
-            assert name_of(folder / name, folder) == name

@@ -46,9 +46,9 @@ def library_variables(facts: HostState) -> Iterator[Finding]:
             f"{', '.join(f'{name}={facts.variables[name]}' for name in channels)}: a communicator "
             "is made with it, in every launch and in the job, and no rule can ask for more",
             "environment",
-            expected="not set, or a variant of its own",
-            remedy=f"unset {' '.join(channels)}; or keep it in the job too. rccltune variants "
-            "shows how to measure it beside the site as it is.",
+            expected="not set, or measured in a session of its own",
+            remedy=f"unset {' '.join(channels)}; or keep it in the job too. rccltune sweep "
+            "--env NAME=VALUE -o FOLDER measures it in a session of its own.",
             spoils=True,
         )
     if passed:
@@ -94,7 +94,7 @@ def bypass(facts: HostState) -> Iterator[Finding]:
             "where the library has it, which asks no tuner",
             "environment",
             expected="not set while tuning",
-            remedy=f"unset {' '.join(sorted(names))}, or measure it as a variant of its own.",
+            remedy=f"unset {' '.join(sorted(names))}, or measure it in a session of its own.",
             spoils=True,
         )
 
