@@ -149,6 +149,7 @@ class Candidates:
             fallback_gain=by_row.fallback_gain,
             proof=by_row.proof,
             n_communicators=by_row.n_communicators,
+            restores=by_row.restores,
         )
 
     def _setting(self, row: int) -> Setting | None:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
 from rccltune.perf.samples import IDLE
+
+# Loss to the library as it is that a restoring rule excludes.
+RESTORED: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -62,14 +66,37 @@ class SettingGains:
             only = idle if baseline is None else baseline
             return None if only is None else self.grid.of(only)
         as_is, quietly = self.grid.of(baseline), self.grid.of(idle)
-        ratio = noise.compare(quietly, as_is, self.grid.sizes)
-        is_slower: Truths = np.asarray(ratio.p_above() <= noise.PROVEN)
         is_unknown = ~np.isfinite(quietly.mean)
-        take: Truths = np.asarray((is_slower | is_unknown) & np.isfinite(as_is.mean))
+        take: Truths = np.asarray((self._idle_is_slower | is_unknown) & np.isfinite(as_is.mean))
         return LogTimes(
             np.where(take[..., None], as_is.log_us, quietly.log_us),
             np.where(take[..., None], as_is.pass_var, quietly.pass_var),
         )
+
+    @cached_property
+    def _idle_is_slower(self) -> Truths:
+        """Whether our plugin, idle, is slower than the library as it is, by [view, 1, size]."""
+        baseline, idle = (_row(self.grid, name) for name in (BASELINE, IDLE))
+        if baseline is None or idle is None:
+            return np.zeros((len(self.grid.views), 1, len(self.grid.nbytes)), dtype=bool)
+        ratio = noise.compare(self.grid.of(idle), self.grid.of(baseline), self.grid.sizes)
+        is_slower: Truths = np.asarray(ratio.p_above() <= noise.PROVEN)
+        return is_slower
+
+    @cached_property
+    def restores(self) -> Truths:
+        """Whether a setting gives back at a size what loading a tuner takes away there.
+
+        A tuner that is loaded may replace a table of the library's own, or an override that only
+        libraries without a tuner have (gfx950's). There a rule needs no gain over the library as it
+        is: its interval excludes a loss of 2 %, in every view.
+        """
+        is_taken: Truths = np.asarray(self._idle_is_slower.any((0, 1)))
+        if not is_taken.any():
+            return np.zeros((len(self.rows), len(self.grid.nbytes)), dtype=bool)
+        low = nan_safe(np.nanmin, self.ratio.interval()[0], 0)
+        found: Truths = is_taken & (low > np.log1p(-RESTORED)) & np.isfinite(self.gain)
+        return found
 
     @cached_property
     def ratio(self) -> LogRatio:

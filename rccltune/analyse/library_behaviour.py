@@ -191,9 +191,10 @@ def idle_notices(comparisons: Sequence[IdleComparison]) -> tuple[Notice, ...]:
             caution=Caution.SILENCE_DIFFERS,
             message="loading the plugin changes times though it answers nothing: "
             + ", ".join(map(str, one.changes)),
-            remedy="nothing to do: gains are over the faster of the two. Most likely the library "
-            "has a tuner table of its own there, which any plugin replaces, also at sizes that no "
-            "rule covers.",
+            remedy="nothing to do: gains are over the faster of the two, and rules that say "
+            "'restores' give back what they can. Most likely the library has a tuner table of its "
+            "own there, or an override that it drops for any tuner, also at sizes that no rule "
+            "covers.",
             where=f"{one.target.collective.value}, {one.target.scale}",
         )
         for one in comparisons

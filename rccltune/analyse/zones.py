@@ -82,6 +82,7 @@ class ZoneByRow:
     mean_regret: float | None = None
     fallback: int = NONE
     fallback_gain: GainInterval | None = None
+    restores: bool = False
 
 
 def choose_zones(gains: SettingGains, criteria: ZoneCriteria) -> list[ZoneByRow]:
@@ -111,11 +112,12 @@ def choose_zones(gains: SettingGains, criteria: ZoneCriteria) -> list[ZoneByRow]
 def wins(gains: SettingGains, criteria: ZoneCriteria) -> Truths:
     """Whether each setting wins at each size: it gains enough over the library, and not by chance.
 
-    A setting that the library takes by itself wins nothing.
+    A setting that the library takes by itself wins nothing. One that restores what loading a tuner
+    takes away wins without a gain.
     """
     is_gain = gains.gain >= criteria.least
     is_win: Truths = is_gain & (gains.adjusted_p <= criteria.max_p) & ~gains.is_library_setting
-    return is_win
+    return is_win | gains.restores
 
 
 def _ranges(states: Counts) -> list[Counts]:
@@ -164,9 +166,10 @@ def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Arra
     else:
         carries = wins(gains, criteria)
         limit = np.fmax(tolerance, nan_safe(np.nanmin, np.where(carries, regret, np.nan), 0))
-        is_good = (gains.gain >= -noise.SAME) & ((regret <= limit + noise.SAME) | gains.is_close)
+        is_no_loss = (gains.gain >= -noise.SAME) | gains.restores
+        is_good = is_no_loss & ((regret <= limit + noise.SAME) | gains.is_close)
         library = gains.regret[n]
-        loss = np.where(gains.gain >= least, regret, library + least)
+        loss = np.where((gains.gain >= least) | gains.restores, regret, library + least)
         carries = carries & is_good
         none = np.where(carries.any(0), np.inf, weight * np.nan_to_num(library))
     channels = np.array([Setting.parse(name).channels or 0 for name in gains.names])
@@ -213,6 +216,7 @@ def _zone(
     proof = GainProof.NO_BASELINE
     if gains.library is not None:
         is_proven = gains.adjusted_p[row, sizes].min() <= noise.PROVEN
+        is_proven |= gains.restores[row, sizes].any()
         proof = GainProof.REPEATED if is_proven else GainProof.UNPROVEN
     behind = _fallback(gains, criteria, row, sizes)
     return ZoneByRow(
@@ -227,6 +231,7 @@ def _zone(
         mean_regret=float(regret.mean()),
         fallback=behind,
         fallback_gain=None if behind == NONE else _gain(gains, behind, sizes),
+        restores=gains.library is not None and bool(gains.restores[row, sizes].any()),
     )
 
 

@@ -97,6 +97,7 @@ class Zone:
         proof: what the gain rests on, None for a gap.
         n_communicators: in which the setting was timed, in the median over sizes; of logs, how
             many there are.
+        restores: it gives back what loading a tuner takes away at some size, and may gain nothing.
     """
 
     target: Target
@@ -114,6 +115,7 @@ class Zone:
     fallback_gain: GainInterval | None = None
     proof: GainProof | None = None
     n_communicators: Whole = 0
+    restores: bool = False
 
     @property
     def is_proven(self) -> bool:

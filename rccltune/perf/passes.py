@@ -32,6 +32,8 @@ TIMINGS: Final = ("auto", GRAPH, LOOP)
 # A new process adds next to nothing to what new communicators differ by (scripts/bench
 # communicators), and costs 1.4 s on two GPUs, 3 on four.
 _IN_ONE_PROCESS: Final = 4
+# Of each side, where processes are compared: fewer tell too little of what a process adds.
+STARTS: Final = 8
 # So many settings could win, before anything is known.
 _FEW: Final = 3
 # Of a setting against the library in the first pass: surely faster, perhaps.
@@ -124,7 +126,8 @@ class RunPlan:
     def what(self) -> str:
         """For people."""
         who = "settings" if self.plugin else "the library as it is"
-        return f"{who}, {'once each' if self.purpose == runs.ROUGH else 'with care'}"
+        how = {runs.ROUGH: "once each", runs.SITE: "in starts that take turns"}
+        return f"{who}, {how.get(self.purpose, 'with care')}"
 
     def is_of(self, run: PerfRun) -> bool:
         """Whether a run measured a part of it."""
@@ -224,12 +227,60 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
     return found
 
 
+def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
+    """Starts of the library as it is and of our plugin, in turns, where both ran different things.
+
+    A tuner that is loaded may take something away: a table of the library's own, or an override
+    that only libraries without a tuner have. What a process adds to its times no communicator
+    shows, so each start is one repeat.
+
+    Args:
+        wanted: what to measure.
+        table: rows of the passes before; None before they are over.
+    """
+    cells = {} if table is None else sizes_that_differ(table)
+    if table is None or not cells:
+        return []
+    rough, captured = rough_rows(table), captures(table)
+    tried = settings_that_could_win(rough, cells)
+    steps = {
+        plugin: _fine(wanted.only(cells), tried if plugin else None, captured=captured)
+        for plugin in (False, True)
+    }
+    return [
+        RunPlan(purpose=runs.SITE, number_of=number, plugin=plugin, communicators=(steps[plugin],))
+        for number in range(STARTS)
+        for plugin in ((False, True) if number % 2 == 0 else (True, False))
+    ]
+
+
+def sizes_that_differ(table: pd.DataFrame) -> dict[Collective, tuple[int, ...]]:
+    """Sizes in bytes at which the library as it is ran another setting than with our plugin idle.
+
+    Where a side did not say what it ran, nothing is known, and nothing differs.
+
+    Args:
+        table: rows of the sweep's runs.
+    """
+    called = table[table["ran"] != ""]
+    site, idle = (
+        called[called["setting"] == str(one)].groupby(["collective", "nbytes"])["ran"].first()
+        for one in (BASELINE, SILENT)
+    )
+    found: dict[Collective, list[int]] = {}
+    for collective, nbytes in site.index.intersection(idle.index):
+        if setting_of(site[collective, nbytes]) != setting_of(idle[collective, nbytes]):
+            found.setdefault(Collective(collective), []).append(int(nbytes))
+    return {name: tuple(sorted(sizes)) for name, sizes in found.items()}
+
+
 # What is measured, one after the other. Each takes what is wanted and the rows of all before it;
 # None before those are measured, when what it says is a guess.
 STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], ...]] = (
     plan_first_pass,
     plan_loops,
     plan_second_pass,
+    plan_site,
 )
 
 

@@ -33,6 +33,8 @@ LIBRARY_LOG: Final = "log-0.txt"
 # What a run is for: every setting once, what could win with care.
 ROUGH: Final = "rough"
 FINE: Final = "fine"
+# Starts of the site and of the idle plugin in turns, where the two ran different things.
+SITE: Final = "site"
 COLUMNS: Final = (
     "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,"
     "selectable,ran,checked,wrong,note"

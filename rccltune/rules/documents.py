@@ -335,7 +335,10 @@ def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
 def _evidence(zone: Zone) -> str:
     if zone.setting is None:
         return ""
-    return "\n".join([_seen(zone), *_doubt(zone)])
+    parts = [_seen(zone)]
+    if zone.restores:
+        parts.append("restores what loading a tuner takes away")
+    return "\n".join([*parts, *_doubt(zone)])
 
 
 def _seen(zone: Zone) -> str:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
 from rccltune.model.choice import Judgement, Rule
@@ -48,6 +49,8 @@ _LOOP_LEVEL: Final = 0.01
 _WITH_ONE_ROOT: Final = log1p(-0.02)
 # Chance by which more stalls than without rules are luck.
 _STALLS: Final = 0.001
+# What a rule that restores may lose to the site as it is: nothing of so much.
+_RESTORED: Final = log1p(-RESTORED)
 # The idle plugin is the library where they are shown to differ by less.
 _EQUAL: Final = log1p(0.01)
 _SHOWN: Final = 3
@@ -434,10 +437,13 @@ class _FileJudge:
         state, why = self._state(worst, loop, one_root)
         cost = self.idle_cost(rule.collective, low, high)
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
-            is_slower = state is RuleState.SLOWER
+            beside_idle = state
             worst = worst + cost
             state, why = self._state(worst, loop, one_root)
-            if state is RuleState.SLOWER and not is_slower:
+            restores = cost.high(self.level) < 0 and worst.low(self.level) > _RESTORED
+            if state is not RuleState.KEPT and beside_idle is RuleState.KEPT and restores:
+                state, why = RuleState.KEPT, "restores what loading a tuner takes away"
+            elif state is RuleState.SLOWER and beside_idle is not RuleState.SLOWER:
                 # Without the rule the plugin would cost as much.
                 state, why = RuleState.NO_GAIN, "no gain"
         return self._part(

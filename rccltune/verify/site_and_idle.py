@@ -83,15 +83,16 @@ class SiteAndIdle:
 
 
 def _fine(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    """Timings of the second pass, by the clock that counts."""
-    return by_clock(
-        table[
-            (table["purpose"] == runs.FINE)
-            & (table["step"] == plan.MEASURE)
-            & (table["time_us"] > 0)
-            & (table["setting"] == str(setting))
-        ]
-    )
+    """Timings of the second pass, or of starts in turns, by the clock that counts."""
+    own = table[
+        table["purpose"].isin((runs.FINE, runs.SITE))
+        & (table["step"] == plan.MEASURE)
+        & (table["time_us"] > 0)
+        & (table["setting"] == str(setting))
+    ]
+    is_start = own["purpose"] == runs.SITE
+    has_starts = is_start.groupby([own["collective"], own["nbytes"]]).transform("any")
+    return by_clock(own[is_start | ~has_starts])
 
 
 def _by_replicate(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

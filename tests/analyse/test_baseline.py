@@ -255,6 +255,31 @@ def test_the_plugin_that_answers_nothing_is_the_library_and_no_choice(
     )
 
 
+@pytest.mark.parametrize(
+    ("forced", "restores"),
+    [
+        (100.0, True),  # as the site: gfx950's own tree/ll, which any tuner takes away, forced
+        (101.0, True),
+        (104.0, False),  # a loss of 2 % is not excluded
+    ],
+)
+def test_where_the_idle_plugin_is_slower_a_rule_may_restore(
+    make_samples: MakeSamples, choose_from: ChooseFrom, *, forced: float, restores: bool
+) -> None:
+    """Without a gain over the site as it is, if its interval excludes a loss of 2 %; marked so."""
+    tuned = {"silent": [130.0] * 8, "tree/ll": [forced] * 8}
+    samples = make_samples(tuned, launches="abcdefgh", paired=True)
+    samples += make_samples({"baseline": [100.0] * 8}, launches="ijklmnop")
+    found = rules(choose_from(samples))
+    assert [str(zone.setting) for zone in found] == ["tree/ll"] * restores
+    assert all(zone.restores and zone.is_proven for zone in found)
+    # Where idle is as fast as the site nothing was taken away, and nothing is given back.
+    same = {"silent": [100.0] * 8, "tree/ll": [100.0] * 8}
+    samples = make_samples(same, launches="abcdefgh", paired=True)
+    samples += make_samples({"baseline": [100.0] * 8}, launches="ijklmnop")
+    assert rules(choose_from(samples)) == []
+
+
 def test_what_the_library_runs_by_itself_is_no_rule_however_fast_it_looks(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:

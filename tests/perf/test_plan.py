@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from typing import Any
 
 import pytest
-from made_runs import call, step
+from made_runs import Told, as_asked, call, make, step
 
 from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, SILENT, Scale, Setting
+from rccltune.model.settings import BASELINE, SILENT, Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
-from rccltune.perf import passes, plan, rows
+from rccltune.perf import passes, plan, rows, runs
 from rccltune.perf.passes import SweepScope
 from rccltune.perf.plan import Step
 from rccltune.verify import pairs
@@ -158,6 +160,48 @@ def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
         for steps in unit.communicators:
             clocks = [one.clock for one in steps if one.clock]
             assert clocks == sorted(clocks, reverse=True)
+
+
+def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_path: Path) -> None:
+    """Of the sizes at which they did alone; what a start adds no communicator shows."""
+    sizes = (1024, MIB)
+    scope = wanted(sizes={Collective.ALL_REDUCE: sizes}, placements=(Placement.OUT_OF_PLACE,))
+    (first,) = passes.plan_first_pass(scope)
+    called = passes.plan_second_pass(scope, None)[0].communicators[0]
+
+    def ran(word: str, at: int) -> Told:
+        def told(one: Step, rank: int) -> dict[str, Any]:
+            found = as_asked(one, rank)
+            is_it = one.setting.role is not Role.FORCED and one.call.nbytes == at
+            return {**found, "ran": word} if found.get("ran") and is_it else found
+
+        return told
+
+    make(tmp_path, first.communicators[0], ending={})
+    make(
+        tmp_path,
+        called,
+        number=2,
+        plugin=False,
+        purpose="fine",
+        told=ran("tree/ll/8", MIB),
+        ending={},
+    )
+    table = rows.rows_of_runs(runs.read_runs(tmp_path))
+    assert passes.sizes_that_differ(table) == {Collective.ALL_REDUCE: (MIB,)}
+    units = passes.plan_site(scope, table)
+    assert [one.plugin for one in units] == [False, True, True, False] * 4
+    assert [len(one.communicators) for one in units] == [1] * 16
+    assert {one.call.nbytes for one in steps_of(units)} == {MIB}
+    assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
+    settings = {one.setting for one in steps_of(units[1:2])}
+    assert SILENT in settings
+    assert len(settings) > 1
+    # The same setting with the same channels is the same kernels: nothing is to be timed.
+    make(tmp_path / "same", first.communicators[0], ending={})
+    make(tmp_path / "same", called, number=2, plugin=False, purpose="fine", ending={})
+    assert passes.plan_site(scope, rows.rows_of_runs(runs.read_runs(tmp_path / "same"))) == []
+    assert passes.plan_site(scope, None) == []
 
 
 def test_the_library_as_it_is_says_what_it_runs_before_it_is_timed() -> None:
