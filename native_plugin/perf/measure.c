@@ -201,6 +201,7 @@ void measure_graph(const struct call *call, struct row *row)
     struct graph graph;
     row->made = 0;
     double each = estimate(call, row);
+    asked_into(row); /* a graph's calls may be asked about with other words: registered */
     long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
     n = n < fewest(call->step) ? fewest(call->step) : n > MOST_CAPTURED ? MOST_CAPTURED : n;
     rendezvous_broadcast(&n, sizeof n);

@@ -159,7 +159,7 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
                 f"{100 * max(known):.1f} %" if known else "–",
             )
         )
-    head = "Settings measured; the error of a curve is its mean at sizes left out:"
+    head = "Settings measured (error: cross-validated mean):"
     return [head, table(columns, rows, numeric=(1, 3, 4, 5, 6))]
 
 

@@ -317,7 +317,7 @@ _DOUBT_MEANING: Final = {
     UnusableReason.WRONG: "#wrong > 0: results differ from what the collective must give",
     UnusableReason.SUBSTITUTED: "another setting ran than the one asked for",
     UnusableReason.INELIGIBLE: "the library offered no such setting at this size",
-    UnusableReason.BYPASSED: "the library took a path that never asks a tuner",
+    UnusableReason.BYPASSED: "the library asked no tuner, or left it nothing to choose",
     UnusableReason.INCONSISTENT: "size, count, time and algbw of the row contradict each other",
     UnusableReason.ONE_RANK: "one rank: nothing was communicated",
     UnusableReason.NO_TIME: "the row has no usable time",

@@ -97,7 +97,7 @@ def record() -> dict[str, Any]:
 def test_a_setting_leaves_its_events(capsys: pytest.CaptureFixture[str]) -> None:
     """One launch, eight ranks' events, kept beside it; a setting that the sweep had not, too."""
     assert npkit() == 0
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "SIMULATED NPKit: all_reduce ring/ll128 at 1 MiB" in said
     assert "Next: python3 npkit_trace_generator.py --npkit_dump_dir=" in said
     found = record()

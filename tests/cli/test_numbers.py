@@ -16,7 +16,7 @@ import rccltune
 from rccltune.cli import run
 from rccltune.model.vocabulary import format_span
 from rccltune.rules.reader import read_rules
-from rccltune.verify.verdict_store import site_rule_paths
+from rccltune.verify.verdict_store import rule_paths
 
 EXAMPLES = (
     "mi300x-cpx-nps4/all_reduce.csv",
@@ -80,7 +80,7 @@ def check(session: Path, chosen: str, capsys: Capture) -> dict[Rule, tuple[str, 
     """Rules and gains of page, emit-config, explain and load() are the same; those of the page."""
     page = page_rules(session)
     assert set(page) == loaded_rules(session)
-    [path] = site_rule_paths(session)
+    [path] = rule_paths(session)
     capsys.readouterr()
     assert run(["explain", str(path)]) == 0
     # What only the file's fallbacks answer is another row there.

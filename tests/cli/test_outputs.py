@@ -52,7 +52,7 @@ def test_rules_that_are_written_elsewhere_change_no_session_that_has_its_own(
     assert (published / "choice.json").read_bytes() == before
     said = " ".join(capsys.readouterr().err.split())
     assert "keeps its own rules and their choice" in said
-    assert f"rccltune verify --rules {target} {published}" in said
+    assert f"rccltune verify swept --rules {target}" in said
     assert "# baseline: ring/simple, as it was named (--baseline)\n" in target.read_text("utf-8")
 
 

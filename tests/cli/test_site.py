@@ -204,15 +204,18 @@ def test_tree_simple_is_measured_and_shown_and_never_emitted(
     sizes = ["--collective", "all_reduce", "--min-bytes", "256", "--max-bytes", "16K"]
     settings = ["--setting", "tree/simple", "--setting", "ring/simple", "--communicators", "3"]
     where = ["--simulate", "mi300x", "--mode", "cpx-nps4", "--launcher", "none"]
+    where += ["--env", "RCCL_FORCE_TREE_SIMPLE=1"]
 
     assert run(["sweep", "--runner", "rccl-tests", *where, *sizes, *settings]) == 0
-    assert [run(["fit"]), run(["plot", "--format", "svg"])] == [0, 0]
+    chosen = ["emit-config", "--baseline", "ring/simple"]
+    assert [run(["fit"]), run(chosen), run(["plot", "--format", "svg"])] == [0, 0, 0]
     session = tmp_path / "rccltune-session"
     curves = json.loads((session / "fit.json").read_text())["curves"]
-    assert any("tree-simple-patched" in json.dumps(curve) for curve in curves)
+    settings_of_curves = [curve["key"]["setting"] for curve in curves]
+    assert {"algorithm": "tree", "protocol": "simple"} in settings_of_curves
     assert "tree/simple, not selectable" in (session / "plots/time.svg").read_text()
     capsys.readouterr()
-    assert run(["emit-config", "--baseline", "ring/simple", "-o", "-", "-v"]) == 0
+    assert run([*chosen, "-o", "-", "-v"]) == 0
     captured = capsys.readouterr()
     assert "tree,simple" not in captured.out
     assert lacks(captured.err, "tree/simple") == []

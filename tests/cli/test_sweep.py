@@ -45,7 +45,7 @@ def test_a_simulated_session_goes_on_with_the_node_that_it_keeps(
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (["--simulate", "mi300x-spx-nps1"], 7, "two machines in one session"),
+        (["--simulate", "mi300x-spx-nps1"], 7, "this session was measured with something else"),
         (["--mode", "cpx-nps4"], 4, "is in mode spx-nps1, not cpx-nps4"),
         (["--apply-mode"], 2, "a simulated node is measured"),
     ],

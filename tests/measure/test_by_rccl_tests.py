@@ -158,7 +158,7 @@ def test_what_the_library_does_not_offer_is_not_used(node: Node) -> None:
     doubts = samples().groupby("setting")["unusable"].agg(set).to_dict()
     assert doubts == {
         **{name: {""} for name in ("baseline", "idle", "ring/ll")},
-        "ring/ll128": {"ineligible"},
+        "ring/ll128": {"bypassed"},
     }
 
 

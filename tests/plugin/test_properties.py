@@ -63,7 +63,7 @@ def scan(rows: Sequence[Row], call: Call, *, abi: int, n_nodes: int, n_ranks: in
             continue
         if row.n_nodes not in (-1, n_nodes) or row.n_ranks not in (-1, n_ranks):
             continue
-        known_reg = call.reg_buff if abi >= 4 else None
+        known_reg = call.reg_buff if abi >= 4 else 0
         if row.pipe_ops not in (-1, call.pipe_ops) or row.reg_buff not in (-1, known_reg):
             continue
         if is_selectable(row, call, abi=abi):

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.model.settings import TREE_SIMPLE_PATCHED
+from rccltune.model.settings import TREE_SIMPLE_FORCED
 
-VARIABLE, VALUE = TREE_SIMPLE_PATCHED.environment[0]
+VARIABLE, VALUE = TREE_SIMPLE_FORCED
 
 # One condition as of RCCL 2.21 (gfx94x), one as of 2.27 and later (two architectures), one as a
 # formatter might break it.
