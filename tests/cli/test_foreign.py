@@ -12,6 +12,7 @@ from pathlib import Path
 
 import made
 import pytest
+from archives import unpack
 from wording import lacks
 
 from rccltune.cli import run
@@ -102,8 +103,7 @@ def test_a_session_from_a_mail_runs_nothing(
         tar.add(mailed, arcname=SESSION)
     shutil.rmtree(mailed)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
-    with tarfile.open("mail.tar") as tar:
-        tar.extractall(filter="data")
+    unpack(Path("mail.tar"), Path())
     assert mailed.stat().st_uid == os.getuid()
     assert run([*VERIFY]) == 2
     said = capsys.readouterr().err

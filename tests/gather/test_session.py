@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from archives import unpack
 
 from rccltune import gather
 from rccltune.cli import run
@@ -239,8 +240,7 @@ def test_a_session_that_was_sent_is_fitted_again(
     said = capsys.readouterr()
     assert "session/runs/*/plan.txt" in said.out
     assert "Nothing was sent" in " ".join(said.err.split())
-    with tarfile.open(target) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(target, tmp_path)
     sent = tmp_path / "rccltune-gathered" / "session"
     for one in (folder, sent):
         assert run(["fit", str(one), "-q"]) == 0
