@@ -38,8 +38,8 @@ struct rccltune_asked {
     int32_t host_algorithm, host_protocol;     /* the host's own choice; -1 where it shows none */
     int32_t answer_algorithm, answer_protocol; /* -1: nothing was answered, or channels alone */
     int32_t answer_channels;                   /* 0: left to the host */
-    int32_t registered;                        /* as the host says it; 0 before version 4, which cannot */
-    int32_t differing; /* questions that differed from the one before in any of the above */
+    int32_t registered; /* as the host says it; 0 before version 4, which cannot */
+    int32_t differing;  /* questions that differed from the one before in any of the above */
 };
 
 /* Says what is answered from now on.  0, or -1 where `answer` is not understood; then nothing has

@@ -92,7 +92,7 @@ static void clock_rank(struct world *w, void *argument)
 
 static void test_clock(void)
 {
-    made_node("variant graph\nwhen graph - - 0 - -\n",
+    made_node("variant graph\nwhen graph - 0 - -\n",
               "effect - - - - - graph - - 0 9223372036854775807 0 - - 0 1 2 0.5\n");
     CHECK(world_run(N, 20, clock_rank, NULL) == 0);
 }

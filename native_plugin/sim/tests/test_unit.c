@@ -217,12 +217,12 @@ static void test_node(const char *path)
     CHECK(!parses("rccltune-node 3\nend\n", "missing"));
     CHECK(!parses("rccltune-node 2\nend\n", "format"));
     CHECK(
-        !parses("rccltune-node 3\nvariant a\nwhen without - b 0 - -\nend\n", "not defined above"));
+        !parses("rccltune-node 3\nvariant a\nwhen without b 0 - -\nend\n", "not defined above"));
     CHECK(!parses("rccltune-node 3\nname a b\nend\n", "too many"));
     CHECK(!parses("rccltune-node 3\npoint 1 1\nend\n", "unknown"));
     CHECK(!parses("rccltune-node 3\nname a\n", "cut off"));
     CHECK(!parses("rccltune-node 3\nrow 3\nend\n", "belongs to nothing"));
-    CHECK(!parses("rccltune-node 3\nwhen graph - - 0 - -\nend\n", "belongs to nothing"));
+    CHECK(!parses("rccltune-node 3\nwhen graph - 0 - -\nend\n", "belongs to nothing"));
     CHECK(!parses("rccltune-node 3\nlaunch-sigma 8:1.5\nend\n", "out of range"));
     CHECK(!parses("rccltune-node 3\nlaunch-sigma 0:0.5\nend\n", "out of range"));
     CHECK(!parses("rccltune-node 3\nlaunch-sigma 8\nend\n", "out of range"));
