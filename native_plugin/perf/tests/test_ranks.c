@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -489,23 +488,6 @@ static void check_strangers(void)
     close(listener);
 }
 
-/* Where no descriptor is left rank 0 says so, in place of asking again for ever. */
-static void check_no_descriptors(void)
-{
-    pid_t child;
-    set("RCCLTUNE_PERF_TOKEN=abcdef", NULL);
-    clean();
-    is_led = true;
-    struct rlimit before, few = {10, 10};
-    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
-    few.rlim_max = before.rlim_max;
-    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    child = start_one("12", NULL);
-    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
-    is_led = false;
-    CHECK(wait_for(child) == 7 && is_gone() && has("said", "Too many open files"));
-}
-
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
@@ -522,7 +504,6 @@ int main(int argc, char **argv)
     check_led();
     check_led_away();
     check_strangers();
-    check_no_descriptors();
     check_ends(SIGTERM, 128 + SIGTERM);
     check_ends(SIGKILL, -SIGKILL);
     clean();
