@@ -100,7 +100,7 @@ def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
     rows = samples[is_library & ~samples["unusable"].isin(("", _CONNECTING))]
     reasons = {}
     for place, part in rows.groupby(_PLACE, observed=True):
-        counted = part["unusable"].astype(str).value_counts()
+        counted = part["unusable"].astype(object).value_counts()
         words = (f"{n} x {UnusableReason(reason).meaning}" for reason, n in counted.items())
         reasons[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
     return reasons
@@ -126,7 +126,7 @@ def choose_together(
     named = {
         name: samples.assign(
             rank_placement=" and ".join(parts),
-            process=f"{name} " + samples["process"].astype(str),
+            process=f"{name} " + samples["process"].astype(object),
         )
         for name, samples in parts.items()
     }
@@ -134,7 +134,7 @@ def choose_together(
     used = [
         points.usable(own).assign(
             # The ranks' placement makes a view of its own.
-            placement=own["placement"].astype(str) + f" {name}",
+            placement=own["placement"].astype(object) + f" {name}",
             part=name,
         )
         for name, own in named.items()
@@ -165,9 +165,10 @@ def with_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:
         return samples
     is_library = samples["setting"].isin((BASELINE, IDLE))
     copies = samples[samples["setting"] == str(named)].assign(setting=BASELINE)
-    with_copies: pd.DataFrame = pd.concat(
-        [samples[~is_library].astype({"setting": str}), copies], ignore_index=True
-    )
+    rest = samples[~is_library]
+    # Through objects: pandas before 2.2 casts what a category is missing, and numpy warns.
+    rest = rest.assign(setting=rest["setting"].astype(object))
+    with_copies: pd.DataFrame = pd.concat([rest, copies], ignore_index=True)
     return with_copies
 
 

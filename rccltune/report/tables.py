@@ -146,7 +146,7 @@ def _clock_ends(shown: SessionContents) -> int | None:
         return None
     table = load_frame(shown.done.session, Reporter())
     is_above = table["nbytes"] > GRAPH_UP_TO
-    below, above = (set(table["clock"][side].astype(str)) for side in (~is_above, is_above))
+    below, above = (set(table["clock"][side].unique()) for side in (~is_above, is_above))
     return GRAPH_UP_TO if GRAPH in below and above == {LOOP} else None
 
 

@@ -143,7 +143,7 @@ def _by_scale(fits: Sequence[FitResult]) -> dict[Scale, dict[str, _PlacementSamp
             parts = by_scale.setdefault(scale, {})
             known = parts.get(name)
             # Communicators of two sessions are different ones.
-            mine = mine.assign(process=f"{done.session.path} " + mine["process"].astype(str))
+            mine = mine.assign(process=f"{done.session.path} " + mine["process"].astype(object))
             both = mine if known is None else pd.concat([known.samples, mine], ignore_index=True)
             parts[name] = _PlacementSamples(both, _alike(place, name, scale))
     return by_scale
