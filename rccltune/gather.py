@@ -52,7 +52,7 @@ FIELDS = _named(
     library library_version runtime argv added started
     exit_code signal duration_s failure line collective setting algorithm protocol channels role
     words lifted
-    path sha256 version rules_sha256 rules_before rules fallbacks replicate replicates processes
+    path sha256 version rules_sha256 rules_before rules fallbacks replicates processes
     seconds verdicts standings cuts beside is_equal needs lost_needs confirmed
     ratio low high n n_sizes n_undecided clock loop one_root registered
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode

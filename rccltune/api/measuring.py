@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune import tune as tuning
 from rccltune.api.arguments import LogReporter, Place, choosing, options_of, path_of
 from rccltune.measure import crosscheck, launch_sweep, perf_sweep, prepared_launches
-from rccltune.measure.instrument import Instrument, find_sides
+from rccltune.measure.instrument import session_instrument
 from rccltune.measure.options import PERF
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import in_mode
@@ -102,8 +102,8 @@ def verify(
             hint="sweep makes one; its sizes and ranks are what is verified.",
         )
     measured = session_request(place, options_of(options), as_measured=True)
-    where = find_sides(measured, place)
-    own = verification.rule_file_of(place, where.site if isinstance(where, Instrument) else where)
+    instrument = session_instrument(measured, place)
+    own = verification.rule_file_of(place, instrument.site)
     chosen = path_of(rule_file) or own
     request = outcome.VerifyRequest(
         folder=place,
@@ -114,7 +114,7 @@ def verify(
         environment=measured.site.added,
     )
     telling = reporter or LogReporter()
-    return verification.verify_rules(request, measured.sweep, where, reporter=telling)
+    return verification.verify_rules(request, measured.sweep, instrument, reporter=telling)
 
 
 def tune(

@@ -121,7 +121,7 @@ def verify(
     file, 4 the machine cannot run it, 5 the library fails without rules, 7 no session, 9 wrong
     results without rules, a loser with --keep-losers.
     """
-    from rccltune.measure.instrument import Instrument, find_sides
+    from rccltune.measure.instrument import session_instrument
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import session_request
     from rccltune.model.schema import to_plain
@@ -141,9 +141,8 @@ def verify(
             + " does it, on the machine.",
         )
     measured = session_request(session, options, as_measured=True)
-    where = find_sides(measured, session)
-    site = where.site if isinstance(where, Instrument) else where
-    own = rule_file_of(session, site)
+    instrument = session_instrument(measured, session)
+    own = rule_file_of(session, instrument.site)
     chosen = rules or own
     request = VerifyRequest(
         folder=session,
@@ -153,13 +152,12 @@ def verify(
         keep_losers=keep_losers,
         dtype=dtype,
         timing=timing,
-        timeout_s=measured.timeout_s,
-        confirms=confirming_site(measured.site, site, leaves_out=no_confirm),
+        confirms=confirming_site(measured.site, instrument.site, leaves_out=no_confirm),
         allowed=allowed,
         environment=measured.site.added,
     )
     with shown_progress(console) as reporter:
-        done = verify_rules(request, measured.sweep, where, reporter=reporter)
+        done = verify_rules(request, measured.sweep, instrument, reporter=reporter)
     console.result(to_plain(done.file), text_of(done))
     if not keep_losers:
         console.say(f"Next: {_next(done, session, is_own=rules is None)}")
@@ -239,7 +237,7 @@ def how_often(file: VerdictFile) -> str:
     """In how many replicates both sides were called."""
     from rccltune.verify.verdict import replicates_of
 
-    return replicates_of(file.replicate, file.replicates, file.processes)
+    return replicates_of(file.replicates, file.processes)
 
 
 def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ from rccltune.measure.site import (
     Site,
     SiteRequest,
     changes_since,
-    find_site,
     hidden_here,
     release_played,
     remarks_of,
@@ -371,7 +370,7 @@ def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
         if bool(runs.numbers(folder)) is not is_perf:
             # Measured by the rank program, and now a benchmark is to be launched beside it (verify,
             # detect --links), or the other way round: they are two programs on one machine.
-            mine = replace(mine, benchmark_sha256=known.benchmark_sha256)
+            mine = replace(mine, benchmark_sha256=known.benchmark_sha256, binding=known.binding)
         try:
             store.combined_fingerprint([(str(folder), known), ("this machine", mine)])
         except SessionError as error:
@@ -389,18 +388,16 @@ def _is_ours(name: str) -> bool:
     return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))
 
 
-def find_sides(request: Request, folder: Path) -> Instrument | Site:
-    """What measured a session, on this machine: the rank program, or rccl-tests.
+def session_instrument(request: Request, folder: Path) -> Instrument:
+    """The rank program on the machine of a session, whatever measured that.
 
     Args:
         request: of the session, as it was measured.
         folder: the session.
 
     Raises:
-        RccltuneError: as :func:`find_instrument` and ``find_site`` do; another machine's session.
+        RccltuneError: as :func:`find_instrument` does; another machine's session.
     """
-    is_perf = request.site.runner == PERF
-    found = find_instrument(request.site, folder, request.timeout_s) if is_perf else None
-    site = found.site if found else find_site(request.site)
-    same_machine(folder, site, is_perf=is_perf)
-    return found or site
+    found = find_instrument(replace(request.site, runner=PERF), folder, request.timeout_s)
+    same_machine(folder, found.site, is_perf=True)
+    return found

@@ -217,18 +217,24 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
             f"nothing of what was asked for can be called by {n_ranks} ranks",
             hint="ask for larger sizes (--max-bytes).",
         )
-    dtype = sweep.dtypes[0]
+    dtype, op = call_words(sweep)
     return SweepScope(
         sizes=sizes,
         placements=sweep.placements,
-        dtype=_TYPES.get(dtype, dtype),
-        op="sum" if sweep.redop == "none" else sweep.redop,
+        dtype=dtype,
+        op=op,
         settings=sweep.settings,
         counts=sweep.counts,
         timing=request.timing,
         n_communicators=request.communicators,
         checked_up_to=instrument.checked_up_to,
     )
+
+
+def call_words(sweep: Sweep) -> tuple[str, str]:
+    """Type and operation of a sweep's calls, as the rank program spells them."""
+    dtype = sweep.dtypes[0]
+    return _TYPES.get(dtype, dtype), "sum" if sweep.redop == "none" else sweep.redop
 
 
 def measure_with_perf(

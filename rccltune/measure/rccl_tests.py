@@ -115,15 +115,14 @@ def confirming_site(
 ) -> SiteRequest | None:
     """Where rccl-tests are looked for after the rank program; None where nothing is to confirm.
 
-    On a simulated node the times of both come from one file; what rccl-tests measured needs no
-    second word of theirs.
+    On a simulated node the times of both come from one file.
 
     Args:
         request: of the session.
         site: that was measured.
         leaves_out: the user does not want it.
     """
-    if leaves_out or site.node is not None or request.runner == defaults.RUNNER:
+    if leaves_out or site.node is not None:
         return None
     launcher = defaults.LAUNCHER if request.launcher == "local" else request.launcher
     return replace(request, runner=defaults.RUNNER, launcher=launcher)

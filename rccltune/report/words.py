@@ -201,7 +201,7 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     ]
     least = min((one.replicates for one in found), default=0)
     most = max((one.replicates for one in found), default=0)
-    repeated = count(most, verification.file.replicate)
+    repeated = count(most, "communicator")
     each = repeated if least == most else f"{least} to {repeated}"
     said = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"
     if verdict.loop is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.analyse.paired import Estimate
 from rccltune.launch.variables import CHANNELS, launch_environment
 from rccltune.measure.instrument import Instrument
+from rccltune.measure.perf_sweep import call_words
 from rccltune.measure.site import Site
 from rccltune.model import defaults
 from rccltune.model.choice import Rule
@@ -25,6 +26,7 @@ from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.perf.sweep import OngoingSweep
 from rccltune.rules.reader import read_rules
 from rccltune.session import files, store
+from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
 from rccltune.verify import pairs
 from rccltune.verify.executed import executed_by
@@ -46,7 +48,7 @@ _QUIET: Final = 0.003
 
 @dataclass(frozen=True, kw_only=True)
 class CommunicatorPairs:
-    """Calls both sides by the rank program; see :class:`rccltune.verify.sides.SidesCaller`.
+    """Calls the library and the rules in turns, whatever measured the session.
 
     Attributes:
         session: the folder.
@@ -64,7 +66,6 @@ class CommunicatorPairs:
     asked: int | None = None
     dtype_asked: str | None = None
     timing: str = defaults.TIMING
-    replicate: str = "communicator"
 
     @property
     def site(self) -> Site:
@@ -73,7 +74,7 @@ class CommunicatorPairs:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """Rows of the sweep's runs.
+        """Rows of the sweep's runs; none where rccl-tests measured the session.
 
         Raises:
             OutputError: a run that cannot be read.
@@ -82,11 +83,13 @@ class CommunicatorPairs:
 
     @cached_property
     def swept(self) -> Mapping[Collective, tuple[int, ...]]:
-        """Sizes in bytes of the sweep's first pass, rising."""
+        """Sizes in bytes that the sweep measured for each collective, rising."""
         timed = self.table[
             (self.table["step"] == plan.MEASURE) & (self.table["purpose"] == runs.ROUGH)
         ]
-        by_name = timed.groupby("collective", sort=False)["nbytes"].unique()
+        if self.table.empty:
+            timed = load_frame(store.open_session(self.session), self.reporter)
+        by_name = timed.groupby("collective", observed=True, sort=False)["nbytes"].unique()
         return {
             Collective(name): tuple(sorted(int(n) for n in found))
             for name, found in by_name.items()
@@ -95,18 +98,13 @@ class CommunicatorPairs:
 
     @property
     def dtype(self) -> str:
-        """Of the calls."""
-        return self.dtype_asked or str(self._told["dtype"])
+        """Data type of the calls, in the rank program's word."""
+        return self.dtype_asked or call_words(self.sweep)[0]
 
     @property
     def op(self) -> str:
-        """Of the calls."""
-        return str(self._told["op"])
-
-    @property
-    def _told(self) -> pd.Series:
-        found: pd.Series = self.table[self.table["dtype"] != ""].iloc[0]
-        return found
+        """Operation of the calls, likewise."""
+        return call_words(self.sweep)[1]
 
     def idle_cost(self, collective: Collective, low: int, high: int) -> Estimate | None:
         """log(the site as it is / our plugin idle) between two sizes."""

@@ -1,7 +1,7 @@
 """Verified rules held against the library by rccl-tests, a program of somebody else.
 
-After a verification by the rank program rccl-tests call the same collectives, two launches with the
-file and two without it in turns: from 1 MiB on in their loop, below by their ``-G``. A rule is
+After a verification by the rank program rccl-tests call the same collectives, four launches with
+the file and four without it in turns: from 1 MiB on in their loop, below by their ``-G``. A rule is
 contradicted where its mean ratio lies below 0.98 with 99 % certainty, its spread pooled over sizes,
 and again in one repeat. Nothing is chosen by it.
 """
@@ -41,7 +41,7 @@ _LOOP_FROM: Final = 1 << 20
 # A rule is contradicted below this ratio, with this chance of a mistake.
 _CONTRADICTS: Final = log(0.98)
 _LEVEL: Final = 0.98
-_LAUNCHES: Final = 2
+_LAUNCHES: Final = 4
 _TIMEOUT_S: Final = 180.0
 _SHOWN: Final = 3
 

@@ -1,7 +1,7 @@
 """One estimate for each rule, one test of harm for each size.
 
 All numbers are logarithms of time of the library / time with the rules: above 0 the rules win.
-Replicates are communicators (of a benchmark's session launches). What they differ by is noise; what
+Replicates are communicators. What they differ by is noise; what
 sizes differ by is not, a 1.9x beside a 1.2x is real.
 
 *A rule* is kept if, in both placements, its interval excludes a loss and its mean gain is what a

@@ -21,10 +21,10 @@ from rccltune.perf import plan
 from rccltune.rules.documents import count_rules
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
+from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.executed import at_ends
 from rccltune.verify.judge import JudgedFile, RulePart
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import SidesCaller
 from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import (
     LeftToLibrary,
@@ -49,7 +49,6 @@ class VerifyRequest:
         keep_losers: leave the file as it is, whatever loses.
         dtype: type to verify with; None for the sweep's.
         timing: ``auto``, ``graph`` or ``loop``.
-        timeout_s: after which a launch is ended, in a session of rccl-tests.
         confirms: where rccl-tests are looked for, which have the last word; None leaves them out.
         allowed: variables beyond the harmless ones that ranks may be given for the rules.
         environment: of the session and ``--env``, set on both sides.
@@ -63,7 +62,6 @@ class VerifyRequest:
     keep_losers: bool = False
     dtype: str | None = None
     timing: str = defaults.TIMING
-    timeout_s: float | None = None
     confirms: SiteRequest | None = None
     allowed: frozenset[str] = frozenset()
     environment: tuple[tuple[str, str], ...] = ()
@@ -118,7 +116,7 @@ class OngoingVerification:
 
     request: VerifyRequest
     sweep: Sweep
-    sides: SidesCaller
+    sides: CommunicatorPairs
     reporter: Reporter
     n_replicates: int = 0
     n_processes: int = 0
@@ -164,7 +162,6 @@ def result_of(
         rules_before=before.rules,
         rules=count.rules,
         fallbacks=count.fallbacks,
-        replicate=sides.replicate,
         replicates=verifying.n_replicates,
         processes=verifying.n_processes,
         seconds=round(verifying.seconds, 1),
@@ -280,7 +277,7 @@ def _with_evidence(
         on = f"SIMULATED, no hardware{unchecked(verifying.site.fingerprint.runner)}"
     how = (
         f"with and without the rules in turns, {on}, {verifying.scale}, "
-        f"{replicates_of(verifying.sides.replicate, verifying.n_replicates, verifying.n_processes)}"
+        f"{replicates_of(verifying.n_replicates, verifying.n_processes)}"
     )
     beyond = _beyond_needs(verifying, read_rules(text.encode()).needs)
     if beyond:

@@ -1,4 +1,4 @@
-"""The two sides of a verification, whatever calls them: the library, and the rules."""
+"""The two sides of a verification: the library, and the rules."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from rccltune.analyse.paired import Estimate
 from rccltune.measure.site import Site
-from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import read_rules
 from rccltune.session import files
 from rccltune.verify.executed import Executed
-from rccltune.verify.verdict import IdleEffect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,44 +43,6 @@ class CallResult:
     n_processes: int
     seconds: float
     executed: Executed = field(default_factory=dict)
-
-
-class SidesCaller(Protocol):
-    """Calls the library and the rules in turns; the rank program does, or rccl-tests."""
-
-    @property
-    def site(self) -> Site:
-        """Where."""
-
-    @property
-    def swept(self) -> Mapping[Collective, tuple[int, ...]]:
-        """Sizes in bytes that the sweep measured, rising."""
-
-    @property
-    def dtype(self) -> str:
-        """The benchmark's word for the type."""
-
-    @property
-    def op(self) -> str:
-        """Likewise for the operation."""
-
-    @property
-    def replicate(self) -> str:
-        """What is repeated: ``communicator`` or ``launch``."""
-
-    def call(self, text: str, only: Sequence[Rule] = ()) -> CallResult:
-        """Call both sides.
-
-        Args:
-            text: of the rule file.
-            only: rules of it whose sizes are called; empty for every swept size.
-        """
-
-    def idle_cost(self, collective: Collective, low: int, high: int) -> Estimate | None:
-        """log(the site as it is / the library's side) between two sizes; None where unknown."""
-
-    def octaves(self) -> tuple[IdleEffect, ...]:
-        """What the two differ by in each octave of the swept sizes."""
 
 
 def beyond(needs: Iterable[tuple[str, str]], site: Site) -> tuple[tuple[str, str], ...]:

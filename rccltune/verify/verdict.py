@@ -15,7 +15,6 @@ from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, format_size, format_span
 
 VERSION: Final = 3
-COMMUNICATOR: Final = "communicator"
 _TOO_WIDE: Final = 1.05
 
 
@@ -37,7 +36,7 @@ class Ratio:
     """Time of the library / time with the rules, in the mean, with its interval.
 
     Attributes:
-        n: communicators behind it; of a benchmark's session launches.
+        n: communicators behind it.
     """
 
     ratio: Number
@@ -176,8 +175,8 @@ class VerdictFile:
         scale: ranks that it was verified on.
         rules_before: rules that the file had for this scale.
         rules, fallbacks: that it has now.
-        replicate: what is repeated, ``communicator`` or ``launch``.
-        replicates, processes: in which both sides were called, all told.
+        replicates, processes: communicators in which both sides were called, and starts of all
+            ranks that made them.
         seconds: of all runs.
         rules_sha256: digest of the file that was verified.
         verdicts: a row for each size, placement and clock.
@@ -199,7 +198,6 @@ class VerdictFile:
     rules_before: Whole
     rules: Whole
     fallbacks: Whole
-    replicate: Line = COMMUNICATOR
     replicates: Whole
     processes: Whole
     seconds: Number
@@ -215,8 +213,6 @@ class VerdictFile:
     confirmed: Text = ""
 
 
-def replicates_of(replicate: str, n: int, n_processes: int) -> str:
-    """``16 communicators of 4 starts of all ranks``, ``8 pairs of launches``."""
-    if replicate == COMMUNICATOR:
-        return f"{n} communicators of {n_processes} starts of all ranks"
-    return f"{n} pairs of launches"
+def replicates_of(n: int, n_processes: int) -> str:
+    """``16 communicators of 4 starts of all ranks``."""
+    return f"{n} communicators of {n_processes} starts of all ranks"

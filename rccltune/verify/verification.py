@@ -37,7 +37,6 @@ from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, verdict_store
 from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.judge import JudgedFile, RulePart, judge
-from rccltune.verify.launches import LaunchPairs
 from rccltune.verify.outcome import (
     OngoingVerification,
     VerificationResult,
@@ -46,7 +45,7 @@ from rccltune.verify.outcome import (
 )
 from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import SidesCaller, beyond
+from rccltune.verify.sides import beyond
 from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import LeftToLibrary, RuleState
 from rccltune.verify.verdict_store import FOLDER
@@ -55,7 +54,7 @@ from rccltune.verify.verdict_store import FOLDER
 def verify_rules(
     request: VerifyRequest,
     sweep: Sweep,
-    where: Instrument | Site,
+    instrument: Instrument,
     *,
     reporter: Reporter,
 ) -> VerificationResult:
@@ -66,8 +65,7 @@ def verify_rules(
     Args:
         request: the file, and what it is held to.
         sweep: as measured.
-        where: the rank program on this machine; or the site of a session of rccl-tests, which
-            launches of theirs verify.
+        instrument: the rank program on this machine.
         reporter: told what is worth telling.
 
     Raises:
@@ -81,7 +79,16 @@ def verify_rules(
     """
     text = rewriting.read_text(request.rules)
     file = read_accepted(request.rules.read_bytes(), request.rules)
-    sides = _sides(request, sweep, where, file, reporter)
+    sides = CommunicatorPairs(
+        instrument=instrument,
+        sweep=sweep,
+        session=request.folder,
+        needs=beyond(file.needs, instrument.site),
+        reporter=reporter,
+        asked=request.n_communicators,
+        dtype_asked=request.dtype,
+        timing=request.timing,
+    )
     verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
     release = exact_release(library_named(site.library, site.fingerprint.arch_or_vendor))
@@ -92,12 +99,12 @@ def verify_rules(
     _check_machine(file, request, site)
     # A line that cannot be written again is told now, and not when all is measured.
     rewritten(text, {}, ())
-    beyond: tuple[LeftToLibrary, ...] = ()
+    unswept: tuple[LeftToLibrary, ...] = ()
     if not request.keep_losers:
         reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}
         # Its lines are no longer those of the file.
         known = of_scale(read_rules(text.encode()), scale)
-        text, beyond = rewriting.within(text, known, reach)
+        text, unswept = rewriting.within(text, known, reach)
         there = of_scale(read_rules(text.encode()), scale)
         if not there:
             raise CommandLineError(
@@ -125,7 +132,7 @@ def verify_rules(
     ):
         end_leftovers(own, reporter)
         same_hosts(site, own, reporter=reporter, rules=request.rules)
-        made = _settled(verifying, text, beyond, before)
+        made = _settled(verifying, text, unswept, before)
     if made.path is None:
         return made
     files.write_atomically(made.path, made.text)
@@ -163,39 +170,6 @@ def _last_word(request: VerifyRequest, made: VerificationResult, reporter: Repor
         )
     )
     return f"{found.sentence}, in {found.seconds:.0f} s" if found else ""
-
-
-def _sides(
-    request: VerifyRequest,
-    sweep: Sweep,
-    where: Instrument | Site,
-    file: RuleFile,
-    reporter: Reporter,
-) -> SidesCaller:
-    """Who calls both sides: the rank program, or rccl-tests in a session of theirs."""
-    site = where.site if isinstance(where, Instrument) else where
-    needs = beyond(file.needs, site)
-    if isinstance(where, Instrument):
-        return CommunicatorPairs(
-            instrument=where,
-            sweep=sweep,
-            session=request.folder,
-            needs=needs,
-            reporter=reporter,
-            asked=request.n_communicators,
-            dtype_asked=request.dtype,
-            timing=request.timing,
-        )
-    return LaunchPairs(
-        site=where,
-        sweep=sweep,
-        session=request.folder,
-        needs=needs,
-        reporter=reporter,
-        asked=request.n_communicators,
-        graph=bool(sweep.graph),
-        timeout_s=request.timeout_s,
-    )
 
 
 def rule_file_of(folder: Path, site: Site) -> Path:
@@ -260,13 +234,16 @@ def _check_machine(file: RuleFile, request: VerifyRequest, site: Site) -> None:
 
 
 def _settled(
-    verifying: OngoingVerification, text: str, beyond: tuple[LeftToLibrary, ...], before: RuleCount
+    verifying: OngoingVerification,
+    text: str,
+    unswept: tuple[LeftToLibrary, ...],
+    before: RuleCount,
 ) -> VerificationResult:
     """Call, judge, narrow; and once more what was narrowed."""
     request = verifying.request
     rules = of_scale(read_rules(text.encode()), verifying.scale)
     judged = _looked(verifying, text, rules)
-    cuts = [*rewriting.cut_before(text, verifying.scale), *beyond]
+    cuts = [*rewriting.cut_before(text, verifying.scale), *unswept]
     if not request.keep_losers:
         first = rewriting.narrowed(text, rules, judged.parts)
         # One of which several parts are kept counts as so many.
@@ -333,8 +310,7 @@ def _confirmed(
 
     again = [one for one in rules if any(one is now(part) for part in cut)]
     verifying.reporter.say(
-        f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh "
-        f"{verifying.sides.replicate}{'es' if verifying.sides.replicate.endswith('h') else 's'}"
+        f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh communicators"
     )
     n_rules = sum(not one.fallback for one in rules)
     looked = _looked(verifying, text, rules, only=again, n_rules=n_rules)

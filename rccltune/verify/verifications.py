@@ -47,8 +47,7 @@ class Verification:
     @property
     def how_often(self) -> str:
         """``16 communicators of 4 starts of all ranks``."""
-        said = self.file
-        return replicates_of(said.replicate, said.replicates, said.processes)
+        return replicates_of(self.file.replicates, self.file.processes)
 
 
 def verifications(folder: Path, files: Mapping[str, RuleFile]) -> Iterator[Verification]:

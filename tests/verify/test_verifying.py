@@ -16,6 +16,7 @@ import pytest
 from rccltune.cli import run
 from rccltune.rules.reader import read_rules
 
+NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 SAFE = {
     "NCCL_NVLS_ENABLE": "0",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
@@ -240,6 +241,24 @@ def test_a_file_that_the_plugin_refuses_is_an_error_of_the_file(
     assert run(["verify", "s", "--rules", "odd.csv"]) == 3
     assert "ringo" in capsys.readouterr().err
     assert not list(swept.glob("verification/*/runs"))
+
+
+def test_what_rccl_tests_measured_is_verified_by_the_rank_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever measured a session: rules and library share communicators, at the swept sizes."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--runner", "rccl-tests", "--simulate", str(NODE), "--mode", "spx-nps1"]
+    sizes = ["--collective", "all_reduce", "--min-bytes", "64K", "--max-bytes", "256K"]
+    more = ["--setting", "ring/ll", "--launcher", "none", "--communicators", "2"]
+    assert run(["sweep", *words, *sizes, *more, "--np", "2", "-o", "s", "-q"]) == 0
+    Path("all.csv").write_text("allreduce,1024,1048576,ring,ll,-1,1,2,-1,-1\n")
+    assert run(["verify", "s", "--rules", "all.csv", "--communicators", "4", "-q"]) == 0
+    verdict = json.loads(Path("s/verdict_verified-all.json").read_text())
+    assert {64 << 10, 256 << 10} < {one["nbytes"] for one in verdict["verdicts"]}
+    assert all(64 << 10 <= one["nbytes"] <= 256 << 10 for one in verdict["verdicts"])
+    assert verdict["replicates"] == 4
+    assert list(Path("s").glob("verification/*/runs/*/rank-0.csv"))
 
 
 def test_an_imported_session_cannot_be_verified(
