@@ -277,6 +277,18 @@ def release_in(rocm: str | None) -> Release | None:
     return next(brought, _RCCL[0])
 
 
+# Replayed graphs compute wrong results in one process of five on MI300X; 7.1.1 and 7.13 do not
+# (ROCm/clr issue 279).
+_SPOILS_REPLAYS: Final = ((7, 2, 0), (7, 2, 3))
+
+
+def spoils_replays(rocm: str | None) -> bool:
+    """Whether a ROCm's HIP may compute wrong results in replayed graphs."""
+    first, last = _SPOILS_REPLAYS
+    version = (*version_of(rocm), 0, 0)[:3]
+    return first <= version <= last
+
+
 def rocm_of(number: Version) -> tuple[str, str] | None:
     """First and last ROCm that brought an RCCL; None where that is not known."""
     found = [one.rocm for one in _RCCL if one.number == dotted(number) and one.rocm]

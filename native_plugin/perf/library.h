@@ -89,6 +89,10 @@ extern struct runtime {
  * one's are noted and no more. */
 bool kernels_run(void);
 
+/* Whether what is called, and replayed, from here on moves data too: the stand-in library's calls
+ * only take their time otherwise.  Real ones always do. */
+void move_data(bool wanted);
+
 /* Opens the library and the runtime (NULL: the one that the library brings, else the system's) and
  * says in the rows which they are, or ends the program saying what was looked for. */
 void library_open(const char *library, const char *runtime_file);

@@ -6,7 +6,7 @@
 
 #include "library.h"
 
-enum { PERIOD = 1021, WHOLE = 4 << 20, PIECE = 64 << 10, POISON = 0xff };
+enum { PERIOD = 1021, PIECE = 64 << 10, POISON = 0xff };
 enum { MOST_TWOS = 6, MOST_VALUE = 100 };
 
 /* Floating-point formats: bits of exponent and fraction, and the exponent's bias.  FNUZ has one NaN
@@ -291,13 +291,13 @@ static void compare(const struct step *step, const char *from, const struct tabl
     free(got);
 }
 
-/* This rank's input: which elements of its pattern, and where they lie. */
-static void fill_input(const struct call *call, const struct places *at, unsigned pattern)
+void values_fill(const struct call *call, long number, unsigned pattern)
 {
     const struct step *step = call->step;
+    struct places places = places_of(call, number), *at = &places;
     size_t count = call->send_bytes / type_bytes[step->type];
     struct table table = table_make(step, pattern, communicator.rank);
-    bool sends = step->collective != BROADCAST || communicator.rank == root_of(call, 0);
+    bool sends = step->collective != BROADCAST || communicator.rank == root_of(call, number);
     bool is_all_input = step->in_place && sends && call->recv_bytes <= call->send_bytes;
     if (!is_all_input)
         check_runtime(runtime.fill(at->receive, POISON, call->recv_bytes, communicator.stream),
@@ -310,73 +310,73 @@ static void fill_input(const struct call *call, const struct places *at, unsigne
 
 /* What other ranks sent, block by block, from element `first` of each one's input. */
 static void compare_blocks(const struct call *call, const struct places *at, unsigned pattern,
-                           size_t first, struct checked *checked)
+                           size_t first, size_t most_bytes, struct checked *checked)
 {
     for (int other = 0; other < communicator.n_ranks; other++) {
         struct table table = table_make(call->step, pattern, other);
         size_t block = call->count * type_bytes[call->step->type];
         compare(call->step, at->receive + block * (size_t)other, &table, first, call->count,
-                WHOLE / (size_t)communicator.n_ranks, checked);
+                most_bytes / (size_t)communicator.n_ranks, checked);
         free(table.bytes);
     }
 }
 
 static void compare_one(const struct call *call, const struct places *at, unsigned pattern,
-                        int sender, size_t first, struct checked *checked)
+                        int sender, size_t first, size_t most_bytes, struct checked *checked)
 {
     struct table table = table_make(call->step, pattern, sender);
-    compare(call->step, at->receive, &table, first, call->count, WHOLE, checked);
+    compare(call->step, at->receive, &table, first, call->count, most_bytes, checked);
     free(table.bytes);
 }
 
-static void compare_output(const struct call *call, const struct places *at, unsigned pattern,
-                           struct checked *checked)
+struct checked values_compare(const struct call *call, long number, unsigned pattern,
+                              size_t most_bytes)
 {
-    int rank = communicator.rank, n = communicator.n_ranks, root = root_of(call, 0);
+    struct places places = places_of(call, number), *at = &places;
+    int rank = communicator.rank, n = communicator.n_ranks, root = root_of(call, number);
+    struct checked checked = {0, 0};
     enum { THE_RESULT = -1 };
     switch (call->step->collective) {
     case ALL_GATHER:
-        compare_blocks(call, at, pattern, 0, checked);
+        compare_blocks(call, at, pattern, 0, most_bytes, &checked);
         break;
     case ALLTOALL:
-        compare_blocks(call, at, pattern, call->count * (size_t)rank, checked);
+        compare_blocks(call, at, pattern, call->count * (size_t)rank, most_bytes, &checked);
         break;
     case SENDRECV:
-        compare_one(call, at, pattern, (rank + n - 1) % n, 0, checked);
+        compare_one(call, at, pattern, (rank + n - 1) % n, 0, most_bytes, &checked);
         break;
     case BROADCAST:
-        compare_one(call, at, pattern, root, 0, checked);
+        compare_one(call, at, pattern, root, 0, most_bytes, &checked);
         break;
     case REDUCE:
         if (rank == root)
-            compare_one(call, at, pattern, THE_RESULT, 0, checked);
+            compare_one(call, at, pattern, THE_RESULT, 0, most_bytes, &checked);
         break;
     case REDUCE_SCATTER:
-        compare_one(call, at, pattern, THE_RESULT, call->count * (size_t)rank, checked);
+        compare_one(call, at, pattern, THE_RESULT, call->count * (size_t)rank, most_bytes,
+                    &checked);
         break;
     case ALL_REDUCE:
-        compare_one(call, at, pattern, THE_RESULT, 0, checked);
+        compare_one(call, at, pattern, THE_RESULT, 0, most_bytes, &checked);
         break;
     case N_COLLECTIVES:
         break;
     }
+    return checked;
 }
 
 struct checked check_call(const struct call *call, unsigned pattern, bool can_compare)
 {
-    struct places at = places_of(call, 0);
-    struct checked checked = {0, 0};
+    enum { WHOLE = 4 << 20 };
     if (can_compare) {
-        if (nccl.moves != NULL)
-            nccl.moves(1);
-        fill_input(call, &at, pattern);
+        move_data(true);
+        values_fill(call, 0, pattern);
     }
     check_nccl(call_issue(call, 0), collective_names[call->step->collective]);
     wait();
     if (!can_compare)
         return (struct checked){-1, -1};
-    compare_output(call, &at, pattern, &checked);
-    if (nccl.moves != NULL)
-        nccl.moves(0);
-    return checked;
+    move_data(false);
+    return values_compare(call, 0, pattern, WHOLE);
 }

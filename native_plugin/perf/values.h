@@ -16,8 +16,15 @@ struct checked {
         wrong; /* elements of this rank's output; -1 where there is nothing to check */
 };
 
-/* Fills the input anew, poisons the output, makes the call and compares what came: all of it up to
- * 4 MiB, beyond that so much in pieces spread over it.  `pattern` is another one for each check. */
+/* Fills the input of the call with this number anew, and poisons its output. */
+void values_fill(const struct call *call, long number, unsigned pattern);
+
+/* Compares what that call left: all of it up to `most_bytes`, beyond that so much in pieces spread
+ * over it. */
+struct checked values_compare(const struct call *call, long number, unsigned pattern,
+                              size_t most_bytes);
+
+/* Fills, makes call 0 and compares up to 4 MiB.  `pattern` is another one for each check. */
 struct checked check_call(const struct call *call, unsigned pattern, bool can_compare);
 
 /* For tests: element values and their encoding. */

@@ -369,6 +369,8 @@ static void run(void *data)
     struct told told = {.process = (int)getpid()};
     const struct request *r = m->requests;
     bool is_pairs = r->collective == COLL_SENDRECV;
+    if (!moves_data)
+        return; /* a replay that nobody looks at */
     m->told = calloc((size_t)m->comm->comm.n_ranks, sizeof *m->told);
     if (m->told == NULL)
         sim_fail("no memory for %d ranks", m->comm->comm.n_ranks);
@@ -398,7 +400,7 @@ static void run(void *data)
 }
 
 /* A fault's elements are the first rank's, or the one's that it names; its share is everybody's. */
-static size_t wrong_elements(const struct move *m, const struct fabric_call *kernel)
+static size_t wrong_elements(const struct move *m, const struct fabric_call *kernel, int kind)
 {
     const struct comm *comm = &m->comm->comm;
     const struct fault *f = NULL;
@@ -408,7 +410,7 @@ static size_t wrong_elements(const struct move *m, const struct fabric_call *ker
                         .n_bytes = kernel->n_bytes};
     struct situation s = comm_situation(comm, &call, &kernel->decision);
     size_t wrong = 0;
-    while ((f = next_fault(comm->library->node, f, FAULT_WRONG, &s)) != NULL) {
+    while ((f = next_fault(comm->library->node, f, kind, &s)) != NULL) {
         if (m->comm->rank == (f->rank < 0 ? 0 : f->rank) && f->number > 0)
             wrong += (size_t)f->number;
         wrong += (size_t)ceil(f->factor * (double)received(m));
@@ -416,7 +418,8 @@ static size_t wrong_elements(const struct move *m, const struct fabric_call *ker
     return wrong;
 }
 
-int move_later(const struct request *requests, int n, const struct fabric_call *kernel)
+int move_later(const struct request *requests, int n, const struct fabric_call *kernel,
+               bool captured)
 {
     size_t size = (size_t)n * sizeof *requests;
     struct move *m = calloc(1, sizeof *m + size);
@@ -432,7 +435,9 @@ int move_later(const struct request *requests, int n, const struct fabric_call *
     m->n_requests = n;
     if (m->op >= OP_FIRST_MADE)
         m->factor = m->comm->premuls[m->op - OP_FIRST_MADE].factor;
-    m->n_wrong = wrong_elements(m, kernel);
+    m->n_wrong = wrong_elements(m, kernel, FAULT_WRONG);
+    if (captured)
+        m->n_wrong += wrong_elements(m, kernel, FAULT_WRONG_REPLAY);
     bool deferred = rccltune_machine_defer(requests->stream, run, free, m) == 0;
     return deferred ? NCCL_SUCCESS : NCCL_UNHANDLED_CUDA_ERROR;
 }

@@ -10,7 +10,7 @@
 #include "move.h"
 
 static struct library library;
-static bool moves; /* rccltune_simulated_moves_v1 */
+bool moves_data;
 
 /* Calls between ncclGroupStart and ncclGroupEnd. */
 static _Thread_local struct group {
@@ -22,7 +22,7 @@ static _Thread_local struct group {
 EXPORT void rccltune_simulated_moves_v1(int wanted);
 void rccltune_simulated_moves_v1(int wanted)
 {
-    moves = wanted != 0;
+    moves_data = wanted != 0;
 }
 
 static int version(void)
@@ -306,8 +306,8 @@ static int issue(const struct request *requests, int n)
     int result = decide(c, &call, kernel.registered, &kernel.decision);
     if (result == NCCL_SUCCESS && rccltune_fabric_put(c->fabric, &kernel, r->stream) != 0)
         result = NCCL_UNHANDLED_CUDA_ERROR;
-    for (int i = 0; i < n && moves && result == NCCL_SUCCESS; i++)
-        result = move_later(&requests[i], 1, &kernel);
+    for (int i = 0; i < n && moves_data && result == NCCL_SUCCESS; i++)
+        result = move_later(&requests[i], 1, &kernel, call.graph);
     return result;
 }
 
@@ -341,8 +341,8 @@ static int issue_pairs(const struct request *requests, int n)
     int result = decide(c, &call, false, &kernel.decision);
     if (result == NCCL_SUCCESS && rccltune_fabric_put(c->fabric, &kernel, requests->stream) != 0)
         result = NCCL_UNHANDLED_CUDA_ERROR;
-    if (moves && result == NCCL_SUCCESS)
-        result = move_later(requests, n, &kernel);
+    if (moves_data && result == NCCL_SUCCESS)
+        result = move_later(requests, n, &kernel, call.graph);
     return result;
 }
 

@@ -13,6 +13,9 @@
  * such variable: NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf (NCCL src/misc/param.cc). */
 void conf_read(void);
 
+/* Whether calls move data, and replays of captured ones (rccltune_simulated_moves_v1). */
+extern bool moves_data;
+
 struct unique_id {
     char bytes[128];
 };

@@ -190,9 +190,9 @@ static const char *const afters[] = {"-", "launch", "pass"};
 static const char *const when_names[N_WHENS] = {"env",        "set",    "unset",    "graph",
                                                 "registered", "patch",  "launches", "threads",
                                                 "gpus",       "without"};
-static const char *const fault_names[N_FAULTS] = {"hang",       "crash",      "wrong",
-                                                  "substitute", "no-plugin",  "no-file",
-                                                  "slow-rank",  "init-error", "shift"};
+static const char *const fault_names[N_FAULTS] = {
+    "hang",      "crash",   "wrong",     "wrong-replay", "substitute",
+    "no-plugin", "no-file", "slow-rank", "init-error",   "shift"};
 static const char *const crash_names[N_CRASHES] = {"segv", "abort", "kill", "exit", "memory-fault"};
 
 /* clang-format off */

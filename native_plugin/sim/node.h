@@ -64,6 +64,7 @@ enum {
     FAULT_HANG,
     FAULT_CRASH,
     FAULT_WRONG,
+    FAULT_WRONG_REPLAY, /* of a graph */
     FAULT_SUBSTITUTE,
     FAULT_NO_PLUGIN,
     FAULT_NO_FILE,
@@ -79,7 +80,7 @@ struct fault {
     struct selector where;
     int rank;           /* -1 is any or all */
     double probability; /* that a launch has it at all */
-    double factor;      /* slow rank: times as slow; wrong: share of elements */
+    double factor;      /* slow rank: times as slow; wrong, wrong replay: share of elements */
     int64_t number;     /* wrong: elements; crash: exit code; shift: passes */
     int crash;
     int path, algorithm, protocol; /* substitute: what runs instead */

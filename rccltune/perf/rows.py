@@ -27,7 +27,8 @@ registered         whether the tuner was told that buffers are registered, 0 or 
                    nobody was asked
 selectable         mask of settings that the library lets be chosen, None where it asked nothing
 ran                what the library said that it ran at a check or call of the same kind
-checked, wrong     elements compared and wrong ones, over all ranks
+checked, wrong     elements compared and wrong ones, over all ranks: of a check, and of the
+                   last replay of a graph that was timed
 note               why there is no time
 state              see below
 counts             whether the time is its setting's own

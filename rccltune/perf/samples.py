@@ -138,9 +138,8 @@ def why_unusable(
 
 
 def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
-    """Wrong elements that checks of each timing's cell found; missing where none was checked."""
-    checks = table[(table["step"] == plan.CHECK) & table["wrong"].notna()]
-    summed = checks.groupby(_CELL)["wrong"].sum()
+    """Wrong elements that each timing's cell gave; missing where none was checked."""
+    summed = table[table["wrong"].notna()].groupby(_CELL)["wrong"].sum()
     found: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
     return found
 
@@ -217,8 +216,8 @@ def set_aside(measured: Iterable[PerfRun], table: pd.DataFrame) -> tuple[Quarant
         table: their rows.
     """
     by_number = {run.number: run for run in measured}
-    checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
-    columns = [checks[name] for name in ("collective", "setting", "run")]
+    spoiled = table[table["wrong"] > 0]
+    columns = [spoiled[name] for name in ("collective", "setting", "run")]
     found: dict[_Name, list[tuple[PerfRun, Failure]]] = {}
     for collective, word, number in dict.fromkeys(zip(*columns, strict=True)):
         setting = Setting.parse(word)

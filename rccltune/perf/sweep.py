@@ -201,7 +201,7 @@ class OngoingSweep:
     def _say_wrong(self, made: PerfRun) -> None:
         """Say loudly which settings compute wrong results."""
         table = rows.rows_of_runs([made], self._rows)
-        wrong = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
+        wrong = table[table["wrong"] > 0]
         for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting}"
             if name in self._warned:
@@ -209,9 +209,13 @@ class OngoingSweep:
             self._warned.add(name)
             who = "the library's own choice" if setting == str(SILENT) else str(setting)
             sizes = ", ".join(format_size(n) for n in sorted(set(own["nbytes"]))[:_SHOWN])
+            only_replays = not (own["step"] == plan.CHECK).any()
+            what = " in replayed graphs" if only_replays else ""
+            so = "; --timing loop -o DIR measures without graphs" if only_replays else ""
             self.reporter.say(
-                f"WRONG RESULTS: {collective} {who} at {sizes}: {int(own['wrong'].sum())} of "
+                f"WRONG RESULTS{what}: {collective} {who} at {sizes}: {int(own['wrong'].sum())} of "
                 f"{int(own['checked'].sum())} elements (runs/{made.number}); it is chosen nowhere"
+                + so
             )
 
 

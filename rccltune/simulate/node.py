@@ -336,8 +336,9 @@ def _fault_mistakes(entry: dict[str, Any], at: str) -> Iterator[tuple[str, str]]
     for key in _NEEDS.get(entry["kind"], ()):
         if key not in entry:
             yield at, f"of kind {entry['kind']} lacks {key}"
-    if entry["kind"] == "wrong" and not {"elements", "share"} & entry.keys():
-        yield at, "of kind wrong lacks elements"
+    is_wrong = entry["kind"] in ("wrong", "wrong-replay")
+    if is_wrong and not {"elements", "share"} & entry.keys():
+        yield at, f"of kind {entry['kind']} lacks elements"
     for key in _OF_CALLS if entry["kind"] == "shift" else ():
         if key in entry:
             yield f"{at}.{key}", "stands in a shift, which is of the whole launch"

@@ -318,8 +318,8 @@ class FaultKeys(_Selecting, _With, total=False):
         Annotated[
             str,
             _listed(
-                *("hang", "crash", "wrong", "substitute", "no-plugin", "no-file", "differs"),
-                *("slow-rank", "init-error", "shift"),
+                *("hang", "crash", "wrong", "wrong-replay", "substitute", "no-plugin", "no-file"),
+                *("differs", "slow-rank", "init-error", "shift"),
             ),
         ]
     ]

@@ -256,9 +256,9 @@ def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]
     Raises:
         VerificationError: the library computes wrong results by itself.
     """
-    checks = table[(table["step"] == plan.CHECK) & (table["wrong"] > 0)]
-    own = checks[checks["setting"] == str(SILENT)]
+    spoiled = table[table["wrong"] > 0]
+    own = spoiled[spoiled["setting"] == str(SILENT)]
     if len(own):
         raise wrong_by_itself(str(own["collective"].iloc[0]), list(own["nbytes"]), where)
-    ruled = checks[checks["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()
+    ruled = spoiled[spoiled["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()
     return {Collective(name): frozenset(map(int, sizes)) for name, sizes in ruled.items()}

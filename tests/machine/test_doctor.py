@@ -21,10 +21,10 @@ AMD_CPU = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu vme"
 GUEST_CPU = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu hypervisor vme"
 GIB = 1 << 30
 LIBRARY = Library(
-    path=Path("/opt/rocm/lib/librccl.so.1.0.70200"),
+    path=Path("/opt/rocm/lib/librccl.so.1.0.70204"),
     owner="ROCm",
     version="RCCL 2.27.7",
-    rocm="7.2.0",
+    rocm="7.2.4",
     sha256="a",
 )
 BENCHMARK = Benchmark(
@@ -71,7 +71,7 @@ class Patient:
             "sys/module/amdgpu/version": "6.14.14",
             "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
             "sys/devices/system/cpu/cpu0/cpuidle/state2/disable": "1",
-            "opt/rocm/.info/version": "7.2.0-81",
+            "opt/rocm/.info/version": "7.2.4-81",
             "dev/kfd": "",
         }.items():
             put(root, name, text)
@@ -228,6 +228,15 @@ ILLNESSES: tuple[tuple[str, Severity, bool, Ill, str], ...] = (
         file("opt/rocm/.info/version", "6.3.1-48"),
         "HSA_NO_SCRATCH_RECLAIM=1",
     ),
+    # ROCm/clr issue 279: 7.2.0 to 7.2.3; right with 7.1.1 and 7.13.
+    (
+        "graph-replays",
+        W,
+        False,
+        file("opt/rocm/.info/version", "7.2.0-81"),
+        "--timing loop",
+    ),
+    ("graph-replays", W, False, file("opt/rocm/.info/version", "7.2.3-21"), "--timing loop"),
     ("clocks", W, True, file(f"{DEVICE}/power_dpm_force_performance_level", "low"), "rocm-smi"),
     ("power-cap", W, True, file(f"{DEVICE}/hwmon/hwmon3/power1_cap", "500000000"), "power-cap"),
     ("heat", W, True, file(f"{DEVICE}/hwmon/hwmon3/temp2_input", "97000"), "cool"),

@@ -75,6 +75,23 @@ def test_a_setting_that_fails_is_set_aside(
     assert ",tree,ll," not in rules.read_text()
 
 
+def test_a_setting_that_replays_wrong_is_chosen_nowhere(
+    ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its calls are right, its replayed graph is not: jobs would replay it; loops alone may go on."""
+    fault = {"kind": "wrong-replay", "elements": 3, "setting": "tree/ll"}
+    ground.change(faults=[{**fault, "bytes": [32768, 1 << 30]}])
+    assert ground.sweep(*SETTINGS) == 5
+    err = capsys.readouterr().err
+    assert "WRONG RESULTS in replayed graphs: all_reduce tree/ll at 32 KiB" in err
+    assert "--timing loop" in err
+    others_are_whole(ground, "ring/ll", "ring/simple")
+    samples = ground.samples()
+    assert (samples.query("setting == 'tree/ll'")["unusable"] != "").all()
+    assert ground.sweep(*SETTINGS, "--timing", "loop", session="loops") == 0
+    assert "WRONG" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

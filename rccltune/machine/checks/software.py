@@ -14,7 +14,7 @@ from rccltune.machine.visible_devices import VISIBLE, visible_devices
 from rccltune.model import defaults
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import TUNABLE
-from rccltune.releases import library_named, release_in
+from rccltune.releases import library_named, release_in, spoils_replays
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.past_tuner import paths_past, sentences
 
@@ -159,6 +159,19 @@ def rocm(facts: HostState) -> Iterator[Finding]:
         )
 
 
+def replays(facts: HostState) -> Iterator[Finding]:
+    """Releases of HIP whose replayed graphs may compute wrong results."""
+    if facts.has_amd and spoils_replays(facts.system.rocm):
+        yield warns(
+            "graph-replays",
+            f"ROCm {facts.system.rocm}: replayed HIP graphs may compute wrong results, in one "
+            "process of five where it was seen (MI300X, ROCm/clr issue 279)",
+            "<rocm>/.info/version",
+            expected="7.1.1 or 7.13",
+            remedy="install one of these, or keep jobs from graphs and tune with --timing loop.",
+        )
+
+
 def libraries(facts: HostState) -> Iterator[Finding]:
     """Findings of the librccl that a job loads, which decides what can be chosen."""
     files = facts.system.libraries
@@ -268,6 +281,7 @@ CHECKS: Final = (
     past_tuner,
     hidden_files,
     rocm,
+    replays,
     libraries,
     benchmarks,
     launcher,
