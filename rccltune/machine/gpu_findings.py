@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rccltune.machine.kfd import NODES
+from rccltune.machine.mode_change import commands
 from rccltune.machine.products import product_of
 from rccltune.machine.records import Finding, Oam, System, notes, stops, warns
 from rccltune.machine.visible_devices import VISIBLE, in_force, visible_devices
@@ -167,8 +168,8 @@ def _modes(system: System) -> Iterator[Finding]:
             f"the GPUs are in different modes: {named}",
             "current_compute_partition, current_memory_partition",
             expected="one mode on all",
-            remedy="amd-smi set --gpu all --compute-partition CPX, then --memory-partition NPS4 "
-            "(root, idle GPUs); or hide the others with ROCR_VISIBLE_DEVICES.",
+            remedy=f"set one on all (root, idle GPUs){_parted(system, live)}; or hide the others "
+            "with ROCR_VISIBLE_DEVICES.",
             spoils=True,
         )
     elif len({(oam.arch, oam.device_id) for oam in live}) > 1:
@@ -181,6 +182,14 @@ def _modes(system: System) -> Iterator[Finding]:
             spoils=True,
         )
     yield from _unknown_modes(live)
+
+
+def _parted(system: System, live: Sequence[Oam]) -> str:
+    """The commands for the mode in which AMD would have this part partitioned."""
+    product = product_of(live[0].device_id)
+    if product is None or product.parted is None:
+        return ""
+    return f", {product.parted} say: {'; '.join(commands(product.parted, system.rocm))}"
 
 
 def _unknown_modes(live: Sequence[Oam]) -> Iterator[Finding]:

@@ -1,8 +1,10 @@
 """The mode that is asked for against the one that is there, and ``--apply-mode``.
 
 A memory mode holds only together with some compute modes (the library answers 55 to SPX under
-NPS4), so more pieces of memory come after the compute mode and fewer come before it. Setting the
-memory mode reloads the driver, which may reset the compute mode; so that is looked at again.
+NPS4), so more pieces of memory come after the compute mode and fewer come before it. A memory mode
+takes a reload of the driver, which ROCm 6 does when the mode is set; from 7.0 on the mode waits for
+one (amdsmi's CHANGELOG.md). So the mode is read again behind the setter, and the driver reloaded
+where it is still the old one. A reload may reset the compute mode, which is looked at too.
 """
 
 from __future__ import annotations
@@ -14,13 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.launch import signals
-from rccltune.machine.files import SystemRoot
+from rccltune.machine.files import SystemRoot, run_program
+from rccltune.machine.products import Product, product_of
 from rccltune.machine.records import System, mode_text
 from rccltune.machine.smi import Runner
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import join_lines
+from rccltune.releases import version_of
 
 
 def check_mode(wanted: Mode | None, system: System) -> None:
@@ -38,6 +42,13 @@ def check_mode(wanted: Mode | None, system: System) -> None:
     unsaid = system.status == "known" and system.mode is None
     if wanted is None or unsaid or fits(wanted, system):
         return
+    lacking = _lacking(wanted, system)
+    if lacking is not None:
+        raise MachineError(
+            f"--mode {mode_text(wanted)} was asked for, and {lacking}",
+            where="/sys/bus/pci/drivers/amdgpu/*/device",
+            hint=_instead(system),
+        )
     found = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
     raise MachineError(
         f"--mode {mode_text(wanted)} was asked for, and the mode of this machine is {found}",
@@ -56,14 +67,35 @@ def fits(wanted: Mode, system: System) -> bool:
     )
 
 
-def commands(wanted: Mode) -> tuple[str, ...]:
-    """Commands of an administrator to set a mode; compute first, as AMD's manual does."""
-    lines = []
-    if wanted.compute is not None:
-        lines.append(f"amd-smi set --gpu all --compute-partition {wanted.compute}")
-    if wanted.memory is not None:
-        lines.append(f"amd-smi set --gpu all --memory-partition {wanted.memory}")
-    return tuple(lines)
+RELOAD: Final = ("modprobe -r amdgpu", "modprobe amdgpu")
+
+
+def commands(wanted: Mode, rocm: str | None) -> tuple[str, ...]:
+    """Commands of an administrator to set a mode, as AMD's manuals of a ROCm order them."""
+    compute = wanted.compute and f"amd-smi set --gpu all --compute-partition {wanted.compute}"
+    memory = wanted.memory and f"amd-smi set --gpu all --memory-partition {wanted.memory}"
+    reloads = bool(memory) and not () < version_of(rocm) < (7,)
+    lines = [memory, *RELOAD, compute] if reloads else [compute, memory]
+    return tuple(line for line in lines if line)
+
+
+def _product(system: System) -> Product | None:
+    """The part of the first OAM."""
+    return product_of(system.oams[0].device_id) if system.oams else None
+
+
+def _lacking(wanted: Mode, system: System) -> str | None:
+    """``MI355X has no NPS4``; None where the part may have the mode."""
+    product = _product(system)
+    if product is None or not product.memory or wanted.memory in (None, *product.memory):
+        return None
+    return f"{product.name} has no {wanted.memory}"
+
+
+def _instead(system: System) -> str:
+    product = _product(system)
+    parted = product.parted if product is not None else None
+    return f"say --mode {parted or 'auto'}."
 
 
 def _hint(wanted: Mode, system: System) -> str:
@@ -73,8 +105,8 @@ def _hint(wanted: Mode, system: System) -> str:
         return "say --mode auto, or the mode that the machine is in."
     return join_lines(
         [
-            "set it (idle GPUs; a memory mode reloads the driver):",
-            *(f"        sudo {command}" for command in commands(wanted)),
+            "set it (idle GPUs; a memory mode takes a reload of the driver):",
+            *(f"        sudo {command}" for command in commands(wanted, system.rocm)),
             f"      or let --apply-mode do it and put it back; or say --mode {system.mode_text}.",
         ]
     )
@@ -113,11 +145,11 @@ def mode_change_cost(system: System, wanted: Mode, *, is_root: bool) -> tuple[st
 def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
     """Why a mode cannot be set, or could not be put back; empty where it can."""
     reasons = [] if is_root else ["you are not root"]
-    users = SystemRoot(system.root).entries("sys/class/kfd/kfd/proc") or ()
-    if users:
-        reasons.append(f"the GPUs are in use by process {', '.join(users)}")
+    reasons += _in_use(system)
     if system.vendor != "amd":
         return (*reasons, "there is no AMD GPU")
+    lacking = _lacking(wanted, system)
+    reasons += [lacking] if lacking else []
     for oam in system.oams:
         mode = oam.mode
         if mode is None or mode.compute is None or oam.contradiction:
@@ -127,6 +159,31 @@ def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]
                 f"the memory mode of {oam.address} is not known and could not be put back"
             )
     return tuple(reasons)
+
+
+def _in_use(system: System) -> list[str]:
+    users = SystemRoot(system.root).entries("sys/class/kfd/kfd/proc") or ()
+    return [f"the GPUs are in use by process {', '.join(users)}"] if users else []
+
+
+def reload_driver(system: System) -> None:
+    """Unload the driver, which the kernel refuses while anything holds it, and load it again.
+
+    Raises:
+        MachineError: something holds a GPU, or the kernel refused.
+    """
+    reasons = _in_use(system)
+    for command in () if reasons else RELOAD:
+        ended = run_program(command.split(), timeout_s=MEMORY_TIMEOUT_S)
+        if ended.code != 0:
+            said = (ended.err or ended.out).strip().splitlines()[-1:] or ["no answer"]
+            reasons.append(f"{command}: {said[0]}")
+            break
+    if reasons:
+        raise MachineError(
+            f"the memory mode waits for a reload of the driver: {'; '.join(reasons)}",
+            hint=f"end whatever holds a GPU, then: sudo {' && sudo '.join(RELOAD)}",
+        )
 
 
 def mode_changes(now: Modes, wanted: Modes) -> tuple[ModeChange, ...]:
@@ -152,6 +209,7 @@ def apply_mode(
     look: Callable[[], System],
     reporter: Reporter,
     is_root: bool | None = None,
+    reload: Callable[[System], None] = reload_driver,
 ) -> Iterator[System]:
     """The machine in another mode for the time of a ``with`` block; gives it as detected then.
 
@@ -165,6 +223,7 @@ def apply_mode(
         look: detects the machine again.
         reporter: says what is being done.
         is_root: whether this process is root, None to find out.
+        reload: reloads the driver.
 
     Raises:
         MachineError: it cannot be set, or not put back; the message says which.
@@ -175,14 +234,15 @@ def apply_mode(
     _stop_where_hindered(wanted, system, os.geteuid() == 0 if is_root is None else is_root)
     before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
     target = {a: _merged(wanted, mode) for a, mode in before.items()}
-    back = "; ".join(commands(next(iter(before.values()))))
+    back = "; ".join(commands(next(iter(before.values())), system.rocm))
+    setter = _Setter(run=run, look=look, reload=reload, reporter=reporter)
     reporter.say(f"Setting {mode_text(wanted)}. Should this be killed, go back by hand: {back}")
     with signals.interruptible():
         try:
-            yield _change(target, look, run, reporter)
+            yield setter.change(target)
         finally:
             with signals.held():
-                _put_back(before, look, run, reporter)
+                _put_back(before, setter, system.rocm)
 
 
 def _stop_where_hindered(wanted: Mode, system: System, is_root: bool) -> None:
@@ -190,20 +250,21 @@ def _stop_where_hindered(wanted: Mode, system: System, is_root: bool) -> None:
     if hindered:
         raise MachineError(
             f"the mode cannot be set to {mode_text(wanted)}: {'; '.join(hindered)}",
-            hint="see what --apply-mode needs, or set it by hand: " + "; ".join(commands(wanted)),
+            hint="see what --apply-mode needs, or set it by hand: "
+            + "; ".join(commands(wanted, system.rocm)),
         )
 
 
-def _put_back(before: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> None:
-    reporter.say("Putting the mode back.")
+def _put_back(before: Modes, setter: _Setter, rocm: str | None) -> None:
+    setter.reporter.say("Putting the mode back.")
     try:
-        _change(before, look, run, reporter)
+        setter.change(before)
     except MachineError as error:
         named = "; ".join(f"{a} had {mode_text(m)}" for a, m in sorted(before.items()))
         raise MachineError(
             f"the mode was not put back: {error.message}",
             where=named,
-            hint="; ".join(commands(next(iter(before.values())))),
+            hint="; ".join(commands(next(iter(before.values())), rocm)),
         ) from error
 
 
@@ -212,26 +273,54 @@ def _merged(wanted: Mode, now: Mode) -> Mode:
     return Mode(compute=wanted.compute or now.compute, memory=wanted.memory or now.memory)
 
 
-def _change(wanted: Modes, look: Callable[[], System], run: Runner, reporter: Reporter) -> System:
-    """Call until the machine says that it is there; a reset compute mode takes a second round."""
-    system = look()
-    for _ in range(2):
-        now = {oam.address: oam.mode or Mode(compute=None, memory=None) for oam in system.oams}
-        lost = wanted.keys() - now.keys()
-        if lost:
-            raise MachineError(f"{', '.join(sorted(lost))} went away during the change of mode")
-        for step in mode_changes(now, wanted):
-            reporter.say(
-                f"Setting the {step.what} mode: {', '.join(sorted({v for _, v in step.wanted}))}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setter:
+    """Sets modes on this machine."""
+
+    run: Runner
+    look: Callable[[], System]
+    reload: Callable[[System], None]
+    reporter: Reporter
+
+    def change(self, wanted: Modes) -> System:
+        """Call until the machine is there; a reset compute mode takes a second round."""
+        system = self.look()
+        for _ in range(2):
+            now = {oam.address: oam.mode or Mode(compute=None, memory=None) for oam in system.oams}
+            lost = wanted.keys() - now.keys()
+            if lost:
+                raise MachineError(f"{', '.join(sorted(lost))} went away during the change of mode")
+            for step in mode_changes(now, wanted):
+                values = ", ".join(sorted({value for _, value in step.wanted}))
+                self.reporter.say(f"Setting the {step.what} mode: {values}")
+                _call(step, self.run)
+                if step.what == "memory":
+                    self._reload(step, now)
+            system = self.look()
+            if all((oam := system.oam_at(a)) and oam.mode == m for a, m in wanted.items()):
+                return system
+        raise MachineError(
+            f"the machine is in {system.mode_text} after the change, which is not what was set",
+            hint="; ".join(commands(next(iter(wanted.values())), system.rocm))
+            + "; dmesg says why it did not hold.",
+        )
+
+    def _reload(self, step: ModeChange, before: Modes) -> None:
+        """Reload the driver where it did not do so when the memory mode was set."""
+        system = self.look()
+        there = {oam.address: oam.mode.memory for oam in system.oams if oam.mode is not None}
+        if all(there.get(address) == value for address, value in step.wanted):
+            return
+        self.reporter.say("Reloading the driver for the memory mode.")
+        try:
+            self.reload(system)
+        except MachineError:
+            # What waits would come with the next reload, whoever asks for that.
+            old = tuple(
+                (address, before[address].memory or value) for address, value in step.wanted
             )
-            _call(step, run)
-        system = look()
-        if all((oam := system.oam_at(a)) is not None and oam.mode == m for a, m in wanted.items()):
-            return system
-    raise MachineError(
-        f"the machine is in {system.mode_text} after the change, which is not what was set",
-        hint="; ".join(commands(next(iter(wanted.values())))) + "; dmesg says why it did not hold.",
-    )
+            _call(ModeChange(what="memory", wanted=old), self.run)
+            raise
 
 
 def _call(step: ModeChange, run: Runner) -> None:
@@ -241,7 +330,7 @@ def _call(step: ModeChange, run: Runner) -> None:
     done = answer.get("done")
     if status != "answered" or not isinstance(done, dict):
         raise MachineError(f"amdsmi {status} while setting a mode: {answer.get('failed')}")
-    bad = {str(a): str(said) for a, said in done.items() if said not in ("ok", "by the setter")}
+    bad = {str(a): str(said) for a, said in done.items() if said != "ok"}
     if bad:
         named = "; ".join(f"{a}: {_CODES.get(said, said)}" for a, said in sorted(bad.items()))
         raise MachineError(f"amdsmi did not set the {step.what} mode: {named}")

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rccltune.model.settings import Mode
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -19,32 +21,40 @@ class Product:
 
     Attributes:
         per_iod: XCDs on one I/O die, None where unknown.
+        memory: memory modes that it has, empty where unknown.
+        parted: mode in which AMD would have it partitioned, None where it names none.
         is_virtual: a virtual function in an SR-IOV guest.
     """
 
     name: str
     n_xcds: int | None
     per_iod: int | None
+    memory: tuple[str, ...] = ()
+    parted: Mode | None = None
     is_virtual: bool = False
 
 
+# Modes with parts are those of AMD's RCCL usage tips (rocm-systems 1dd79172
+# projects/rccl/docs/how-to/rccl-usage-tips.rst): MI350X has no NPS4.
+_MI300: Final = (("NPS1", "NPS2", "NPS4"), Mode.parse("cpx-nps4"))
+_MI350: Final = (("NPS1", "NPS2"), Mode.parse("dpx-nps2"))
 PRODUCTS: Final = {
     0x7408: Product("MI250X", None, None),
     0x740C: Product("MI250X/MI250", None, None),
     0x740F: Product("MI210", None, None),
     0x74A0: Product("MI300A", 6, 2),
-    0x74A1: Product("MI300X", 8, 2),
+    0x74A1: Product("MI300X", 8, 2, *_MI300),
     0x74A2: Product("MI308X", 4, None),
-    0x74A5: Product("MI325X", 8, 2),
+    0x74A5: Product("MI325X", 8, 2, *_MI300),
     0x74A8: Product("MI308X", 4, None),
-    0x74A9: Product("MI300X HF", 8, 2),
+    0x74A9: Product("MI300X HF", 8, 2, *_MI300),
     0x74B5: Product("MI300X VF", 8, 2, is_virtual=True),
     0x74B6: Product("MI308X VF", 4, None, is_virtual=True),
     0x74B9: Product("MI325X VF", 8, 2, is_virtual=True),
     0x74BC: Product("MI308X VF", 4, None, is_virtual=True),
     0x74BD: Product("MI300X HF VF", 8, 2, is_virtual=True),
-    0x75A0: Product("MI350X", 8, 4),
-    0x75A3: Product("MI355X", 8, 4),
+    0x75A0: Product("MI350X", 8, 4, *_MI350),
+    0x75A3: Product("MI355X", 8, 4, *_MI350),
     0x75B0: Product("MI350X VF", 8, 4, is_virtual=True),
     0x75B3: Product("MI355X VF", 8, 4, is_virtual=True),
 }

@@ -16,16 +16,21 @@ from typing import Any, Final, TypeAlias
 
 # Foreign bindings have no types.
 Bindings: TypeAlias = Any
+# Newest name first, with the keys that lead to its answer: ROCm 10 has deprecated the names of 6.x
+# that stand last (amdsmi's CHANGELOG.md, 10.0.0), and 6.0 to 6.2 have no others.
 _QUESTIONS: Final = {
-    "address": "amdsmi_get_gpu_device_bdf",
-    "asic": "amdsmi_get_gpu_asic_info",
-    "compute": "amdsmi_get_gpu_compute_partition",
-    "memory": "amdsmi_get_gpu_memory_partition",
+    "address": (("amdsmi_get_gpu_device_bdf", ()),),
+    "asic": (("amdsmi_get_gpu_asic_info", ()),),
+    "compute": (
+        ("amdsmi_get_gpu_accelerator_partition_profile", ("partition_profile", "profile_type")),
+        ("amdsmi_get_gpu_compute_partition", ()),
+    ),
+    "memory": (
+        ("amdsmi_get_gpu_memory_partition_config", ("mp_mode",)),
+        ("amdsmi_get_gpu_memory_partition", ()),
+    ),
 }
-_SETTERS: Final = {
-    "compute": ("amdsmi_set_gpu_compute_partition", "AmdSmiComputePartitionType"),
-    "memory": ("amdsmi_set_gpu_memory_partition", "AmdSmiMemoryPartitionType"),
-}
+_NO_ANSWER: Final = (None, "", "N/A")
 
 
 def _said(error: BaseException) -> str:
@@ -35,11 +40,21 @@ def _said(error: BaseException) -> str:
 
 def _ask(smi: Bindings, handle: Bindings) -> dict[str, Any]:
     """Ask one device; in CPX the secondary partitions refuse most questions."""
-    answers: dict[str, Any] = {}
-    for key, name in _QUESTIONS.items():
+    return {key: _answered(smi, handle, names) for key, names in _QUESTIONS.items()}
+
+
+def _answered(
+    smi: Bindings, handle: Bindings, names: tuple[tuple[str, tuple[str, ...]], ...]
+) -> Any:  # noqa: ANN401 - whatever the bindings give
+    """What the first function says that these bindings have and that knows."""
+    for name, keys in names:
         with contextlib.suppress(Exception):
-            answers[key] = getattr(smi, name)(handle)
-    return answers
+            answer = getattr(smi, name)(handle)
+            for key in keys:
+                answer = answer[key]
+            if answer not in _NO_ANSWER:
+                return answer
+    return None
 
 
 def _query(smi: Bindings, _request: dict[str, Any]) -> dict[str, Any]:
@@ -59,7 +74,6 @@ def _primaries(smi: Bindings) -> dict[str, Any]:
 
 
 def _set(smi: Bindings, request: dict[str, Any]) -> dict[str, Any]:
-    setter, enumeration = _SETTERS[request["what"]]
     done: dict[str, str] = {}
     for module, value in request["wanted"].items():
         # A change makes every handle invalid, so each one is asked for again.
@@ -67,29 +81,48 @@ def _set(smi: Bindings, request: dict[str, Any]) -> dict[str, Any]:
         if module not in handles:
             done[module] = "not found"
             continue
-        # By name: the numbers moved between releases.
-        member = getattr(getattr(smi, enumeration), value)
-        try:
-            getattr(smi, setter)(handles[module], member)
-            done[module] = "ok"
-        except Exception as error:  # noqa: BLE001 - bindings raise anything
-            done[module] = _said(error)
+        for setter in _SETTERS[request["what"]]:
+            try:
+                setter(smi, handles[module], value)
+            except Exception as error:  # noqa: BLE001 - bindings raise anything
+                # That these bindings lack a name says nothing of the GPU.
+                if module not in done or not isinstance(error, AttributeError):
+                    done[module] = _said(error)
+            else:
+                done[module] = "ok"
+                break
         smi.amdsmi_shut_down()
         smi.amdsmi_init()
-    if request["what"] == "memory" and "ok" in done.values():
-        done["reload"] = _reload(smi)
     return {"done": done}
 
 
-def _reload(smi: Bindings) -> str:
-    """Since ROCm 7.0 a memory mode waits for a reload; before, setting it reloads by itself."""
-    if not hasattr(smi, "amdsmi_gpu_driver_reload"):
-        return "by the setter"
-    try:
-        smi.amdsmi_gpu_driver_reload()
-    except Exception as error:  # noqa: BLE001 - bindings raise anything
-        return _said(error)
-    return "ok"
+def _set_profile(smi: Bindings, handle: Bindings, value: str) -> None:
+    profiles = smi.amdsmi_get_gpu_accelerator_partition_profile_config(handle)["profiles"]
+    index = next(one["profile_index"] for one in profiles if one["profile_type"] == value)
+    smi.amdsmi_set_gpu_accelerator_partition_profile(handle, index)
+
+
+def _set_compute(smi: Bindings, handle: Bindings, value: str) -> None:
+    # By name: the numbers moved between releases.
+    member = getattr(smi.AmdSmiComputePartitionType, value)
+    smi.amdsmi_set_gpu_compute_partition(handle, member)
+
+
+def _set_memory_mode(smi: Bindings, handle: Bindings, value: str) -> None:
+    member = getattr(smi.AmdSmiMemoryPartitionType, value)
+    smi.amdsmi_set_gpu_memory_partition_mode(handle, member)
+
+
+def _set_memory(smi: Bindings, handle: Bindings, value: str) -> None:
+    member = getattr(smi.AmdSmiMemoryPartitionType, value)
+    smi.amdsmi_set_gpu_memory_partition(handle, member)
+
+
+# Newest name first, as for questions.
+_SETTERS: Final = {
+    "compute": (_set_profile, _set_compute),
+    "memory": (_set_memory_mode, _set_memory),
+}
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -80,11 +80,13 @@ _Dtype: TypeAlias = Annotated[str, parsed(OneOf(tuple(DTYPE_BYTES)))]
 
 # Published ways to measure, as values of the options; what a file or a command line says wins. From
 # AMD's RCCL usage tips for CPX: mpirun -np 64 --bind-to numa all_reduce_perf -b 8 -e 1G -f 2; the
-# same with ROCR_VISIBLE_DEVICES=0,…,7 and -np 8; and with -b 32 -G 2 -w 20 -n 50.
+# same with ROCR_VISIBLE_DEVICES=0,…,7 and -np 8; and with -b 32 -G 2 -w 20 -n 50. For MI350X and
+# MI355X they name DPX with NPS2.
 _RANGE: Final[Mapping[str, Any]] = {"min_bytes": 8, "max_bytes": 1 << 30, "factor": 2}
 _ONE_OAM: Final[Mapping[str, Any]] = {**_RANGE, "rank_placement": RankPlacement.ONE_OAM.value}
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cpx-64": {**_RANGE, "np": 64, "rank_placement": RankPlacement.NODE.value},
+    "dpx-16": {**_RANGE, "np": 16, "rank_placement": RankPlacement.NODE.value},
     "cpx-one-oam": _ONE_OAM,
     "cpx-one-oam-graph": {
         **_ONE_OAM,

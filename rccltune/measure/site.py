@@ -282,7 +282,7 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",
-            hint=f"set it by hand: {'; '.join(commands(mode))}.",
+            hint=f"set it by hand: {'; '.join(commands(mode, system.rocm))}.",
         )
     run = smi.runner(folder, os.environ)
     with apply_mode(mode, system, run=run, look=system_here, reporter=reporter):

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from smi_bindings import reload_driver, write_bindings
 from test_amdsmi import environment
 from trees import put, seen, write
 from wording import lacks
 
+from rccltune.machine import mode_change
 from rccltune.machine.mode_change import (
     apply_mode,
     check_mode,
@@ -21,7 +23,7 @@ from rccltune.machine.mode_change import (
     obstacles,
 )
 from rccltune.machine.records import Smi, System
-from rccltune.machine.smi import runner
+from rccltune.machine.smi import query, runner
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
@@ -69,14 +71,39 @@ def test_modes_that_do_not(wish: str, machine: str, found: str, tmp_path: Path) 
     assert caught.value.exit_code == 4
 
 
-def test_the_hint_has_the_commands(tmp_path: Path) -> None:
-    """As AMD's manual writes them."""
+COMPUTE = "sudo amd-smi set --gpu all --compute-partition CPX"
+MEMORY = "sudo amd-smi set --gpu all --memory-partition NPS4"
+
+
+@pytest.mark.parametrize(
+    ("rocm", "lines"),
+    [
+        ("6.4.3-128", [COMPUTE, MEMORY]),
+        # amdsmi docs/conceptual/partition.md: memory, reload, accelerator; since ROCm 7.0.
+        ("7.0.0-38", [MEMORY, "sudo modprobe -r amdgpu", "sudo modprobe amdgpu", COMPUTE]),
+        ("10.0.0", [MEMORY, "sudo modprobe -r amdgpu", "sudo modprobe amdgpu", COMPUTE]),
+    ],
+)
+def test_the_hint_has_the_commands(rocm: str, lines: list[str], tmp_path: Path) -> None:
+    """As AMD's manual of that ROCm orders them."""
+    root = write("mi300x-spx-nps1", tmp_path)
+    put(root, "opt/rocm/.info/version", rocm)
     with pytest.raises(MachineError) as caught:
-        check_mode(CPX4, seen(write("mi300x-spx-nps1", tmp_path)))
+        check_mode(CPX4, seen(root))
     hint = str(caught.value.hint)
-    assert "sudo amd-smi set --gpu all --compute-partition CPX" in hint
-    assert "sudo amd-smi set --gpu all --memory-partition NPS4" in hint
+    found = [line.strip() for line in hint.splitlines() if line.strip().startswith("sudo")]
+    assert found == lines
     assert "--apply-mode" in hint
+
+
+def test_a_part_that_lacks_the_mode_says_which_it_has(tmp_path: Path) -> None:
+    """MI350X and MI355X have no NPS4: AMD names DPX with NPS2 there."""
+    system = seen(write("mi355x-spx-nps1", tmp_path))
+    with pytest.raises(MachineError, match="MI355X has no NPS4") as caught:
+        check_mode(CPX4, system)
+    assert caught.value.hint == "say --mode dpx-nps2."
+    assert obstacles(system, CPX4, is_root=True) == ("MI355X has no NPS4",)
+    assert obstacles(system, Mode.parse("dpx-nps2"), is_root=True) == ()
 
 
 def test_more_memory_parts_come_last_and_fewer_first() -> None:
@@ -115,7 +142,7 @@ class Node(Reporter):
             self.set(oam, what, value)
             if what == "memory" and self.resets:
                 self.set(oam, "compute", "SPX")
-        return "answered", {"done": dict.fromkeys(request["wanted"], "ok") | {"reload": "ok"}}
+        return "answered", {"done": dict.fromkeys(request["wanted"], "ok")}
 
     def set(self, oam: str, what: str, value: str) -> None:
         """One attribute, and what KFD shows then."""
@@ -279,6 +306,98 @@ def test_through_the_real_bindings(
         assert system.mode == CPX4
         assert state.read_text(encoding="ascii") == "CPX NPS4\n"
     assert state.read_text(encoding="ascii") == "SPX NPS1\n"
+
+
+DPX2 = Mode.parse("dpx-nps2")
+
+
+class Releases:
+    """An MI355X node under the bindings of one ROCm, whose driver reloads when it is told to."""
+
+    def __init__(self, release: int, tmp_path: Path) -> None:
+        """Write both."""
+        self.folder = tmp_path / "smi"
+        self.state = write_bindings(self.folder, release)
+        self.root = write("mi355x-no-kfd", tmp_path / "root")
+        self.n_reloads = 0
+
+    def look(self) -> System:
+        """What sysfs says then."""
+        compute, memory = self.state.read_text(encoding="ascii").split()
+        for bus in BUSES:
+            device = f"sys/bus/pci/devices/0000:{bus}:00.0"
+            put(self.root, f"{device}/current_compute_partition", compute)
+            put(self.root, f"{device}/current_memory_partition", memory)
+        return seen(self.root, deep=False, ask_smi=Smi)
+
+    def reload(self, _system: System) -> None:
+        """As the kernel does."""
+        self.n_reloads += 1
+        reload_driver(self.folder)
+
+    def applied(self, reload: Callable[[System], None]) -> Any:  # noqa: ANN401 - as above
+        """The context manager over this node."""
+        run = runner(self.folder, {})
+        return apply_mode(
+            DPX2, self.look(), run=run, look=self.look, reporter=Reporter(), is_root=True,
+            reload=reload,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("release", "n_reloads"), [(6, 0), (7, 2), (10, 2)])
+def test_each_release_of_the_bindings_sets_the_mode(
+    release: int, n_reloads: int, tmp_path: Path
+) -> None:
+    """ROCm 6 reloads by itself; 7 and 10 leave that to us, and 10 is asked by its new names."""
+    node = Releases(release, tmp_path)
+    asked = query(runner(node.folder, {}), node.folder)
+    assert (asked.gpus[0].compute, asked.gpus[0].memory) == ("SPX", "NPS1")
+    with node.applied(node.reload) as system:
+        assert system.mode == DPX2
+        assert len(query(runner(node.folder, {}), node.folder).gpus) == 16
+    assert node.look().mode == SPX1
+    assert node.n_reloads == n_reloads
+    assert not (node.folder / "deprecated").exists()
+
+
+def test_a_driver_that_cannot_be_reloaded(tmp_path: Path) -> None:
+    """The mode that waits is taken back, and the commands are said."""
+    node = Releases(10, tmp_path)
+
+    def hold(system: System) -> None:
+        put(node.root, "sys/class/kfd/kfd/proc/4711/vram_1", "1")
+        mode_change.reload_driver(system)
+
+    waits = pytest.raises(MachineError, match="waits for a reload of the driver")
+    with waits as caught, node.applied(hold):
+        pytest.fail("the block must not run")
+    assert "4711" in caught.value.message
+    assert "sudo modprobe -r amdgpu && sudo modprobe amdgpu" in str(caught.value.hint)
+    assert (node.folder / "waiting").read_text(encoding="ascii") == "NPS1"
+    assert node.look().mode == SPX1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "asked"),
+    [("", ["-r amdgpu", "amdgpu"]), ("FATAL: Module amdgpu is in use.", ["-r amdgpu"])],
+)
+def test_the_driver_is_reloaded_by_modprobe(
+    refusal: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unloaded and loaded; what the kernel refuses is said in its words, with the commands."""
+    system = seen(write("mi300x-spx-nps1", tmp_path / "root"))
+    log = tmp_path / "log"
+    ending = f"echo '{refusal}' >&2; exit 1" if refusal else "exit 0"
+    modprobe = put(tmp_path, "bin/modprobe", f'#!/bin/sh\necho "$@" >> {log}\n{ending}')
+    modprobe.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{modprobe.parent}:{os.environ['PATH']}")
+    if refusal:
+        with pytest.raises(MachineError, match=refusal) as caught:
+            mode_change.reload_driver(system)
+        assert "sudo modprobe -r amdgpu && sudo modprobe amdgpu" in str(caught.value.hint)
+    else:
+        mode_change.reload_driver(system)
+    assert log.read_text(encoding="utf-8").splitlines() == asked
 
 
 def test_a_refusal_of_the_library(smi_release: Callable[[str], Path], tmp_path: Path) -> None:

@@ -21,11 +21,20 @@ MI325X = Machine(
         "expect status=known arch=gfx942 device=0x74a5 cus=304 mode=spx-nps1 visible=8",
     ),
 )
+MI355X = Machine(
+    "mi355x-no-kfd",
+    (
+        "no-kfd",
+        f"gpu at={EIGHT} device=0x75a3 gfx=90500 xccs=8 cus=256 nodes=1 compute=SPX memory=NPS1",
+        "expect status=known arch=gfx950 device=0x75a3 cus=0 mode=spx-nps1 visible=0 sockets=0",
+    ),
+)
+_MADE_HERE = {one.name: one for one in (MI325X, MI355X)}
 
 
 def named(name: str) -> Machine:
     """One described machine."""
-    return MI325X if name == MI325X.name else load(DESCRIPTIONS / f"{name}.machine")
+    return _MADE_HERE.get(name) or load(DESCRIPTIONS / f"{name}.machine")
 
 
 def write(name: str, root: Path) -> Path:
