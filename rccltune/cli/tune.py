@@ -26,7 +26,7 @@ from rccltune.cli.verify import (
     unregistered_line,
 )
 from rccltune.model import defaults
-from rccltune.model.choice import NOT_MEASURED
+from rccltune.model.choice import NOT_MEASURED, RESTORES
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import LL128_FORCED
@@ -174,7 +174,7 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
     lines = [no_hardware(done.runner)] if done.simulated else []
     rows = [line for one in done.verified for line in _rules(one)]
     if rows:
-        lines += ["Verified, faster than the library's own choice:", *rows]
+        lines += [_heading(done), *rows]
     elif done.forced and any(_rules(one) for one in done.forced.verified):
         lines.append("In the environment as it is, no rule gains enough to be kept.")
     else:
@@ -235,12 +235,23 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
     return [*lines, f"To use that instead: source {path}"]
 
 
+def _heading(done: TuneResult) -> str:
+    kept = [rule for one in done.verified for rule in one.standings if rule.is_kept]
+    if all(rule.reason == RESTORES for rule in kept):
+        return "Verified, as fast as the library is without a plugin:"
+    return "Verified, faster than the library's own choice:"
+
+
 def _rules(one: VerificationResult) -> list[str]:
     found = []
     for rule in one.standings:
         if rule.is_kept:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             said = f"  {rule.collective.value} {span}: {rule.setting}, {rule.gain}"
+            if rule.reason == RESTORES:
+                # Calls one by one were compared with the idle plugin alone.
+                found.append(f"{said}: {RESTORES}")
+                continue
             if rule.loop is not None:
                 # Above 4 MiB the loop is the clock.
                 up_to = " up to 4 MiB" if LOOP in rule.clock else ""

@@ -24,6 +24,8 @@ NOT_MEASURED: Final = "not measured"
 NOT_FASTER: Final = "not faster"
 _NOT_PROVEN: Final = "not proven: "
 BASELINE_UNKNOWN: Final = "baseline not measured here"
+# Of a rule that may gain nothing over the library as it is without a plugin.
+RESTORES: Final = "restores what loading a tuner takes away"
 NOTHING_SELECTABLE: Final = "no selectable setting was measured"
 
 

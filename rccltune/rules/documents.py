@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import groupby, product
 
-from rccltune.model.choice import Rule, RuleCount, Zone
+from rccltune.model.choice import RESTORES, Rule, RuleCount, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Mode, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
@@ -337,7 +337,7 @@ def _evidence(zone: Zone) -> str:
         return ""
     parts = [_seen(zone)]
     if zone.restores:
-        parts.append("restores what loading a tuner takes away")
+        parts.append(RESTORES)
     return "\n".join([*parts, *_doubt(zone)])
 
 

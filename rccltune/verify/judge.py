@@ -31,7 +31,7 @@ import numpy.typing as npt
 from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
-from rccltune.model.choice import Judgement, Rule
+from rccltune.model.choice import RESTORES, Judgement, Rule
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
@@ -442,7 +442,7 @@ class _FileJudge:
             state, why = self._state(worst, loop, one_root)
             restores = cost.high(self.level) < 0 and worst.low(self.level) > _RESTORED
             if state is not RuleState.KEPT and beside_idle is RuleState.KEPT and restores:
-                state, why = RuleState.KEPT, "restores what loading a tuner takes away"
+                state, why = RuleState.KEPT, RESTORES
             elif state is RuleState.SLOWER and beside_idle is not RuleState.SLOWER:
                 # Without the rule the plugin would cost as much.
                 state, why = RuleState.NO_GAIN, "no gain"
