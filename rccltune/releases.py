@@ -289,6 +289,15 @@ def spoils_replays(rocm: str | None) -> bool:
     return first <= version <= last
 
 
+# amdsmi's CHANGELOG.md, 7.0.0: a memory mode waits for a reload of the driver.
+_MEMORY_WAITS: Final = (7,)
+
+
+def sets_memory_at_once(rocm: str | None) -> bool:
+    """Whether a ROCm's amdsmi reloads the driver where it sets a memory mode; unknown ones do not."""
+    return () < version_of(rocm) < _MEMORY_WAITS
+
+
 def rocm_of(number: Version) -> tuple[str, str] | None:
     """First and last ROCm that brought an RCCL; None where that is not known."""
     found = [one.rocm for one in _RCCL if one.number == dotted(number) and one.rocm]

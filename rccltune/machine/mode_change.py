@@ -24,7 +24,7 @@ from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import join_lines
-from rccltune.releases import version_of
+from rccltune.releases import sets_memory_at_once
 
 
 def check_mode(wanted: Mode | None, system: System) -> None:
@@ -74,7 +74,7 @@ def commands(wanted: Mode, rocm: str | None) -> tuple[str, ...]:
     """Commands of an administrator to set a mode, as AMD's manuals of a ROCm order them."""
     compute = wanted.compute and f"amd-smi set --gpu all --compute-partition {wanted.compute}"
     memory = wanted.memory and f"amd-smi set --gpu all --memory-partition {wanted.memory}"
-    reloads = bool(memory) and not () < version_of(rocm) < (7,)
+    reloads = bool(memory) and not sets_memory_at_once(rocm)
     lines = [memory, *RELOAD, compute] if reloads else [compute, memory]
     return tuple(line for line in lines if line)
 

@@ -20,6 +20,8 @@ from rccltune.releases import (
     hosts_of,
     release_in,
     release_of,
+    sets_memory_at_once,
+    spoils_replays,
 )
 
 # Of the kernel and of its driver, which are no library; glibc's is the plugin's own need.
@@ -135,3 +137,38 @@ def test_a_rocm_brings_a_release(rocm: str, number: str) -> None:
 def test_no_rocm_brings_nothing() -> None:
     """Where nothing is said nothing is known."""
     assert release_in(None) is release_in("unknown") is None
+
+
+@pytest.mark.parametrize(
+    ("rocm", "spoils"),
+    [
+        # ROCm/clr issue 279: "ROCm 7.2.0-7.2.3"; "works on clr 7.1.1 / ROCm 7.0 / ROCm 7.13".
+        ("7.0.2-56", False),
+        ("7.1.1-38", False),
+        ("7.2.0-81", True),
+        ("7.2", True),
+        ("7.2.3-21", True),
+        ("7.2.4-8", False),
+        ("7.13.0", False),
+        (None, False),
+    ],
+)
+def test_which_rocm_spoils_replays_of_graphs(rocm: str | None, spoils: bool) -> None:
+    """By the file that names ROCm's release."""
+    assert spoils_replays(rocm) is spoils
+
+
+@pytest.mark.parametrize(
+    ("rocm", "at_once"),
+    [
+        # rocm-systems 0da2091b projects/amdsmi/docs/conceptual/partition.md, "Operational requirements".
+        ("6.0.2-115", True),
+        ("6.4.4-129", True),
+        ("7.0.0-38", False),
+        ("10.0.0", False),
+        (None, False),
+    ],
+)
+def test_which_rocm_reloads_the_driver_for_a_memory_mode(rocm: str | None, at_once: bool) -> None:
+    """The two-step workflow "was introduced in ROCm 7.0"."""
+    assert sets_memory_at_once(rocm) is at_once
