@@ -294,7 +294,7 @@ _MEMORY_WAITS: Final = (7,)
 
 
 def sets_memory_at_once(rocm: str | None) -> bool:
-    """Whether a ROCm's amdsmi reloads the driver where it sets a memory mode; unknown ones do not."""
+    """Whether a ROCm's amdsmi reloads the driver where it sets a memory mode."""
     return () < version_of(rocm) < _MEMORY_WAITS
 
 
