@@ -51,7 +51,7 @@ FIELDS = _named(
     process purpose number_of communicators plugin said n_nodes n_ranks rank_placement
     library library_version runtime argv added started
     exit_code signal duration_s failure line collective setting algorithm protocol channels role
-    words lifted
+    words
     path sha256 version rules_sha256 rules_before rules fallbacks replicates processes
     seconds verdicts standings cuts beside is_equal needs lost_needs confirmed
     ratio low high n n_sizes n_undecided clock loop one_root registered

@@ -84,7 +84,6 @@ class Release:
         abi: newest version of the tuner interface that it looks up, 0 for none.
         reads_rules: whether it has a tuner for rule files itself. A build may differ from its
             number, so that a file at hand is asked by its content.
-        tells_choices: whether its log has a line for every choice.
         limits_by_name: whether ``NCCL_ALGO=allreduce:tree`` acts on all_reduce alone.
         has_symmetric: whether buffers in symmetric windows go around a tuner.
         knows_cpx: whether it finds its way on partitioned GPUs.
@@ -99,7 +98,6 @@ class Release:
     rocm: tuple[str, str] | None = None
     abi: int
     reads_rules: bool = False
-    tells_choices: bool = True
     limits_by_name: bool = False
     has_symmetric: bool = False
     knows_cpx: bool = True
@@ -154,7 +152,6 @@ _RCCL: Final = _lines(
         name="RCCL to 2.20.5 (ROCm to 6.2)",
         rocm=("5.5", "5.5"),
         abi=0,
-        tells_choices=False,
         knows_cpx=False,
         keeps_scratch=False,
     ),
@@ -167,7 +164,6 @@ _RCCL: Final = _lines(
         "first": (2, 20, 3),
         "number": "2.20.5",
         "rocm": ("6.2", "6.2"),
-        "tells_choices": True,
     },
     {
         "first": (2, 21),
@@ -228,10 +224,9 @@ _NCCL: Final = _lines(
         number="2.18.6",
         name="NCCL to 2.20",
         abi=0,
-        tells_choices=False,
     ),
     {"first": (2, 19), "number": "2.19.4", "abi": 1},
-    {"first": (2, 20, 3), "number": "2.20.5", "tells_choices": True},
+    {"first": (2, 20, 3), "number": "2.20.5"},
     {"first": (2, 21), "number": "2.21.5", "name": "NCCL 2.21", "abi": 2, "remark": PAIRS},
     {"first": (2, 22), "number": "2.23.4", "name": "NCCL 2.22, 2.23", "abi": 3, "remark": ""},
     # RCCL takes a collective's name before a list too, from a list of names in another order
@@ -325,7 +320,6 @@ def since(does: Callable[[Release], bool]) -> str:
 # For sentences to users.
 LOADING_OURS: Final = since(lambda one: one.loads_ours)
 READING_RULES: Final = since(lambda one: one.reads_rules)
-TELLING_CHOICES: Final = since(lambda one: one.tells_choices)
 CHOOSING_FREELY: Final = since(lambda one: one.abi > 2)
 
 

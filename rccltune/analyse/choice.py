@@ -23,8 +23,6 @@ from rccltune.model.vocabulary import UnusableReason
 from rccltune.perf.samples import IDLE
 
 _WRONG: Final = UnusableReason.WRONG.value
-# First passes pay for connections; every launch throws them away.
-_CONNECTING: Final = UnusableReason.CONNECTING.value
 _NAMED: Final = ["collective", "setting"]
 _PLACE: Final = ["collective", "n_nodes", "n_ranks"]
 # Collective, nodes and ranks.
@@ -97,7 +95,7 @@ def candidates_in(
 def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
     """Reasons why timings of the library itself were unusable, by collective, nodes and ranks."""
     is_library = samples["setting"].isin((BASELINE, IDLE))
-    rows = samples[is_library & ~samples["unusable"].isin(("", _CONNECTING))]
+    rows = samples[is_library & (samples["unusable"] != "")]
     reasons = {}
     for place, part in rows.groupby(_PLACE, observed=True):
         counted = part["unusable"].astype(object).value_counts()

@@ -15,8 +15,6 @@ from rccltune.model.vocabulary import UnusableReason, format_size
 from rccltune.perf.samples import IDLE
 
 _NAMED: Final = ["collective", "setting"]
-# Every launch throws its first pass away, and wrong results are told by themselves.
-_EXPECTED: Final = (UnusableReason.WRONG, UnusableReason.CONNECTING)
 
 
 def wrong_counts(samples: pd.DataFrame) -> dict[tuple[str, str], int]:
@@ -101,7 +99,7 @@ def _flagged(samples: pd.DataFrame) -> Iterator[Notice]:
             remedy="nothing to do: that is asked to see it, as LL128 on AMD without its variable.",
             count=n,
         )
-    others = {doubt: n for doubt, n in by_reason.items() if doubt not in _EXPECTED}
+    others = {doubt: n for doubt, n in by_reason.items() if doubt is not UnusableReason.WRONG}
     if others:
         listed = "; ".join(f"{n} x {doubt.meaning}" for doubt, n in others.items())
         yield Notice(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import LogReporter, Place, choosing, options_of, path_of
-from rccltune.measure import crosscheck, launch_sweep, perf_sweep, prepared_launches
+from rccltune.measure import crosscheck, perf_sweep, rccl_tests_sweep
 from rccltune.measure.instrument import session_instrument
 from rccltune.measure.options import PERF
 from rccltune.measure.request import merge_request, on_kept_node, session_request
@@ -63,8 +63,8 @@ def sweep(
         return done
     request = _of_one_scale(request, place)
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
-        prepared = prepared_launches.prepare_launches(request, place)
-        return launch_sweep.measure_by_launches(
+        prepared = rccl_tests_sweep.prepare_rccl_tests(request, place)
+        return rccl_tests_sweep.measure_with_rccl_tests(
             prepared, reporter=telling, command=command, force=force
         )
 

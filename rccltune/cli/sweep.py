@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rccltune.cli import sweep_perf, sweep_rccl_tests
+from rccltune.cli import sweep_perf
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
@@ -79,7 +79,7 @@ def sweep(
     """Measure which setting of a collective is fast at which size, in a session.
 
     Settings are checked and timed once, then those that could win in several communicators. One
-    that hangs, crashes or gives wrong results is set aside. Interrupted, the same command goes on.
+    that hangs, crashes or gives wrong results is excluded. Interrupted, the same command goes on.
     With --runner rccl-tests each setting is one mpirun of all_reduce_perf and the like; otherwise
     they are a cross-check at a few sizes, where they are found.
 
@@ -90,7 +90,6 @@ def sweep(
     Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 runs failed, 7
     the session is of another machine, 130 interrupted.
     """
-    from rccltune.measure.options import PERF
     from rccltune.measure.request import merge_request, on_kept_node
     from rccltune.measure.scales import at_scales
     from rccltune.measure.site import in_mode
@@ -105,24 +104,14 @@ def sweep(
                 (replace(request, site=one.request), one.folder, one.scale)
                 for one in at_scales(request.site, request.scales, output)
             ]
-        is_perf = request.site.runner == PERF
-        if plan_only and is_perf:
+        if plan_only:
             plans = [sweep_perf.prepare(console, *one) for one in wanted]
             sweep_perf.show(console, plans, request.scales)
-            return
-        if plan_only:
-            launches = [sweep_rccl_tests.prepare(console, *one) for one in wanted]
-            sweep_rccl_tests.show(console, launches, request.scales)
             return
         failed = []
         for one in wanted:
             try:
-                if is_perf:
-                    measured = sweep_perf.prepare(console, *one)
-                    sweep_perf.run(console, one[0], measured, force=force)
-                else:
-                    made = sweep_rccl_tests.prepare(console, *one)
-                    sweep_rccl_tests.run(console, made, force=force)
+                sweep_perf.run(console, one[0], sweep_perf.prepare(console, *one), force=force)
             except LaunchError as error:
                 # What fails at one scale says nothing of the others.
                 failed.append(error)

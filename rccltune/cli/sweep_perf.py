@@ -1,4 +1,4 @@
-"""``rccltune sweep`` by the rank program: what it says before, while and after it measures."""
+"""``rccltune sweep``: what it says before, while and after it measures."""
 
 from __future__ import annotations
 
@@ -21,97 +21,84 @@ from rccltune.model.vocabulary import JoinedLines, join_lines
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rccltune.measure.crosscheck import CrosscheckProgress as Checks
     from rccltune.measure.crosscheck import CrosscheckResult
-    from rccltune.measure.launch_sweep import LaunchProgress as Launches
     from rccltune.measure.perf_sweep import PreparedPerfSweep
-    from rccltune.measure.prepared_launches import PreparedLaunches
+    from rccltune.measure.rccl_tests_sweep import PreparedRcclTests
     from rccltune.measure.request import Request
     from rccltune.measure.sweep_result import SweepResult
     from rccltune.perf.sweep import SweepProgress
 
-    Step: TypeAlias = SweepProgress | Launches | Checks
+    Prepared: TypeAlias = PreparedPerfSweep | PreparedRcclTests
 
 # A log gets a line so often.
 _PAUSE_S: Final = 30.0
 
 
-def prepare(
-    console: Console, request: Request, output: Path, scale: Scale | None
-) -> PreparedPerfSweep:
+def prepare(console: Console, request: Request, output: Path, scale: Scale | None) -> Prepared:
     """What would be measured; ``scale`` is what was asked for with --scales."""
-    from rccltune.measure import perf_sweep
+    from rccltune.measure.options import PERF
     from rccltune.measure.scales import check_scale
 
     console.say(f"Session: {output}")
-    prepared = perf_sweep.prepare_measuring(request, output, console)
-    site = prepared.instrument.site
-    if site.node is not None:
-        console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
+    prepared: Prepared
+    if request.site.runner == PERF:
+        from rccltune.measure.perf_sweep import prepare_measuring
+
+        prepared = prepare_measuring(request, output, console)
+    else:
+        from rccltune.measure.rccl_tests_sweep import prepare_rccl_tests
+
+        prepared = prepare_rccl_tests(request, output)
+    if prepared.site.node is not None:
+        console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
     if scale is not None:
-        check_scale(scale, site)
+        check_scale(scale, prepared.site)
     return prepared
 
 
-def show(console: Console, plans: Sequence[PreparedPerfSweep], scales: Sequence[Scale]) -> None:
+def show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) -> None:
     """The plan, or one for each of several scales."""
     plain = [one.as_plain() for one in plans]
     named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
     texts = (join_lines([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
-    console.result({"scales": named} if scales else plain[0], join_lines(texts, gap="\n\n"))
+    # Command lines stay whole, to be copied.
+    text = join_lines(texts, gap="\n\n")
+    console.result({"scales": named} if scales else plain[0], text, is_file=True)
     console.say("Next: the same command without --plan.")
 
 
-def plan_text(prepared: PreparedPerfSweep) -> JoinedLines:
+def plan_text(prepared: Prepared) -> JoinedLines:
     """What would run, and for how long."""
-    lines = [*past_lines(prepared), *prepared.instrument.site.remarks]
-    for one in prepared.left:
-        steps = sum(map(len, prepared.measuring.left(one).values()))
-        lines.append(f"{one.what}: {len(one.communicators)} communicators, {steps} steps")
-    lines += _not_measured(prepared)
+    lines = [*prepared.remarks, *prepared.plan_lines, *_not_measured(prepared)]
     for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
         if pairs:
             lines += [f"{title}:", *(f"  {name}={value}" for name, value in pairs)]
     expected = f"about {minutes(prepared.expected_s)}"
-    budget = prepared.measuring.left_s()
+    budget = prepared.budget_left_s
     if budget is not None and budget < prepared.expected_s:
         expected += f"; --budget {minutes(budget)} ends it"
     lines.append(f"{_starts(len(prepared.left))} of all ranks, {expected}")
     return join_lines(lines)
 
 
-def past_lines(prepared: PreparedPerfSweep) -> tuple[str, ...]:
-    """From which to which size calls ask no tuner here, by which path, and its switch."""
-    from rccltune.variants.past_tuner import sentences
-
-    return sentences(prepared.past)
-
-
-def _not_measured(prepared: PreparedPerfSweep) -> Iterator[str]:
-    for one in prepared.measuring.aside():
-        yield f"Not measured: {one}: set aside, {one.reason}"
-    yield from left_out_of(prepared)
-
-
-def left_out_of(prepared: PreparedPerfSweep | PreparedLaunches) -> Iterator[str]:
-    """Sizes and collectives that a user could miss, whatever measures them."""
-    yield from map(str, prepared.left_out)
+def _not_measured(prepared: Prepared) -> Iterator[str]:
+    """Settings, sizes and collectives that a user could miss."""
+    for one in prepared.excluded:
+        yield f"Not measured: {one}: excluded, {one.reason}"
+    for said in prepared.left_out:
+        yield f"Not measured: {said}"
     for collective in prepared.sweep.collectives:
         if not collective.is_tunable:
             yield f"{collective.value} never asks a tuner: it is measured as it is"
 
 
-def talk_before(console: Console, prepared: PreparedPerfSweep) -> None:
+def talk_before(console: Console, prepared: Prepared) -> None:
     """What a user should know before anything starts."""
-    for said in past_lines(prepared):
-        console.say(said)
-    for remark in prepared.instrument.site.remarks:
-        console.say(remark)
-    for said in _not_measured(prepared):
+    for said in (*prepared.remarks, *_not_measured(prepared)):
         console.say(said)
     if prepared.cleared:
         pairs = ", ".join(f"{name}={value}" for name, value in prepared.cleared)
-        console.say(f"These choose: cleared with our plugin, kept in the baseline: {pairs}")
+        console.say(f"These choose: cleared where we choose, kept in the baseline: {pairs}")
     n_left = len(prepared.left)
     console.say(
         f"{_starts(n_left)} of all ranks to make, about {minutes(prepared.expected_s)}"
@@ -120,21 +107,23 @@ def talk_before(console: Console, prepared: PreparedPerfSweep) -> None:
     )
 
 
-def run(console: Console, request: Request, prepared: PreparedPerfSweep, *, force: bool) -> None:
+def run(console: Console, request: Request, prepared: Prepared, *, force: bool) -> None:
     """Measure, and say what came of it."""
-    from rccltune.measure import crosscheck
-    from rccltune.measure.perf_sweep import measure_with_perf
+    from rccltune.measure import crosscheck, perf_sweep, rccl_tests_sweep
 
     talk_before(console, prepared)
+    command = shlex.join(["rccltune", *sys.argv[1:]])
+    found: CrosscheckResult | None = None
     with shown_progress(console, as_events=True) as reporter:
-        done = measure_with_perf(
-            prepared,
-            reporter=reporter,
-            command=shlex.join(["rccltune", *sys.argv[1:]]),
-            force=force,
-        )
-    with shown_progress(console, as_events=True) as reporter:
-        found = crosscheck.after_sweep(request, prepared, reporter=reporter)
+        if isinstance(prepared, perf_sweep.PreparedPerfSweep):
+            done = perf_sweep.measure_with_perf(
+                prepared, reporter=reporter, command=command, force=force
+            )
+            found = crosscheck.after_sweep(request, prepared, reporter=reporter)
+        else:
+            done = rccl_tests_sweep.measure_with_rccl_tests(
+                prepared, reporter=reporter, command=command, force=force
+            )
     plain = done.as_plain() | ({"crosscheck": found.as_plain()} if found else {})
     console.event("done", plain, _text(done, found, console.verbosity))
     stop_if_aside(done, "Go on without them: rccltune fit.")
@@ -149,10 +138,10 @@ def stop_if_aside(done: SweepResult, hint: str) -> None:
     if done.aside:
         named = "; ".join(f"{one}: {one.reason}" for one in done.aside)
         raise LaunchError(
-            f"set aside: {len(done.aside)}; everything else is measured: {named}",
+            f"excluded: {len(done.aside)}; everything else is measured: {named}",
             where=f"{done.session.path}/runs/",
-            hint="look into log.txt there; a sweep into a new session (-o DIR) tries again (with "
-            f"--timeout where a step needs longer). {hint}",
+            hint="look into their logs there; a sweep into a new session (-o DIR) tries again, "
+            f"with --timeout where ranks need longer. {hint}",
         )
 
 
@@ -204,7 +193,7 @@ class _SweepReporter(ConsoleReporter):
 
     def progress(self, step: object) -> None:
         """A line now and then, or an event for a program that reads along."""
-        told = cast("Step", step)
+        told = cast("SweepProgress", step)
         if self._as_events:
             plain = {"done": told.done, "of": told.of, "what": told.what}
             self._console.event("progress", plain, "")
@@ -231,7 +220,7 @@ class _ProgressLine(_SweepReporter):
         """Show the line anew."""
         from rich.text import Text
 
-        told = cast("Step", step)
+        told = cast("SweepProgress", step)
         line = bar_line(
             columns(error=True) - 3,
             done=told.done,

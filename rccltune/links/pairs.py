@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rccltune.machine.links import DevicePair
 from rccltune.machine.visible_devices import VISIBLE, variables_that_choose
-from rccltune.measure import one_launch, rccl_tests
-from rccltune.measure.one_launch import LaunchResult
-from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
+from rccltune.measure import rccl_tests
+from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.site import Site
-from rccltune.model.measurement import Launch, Outcome, Sample, Status
+from rccltune.model.errors import MachineError
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Collective, Placement, UnusableReason, format_size
-from rccltune.session import store
-from rccltune.session.launches import read_launch
+from rccltune.model.settings import BASELINE, Scale
+from rccltune.model.vocabulary import Collective, Placement, format_size
+from rccltune.session import files
 
 # The smallest size of AMD's own tables, and the one of its transfers over a link (ROCm blog on
 # xGMI, 2025-03-02): long enough that latency is 1 % of a link's time.
@@ -79,36 +79,25 @@ class PairResult:
         self.failure: str | None = None
         self.library: str | None = None
 
-    def take(self, one: Launch, outcome: Outcome, samples: Sequence[Sample]) -> None:
+    def take(self, done: BenchmarkResult) -> None:
         """One launch more."""
-        self.launches.append(one.id)
-        self.failure = _failure(outcome, samples)
-        self.library = outcome.library_version or self.library
-        if self.failure is None:
-            self.small.append(_time(samples, SMALL) or 0.0)
-            self.large.append(_time(samples, LARGE) or 0.0)
-
-
-def _failure(outcome: Outcome, samples: Sequence[Sample]) -> str | None:
-    """Why a launch gave no figures; wrong results are none."""
-    if outcome.status is not Status.OK:
-        return outcome.notices[-1].message if outcome.notices else "it failed and said nothing"
-    if any(sample.doubt is UnusableReason.WRONG for sample in samples):
-        return UnusableReason.WRONG.meaning
-    gone = [format_size(nbytes) for nbytes in (SMALL, LARGE) if _time(samples, nbytes) is None]
-    return f"its table has no usable row of {' and '.join(gone)}" if gone else None
-
-
-def _time(samples: Sequence[Sample], nbytes: int) -> float | None:
-    """Out of place: older releases have no in-place half for sendrecv."""
-    for sample in samples:
-        if (
-            sample.nbytes == nbytes
-            and sample.key.placement is Placement.OUT_OF_PLACE
-            and sample.doubt is None
-        ):
-            return sample.time_us
-    return None
+        self.launches.append(done.folder.name)
+        self.library = done.library or self.library
+        if done.table is None or done.failure is not None:
+            self.failure = done.words
+            return
+        # Out of place: older releases have no in-place half for sendrecv.
+        good = done.table[
+            (done.table["unusable"] == "")
+            & (done.table["placement"] == Placement.OUT_OF_PLACE.value)
+        ]
+        times = {int(row.nbytes): float(row.time_us) for row in good.itertuples()}
+        gone = [format_size(nbytes) for nbytes in (SMALL, LARGE) if nbytes not in times]
+        if gone:
+            self.failure = f"its table has no usable row of {' and '.join(gone)}"
+            return
+        self.small.append(times[SMALL])
+        self.large.append(times[LARGE])
 
 
 def measure_pairs(
@@ -121,65 +110,63 @@ def measure_pairs(
     Raises:
         MachineError: the machine changed meanwhile.
     """
-    ended = {one.id: outcome for one, outcome in store.read_launches(prepared.links)}
-    outcomes = [outcome for outcome in ended.values() if outcome.status is Status.OK]
+    seconds: list[float] = []
     number = 0
     for turn in range(REPEATS):
         for pair, tried in pairs.items():
             number += 1
             if tried.failure is not None:
                 continue
-            one = _launch(prepared, pair, turn)
-            known = ended.get(one.id)
-            if known is not None and known.status is Status.OK:
-                tried.take(one, known, read_launch(one, prepared.links, known))
+            own = (
+                prepared.links / "launches" / f"pair-{pair.first.index}-{pair.second.index}-{turn}"
+            )
+            stated = StatedFacts(
+                collective=Collective.SENDRECV,
+                setting=BASELINE,
+                n_ranks=PAIR.n_ranks,
+                n_nodes=PAIR.n_nodes,
+                assume=(("rank_placement", pair.link.value),),
+            )
+            if rccl_tests.is_complete(own):
+                tried.take(rccl_tests.read_launched(own, stated))
                 continue
-            one_launch.stop_if_changed(prepared.site, "before")
-            ran = _run(prepared, one, outcomes)
-            outcomes.append(ran.outcome)
-            tried.take(one, ran.outcome, ran.samples)
-            one_launch.stop_if_changed(prepared.site, "during")
+            done = _launched(prepared, pair, own, stated, rccl_tests.limit_s(seconds))
+            if changes := prepared.site.changed():
+                raise MachineError(
+                    f"the machine changed during a launch: {'; '.join(changes)}",
+                    hint="measure it anew into another session.",
+                )
+            tried.take(done)
+            seconds += [done.seconds] if tried.failure is None else []
             reporter.progress(
                 PairProgress(
                     number=number,
                     of=len(pairs) * REPEATS,
                     pair=pair,
                     failure=tried.failure,
-                    seconds=ran.outcome.duration_s or 0.0,
+                    seconds=done.seconds,
                 )
             )
 
 
-def _run(prepared: LinkMapPlan, one: Launch, outcomes: Sequence[Outcome]) -> LaunchResult:
-    # The pair says which devices, and not the placement of a whole job.
-    site = replace(prepared.site, seating=replace(prepared.site.seating, gpus=()))
-    return one_launch.run_launch(
-        one,
-        RcclTestsSetup(site=site, node=None if site.node is None else prepared.links / NODE_FILE),
-        prepared.links,
-        timeout_s=one_launch.limit_s(outcomes),
-        # The site's choice of devices is in the pairs already; a second one would index the first.
-        removed=VISIBLE,
-    )
-
-
-def _launch(prepared: LinkMapPlan, pair: DevicePair, turn: int) -> Launch:
+def _launched(
+    prepared: LinkMapPlan, pair: DevicePair, own: Path, stated: StatedFacts, limit_s: float
+) -> BenchmarkResult:
     site = prepared.site
     first, second = pair.first.index, pair.second.index
-    environment = dict(site.environment)
-    environment |= dict(variables_that_choose(prepared.vendor, first, second))
-    if site.node is not None:
-        environment["RCCLTUNE_SIM_LAUNCH"] = f"link {first}-{second} {turn}"
-    launch = Launch(
-        id="",
-        argv=_command(site),
-        environment=tuple(sorted(environment.items())),
-        collectives=(Collective.SENDRECV,),
-        scale=PAIR,
-        rank_placement=pair.link.value,
-        repeat=turn,
+    added = list(variables_that_choose(prepared.vendor, first, second))
+    with files.disk_errors(own):
+        shutil.rmtree(own, ignore_errors=True)
+    return rccl_tests.launch(
+        RcclTestsSetup(site=site, node=None if site.node is None else prepared.links / NODE_FILE),
+        _command(site),
+        own,
+        stated,
+        added=added,
+        # The site's choice of devices is in the pairs already; a second one would index the first.
+        removed=VISIBLE,
+        timeout_s=limit_s,
     )
-    return replace(launch, id=store.launch_id(launch))
 
 
 def _command(site: Site) -> tuple[str, ...]:

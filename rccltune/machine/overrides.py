@@ -1,22 +1,17 @@
-"""Overrides: what a library makes of a setting; not every release does as it is told.
+"""Settings forced by a library's own switches, and libraries that load no tuner.
 
-One that is too old to load our plugin is given a setting through its own switches. NCCL_ALGO,
-NCCL_PROTO and the channel counts switch more than the setting (docs/measuring.md), so this is the
-second best way. No plugin watches what runs: the benchmark's columns say it, or a log that the
-library writes of every call. Writing takes time, so the untouched launches write it too.
+NCCL_ALGO, NCCL_PROTO and the channel counts switch more than the setting (docs/measuring.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from typing import Final
 
-from rccltune.model.measurement import Caution, Launch, Notice
-from rccltune.model.settings import Role, Setting
+from rccltune.model.measurement import Caution, Notice
+from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.releases import (
     LOADING_OURS,
-    TELLING_CHOICES,
     dotted,
     parse_library,
     release_of,
@@ -34,17 +29,6 @@ _ALGORITHMS: Final = {
 }
 _PROTOCOLS: Final = {Protocol.LL: "LL", Protocol.LL128: "LL128", Protocol.SIMPLE: "Simple"}
 _SWITCHES: Final = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
-_DECISIONS: Final = "RCCLTUNE_LOG"
-_DEBUG: Final = "NCCL_DEBUG"
-# INIT has the channels of the communicator, once; TUNING a line for every call.
-_TELL: Final = (
-    ("NCCL_DEBUG", "INFO"),
-    ("NCCL_DEBUG_FILE", "{launch}/nccl-%h-%p.log"),
-    ("NCCL_DEBUG_SUBSYS", "INIT,TUNING"),
-)
-
-
-# --- too old to load the plugin -------------------------------------------------------------------
 
 
 def tunerless(library: str | None) -> str | None:
@@ -60,65 +44,15 @@ def tunerless(library: str | None) -> str | None:
     return f"{release.family.value} {dotted(named[1])}"
 
 
-def switches(setting: Setting, *, tells: bool) -> tuple[tuple[str, str], ...]:
-    """Environment of a launch where the library's own switches choose.
-
-    Args:
-        setting: what it measures; the baseline's sets no switch.
-        tells: the library's log is to say what ran.
-    """
+def switches(setting: Setting) -> tuple[tuple[str, str], ...]:
+    """Variables by which the library's own switches choose a setting; none for the baseline."""
     values = (
         _ALGORITHMS.get(setting.algorithm) if setting.algorithm else None,
         _PROTOCOLS.get(setting.protocol) if setting.protocol else None,
         setting.channels,
         setting.channels,
     )
-    chosen = [(n, str(v)) for n, v in zip(_SWITCHES, values, strict=True) if v is not None]
-    return (*chosen, *(_TELL if tells else ()))
-
-
-def is_switched(wanted: Launch) -> bool:
-    """Whether a launch's setting was forced through switches and not by the plugin."""
-    names = {name for name, _ in wanted.environment}
-    forced = any(setting.role is Role.FORCED for setting in wanted.settings)
-    return forced and not names.isdisjoint(_SWITCHES)
-
-
-def is_watched(wanted: Launch) -> bool:
-    """Whether our plugin, answering nothing, logs what the library makes of its switches."""
-    return is_switched(wanted) and _DECISIONS in {name for name, _ in wanted.environment}
-
-
-def how_to_prove(
-    library: str, letters: Collection[str], variables: Iterable[str]
-) -> tuple[bool, str]:
-    """Whether the library's log is to say what ran, and what the user should know of it.
-
-    Args:
-        library: as :func:`tunerless` names it.
-        letters: options of the benchmark; with -A its columns say it and cost nothing.
-        variables: names of all that a launch gets from the site and from --env.
-    """
-    start = f"{library} looks for no tuner plugin: settings are {HOW}"
-    against = sorted(name for name in variables if name.startswith(_DEBUG))
-    release = release_of(library)
-    if "A" in letters:
-        return False, f"{start}, and the benchmark's own columns say what ran"
-    if release is not None and not release.tells_choices:
-        return False, (
-            f"{start}, and nothing will say what ran, since its log names no choice before "
-            f"{TELLING_CHOICES}: no forced time will count. Measure with a newer library "
-            "(--librccl)"
-        )
-    if against:
-        return False, (
-            f"{start}, and nothing will say what ran, since the site sets {', '.join(against)}: no "
-            f"forced time will count. Unset them, and rccltune logs it"
-        )
-    return True, (
-        f"{start}, and the library's log of every call says what ran; in every launch, the "
-        "baseline too, small sizes take a little longer for it"
-    )
+    return tuple((n, str(v)) for n, v in zip(_SWITCHES, values, strict=True) if v is not None)
 
 
 PROVENANCE: Final = (

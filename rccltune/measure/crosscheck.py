@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.launch import signals, variables
-from rccltune.logs.decisions import PATTERN, read_decisions
-from rccltune.measure import launch_order, rccl_tests
-from rccltune.measure.launch_order import ExecutionProof
+from rccltune.launch import signals
+from rccltune.machine import overrides
+from rccltune.measure import rccl_tests
 from rccltune.measure.perf_sweep import PreparedPerfSweep
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request
+from rccltune.measure.site import find_site
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
@@ -31,6 +30,7 @@ from rccltune.model.rounding import csv_text
 from rccltune.model.settings import BASELINE, Role, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf import plan, rows
+from rccltune.perf.sweep import SweepProgress
 from rccltune.session import files
 from rccltune.session.store import CROSSCHECK_FILE, NODE_FILE
 
@@ -61,15 +61,6 @@ class CrosscheckLaunch:
     def __str__(self) -> str:
         """``all_reduce ring/ll graph``."""
         return f"{self.collective.value} {self.setting} {self.clock}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrosscheckProgress:
-    """How far a cross-check is."""
-
-    done: int
-    of: int
-    what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +150,7 @@ def find_where(request: Request, prepared: PreparedPerfSweep) -> RcclTestsSetup:
         raise CommandLineError(f"rccl-tests do not load the library '{asked.librccl}'")
     own = asked.launcher in ("auto", "local", "none", "torchrun")
     launcher = defaults.LAUNCHER if own else asked.launcher
-    site = rccl_tests.find(replace(asked, runner=defaults.RUNNER, launcher=launcher))
+    site = find_site(replace(asked, runner=defaults.RUNNER, launcher=launcher))
     mine, theirs = prepared.instrument.ground.library.version, site.library
     if None not in (mine, theirs) and mine != theirs:
         raise MachineError(
@@ -280,10 +271,6 @@ def crosscheck(
 
     ours = ours_of(prepared.measuring.table())
     asked = launches_of(ours, prepared)
-    seen = variables.launch_environment(
-        os.environ, where.site.environment, clear=where.site.cleared, keep=variables.CHANNELS
-    )
-    proof, _ = launch_order.proof_of(where.site, seen.variables)
     parts: list[pd.DataFrame] = []
     failed: list[str] = []
     seconds, is_whole = 0.0, True
@@ -292,10 +279,8 @@ def crosscheck(
             if len(failed) >= _MOST_FAILURES or (left_s is not None and seconds >= left_s):
                 is_whole = False
                 break
-            reporter.progress(
-                CrosscheckProgress(done=number, of=len(asked), what=f"rccl-tests: {one}")
-            )
-            done = _launched(prepared.folder, where, one, proof)
+            reporter.progress(SweepProgress(done=number, of=len(asked), what=f"rccl-tests: {one}"))
+            done = _launched(prepared.folder, where, one)
             seconds += done.seconds
             if done.table is None:
                 if one.setting == BASELINE:
@@ -306,57 +291,41 @@ def crosscheck(
                     )
                 failed.append(f"{one}: {done.words}")
                 continue
-            parts.append(_held(done, one, ours, proof))
+            parts.append(_held(done, one, ours))
         empty = pd.DataFrame({name: [] for name in (*_CELL, "ours_us", "theirs_us", "ratio")})
         table = pd.concat(parts, ignore_index=True) if any(map(len, parts)) else empty
         files.write_atomically(prepared.folder / CROSSCHECK_FILE, csv_text(table))
     return CrosscheckResult(table=table, failed=tuple(failed), seconds=seconds, is_whole=is_whole)
 
 
-def _launched(
-    folder: Path, where: RcclTestsSetup, one: CrosscheckLaunch, proof: ExecutionProof
-) -> BenchmarkResult:
+def _launched(folder: Path, where: RcclTestsSetup, one: CrosscheckLaunch) -> BenchmarkResult:
     """The launch, made now or read again."""
-    site = where.site
-    shows = replace(one.call, shows=proof is ExecutionProof.COLUMNS)
-    argv = rccl_tests.command(site, shows)
+    argv = rccl_tests.command(where.site, one.call)
+    stated = rccl_tests.stated_of(where.site, one.collective, one.setting)
     digest = hashlib.sha256("\0".join(argv).encode()).hexdigest()[:8]
     words = (one.collective.value, str(one.setting).replace("/", "-"), one.clock)
     own = (folder / FOLDER / f"{'-'.join(words)}-{digest}").resolve()
     if rccl_tests.is_complete(own):
-        return rccl_tests.read_launched(where, shows, own)
+        return rccl_tests.read_launched(own, stated)
     with files.disk_errors(own):
         shutil.rmtree(own, ignore_errors=True)
-    forced = launch_order.forcing(one.setting, proof)
     return rccl_tests.launch(
         where,
-        shows,
+        argv,
         own,
-        added=[(name, value.replace("{launch}", str(own))) for name, value in forced],
+        stated,
+        added=overrides.switches(one.setting),
         as_it_is=one.setting == BASELINE,
         timeout_s=_TIMEOUT_S,
     )
 
 
-def _held(
-    done: BenchmarkResult, one: CrosscheckLaunch, ours: pd.DataFrame, proof: ExecutionProof
-) -> pd.DataFrame:
+def _held(done: BenchmarkResult, one: CrosscheckLaunch, ours: pd.DataFrame) -> pd.DataFrame:
     """What both programs measured; where another setting ran than was asked for, nothing."""
     if done.table is None:
         raise ValueError("a launch that gave no table is not compared")
-    theirs: pd.DataFrame = done.table[done.table["time_us"] > 0]
-    theirs = theirs[~(theirs["n_wrong"] > 0)]
-    if one.setting != BASELINE and proof is ExecutionProof.DECISIONS:
-        said = read_decisions(
-            path.read_text(errors="replace") for path in sorted(done.folder.glob(PATTERN))
-        )
-        ran = {
-            nbytes
-            for (name, nbytes), taken in said.items()
-            if name is one.collective and taken == {one.setting}
-        }
-        theirs = theirs[theirs["nbytes"].isin(ran)]
-    middle = theirs.groupby(["placement", "nbytes"], sort=False)["time_us"].median()
+    theirs = done.table[done.table["unusable"] == ""]
+    middle = theirs.groupby(["placement", "nbytes"], observed=True, sort=False)["time_us"].median()
     mine = ours[
         (ours["collective"] == one.collective.value)
         & (ours["setting"] == str(one.setting))

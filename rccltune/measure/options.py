@@ -261,8 +261,7 @@ class SweepOptions(BaseModel):
     )
     communicators: _Count = _option(
         defaults.COMMUNICATORS,
-        f"Repetitions: communicators, or launches with rccl-tests. "
-        f"[default: {defaults.COMMUNICATORS}]",
+        f"In how many to time what could win. [default: {defaults.COMMUNICATORS}]",
         "Running",
         metavar="N",
     )

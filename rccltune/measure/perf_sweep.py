@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import __version__
 from rccltune.launch import signals, variables
 from rccltune.logs.library import tuner_of
-from rccltune.measure import sweep_file, workload_sizes
+from rccltune.measure import workload_sizes
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import (
     Instrument,
@@ -25,9 +24,11 @@ from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.options import PERF
 from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.request import Request, site_keys
-from rccltune.measure.sweep_result import SweepResult
+from rccltune.measure.site import Site
+from rccltune.measure.sweep_result import SweepResult, begin_sweep, finish_sweep
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
+from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
@@ -37,13 +38,9 @@ from rccltune.perf import passes, plan, runs
 from rccltune.perf.passes import SweepScope
 from rccltune.perf.runs import PerfRun
 from rccltune.perf.sweep import OngoingSweep, clocks_differ, not_offered, of_ranks, unattributed
-from rccltune.session import files, folders, place, store
-from rccltune.session.folders import SWEEP_FILE
-from rccltune.session.place import PLACE_FILE
-from rccltune.session.samples import frame_from_logs
-from rccltune.session.store import NODE_FILE, Session, SessionSetup
-from rccltune.simulate import compiled
-from rccltune.variants.past_tuner import PathPast
+from rccltune.session import files, place
+from rccltune.session.store import SessionSetup
+from rccltune.variants.past_tuner import PathPast, sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +71,33 @@ class PreparedPerfSweep:
     cleared: tuple[tuple[str, str], ...]
     passed: tuple[tuple[str, str], ...]
     keys: Mapping[str, Any]
+
+    @property
+    def site(self) -> Site:
+        """Where."""
+        return self.instrument.site
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a user should know before it starts."""
+        return (*sentences(self.past), *self.site.remarks)
+
+    @property
+    def excluded(self) -> tuple[Quarantine, ...]:
+        """Settings that are measured no more."""
+        return self.measuring.aside()
+
+    @property
+    def budget_left_s(self) -> float | None:
+        """Seconds of the budget that are left; None without one."""
+        return self.measuring.left_s()
+
+    @property
+    def plan_lines(self) -> Iterator[str]:
+        """What is left of each start."""
+        for one in self.left:
+            steps = sum(map(len, self.measuring.left(one).values()))
+            yield f"{one.what}: {len(one.communicators)} communicators, {steps} steps"
 
     @property
     def units(self) -> list[passes.RunPlan]:
@@ -259,7 +283,9 @@ def measure_with_perf(
     measuring, folder, site = prepared.measuring, prepared.folder, prepared.instrument.site
     measuring.reporter = reporter
     with files.writing(folder, reporter), signals.interruptible():
-        _begin(prepared, command)
+        begin_sweep(
+            folder, site, prepared.setup, prepared.sweep, keys=prepared.keys, command=command
+        )
         end_leftovers(folder, reporter)
         same_hosts(site, folder, reporter=reporter, force=force)
         # Read again: another rccltune may have gone on with it before we held it.
@@ -267,7 +293,8 @@ def measure_with_perf(
         try:
             measuring.sweep()
         finally:
-            opened, n_samples = _finish(folder)
+            opened, samples = finish_sweep(folder)
+            n_samples = int((samples["unusable"] == "").sum())
         if changed := site.changed():
             raise MachineError(
                 f"the machine changed while it was measured: {'; '.join(changed)}",
@@ -303,46 +330,6 @@ def _tuner_of_baseline(measured: Sequence[PerfRun]) -> str | None:
         if not run.file.plugin and log.exists():
             return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
     return None
-
-
-def _begin(prepared: PreparedPerfSweep, command: str) -> None:
-    folder, site = prepared.folder, prepared.instrument.site
-    made = Session(
-        path=folder,
-        command=command,
-        tool=f"rccltune {__version__}",
-        fingerprint=site.fingerprint,
-        setup=prepared.setup,
-    )
-    if (folder / "session.json").exists():
-        made = replace(store.open_session(folder), setup=prepared.setup)
-    store.write_header(made)
-    files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
-    files.write_atomically(folder / SWEEP_FILE, _sweep_text(prepared))
-    folders.remember(folder)
-    if site.node is not None:
-        files.write_atomically(folder / NODE_FILE, compiled.written(site.node))
-
-
-def _sweep_text(prepared: PreparedPerfSweep) -> str:
-    """The session's sweep.yaml: what the rank program understands."""
-    import yaml
-
-    said = {**sweep_file.options_of(prepared.sweep), **_said(prepared.keys)}
-    text: str = yaml.safe_dump(sweep_file.to_plain(said), sort_keys=False, allow_unicode=True)
-    return text
-
-
-def _said(keys: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in keys.items() if value is not None}
-
-
-def _finish(folder: Path) -> tuple[Session, int]:
-    """Make samples.csv of all that is there."""
-    opened = store.open_session(folder)
-    samples = frame_from_logs(opened)
-    usable = int((samples["unusable"] == "").sum())
-    return store.commit(opened, [], samples), usable
 
 
 def _not_offered(prepared: PreparedPerfSweep, table: pd.DataFrame) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 This is the way of AMD's documents, ``mpirun -np 64 --bind-to numa -x NCCL_ALGO=tree -x
 NCCL_PROTO=ll all_reduce_perf -b 1 -e 128M -f 2 -g 1``. A launch is one job of all ranks; a failure
-of it is an answer and no exception, and nothing of it stays running.
+of it is an answer and no exception, and nothing of it stays running. Its log is read as ``import``
+reads others': what ran is what it says, else what was asked for.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,14 +21,17 @@ from rccltune.launch import launch_processes, process, variables
 from rccltune.launch.process import LaunchCommand, LaunchEnd
 from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs import reader
+from rccltune.logs.log_runs import n_benchmarks_in
 from rccltune.logs.resolver import is_memory_fault, meaning_of, was_killed
-from rccltune.measure.site import Site, SiteRequest, find_site
+from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
-from rccltune.model.errors import RccltuneError, SessionError
+from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.failure import Failure
-from rccltune.model.measurement import Sample, StatedFacts
-from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session.launches import check_met
+from rccltune.model.measurement import Notice, StatedFacts
+from rccltune.model.settings import TREE_SIMPLE_FORCED, Setting
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason, json_text
+from rccltune.session import files, store
+from rccltune.session.sample_table import framed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +39,13 @@ if TYPE_CHECKING:
 BOTH: Final = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
 # How often a captured graph is replayed, as in AMD's own command (RCCL usage tips).
 REPLAYS: Final = 2
-_COLUMNS: Final = ("nbytes", "placement", "time_us", "n_wrong", "order")
 # Where the simulated clock stood at the end of a launch; in the folder of one that ended well.
 CLOCK: Final = "clock"
+_PATIENCE: Final = 10
+_LEAST_LIMIT_S: Final = 60.0
+# Before one ended nobody knows.
+_FIRST_LIMIT_S: Final = 600.0
+_OF_ONE: Final = ("RCCLTUNE_SIM_LAUNCH", "RCCLTUNE_SIM_EPOCH", "RCCLTUNE_SIM_CLOCK")
 _COMPLETE: Final = b"# Avg bus bandwidth"
 # The summary of a table, and the last words of a program that failed, stand near the end.
 _END_NBYTES: Final = 4096
@@ -63,7 +72,6 @@ class BenchmarkCall:
     Attributes:
         dtype: in the benchmark's words, and so is ``op``.
         graph: calls are captured into a graph that is replayed (``-G``).
-        shows: the table has columns that say what ran, where the benchmark can (``-A``).
     """
 
     collective: Collective
@@ -76,7 +84,6 @@ class BenchmarkCall:
     graph: bool = False
     iterations: int = defaults.ITERATIONS
     warmup: int = defaults.WARMUP
-    shows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +91,14 @@ class BenchmarkResult:
     """What one launch gave.
 
     Attributes:
-        table: a row for each time, with columns nbytes, placement, time_us, n_wrong (NaN where
-            nothing was checked) and order (row of the benchmark's table, from 0); None where the
-            launch failed before it was whole.
+        table: its times (:mod:`rccltune.session.sample_table`); None where it failed before its
+            table was whole.
         failure: how it failed; of wrong results the table is there all the same.
         words: why, for people; None where it did not fail.
         seconds: that it took.
         folder: its own, with stdout.log and stderr.log.
+        library: version that its log names.
+        notices: what was noticed while reading.
     """
 
     table: pd.DataFrame | None
@@ -98,16 +106,8 @@ class BenchmarkResult:
     words: str | None
     seconds: float
     folder: Path
-
-
-def find(request: SiteRequest) -> Site:
-    """What rccl-tests would run on.
-
-    Raises:
-        MachineError: there are none, or no launcher; confirming and cross-checking go on without.
-        CommandLineError: what was said does not fit together.
-    """
-    return find_site(request)
+    library: str | None = None
+    notices: tuple[Notice, ...] = ()
 
 
 def confirming_site(
@@ -128,10 +128,14 @@ def confirming_site(
     return replace(request, runner=defaults.RUNNER, launcher=launcher)
 
 
+# --- one launch -----------------------------------------------------------------------------------
+
+
 def launch(
     where: RcclTestsSetup,
-    call: BenchmarkCall,
+    argv: Sequence[str],
     folder: Path,
+    stated: StatedFacts,
     *,
     added: Iterable[tuple[str, str]] = (),
     removed: Iterable[str] = (),
@@ -144,8 +148,9 @@ def launch(
 
     Args:
         where: it runs.
-        call: what it calls.
-        folder: of this launch alone; made, and empty where it is there.
+        argv: its command line (:func:`command`).
+        folder: of this launch alone.
+        stated: what is known of it (:func:`stated_of`).
         added: variables that every rank gets on top of the site's.
         removed: names, or prefixes that end in ``*``, of the site's that no rank gets.
         as_it_is: keep the site's variables that choose (``NCCL_ALGO``, ``NCCL_TUNER_*`` …), for a
@@ -154,85 +159,101 @@ def launch(
 
     Raises:
         MachineError: the launcher cannot be started.
-        SessionError: the disk refuses, or the folder is not empty.
+        SessionError: the disk refuses.
         LaunchError: a process cannot be killed.
         KeyboardInterrupt: after all that was started is gone.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise SessionError(
-            "a launch needs a folder of its own, and there is something in it", where=str(folder)
-        )
     own = folder.resolve()
     environment = environment_of(where, own, added=added, removed=removed, as_it_is=as_it_is)
-    ending = start(where, command(where.site, call), own, environment, timeout_s=timeout_s)
+    told = {name: dict(getattr(environment, name)) for name in ("cleared", "passed", "added")}
+    files.write_atomically(own / "command.txt", f"{shell_line(where, argv, environment)}\n")
+    files.write_atomically(own / "environment.json", f"{json_text(told, indent=1)}\n")
+    whole, carried = _carried(where.site, argv, environment)
+    ending = process.run(
+        LaunchCommand(
+            argv=whole,
+            variables=carried,
+            folder=own,
+            timeout_s=timeout_s,
+            is_complete=is_complete,
+        )
+    )
     failure, words = why_failed(own, ending)
-    if failure is not None:
-        return BenchmarkResult(
-            table=None, failure=failure, words=words, seconds=ending.duration_s, folder=folder
-        )
-    return read_launched(where, call, own, seconds=ending.duration_s)
-
-
-def read_launched(
-    where: RcclTestsSetup, call: BenchmarkCall, folder: Path, *, seconds: float = 0.0
-) -> BenchmarkResult:
-    """What a launch gave whose processes ended well.
-
-    Args:
-        where: it ran.
-        call: what it called.
-        folder: its own.
-        seconds: that it took, where that is known.
-    """
-    try:
-        samples = _read(folder / "stdout.log", where.site, call)
-    except RccltuneError as error:
-        return BenchmarkResult(
-            table=None,
-            failure=Failure.UNREADABLE,
-            words=str(error),
-            seconds=seconds,
-            folder=folder,
-        )
-    failure, words = judged(samples, folder)
+    if failure is None:
+        read = read_launched(folder, stated)
+        return replace(read, seconds=ending.duration_s)
     return BenchmarkResult(
-        table=_table(samples), failure=failure, words=words, seconds=seconds, folder=folder
+        table=None, failure=failure, words=words, seconds=ending.duration_s, folder=folder
     )
 
 
-def _read(log: Path, site: Site, call: BenchmarkCall) -> tuple[Sample, ...]:
-    check_met(log, site.scale.n_ranks)
-    stated = StatedFacts(
-        collective=call.collective,
+def stated_of(site: Site, collective: Collective, setting: Setting | None = None) -> StatedFacts:
+    """What is known of a launch before its log is read.
+
+    Args:
+        site: where it ran.
+        collective: that it called.
+        setting: that was forced, or BASELINE.
+    """
+    return StatedFacts(
+        collective=collective,
+        setting=setting,
         n_ranks=site.scale.n_ranks,
         n_started=site.seating.n_started,
         n_nodes=site.scale.n_nodes,
+        assume=(("rank_placement", site.seating.place.name),),
     )
-    with log.open("rb") as stream:
-        return reader.read_stream(stream, str(log), stated, log.parent.name).samples
 
 
-def _table(samples: Sequence[Sample]) -> pd.DataFrame:
-    import pandas as pd
+def read_launched(folder: Path, stated: StatedFacts) -> BenchmarkResult:
+    """What a launch gave whose processes ended well.
 
-    order: dict[int | None, int] = {}
-    rows = [
-        {
-            "nbytes": one.nbytes,
-            "placement": one.key.placement.value,
-            "time_us": one.time_us,
-            "n_wrong": one.n_wrong,
-            "order": order.setdefault(one.line, len(order)),
-        }
-        for one in sorted(samples, key=lambda one: one.line or 0)
-    ]
-    found: pd.DataFrame = pd.DataFrame(rows, columns=list(_COLUMNS))
-    for name in ("time_us", "n_wrong"):
-        found[name] = found[name].astype("float64")
-    return found
+    Args:
+        folder: its own.
+        stated: what is known of it.
+    """
+    log = folder / store.RAW_LOG
+    try:
+        _check_met(log, stated.n_ranks)
+        with log.open("rb") as lines:
+            read = reader.read_stream(lines, str(log), stated, folder.name)
+    except RccltuneError as error:
+        return BenchmarkResult(
+            table=None, failure=Failure.UNREADABLE, words=str(error), seconds=0.0, folder=folder
+        )
+    failure, words = None, None
+    n_wrong = int((read.table["unusable"] == UnusableReason.WRONG.value).sum())
+    if not is_complete(folder):
+        failure, words = Failure.UNREADABLE, "its output ends before the benchmark's summary"
+    elif n_wrong:
+        failure, words = Failure.WRONG, f"{n_wrong} of its times have WRONG RESULTS"
+    return BenchmarkResult(
+        table=framed(read.table, read.keys),
+        failure=failure,
+        words=words,
+        seconds=0.0,
+        folder=folder,
+        library=read.library_version,
+        notices=read.notices,
+    )
 
 
-# --- the command line -----------------------------------------------------------------------------
+def _check_met(log: Path, n_ranks: int | None) -> None:
+    """Stop where ranks did not find each other: each prints a whole table and exits with 0.
+
+    Raises:
+        LaunchError: they did not.
+    """
+    n_jobs = n_benchmarks_in(log.read_bytes())
+    if n_jobs > 1:
+        asked = f"one of {n_ranks} ranks" if n_ranks else "one"
+        raise LaunchError(
+            f"{n_jobs} jobs ran instead of {asked}: the ranks did not find each other",
+            where=str(log),
+            hint="launcher and benchmark are of different MPIs, or the benchmark was built without "
+            "(make MPI=1); see ldd on it and mpirun --version. Under srun set SLURM_MPI_TYPE "
+            "(srun --mpi=list).",
+        )
 
 
 def command(
@@ -272,14 +293,12 @@ def _options(call: BenchmarkCall, letters: frozenset[str], n_gpus: int) -> list[
         pairs.append(("-o", call.op))
     if call.graph:
         pairs.append(("-G", REPLAYS))
-    if call.shows and "A" in letters:
+    if "A" in letters:
+        # Columns that say what ran; they cost no time.
         pairs.append(("-A", 1))
     if len(call.placements) == 1 and "O" in letters:
         pairs.append(("-O", int(call.placements[0] is Placement.OUT_OF_PLACE)))
     return [(letter, str(value)) for letter, value in pairs]
-
-
-# --- the environment and the run ------------------------------------------------------------------
 
 
 def environment_of(
@@ -304,44 +323,33 @@ def _simulated(where: RcclTestsSetup, folder: Path) -> Mapping[str, str]:
     """What the stand-in programs of a simulated node are told."""
     if where.node is None:
         return {}
-    return {
+    told = {
         "RCCLTUNE_SIM_NODE": str(where.node.resolve()),
         "RCCLTUNE_SIM_LAUNCH": folder.name,
         "RCCLTUNE_SIM_EPOCH": f"{simulated_s(folder.parent):.9f}",
         "RCCLTUNE_SIM_CLOCK": str(folder / CLOCK),
     }
+    if TREE_SIMPLE_FORCED in where.site.environment:
+        told["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
+    return told
 
 
 def simulated_s(launches: Path) -> float:
-    """The simulated clock in seconds: where the last launch that ended well left it.
-
-    Raises:
-        SessionError: a launch's clock is no number.
-    """
-    return max((_seconds(path) for path in launches.glob(f"*/{CLOCK}")), default=0.0)
-
-
-def _seconds(clock: Path) -> float:
-    try:
-        return float(clock.read_text(encoding="ascii"))
-    except ValueError as error:
-        raise SessionError(
-            f"the simulated clock cannot be read: {error}",
-            where=str(clock),
-            hint="delete this launch's folder; the same command makes it anew.",
-        ) from error
+    """The simulated clock in seconds: where the last launch that ended well left it."""
+    found = [0.0]
+    for path in launches.glob(f"*/{CLOCK}"):
+        # A clock that a full disk cut off counts as none.
+        with suppress(ValueError):
+            found.append(float(path.read_text(encoding="ascii")))
+    return max(found)
 
 
-def carried(
+def _carried(
     site: Site, argv: Sequence[str], environment: LaunchEnvironment, *, tag: bool = True
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """The command line and the environment with which variables reach ranks on other hosts too.
 
-    Args:
-        site: whose launcher takes them.
-        argv: the command line without that.
-        environment: of the launch.
-        tag: the launch's own mark is among them, by which its ranks are found again.
+    A launch's own mark is among them, by which its ranks are found again.
     """
     names = {name for name, _ in (*environment.added, *environment.passed)}
     # The tag gets its value when the ranks start.
@@ -350,32 +358,24 @@ def carried(
     return (argv[0], *options, *argv[1:]), own
 
 
-def start(
-    where: RcclTestsSetup,
-    argv: Sequence[str],
-    folder: Path,
-    environment: LaunchEnvironment,
-    *,
-    timeout_s: float,
-) -> LaunchEnd:
-    """Run a command line to its certain end; its output lies in the folder.
+def shell_line(where: RcclTestsSetup, argv: Sequence[str], environment: LaunchEnvironment) -> str:
+    """A launch for a shell: its own variables, then its command line."""
+    # What tells a launch of a simulated node from others is left out.
+    added = tuple(pair for pair in environment.added if pair[0] not in _OF_ONE)
+    cleared = [part for name, _ in environment.cleared for part in ("-u", name)]
+    whole, _ = _carried(where.site, argv, replace(environment, added=added), tag=False)
+    pairs = [f"{name}={value}" for name, value in added]
+    return shlex.join([*(("env", *cleared) if cleared else ()), *pairs, *whole])
 
-    Raises:
-        MachineError: the launcher cannot be started.
-        SessionError: the disk refuses.
-        LaunchError: a process cannot be killed.
-        KeyboardInterrupt: after all that was started is gone.
+
+def limit_s(seconds: Iterable[float]) -> float:
+    """Seconds after which a launch hangs: ten times the longest that ended well.
+
+    Args:
+        seconds: of each of those.
     """
-    whole, own = carried(where.site, argv, environment)
-    return process.run(
-        LaunchCommand(
-            argv=whole,
-            variables=own,
-            folder=folder,
-            timeout_s=timeout_s,
-            is_complete=is_complete,
-        )
-    )
+    known = list(seconds)
+    return max(_LEAST_LIMIT_S, _PATIENCE * max(known)) if known else _FIRST_LIMIT_S
 
 
 # --- how it ended ---------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def start(
 
 def is_complete(folder: Path) -> bool:
     """Whether the program has printed its summary."""
-    return _COMPLETE in _tail(folder / "stdout.log", _END_NBYTES)
+    return _COMPLETE in _tail(folder / store.RAW_LOG, _END_NBYTES)
 
 
 def why_failed(folder: Path, ending: LaunchEnd) -> tuple[Failure | None, str | None]:
@@ -400,7 +400,8 @@ def why_failed(folder: Path, ending: LaunchEnd) -> tuple[Failure | None, str | N
     # rccl-tests exit with 1 where results are wrong; the table then is whole and says so.
     if ending.exit_code is not None and is_complete(folder):
         return None, None
-    text = last_words(folder)
+    ends = (_tail(folder / name, _WORDS_NBYTES) for name in (store.RAW_LOG, "stderr.log"))
+    text = "\n".join(end.decode("utf-8", "replace") for end in ends)
     known = meaning_of(text)
     why = f"it ended with {ending.how}" + (f": {known}" if known else "")
     if is_memory_fault(text):
@@ -408,22 +409,6 @@ def why_failed(folder: Path, ending: LaunchEnd) -> tuple[Failure | None, str | N
     if ending.signal == signal.SIGKILL or was_killed(text):
         return Failure.KILLED, why
     return Failure.CRASH, why
-
-
-def judged(samples: Sequence[Sample], folder: Path) -> tuple[Failure | None, str | None]:
-    """What is wrong with a table that could be read; None twice where nothing is."""
-    if not is_complete(folder):
-        return Failure.UNREADABLE, "its output ends before the benchmark's summary"
-    wrong = [one for one in samples if one.doubt is UnusableReason.WRONG]
-    if not wrong:
-        return None, None
-    return Failure.WRONG, f"{len(wrong)} of its times have WRONG RESULTS"
-
-
-def last_words(folder: Path) -> str:
-    """The ends of both outputs of a launch."""
-    ends = (_tail(folder / name, _WORDS_NBYTES) for name in ("stdout.log", "stderr.log"))
-    return "\n".join(end.decode("utf-8", "replace") for end in ends)
 
 
 def _tail(path: Path, nbytes: int) -> bytes:

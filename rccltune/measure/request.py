@@ -29,7 +29,7 @@ ORDERS: Final = frozenset(
     )
 )
 # What rccltune-perf alone understands.
-OF_PERF: Final = ("crosscheck",)
+OF_PERF: Final = ("crosscheck", "communicators")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Request:
         workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
         named_collectives: the user named the collectives.
         named_sizes: the user said which sizes, or up to which.
-        communicators: in which the rank program measures what could win; launches with rccl-tests.
+        communicators: in which the rank program measures what could win.
         timing: by which clock it does.
         crosscheck: with rccl-tests; None where they are found and no node is simulated.
     """

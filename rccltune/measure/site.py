@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import overwritten, plugin
-from rccltune.launch import variables
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import (
     conf_files,
@@ -94,7 +93,6 @@ class Site:
         changed: what of the machine is no longer as it was found.
         tunerless: the library (``RCCL 2.20.5``) where it is too old to load the plugin; None where
             it loads it or is not known.
-        tells: such a library's log is to say what ran.
         library: what it calls itself (``RCCL 2.28.3``), None where that is not known.
         library_file: the file with it, None where that is not seen or is played.
         is_rcclx: whether it is Meta's RCCLX, None where that is not known.
@@ -119,7 +117,6 @@ class Site:
     hidden: tuple[conf_files.LibraryConfFile, ...] = ()
     changed: Callable[[], tuple[str, ...]] = tuple
     tunerless: str | None = None
-    tells: bool = False
     library: str | None = None
     library_file: Path | None = None
     is_rcclx: bool | None = None
@@ -139,9 +136,7 @@ def find_site(request: SiteRequest) -> Site:
     """
     found = _simulated(request) if request.simulate else _real(request)
     said = overwritten.remark(found.library, found.scale, found.fingerprint.arch)
-    if said is not None:
-        found = replace(found, remarks=(*found.remarks, said))
-    return _without_tuner(found) if found.tunerless is not None else found
+    return found if said is None else replace(found, remarks=(*found.remarks, said))
 
 
 def launcher_for(request: SiteRequest) -> Launcher:
@@ -153,14 +148,6 @@ def launcher_for(request: SiteRequest) -> Launcher:
     if request.simulate is not None:
         return launcher_of(request.launcher, None)
     return launcher_of(request.launcher, benchmarks.bench_of(request.rccl_tests).linked)
-
-
-def _without_tuner(site: Site) -> Site:
-    """How what runs is known there, and what the user should know of it."""
-    seen = variables.launch_environment(os.environ, site.environment, clear=site.cleared)
-    letters = site.help_letters
-    tells, said = overrides.how_to_prove(str(site.tunerless), letters, seen.variables)
-    return replace(site, tells=tells, remarks=(*site.remarks, said))
 
 
 def _real(request: SiteRequest) -> Site:

@@ -1,15 +1,27 @@
-"""How a sweep ended, whichever program measured."""
+"""How a sweep begins in its session and how it ended, whichever program measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rccltune.measure.options import PERF
+from rccltune import __version__
+from rccltune.measure import sweep_file
+from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.failure import Quarantine
-from rccltune.session.store import Session
+from rccltune.model.measurement import Sweep
+from rccltune.session import files, folders, store
+from rccltune.session.place import PLACE_FILE
+from rccltune.session.samples import frame_from_logs
+from rccltune.session.store import Session, SessionSetup
+from rccltune.simulate import compiled
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @brief
@@ -21,8 +33,7 @@ class SweepResult:
         runner: ``perf`` or ``rccl-tests``.
         n_starts: of all ranks: runs of the rank program, or launches that ended well.
         aside: settings that are measured no more, each with the reason.
-        not_offered: settings that the library lets be chosen nowhere, in words; a plan of launches
-            leaves them out before.
+        not_offered: settings that the library lets be chosen nowhere, in words.
         remarks: what else of the times should be known.
         tuner: which one the library uses by itself on this site, as its log says: ``none``,
             ``plugin NAME``, ``built-in table FILE``; None where no log of the baseline is there.
@@ -50,7 +61,7 @@ class SweepResult:
             "simulated": self.session.simulated,
             "library": self.library,
             "tuner_of_baseline": self.tuner,
-            "runs" if self.runner == PERF else "launches": self.n_starts,
+            "runs": self.n_starts,
             "samples": self.n_samples,
             "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.aside],
             "not_offered": list(self.not_offered),
@@ -58,3 +69,46 @@ class SweepResult:
             "budget_spent": self.is_over,
             "seconds": round(self.seconds, 1),
         }
+
+
+def begin_sweep(
+    folder: Path,
+    site: Site,
+    setup: SessionSetup,
+    sweep: Sweep,
+    *,
+    keys: Mapping[str, Any],
+    command: str,
+) -> None:
+    """Write what a session is of: its header, its ranks, its sweep.yaml, its simulated node.
+
+    Args:
+        folder: the session, which another command may have begun.
+        site: where it is measured.
+        setup: with what.
+        sweep: what is measured, as resolved.
+        keys: further keys of sweep.yaml; those without a value are left out.
+        command: as typed.
+    """
+    made = Session(
+        path=folder,
+        command=command,
+        tool=f"rccltune {__version__}",
+        fingerprint=site.fingerprint,
+        setup=setup,
+    )
+    if (folder / store.HEADER).exists():
+        made = replace(store.open_session(folder), setup=setup)
+    store.write_header(made)
+    files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
+    files.write_atomically(folder / folders.SWEEP_FILE, sweep_file.dump_sweep(sweep, keys))
+    folders.remember(folder)
+    if site.node is not None:
+        files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
+
+
+def finish_sweep(folder: Path) -> tuple[Session, pd.DataFrame]:
+    """Make samples.csv of all that is there."""
+    opened = store.open_session(folder)
+    samples = frame_from_logs(opened)
+    return store.commit(opened, [], samples), samples

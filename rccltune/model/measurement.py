@@ -135,17 +135,15 @@ class Launch:
     """One start of a benchmark, or one imported file.
 
     Attributes:
-        id: short hash of all that follows, so that resuming needs no counter.
+        id: ``run-3`` of a start; of a file a short hash of all that follows.
         argv: command, empty for an imported file.
         environment: set on top of the site's, sorted pairs.
         settings: the one that rccl-tests run in it, or all that a run of the rank program measures;
             empty where an imported file says them.
-        repeat: tells repeats of the same command apart.
-        attempt: how often it was tried before; each attempt has a folder of its own.
         source: name of the imported file.
         source_sha256: hash of its bytes.
-        stated: what options said about an imported file, kept so that samples can be read again
-            from the raw log.
+        stated: what is known beside the raw log, so that samples can be read again from it: what
+            options said of an imported file, what was started.
     """
 
     id: Word
@@ -155,9 +153,6 @@ class Launch:
     settings: tuple[Setting, ...] = ()
     scale: Scale | None = None
     rank_placement: Word | None = None
-    repeat: Whole = 0
-    attempt: Whole = 0
-    timeout_s: Number | None = None
     source: Line | None = None
     source_sha256: Line | None = None
     stated: StatedFacts | None = None
@@ -204,7 +199,6 @@ class Outcome:
         started: UTC, ISO 8601.
         n_samples: timings read from its log.
         failure: how it failed, None where it did not.
-        lifted: the failure counts no more, since the machine did not work.
         origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
         library_version: as the log names it.
         notices: what was noticed while reading.
@@ -222,12 +216,11 @@ class Outcome:
     library_version: Line | None = None
     notices: tuple[Notice, ...] = ()
     failure: Failure | None = None
-    lifted: bool = False
 
     @property
-    def was_cut_off(self) -> bool:
-        """Whether somebody ended it, which says nothing of what it measured."""
-        return self.status is Status.INTERRUPTED or self.failure is Failure.KILLED
+    def has_table(self) -> bool:
+        """Whether its log has a whole table; wrong results were measured all the same."""
+        return self.failure in (None, Failure.WRONG)
 
 
 class Caution(Enum):
@@ -245,7 +238,6 @@ class Caution(Enum):
     TOLERANCE_NOT_MET = "tolerance-not-met"
     FILE_OVERRULED = "file-overruled"
     INCOMPLETE_LOG = "incomplete-log"
-    LINGERED = "lingered"
     LAUNCH_FAILED = "launch-failed"
     QUARANTINED = "quarantined"
     SILENCE_DIFFERS = "silence-differs"
@@ -281,7 +273,6 @@ _REMARK: Final = {
         "size where no setting is the best in place and out of place",
         "sizes where no setting is the best in place and out of place",
     ),
-    Caution.LINGERED: ("launcher ended after its ranks", "launchers ended after their ranks"),
     Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",
 }
 

@@ -301,7 +301,6 @@ class UnusableReason(Enum):
     INCONSISTENT = "inconsistent"
     ONE_RANK = "one-rank"
     NO_TIME = "no-time"
-    CONNECTING = "connecting"
     QUARANTINED = "quarantined"
     UNPROVEN = "unproven"
     UNKNOWN_TYPE = "unknown-type"
@@ -321,8 +320,7 @@ _DOUBT_MEANING: Final = {
     UnusableReason.INCONSISTENT: "size, count, time and algbw of the row contradict each other",
     UnusableReason.ONE_RANK: "one rank: nothing was communicated",
     UnusableReason.NO_TIME: "the row has no usable time",
-    UnusableReason.CONNECTING: "first use of an algorithm in a communicator: it makes connections",
-    UnusableReason.QUARANTINED: "the setting failed in other launches and is quarantined",
+    UnusableReason.QUARANTINED: "the setting failed and is excluded",
     UnusableReason.UNPROVEN: "nothing says which setting ran",
     UnusableReason.UNKNOWN_TYPE: "no benchmark has a data type of this name: a column may be lost",
 }

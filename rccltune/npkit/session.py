@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.launch import signals, variables
-from rccltune.measure import launch_order, one_launch
-from rccltune.measure.one_launch import LaunchResult
-from rccltune.measure.rccl_tests import RcclTestsSetup
+from rccltune.launch import signals
+from rccltune.machine import overrides
+from rccltune.measure import rccl_tests, rccl_tests_sweep
+from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
-from rccltune.model.measurement import Launch, Status, Sweep
+from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Line, Whole, Word
 from rccltune.model.settings import LL128_FORCED, Setting
@@ -129,22 +129,26 @@ def dump_setting(
         LaunchError: it failed, another setting ran, or the dump is of no use.
     """
     check_dump(into, site)
-    launch = _launch(chosen, wanted, site, into)
+    own = (
+        folder
+        / FOLDER
+        / f"{chosen.collective.value}-{str(chosen.setting).replace('/', '-')}-{chosen.nbytes}"
+    )
     into.mkdir(parents=True, exist_ok=True)
-    launch_folder = folder / FOLDER / "launches" / launch.id
     with files.writing(folder, reporter), signals.interruptible():
-        if site.node is not None:
-            played = (folder / store.NODE_FILE).read_bytes()
-            files.write_atomically(folder / FOLDER / store.NODE_FILE, played)
-        one_launch.stop_if_changed(site, "before")
         node = None if site.node is None else folder / FOLDER / store.NODE_FILE
-        ran = one_launch.run_launch(
-            launch,
+        if node is not None:
+            files.write_atomically(node, (folder / store.NODE_FILE).read_bytes())
+        with files.disk_errors(own):
+            shutil.rmtree(own, ignore_errors=True)
+        ran = rccl_tests.launch(
             RcclTestsSetup(site=site, node=node),
-            folder / FOLDER,
-            timeout_s=one_launch.limit_s(()),
+            _command(chosen, wanted, site),
+            own,
+            rccl_tests.stated_of(site, chosen.collective, chosen.setting),
+            added=_variables(chosen, site, into),
         )
-        _check_ran(ran, chosen, launch_folder)
+        _check_ran(ran, chosen)
         dump = replace(read_dump(into), simulated=site.node is not None)
         useless = why_useless(dump, site.scale.n_ranks)
         if useless is not None:
@@ -153,8 +157,8 @@ def dump_setting(
                 where=str(into),
                 hint="docs/measuring.md says how RCCL is built with it; the sweep is kept.",
             )
-        _collect(into, launch_folder / _COLLECTED)
-        done = _done(chosen, launch, into, dump, site=site, own=launch_folder)
+        _collect(into, own / _COLLECTED)
+        done = _done(chosen, into, dump, site=site, own=own)
         store.write_derived(folder, _RECORD, done.as_plain())
     return done
 
@@ -168,51 +172,55 @@ def _several_gpus(site: Site) -> str | None:
     return None
 
 
-def _launch(chosen: DumpPlan, wanted: Sweep, site: Site, into: Path) -> Launch:
-    """One size, one pass, and no question but those of its calls."""
-    sweep = replace(
-        wanted,
-        collectives=(chosen.collective,),
-        settings=(chosen.setting,),
-        min_nbytes=chosen.nbytes,
-        max_nbytes=chosen.nbytes,
-        warmup=N_WARMUP,
-        rank_placement=site.seating.place.name,
-    )
-    reason = launch_order.why_left_out(chosen.setting, sweep, site)
+def _command(chosen: DumpPlan, wanted: Sweep, site: Site) -> tuple[str, ...]:
+    """The command line: one size, one pass.
+
+    Raises:
+        MachineError: the setting cannot run here.
+    """
+    reason = rccl_tests_sweep.why_left_out(chosen.setting, site, is_named=True)
     if reason is not None:
         raise MachineError(f"{chosen} cannot run: {reason}")
-    seen = variables.launch_environment(os.environ, site.environment, clear=site.cleared)
-    proof, _ = launch_order.proof_of(site, seen.variables)
-    arm = (chosen.collective, chosen.setting)
-    launch = launch_order.launch_of(sweep, site, arm, 0, proof, graph=False)
-    environment = {**dict(launch.environment), "NPKIT_DUMP_DIR": str(into.resolve())}
-    if chosen.setting.protocol is Protocol.LL128 and launch_order.is_gated(site):
-        environment |= dict([LL128_FORCED])
-    launch = replace(launch, environment=tuple(sorted(environment.items())))
-    return replace(launch, id=store.launch_id(launch))
+    call = BenchmarkCall(
+        collective=chosen.collective,
+        min_nbytes=chosen.nbytes,
+        max_nbytes=chosen.nbytes,
+        dtype=wanted.dtypes[0],
+        op=wanted.redop,
+        placements=wanted.placements,
+        warmup=N_WARMUP,
+    )
+    return rccl_tests.command(site, call)
 
 
-def _check_ran(ran: LaunchResult, chosen: DumpPlan, own: Path) -> None:
+def _variables(chosen: DumpPlan, site: Site, into: Path) -> list[tuple[str, str]]:
+    """Variables that force the setting and have its events written."""
+    is_forced = chosen.setting.protocol is Protocol.LL128 and rccl_tests_sweep.is_gated(site)
+    return [
+        *overrides.switches(chosen.setting),
+        *([LL128_FORCED] if is_forced else []),
+        ("NPKIT_DUMP_DIR", str(into.resolve())),
+    ]
+
+
+def _check_ran(ran: BenchmarkResult, chosen: DumpPlan) -> None:
     """Check that the launch ended well, and that what ran is what was asked for.
 
     Raises:
         LaunchError: not so.
     """
-    outcome = ran.outcome
-    if outcome.status is not Status.OK:
-        why = outcome.notices[-1].message if outcome.notices else "it says nothing"
+    if ran.table is None or ran.failure is not None:
         raise LaunchError(
-            f"{chosen} failed with NPKit's dump: {why}",
-            where=str(own),
+            f"{chosen} failed with NPKit's dump: {ran.words}",
+            where=str(ran.folder),
             hint="NPKit needs memory for its events on every GPU.",
         )
-    doubts = {sample.doubt for sample in ran.samples} - {None, UnusableReason.CONNECTING}
-    if doubts or not ran.samples:
-        said = ", ".join(sorted(doubt.meaning for doubt in doubts if doubt)) or "no row"
+    reasons = {UnusableReason(word) for word in ran.table["unusable"].unique() if word}
+    if reasons or ran.table.empty:
+        said = ", ".join(sorted(reason.meaning for reason in reasons)) or "no row"
         raise LaunchError(
             f"NPKit's dump is not of {chosen}: {said}",
-            where=str(own),
+            where=str(ran.folder),
             hint="its log and trace are there; the dump stays where it was written.",
         )
 
@@ -225,15 +233,13 @@ def _collect(into: Path, collected: Path) -> None:
         shutil.copytree(into, collected, copy_function=_link_or_copy)
 
 
-def _done(
-    chosen: DumpPlan, one: Launch, into: Path, dump: Dump, *, site: Site, own: Path
-) -> DumpResult:
+def _done(chosen: DumpPlan, into: Path, dump: Dump, *, site: Site, own: Path) -> DumpResult:
     """Result of the launch, with the command that makes a trace of its dump."""
     collected = (own / _COLLECTED).resolve()
     tools = find_tools(_places(site))
     return DumpResult(
         chosen=chosen,
-        launch=one.id,
+        launch=own.name,
         folder=str(into.resolve()),
         collected=str(collected),
         dump=dump,

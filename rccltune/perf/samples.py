@@ -263,7 +263,6 @@ def _launch(run: PerfRun) -> Launch:
         settings=tuple(dict.fromkeys(step.setting for step in steps)),
         scale=scale_of(run),
         rank_placement=run.file.rank_placement,
-        repeat=run.file.number_of,
     )
 
 

@@ -323,8 +323,9 @@ def _is_interrupted(folder: Path) -> bool:
         last = folder / runs.FOLDER / str(max(numbers))
         careful = any(f'"{runs.FINE}"' in text for text in _run_files(folder, numbers))
         return not (last / runs.END_FILE).exists() or not careful
-    begun = folder.glob("launches/*/launch.json")
-    return any(not (one.parent / "outcome.json").exists() for one in begun)
+    begun = [int(path.parent.name) for path in folder.glob(f"{runs.FOLDER}/*/launch.json")]
+    last = folder / runs.FOLDER / str(max(begun, default=0))
+    return bool(begun) and not (last / "outcome.json").exists()
 
 
 def _run_files(folder: Path, numbers: Iterable[int]) -> Iterator[str]:

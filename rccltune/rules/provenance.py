@@ -14,7 +14,7 @@ from rccltune.machine import overrides, real_rccl
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Fingerprint, Launch, Outcome, Status
-from rccltune.model.settings import LL128_FORCED, Scale
+from rccltune.model.settings import LL128_FORCED, Role, Scale
 from rccltune.overwritten import losses
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.reader import RuleFile
@@ -214,7 +214,7 @@ def libraries_in(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
 def is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
     """Whether settings were forced in a library that loads no tuner of ours."""
     return any(
-        overrides.is_switched(one)
+        any(setting.role is Role.FORCED for setting in one.settings)
         and overrides.tunerless(
             library_named(outcome.library_version, outcome.fingerprint.arch_or_vendor)
         )

@@ -1,10 +1,9 @@
 """The session folder: opening it, adding launches to it, reading what it holds.
 
 session.json                     format, command, fingerprint, setup, digest of samples.csv
-launches/<id>/launch.json        what was asked for
-launches/<id>/stdout.log         the raw log, as it came
-launches/<id>/outcome.json       how it ended; written last, so its presence means complete
-runs/<n>/                        a run of the rank program: what was started, plan, rows, ending
+runs/<n>/                        a run of the rank program: what was started, plan, rows, ending;
+                                 or a launch of rccl-tests: launch.json, stdout.log, outcome.json
+launches/<id>/                   an imported file, in the same three files
 samples.csv                      every timing; made again from launches and runs
 fit.json rules …                 derived
 """
@@ -59,7 +58,7 @@ RAW_LOG: Final = "stdout.log"
 # A file is named so in its maker's home.
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
 _RESTORE: Final = "restore the file, or measure or import anew, into another session."
-_ANEW: Final = "delete this launch's folder; sweep or import then makes it anew."
+_ANEW: Final = "delete this folder; sweep or import then makes it anew."
 SAY: Final = "correct it in the file, or say it otherwise (--assume)."
 _MADE_AGAIN: Final = "delete the file; it is made again from the raw logs."
 
@@ -162,30 +161,39 @@ def open_session(path: Path) -> Session:
 
 
 def launch_id(launch: Launch) -> str:
-    """Ten hex digits that depend on everything in a launch but its id and its time limit.
-
-    More patience measures the same, so that a sweep may be resumed with another limit.
-    """
-    plain = json.dumps(to_plain(replace(launch, id="", timeout_s=None)), sort_keys=True)
+    """Ten hex digits that depend on everything in the record of an imported file but its id."""
+    plain = json.dumps(to_plain(replace(launch, id="")), sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:10]
 
 
 def read_launches(path: Path) -> tuple[tuple[Launch, Outcome], ...]:
-    """Read complete launches, by id; one without an outcome was interrupted and is made again."""
+    """Imported files and launches of rccl-tests; one without an outcome was interrupted.
+
+    Raises:
+        SessionError: a record of one cannot be read.
+    """
     return tuple(
-        (read_launch(folder), _read_record(folder / "outcome.json", Outcome))
-        for folder in sorted((path / "launches").glob("*"))
-        if (folder / "outcome.json").exists()
+        (_read_record(own / "launch.json", Launch), _read_record(own / "outcome.json", Outcome))
+        for own in _complete(path)
     )
 
 
-def read_launch(folder: Path) -> Launch:
-    """Read what a launch was asked to measure, from its folder.
+def _complete(path: Path) -> list[Path]:
+    """Folders of imported files by name, then those of launches by number."""
+    launches = (path / runs.FOLDER / str(number) for number in _numbers(path))
+    every = (*sorted((path / "launches").glob("*")), *launches)
+    return [own for own in every if (own / "outcome.json").exists()]
 
-    Raises:
-        SessionError: it cannot be read.
-    """
-    return _read_record(folder / "launch.json", Launch)
+
+def _numbers(path: Path) -> list[int]:
+    """Numbers of all runs of a session, complete ones and others."""
+    names = (own.name for own in (path / runs.FOLDER).glob("*"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def new_run(path: Path) -> str:
+    """The name of a session's next run."""
+    return run_samples.name_of(max(_numbers(path), default=0) + 1)
 
 
 def _read_record(path: Path, kind: type[T]) -> T:
@@ -195,18 +203,19 @@ def _read_record(path: Path, kind: type[T]) -> T:
 def raw_log(path: Path, launch: str) -> Path:
     """The raw log of a launch; the id may carry the number of a run inside its file."""
     folder = launch_folder(path, launch)
-    return folder / (RAW_LOG if folder.parent.name == "launches" else runs.LOG_FILE)
+    own = folder / runs.LOG_FILE
+    return own if own.exists() else folder / RAW_LOG
 
 
 def launch_folder(path: Path, launch: str) -> Path:
-    """The folder of a launch, or of a run of the rank program that is told as one."""
+    """The folder of a run, or of an imported file."""
     name = folder_of(launch)
     number = run_samples.number_in(name)
     return path / "launches" / name if number is None else path / runs.FOLDER / str(number)
 
 
 def read_made(session: Session) -> tuple[tuple[Launch, Outcome], ...]:
-    """Everything that was started or imported for a session: launches, and runs told as launches.
+    """Everything that was started or imported for a session.
 
     Raises:
         SessionError: a record of a launch cannot be read.
@@ -319,10 +328,9 @@ def write_header(session: Session) -> None:
 def launches_digest(path: Path) -> str:
     """Digest of what samples.csv must have been made from.
 
-    The ids of all complete launches; a run of the rank program counts as far as its rows go.
+    The names of all complete launches; a run of the rank program counts as far as its rows go.
     """
-    launches = sorted((path / "launches").glob("*"))
-    complete = [own.name for own in launches if (own / "outcome.json").exists()]
+    complete = [own.name for own in _complete(path)]
     for number in runs.numbers(path):
         own = path / runs.FOLDER / str(number)
         sizes = [

@@ -21,7 +21,7 @@ from rccltune import plugin
 from rccltune.analyse.paired import PairedRatios
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
-from rccltune.measure.site import Site, SiteRequest
+from rccltune.measure.site import Site, SiteRequest, find_site
 from rccltune.model.errors import CommandLineError, MachineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
@@ -65,7 +65,7 @@ class Confirmation:
 def find(request: SiteRequest, reporter: Reporter) -> Site | None:
     """Where rccl-tests run; None, and said why, where there are none."""
     try:
-        return rccl_tests.find(request)
+        return find_site(request)
     except (MachineError, CommandLineError) as error:
         reporter.detail(f"not confirmed with rccl-tests: {error.message}")
         return None
@@ -201,8 +201,9 @@ def _turns(
             asked.reporter.detail(f"rccl-tests: {name}")
             made = rccl_tests.launch(
                 where,
-                call,
+                rccl_tests.command(site, call),
                 folder / name,
+                rccl_tests.stated_of(site, call.collective),
                 added=told if who == "rules" else (),
                 as_it_is=who == "library",
                 timeout_s=_TIMEOUT_S,
@@ -210,7 +211,9 @@ def _turns(
             seconds += made.seconds
             if made.table is None:
                 return None, seconds, f"{name}: {made.words}"
-            sides[who] = made.table.groupby(["placement", "nbytes"])["time_us"].median()
+            sides[who] = made.table.groupby(["placement", "nbytes"], observed=True)[
+                "time_us"
+            ].median()
         both = pd.DataFrame({f"{who}_us": one for who, one in sides.items()}).reset_index()
         rows.append(both.assign(collective=call.collective.value, clock=clock, launch=number))
     return pd.concat(rows), seconds, ""

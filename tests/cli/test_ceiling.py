@@ -161,9 +161,7 @@ class TestTheStandIn:
     def sweep(self, *more: str, mode: str = "spx-nps1", node: str = "mi300x") -> int:
         """One process plays all ranks."""
         where = ["--mode", mode, "--simulate", node, "--launcher", "none"]
-        return run(
-            ["sweep", "--runner", "rccl-tests", *where, *self.SIZES, "--communicators", "1", *more]
-        )
+        return run(["sweep", "--runner", "rccl-tests", *where, *self.SIZES, *more])
 
     def quiet(self, here: Path) -> str:
         """The shipped node without noise."""

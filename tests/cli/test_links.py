@@ -171,9 +171,9 @@ def test_a_failing_class_is_shown_and_the_rest_goes_on(
     )
 
     # The same command tries the failed ones again, and only those.
-    done = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
+    done = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/stdout.log")}
     assert links(node()) == 0
-    again = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/outcome.json")}
+    again = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/stdout.log")}
     assert sum(again[p] != at for p, at in done.items()) == 1
     assert answer(capsys)["classes"][1]["measured"] == 1
 

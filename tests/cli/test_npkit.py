@@ -19,7 +19,7 @@ from rccltune.npkit import session
 SESSION = Path("rccltune-session")
 # MSCCL, which asks no tuner, would take all of these sizes.
 NODE = ["--mode", "spx-nps1", "--simulate", "mi300x", "--env", "RCCL_MSCCL_ENABLE=0"]
-SIZES = ["--min-bytes", "1M", "--max-bytes", "1M", "--communicators", "1"]
+SIZES = ["--min-bytes", "1M", "--max-bytes", "1M"]
 # What RCCL's npkit_event.h calls the events of a whole call (develop 0cbce2a7).
 SYNC_CPU, SYNC_GPU, RING = 0x34, 0x33, 0x01
 
@@ -104,7 +104,7 @@ def test_a_setting_leaves_its_events(capsys: pytest.CaptureFixture[str]) -> None
     assert found["chosen"]["setting"] == {"algorithm": "ring", "protocol": "ll128"}
     assert found["dump"]["ranks"] == list(range(8))
     assert found["dump"]["simulated"] is True
-    own = SESSION / "npkit/launches" / found["launch"]
+    own = SESSION / "npkit" / found["launch"]
     written, kept = sorted(Path("d").iterdir()), sorted((own / "npkit").iterdir())
     assert [path.name for path in written] == [path.name for path in kept]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(written, kept, strict=True))

@@ -14,7 +14,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.simulate import sources
 
-SMALL = "--collective all_reduce --min-bytes 1M --max-bytes 16M --communicators 1 --launcher none"
+SMALL = "--collective all_reduce --min-bytes 1M --max-bytes 16M --launcher none"
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_a_session_says_what_is_real_and_is_not_mixed(
     fetched: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its header, each sample's proof; the imitation is refused beside it."""
-    few = ("--np", "2", "--factor", "8", "--communicators", "1", "--setting", "tree/ll")
+    few = ("--np", "2", "--factor", "8", "--setting", "tree/ll")
     sweep = ("sweep", "--runner", "rccl-tests", *SMALL, "--collective", "alltoall", *few)
     assert run([*sweep, "-o", "s"]) == 0
     assert "times simulated" in capsys.readouterr().err
@@ -142,7 +142,7 @@ def test_all_that_a_tune_makes_says_what_is_real(
 
 TWO = (
     *("sweep", "--runner", "rccl-tests", "--simulate", str(TWO_HOSTS), "--librccl", "real"),
-    *("-o", "s", "--communicators", "1"),
+    *("-o", "s"),
 )
 
 

@@ -17,7 +17,7 @@ from rccltune.simulate import sources
 
 SMALL = (
     *("--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K"),
-    *("--communicators", "1", "--setting", "ring/ll", "--setting", "ring/simple"),
+    *("--setting", "ring/ll", "--setting", "ring/simple"),
     *("--launcher", "none"),
 )
 
@@ -78,14 +78,14 @@ def test_each_scale_has_its_session_and_its_rules(
     assert run(["fit", "all", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["sessions"]) == 2
     # What each keeps of the wish is of its own scale: a second sweep needs no more.
-    first = {path.name for path in Path("all/1x2/launches").iterdir()}
+    first = {path.name for path in Path("all/1x2/runs").iterdir()}
     assert sweep(node, "--scales", "1x2") == 0
-    assert {path.name for path in Path("all/1x2/launches").iterdir()} == first
+    assert {path.name for path in Path("all/1x2/runs").iterdir()} == first
     capsys.readouterr()
 
     again = ("-c", "all/1x2/sweep.yaml", "-o", "all/1x2", "--plan", "--json")
     assert run(["sweep", "--runner", "rccl-tests", *again]) == 0
-    assert json.loads(capsys.readouterr().out)["launches"] == []
+    assert json.loads(capsys.readouterr().out)["runs"] == []
 
 
 @pytest.mark.parametrize(

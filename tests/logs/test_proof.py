@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,20 @@ def test_public_logs_name_no_tuner_that_is_not_there(shared_data: Path) -> None:
     )
 
     assert library.tuner_of(log) == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "tuner"),
+    [
+        ("why", "plugin rccltune"),
+        ("probe-spx", "plugin probe"),
+        ("base-spx", "none"),
+        ("base-cpx", "none"),
+    ],
+)
+def test_whole_logs_of_the_real_rccl(shared_data: Path, name: str, tuner: str) -> None:
+    """RCCL 2.27.7 over a stand-in runtime (shared/facts/real-rccl.md)."""
+    packed = shared_data / "real-rccl" / f"{name}.log.gz"
+    if not packed.is_file():
+        pytest.skip("the shared data have no logs of the real RCCL")
+    assert library.tuner_of(gzip.decompress(packed.read_bytes()).decode()) == tuner

@@ -1,13 +1,12 @@
-"""sweep --runner rccl-tests: one launch for each setting and environment, on the simulated node.
+"""sweep --runner rccl-tests: one launch for each setting, on the simulated node.
 
 The stand-in programs choose as the real library does, under NCCL_ALGO and NCCL_PROTO too. One
-process plays all ranks; real launchers are in tests/launchers, failures in tests/cli.
+process plays all ranks; real launchers are in tests/launchers.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from rccltune.cli import run
 from rccltune.simulate import sources
 
 Node = Callable[..., Path]
-PAIRS = ["ring/ll", "ring/simple", "tree/ll", "tree/simple"]
 # Six sizes of one collective.
 SMALL = ["--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "128K"]
 
@@ -51,11 +49,10 @@ def node(tmp_path: Path) -> Node:
     return write
 
 
-def sweep(node: Path, *more: str, n: int = 1, launcher: str = "none") -> int:
+def sweep(node: Path, *more: str) -> int:
     """One sweep of all_reduce into the working directory."""
-    where = ["--simulate", str(node), "--mode", "cpx-nps4", "--launcher", launcher]
-    words = [*SMALL, "--communicators", str(n), *more]
-    return run(["sweep", "--runner", "rccl-tests", *where, *words])
+    where = ["--simulate", str(node), "--mode", "cpx-nps4", "--launcher", "none"]
+    return run(["sweep", "--runner", "rccl-tests", *where, *SMALL, *more])
 
 
 def samples() -> pd.DataFrame:
@@ -63,16 +60,13 @@ def samples() -> pd.DataFrame:
     return pd.read_csv("rccltune-session/samples.csv", keep_default_na=False)
 
 
-def records(name: str) -> list[dict[str, Any]]:
-    """A file of every launch."""
-    folder = Path("rccltune-session/launches")
-    return [json.loads(path.read_text()) for path in sorted(folder.glob(f"*/{name}"))]
-
-
-def setting_of(launch: dict[str, Any]) -> str:
-    """The setting that a launch.json asks for, as a rule file has it."""
-    one = launch["settings"][0]
-    return one.get("role") or f"{one['algorithm']}/{one['protocol']}"
+def launched() -> dict[str, Path]:
+    """The folder of each setting's launch."""
+    found = {}
+    for path in Path("rccltune-session/runs").glob("*/launch.json"):
+        one = json.loads(path.read_text())["settings"][0]
+        found[one.get("role") or f"{one['algorithm']}/{one['protocol']}"] = path.parent
+    return found
 
 
 def planned(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -88,31 +82,23 @@ def test_a_plan_has_the_documents_own_commands(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """AMD's blog of 2026-06-30: all_reduce_perf -b … -e … -f 2 -g 1 under NCCL_ALGO and NCCL_PROTO."""
-    assert sweep(node(), "--plan", "--json", n=2) == 0
+    assert sweep(node(), "--plan", "--json") == 0
     plan = planned(capsys)
-    assert Counter(one["setting"] for one in plan["launches"]) == {
-        "baseline": 2,
-        # Our plugin, answering nothing, and nothing forced: where is a tuner asked at all?
-        "silent": 1,
-        # Tree with Simple is in the library's patch alone.
-        **dict.fromkeys(PAIRS[:3], 2),
-    }
     asked = {
         one["setting"]: (one["environment"].get("NCCL_ALGO"), one["environment"].get("NCCL_PROTO"))
-        for one in plan["launches"]
+        for one in plan["runs"]
     }
+    # Tree with Simple is in the library's patch alone.
     assert asked == {
         "baseline": (None, None),
-        "silent": (None, None),
         "ring/ll": ("Ring", "LL"),
         "ring/simple": ("Ring", "Simple"),
         "tree/ll": ("Tree", "LL"),
     }
-    program, *options = plan["launches"][0]["argv"]
+    assert len(plan["runs"]) == len(asked)
+    program, *options = plan["runs"][0]["argv"]
     assert program.endswith("/all_reduce_perf")
     assert " ".join(options[:8]) == "-b 4096 -e 131072 -f 2 -g 1"
-    # The baseline is the site as it is, without our plugin.
-    assert "NCCL_TUNER_PLUGIN" not in plan["launches"][0]["environment"]
     # What this library leaves out by itself is said with what lets it in.
     assert len(plan["left_out"]) == 3
     forced = ("RCCL_LL128_FORCE_ENABLE=1", "RCCL_FORCE_TREE_SIMPLE=1")
@@ -126,73 +112,65 @@ FORCED = ("--env", "RCCL_LL128_FORCE_ENABLE=1", "--env", "RCCL_FORCE_TREE_SIMPLE
 def test_an_environment_is_measured_whole(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """The seeds' way: LL128 forced and the blog's own patch, in every launch of the session."""
     assert sweep(node(), *FORCED, "--plan", "--json") == 0
-    own = planned(capsys)["launches"]
+    own = planned(capsys)["runs"]
     assert {one["setting"] for one in own} == {
-        *("baseline", "silent", "ring/ll", "ring/ll128", "ring/simple"),
+        *("baseline", "ring/ll", "ring/ll128", "ring/simple"),
         *("tree/ll", "tree/ll128", "tree/simple"),
     }
     assert {one["environment"]["RCCL_LL128_FORCE_ENABLE"] for one in own} == {"1"}
     assert {one["environment"]["RCCL_FORCE_TREE_SIMPLE"] for one in own} == {"1"}
 
 
-# --- what counts ----------------------------------------------------------------------------------
-
-
-def test_a_time_counts_where_the_setting_ran(node: Node) -> None:
-    """Our plugin, answering nothing, saw what each library would take at each size."""
+def test_the_card_s_way_ends_in_rules_and_figures(node: Node) -> None:
+    """Six settings of all_reduce with LL128 forced: every verb goes on from their logs."""
     assert sweep(node(), *FORCED) == 0
     table = samples()
     assert set(table["unusable"]) == {""}
-    forced = table[~table["setting"].isin(["baseline", "idle"])]
-    assert (forced["ran"].str.split("/").str[:2].str.join("/") == forced["setting"]).all()
-    # Six sizes, both placements; ring and tree with three protocols.
+    forced = table[table["setting"] != "baseline"]
+    # Six sizes, both placements; ring and tree with three protocols. The benchmark's -A says so.
     assert set(forced.groupby("setting").size()) == {12}
-    assert len(forced) == 12 * 6
-    untouched = [one for one in records("launch.json") if setting_of(one) == "baseline"]
-    assert all("NCCL_TUNER_PLUGIN" not in dict(one["environment"]) for one in untouched)
+    assert (forced["ran"].str.split("/").str[:2].str.join("/") == forced["setting"]).all()
+    assert [run([verb, "-q"]) for verb in ("fit", "emit-config", "plot", "report")] == [0] * 4
+    (rules,) = Path("rccltune-session").glob("rccl_tuner*.csv")
+    assert "#@ needs RCCL_LL128_FORCE_ENABLE=1" in rules.read_text()
+    assert "seen once" in rules.read_text()
+    assert list(Path("rccltune-session/plots").glob("*.png"))
+    assert Path("rccltune-session/report.html").is_file()
 
 
-def test_what_the_library_does_not_offer_is_not_used(node: Node) -> None:
-    """NCCL_PROTO=LL128 without its variable: RCCL takes another protocol and says nothing."""
+# --- what counts ----------------------------------------------------------------------------------
+
+
+def test_what_the_library_does_not_offer_is_not_used(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NCCL_PROTO=LL128 without its variable: RCCL takes another protocol; the log's column says it."""
     assert sweep(node(), "--setting", "ring/ll128", "--setting", "ring/ll") == 0
     doubts = samples().groupby("setting")["unusable"].agg(set).to_dict()
-    assert doubts == {
-        **{name: {""} for name in ("baseline", "idle", "ring/ll")},
-        "ring/ll128": {"bypassed"},
-    }
+    assert doubts == {"baseline": {""}, "ring/ll": {""}, "ring/ll128": {"substituted"}}
+    assert "all_reduce ring/ll128, 4 KiB to 128 KiB: not used" in capsys.readouterr().out
 
 
-def test_what_asks_no_tuner_is_not_used(node: Node) -> None:
-    """all_gather up to 4 MiB takes a path of its own in this release, whatever is forced."""
-    words = ["--collective", "all_gather", "--max-bytes", "16M", "--min-bytes", "1M"]
-    assert sweep(node(), *words, "--setting", "ring/simple") == 0
-    table = samples()
-    forced = table[(table["collective"] == "all_gather") & (table["setting"] == "ring/simple")]
-    by_size = forced.groupby("nbytes")["unusable"].agg(set).to_dict()
-    assert by_size == {
-        **{n << 20: {"bypassed"} for n in (1, 2, 4)},
-        **{n << 20: {""} for n in (8, 16)},
-    }
-
-
-def test_channels_are_seen_in_the_librarys_log(node: Node) -> None:
-    """NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS; a communicator tells how many it has."""
-    assert sweep(node(), "--setting", "ring/ll/8") == 0
-    forced = samples()
-    forced = forced[forced["setting"] == "ring/ll/8"]
-    assert set(forced["ran"]) == {"ring/ll/8"}
-    assert set(forced["unusable"]) == {""}
-
-
-@pytest.mark.parametrize("rccl", ["2.20.5", "2.21.5", "2.22.3", "2.27.7"])
-def test_every_library_says_somewhere_what_it_ran(node: Node, rccl: str) -> None:
-    """2.20.5 loads no plugin, 2.21.5 shows it no costs: their own logs say it."""
-    release = {"rccl": rccl, "benchmark": "rt24"}
-    assert sweep(node(release=release), "--setting", "ring/ll") == 0
+def test_a_log_that_does_not_say_what_ran_is_taken_as_stated(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Benchmarks before -A: the setting is what NCCL_ALGO and NCCL_PROTO say, and that is told."""
+    assert sweep(node(release={"rccl": "2.27.7", "benchmark": "rt24"}), "--setting", "ring/ll") == 0
     forced = samples()
     forced = forced[forced["setting"] == "ring/ll"]
-    assert set(forced["unusable"]) == {""}
-    assert set(forced["ran"]) == {"ring/ll"}
+    assert set(forced["unusable"]) == set(forced["ran"]) == {""}
+    assert "do not print what ran" in capsys.readouterr().err
+
+
+def test_the_librarys_own_log_is_believed(node: Node) -> None:
+    """With its TUNING lines among the benchmark's, as import reads them."""
+    release = {"rccl": "2.27.7", "benchmark": "rt24"}
+    debug = ("--env", "NCCL_DEBUG=INFO", "--env", "NCCL_DEBUG_SUBSYS=INIT,TUNING")
+    assert sweep(node(release=release), "--setting", "ring/ll", *debug) == 0
+    forced = samples()
+    ran = forced[forced["setting"] == "ring/ll"]["ran"]
+    # They name the channels too.
+    assert set(ran.str.rpartition("/")[0]) == {"ring/ll"}
 
 
 def test_the_site_as_it_is_keeps_what_chooses(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,15 +178,16 @@ def test_the_site_as_it_is_keeps_what_chooses(node: Node, monkeypatch: pytest.Mo
     monkeypatch.setenv("NCCL_PROTO", "LL")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
     assert sweep(node(), "--setting", "ring/simple") == 0
-    cleared = {
-        setting_of(json.loads((folder / "launch.json").read_text())): json.loads(
-            (folder / "environment.json").read_text()
-        )
-        for folder in Path("rccltune-session/launches").iterdir()
+    told = {
+        setting: json.loads((own / "environment.json").read_text())
+        for setting, own in launched().items()
     }
-    assert cleared["baseline"]["cleared"] == {}
-    assert cleared["ring/simple"]["cleared"] == {"NCCL_PROTO": "LL"}
-    assert {one["passed"]["NCCL_SOCKET_IFNAME"] for one in cleared.values()} == {"eth7"}
+    assert told["baseline"]["cleared"] == {}
+    assert told["ring/simple"]["cleared"] == {"NCCL_PROTO": "LL"}
+    assert {one["passed"]["NCCL_SOCKET_IFNAME"] for one in told.values()} == {"eth7"}
+    # Without our plugin, and the library says which tuner it uses by itself.
+    assert all("NCCL_TUNER_PLUGIN" not in one["added"] for one in told.values())
+    assert list(launched()["baseline"].glob("nccl-*.log"))
 
 
 # --- what is kept ---------------------------------------------------------------------------------
@@ -218,18 +197,78 @@ def test_a_launch_that_ended_is_never_repeated(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A kill loses the launch under way: without its outcome that one is made again, alone."""
-    assert sweep(node(), n=2) == 0
-    before = Path("rccltune-session/samples.csv").read_bytes()
+    assert sweep(node()) == 0
+    times = samples().drop(columns=["run", "process"])
     capsys.readouterr()
-    assert sweep(node(), n=2) == 0
+    assert sweep(node()) == 0
     assert "everything is measured already" in capsys.readouterr().err
 
-    victim = sorted(Path("rccltune-session/launches").iterdir())[3]
-    (victim / "outcome.json").unlink()
-    assert sweep(node(), n=2) == 0
-    assert "1 launch to make" in capsys.readouterr().err
-    assert Path("rccltune-session/samples.csv").read_bytes() == before
-    assert list(victim.glob("earlier-1/stdout.log"))
+    (launched()["ring/simple"] / "outcome.json").unlink()
+    assert sweep(node()) == 0
+    assert "1 start of all ranks to make" in capsys.readouterr().err
+    by = ["setting", "placement", "nbytes"]
+    again = samples().drop(columns=["run", "process"])
+    pd.testing.assert_frame_equal(
+        again.sort_values(by, ignore_index=True), times.sort_values(by, ignore_index=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"kind": "hang"}, "hung"),
+        ({"kind": "crash"}, "crashed"),
+        ({"kind": "wrong", "elements": 3}, "gave wrong results"),
+    ],
+)
+def test_a_setting_that_fails_is_excluded_and_the_rest_goes_on(
+    node: Node, capsys: pytest.CaptureFixture[str], fault: dict[str, object], words: str
+) -> None:
+    """With the reason, in the sweep, in the fit and in the rules; the same command tries no more."""
+    path = node(faults=[fault | {"setting": "ring/simple"}])
+    assert sweep(path, "--timeout", "2") == 5
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"all_reduce ring/simple {words}" in said
+    table = samples()
+    assert set(table[table["unusable"] == ""]["setting"]) == {"baseline", "ring/ll", "tree/ll"}
+    n_launched = len(launched())
+    assert sweep(path, "--timeout", "2") == 5
+    assert len(list(Path("rccltune-session/runs").iterdir())) == n_launched == 4
+    capsys.readouterr()
+    assert run(["emit-config"]) == 0
+    (rules,) = Path("rccltune-session").glob("rccl_tuner*.csv")
+    assert f"not measured: all_reduce ring/simple: quarantined, it {words}" in rules.read_text()
+    assert ",ring,simple," not in rules.read_text()
+
+
+def test_two_failures_in_a_row_may_be_the_machines(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing more is started on GPUs that a hang may have wedged; the same command goes on."""
+    path = node(faults=[{"kind": "crash", "setting": "ring/simple"}])
+    arms = [f"--setting={one}" for one in ("ring/simple", "ring/simple/8", "tree/ll")]
+    assert sweep(path, *arms) == 5
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 settings failed one after the other" in said
+    assert "tree/ll" not in launched()
+    assert sweep(path, *arms) == 5
+    assert "tree/ll" in launched()
+
+
+def test_where_the_library_as_it_is_fails_nothing_is_blamed_on_settings(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the same command tries it again."""
+    path = node(faults=[{"kind": "crash"}])
+    assert sweep(path) == 5
+    assert "with nothing forced" in " ".join(capsys.readouterr().err.split())
+    assert sweep(node()) == 0
+
+
+def test_repetitions_are_the_rank_programs(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """One launch a setting; verify repeats, in communicators."""
+    assert sweep(node(), "--communicators", "2") == 2
+    assert "--communicators is rccltune-perf's" in capsys.readouterr().err
 
 
 def test_a_session_of_the_rank_program_goes_on_with_it_alone(

@@ -15,7 +15,6 @@ from rccltune.releases import (
     LOADING_OURS,
     READING_RULES,
     RELEASES,
-    TELLING_CHOICES,
     Release,
     hosts_of,
     release_in,
@@ -111,7 +110,6 @@ def test_what_is_said_of_releases_comes_from_the_table() -> None:
     assert LOADING_OURS == "RCCL 2.21.5 (ROCm 6.3) or NCCL 2.21"
     assert lacks(READING_RULES, "RCCL", "ROCm", "7.13") == []
     assert KEEPING_PROTOCOLS == "RCCL 2.28.3 (ROCm 7.11)"
-    assert TELLING_CHOICES == "RCCL 2.20.5 (ROCm 6.2) or NCCL 2.20.3"
     assert CHOOSING_FREELY == "RCCL 2.22.3 (ROCm 6.4) or NCCL 2.22"
 
 

@@ -60,7 +60,13 @@ class Bench:
         """What is said of the rules."""
 
         def launch(
-            _where: object, call: BenchmarkCall, folder: Path, *, as_it_is: bool, **_: object
+            _where: object,
+            call: BenchmarkCall,
+            folder: Path,
+            _stated: object,
+            *,
+            as_it_is: bool,
+            **_: object,
         ) -> SimpleNamespace:
             self.launched.append((folder.parent.name, call.graph))
             if self.fails:
@@ -79,6 +85,8 @@ class Bench:
             return SimpleNamespace(table=pd.DataFrame(rows), words="", seconds=LASTS)
 
         self.monkeypatch.setattr(rccl_tests, "launch", launch)
+        self.monkeypatch.setattr(rccl_tests, "command", lambda _site, call: call)
+        self.monkeypatch.setattr(rccl_tests, "stated_of", lambda *_: None)
         self.monkeypatch.setattr("rccltune.verify.confirm.variables_for", lambda *_: ())
         self.monkeypatch.setattr("rccltune.plugin.library", lambda: Path("plugin.so"))
         verdict = VerdictFile(

@@ -250,7 +250,7 @@ def test_what_rccl_tests_measured_is_verified_by_the_rank_program(
     monkeypatch.chdir(tmp_path)
     words = ["--runner", "rccl-tests", "--simulate", str(NODE), "--mode", "spx-nps1"]
     sizes = ["--collective", "all_reduce", "--min-bytes", "64K", "--max-bytes", "256K"]
-    more = ["--setting", "ring/ll", "--launcher", "none", "--communicators", "2"]
+    more = ["--setting", "ring/ll", "--launcher", "none"]
     assert run(["sweep", *words, *sizes, *more, "--np", "2", "-o", "s", "-q"]) == 0
     Path("all.csv").write_text("allreduce,1024,1048576,ring,ll,-1,1,2,-1,-1\n")
     assert run(["verify", "s", "--rules", "all.csv", "--communicators", "4", "-q"]) == 0

@@ -1,0 +1,553 @@
+"""A sweep by rccl-tests: one launch for each setting, and one for the library as it is.
+
+``runs/<n>/`` has what was started (launch.json, and command.txt for a shell), what it printed
+(stdout.log), and how it ended (outcome.json), which is written last: rccltune lost at any moment
+loses the launch under way and nothing else. A setting whose launch fails is excluded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.launch import signals, variables
+from rccltune.logs.library import tuner_of
+from rccltune.machine import overrides
+from rccltune.measure import rccl_tests
+from rccltune.measure.hosts import same_hosts
+from rccltune.measure.instrument import same_machine, same_setup, setup_of
+from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
+from rccltune.measure.request import Request, site_keys
+from rccltune.measure.site import Site, find_site
+from rccltune.measure.sweep_result import SweepResult, begin_sweep, finish_sweep
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, LaunchError, MachineError
+from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.measurement import (
+    Caution,
+    Launch,
+    Notice,
+    Outcome,
+    StatedFacts,
+    Status,
+    Sweep,
+)
+from rccltune.model.ranges import Range
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import BASELINE, LL128_FORCED, TREE_SIMPLE_FORCED, Role, Setting
+from rccltune.model.vocabulary import (
+    TREE_SIMPLE_NEEDS_NODES,
+    Algorithm,
+    Collective,
+    Protocol,
+    UnusableReason,
+    format_span,
+)
+from rccltune.perf import plan, runs
+from rccltune.perf.sweep import SweepProgress
+from rccltune.session import files, place, store
+from rccltune.session.samples import Ended, excluded_by
+from rccltune.session.store import NODE_FILE, SessionSetup
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# GPUs whose RCCL leaves LL128 and Tree with Simple out on one node.
+_GATED: Final = ("gfx94", "gfx95")
+_ALGORITHMS: Final = (Algorithm.TREE, Algorithm.RING)
+# At its start the library says which tuner it uses; asked of the baseline alone, where the site
+# keeps no log of its own.
+_TELL_TUNER: Final = (("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "INIT,ENV"))
+# After so many failures in a row the machine may be what does not work.
+_MOST_FAILURES: Final = 2
+# Guesses, high ones, of what a launch takes: its start, and calls at 50 µs and 10 GB/s.
+_START_S: Final = 2.0
+_RANK_S: Final = 0.25
+_CALL_S: Final = 50e-6
+_BYTES_S: Final = 10e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRcclTests:
+    """A sweep by rccl-tests that could start now.
+
+    Attributes:
+        launches: of the whole sweep, without ids.
+        left_out: settings and collectives that are not measured here, in words.
+        remarks: what a user should know before it starts.
+        cleared: variables of the site that no rank sees where a setting is forced.
+        passed: variables of the site that every rank sees.
+        ended: launches that the session has.
+    """
+
+    folder: Path
+    setup: SessionSetup
+    sweep: Sweep
+    where: RcclTestsSetup
+    launches: tuple[Launch, ...]
+    left_out: tuple[str, ...]
+    remarks: tuple[str, ...]
+    cleared: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...]
+    timeout_s: float | None
+    budget_s: float | None
+    keys: Mapping[str, Any]
+    ended: list[Ended] = field(default_factory=list)
+
+    @property
+    def site(self) -> Site:
+        """Where."""
+        return self.where.site
+
+    @property
+    def left(self) -> tuple[Launch, ...]:
+        """Launches still to be made."""
+        done = [replace(one, id="") for one, outcome in self.ended if outcome.has_table]
+        arms = {(one.collective, one.setting) for one in self.excluded}
+        return tuple(
+            one
+            for one in self.launches
+            if one not in done and (one.collectives[0], one.settings[0]) not in arms
+        )
+
+    @property
+    def excluded(self) -> tuple[Quarantine, ...]:
+        """Settings that are measured no more."""
+        return excluded_by(self.ended)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Seconds of each launch that ended well."""
+        return [o.duration_s for _, o in self.ended if o.duration_s and o.failure is None]
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that the session's launches took."""
+        return sum(outcome.duration_s or 0.0 for _, outcome in self.ended)
+
+    @property
+    def budget_left_s(self) -> float | None:
+        """Seconds of the budget that are left; None without one."""
+        return None if self.budget_s is None else self.budget_s - self.spent_s
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds that the launches left roughly take: as those before did, else a high guess."""
+        known = sorted(self.seconds)
+        site, sweep = self.site, self.sweep
+        each = _START_S + _RANK_S * site.scale.n_ranks if site.start_s is None else site.start_s
+        if known:
+            each = known[len(known) // 2]
+        elif site.node is None:
+            n_calls = (sweep.iterations + sweep.warmup + 1) * len(sweep.placements)
+            each += sum(n_calls * (_CALL_S + nbytes / _BYTES_S) for nbytes in _sizes(sweep))
+        return len(self.left) * each
+
+    @property
+    def plan_lines(self) -> Iterator[str]:
+        """What is left, each launch as for a shell."""
+        own = self.folder.resolve() / runs.FOLDER / "N"
+        for one in self.left:
+            told = rccl_tests.environment_of(
+                self.where, own, added=_added(one, own), as_it_is=_is_baseline(one)
+            )
+            yield f"{what_of(one)}:"
+            yield f"  {rccl_tests.shell_line(self.where, one.argv, told)}"
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "runner": defaults.RUNNER,
+            "runs": [
+                {
+                    "what": what_of(one),
+                    "collective": one.collectives[0].value,
+                    "setting": str(one.settings[0]),
+                    "argv": list(one.argv),
+                    "environment": dict(one.environment),
+                }
+                for one in self.left
+            ],
+            "left_out": list(self.left_out),
+            "cleared": dict(self.cleared),
+            "passed": dict(self.passed),
+            "estimate_s": round(self.expected_s, 1),
+            "simulated": self.site.node is not None,
+        }
+
+
+def what_of(one: Launch) -> str:
+    """``all_reduce ring/ll``: what a launch measures."""
+    return f"{one.collectives[0].value} {one.settings[0]}"
+
+
+def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
+    """Find out what is there, what was asked for, and what of it the session already has.
+
+    Nothing is started or written.
+
+    Args:
+        request: all of it.
+        folder: the session.
+
+    Raises:
+        CommandLineError: what was said does not fit together.
+        MachineError: no benchmark, no launcher, or a hidden file chooses for every launch.
+        SessionError: the session is of another machine, runner, library or environment.
+    """
+    site = find_site(request.site)
+    if request.sweep.wanted or request.workload is not None:
+        raise CommandLineError(
+            "rccl-tests step through a range of sizes, and call no single ones",
+            hint="leave --runner out for the sizes of a workload, or say a range.",
+        )
+    for setting in request.sweep.settings:
+        if setting.role is not Role.FORCED:
+            raise CommandLineError(
+                f"'{setting}' cannot be forced: a setting names an algorithm and a protocol",
+                hint="write ring/ll128 or ring/ll128/16; the baseline is measured anyway.",
+            )
+    setup = setup_of(request.site, site)
+    same_setup(folder, setup)
+    same_machine(folder, site)
+    place.same_place(folder, site.seating)
+    sweep = replace(request.sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
+    mode = site.fingerprint.mode
+    if not request.named_sizes and mode is not None and mode.compute == "CPX":
+        sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
+    seen = variables.launch_environment(
+        os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
+    )
+    _refuse_hidden_choices(site, seen.variables)
+    launches, left_out = _launches(sweep, site)
+    if not launches:
+        raise CommandLineError(
+            f"nothing of what was asked for can be called by {site.scale.n_ranks} ranks",
+            hint="ask for larger sizes (--max-bytes).",
+        )
+    return PreparedRcclTests(
+        folder=folder,
+        setup=setup,
+        sweep=replace(sweep, collectives=tuple(dict.fromkeys(o.collectives[0] for o in launches))),
+        where=RcclTestsSetup(site=site, node=None if site.node is None else folder / NODE_FILE),
+        launches=launches,
+        left_out=left_out,
+        remarks=(*site.remarks, *_remarks(site)),
+        cleared=seen.cleared,
+        passed=seen.passed,
+        timeout_s=request.timeout_s,
+        budget_s=request.budget_s,
+        keys={**site_keys(request.site, folder), "timing": request.timing},
+        ended=list(store.read_launches(folder)),
+    )
+
+
+def _refuse_hidden_choices(site: Site, seen: Mapping[str, str]) -> None:
+    """Stop where a file chooses for every launch, which the environment cannot take back.
+
+    Raises:
+        MachineError: one does.
+    """
+    choosing = [
+        (one.path, f"{one.path} sets {name}={value}")
+        for one in site.hidden
+        for name, value in one.fills(seen)
+        if variables.chooses(name, site.cleared)
+    ]
+    if choosing:
+        path = choosing[0][0]
+        raise MachineError(
+            "a configuration file chooses for every launch, the baseline's too: "
+            f"{'; '.join(said for _, said in choosing)}",
+            where=str(path),
+            hint=f"mv {path} {path}.off while measuring.",
+        )
+
+
+def _remarks(site: Site) -> Iterator[str]:
+    if site.tunerless is not None:
+        yield f"{site.tunerless} looks for no tuner plugin: rules made here need a newer library"
+    if "A" not in site.help_letters:
+        yield (
+            "These benchmarks do not print what ran (they have no -A): a setting is what NCCL_ALGO "
+            "and NCCL_PROTO state"
+        )
+
+
+def _sizes(sweep: Sweep) -> tuple[int, ...]:
+    return Range(
+        min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=sweep.factor
+    ).sizes
+
+
+def _launches(sweep: Sweep, site: Site) -> tuple[tuple[Launch, ...], tuple[str, ...]]:
+    """Each collective's baseline, then its settings; and what is left out, with the reason."""
+    made: list[Launch] = []
+    left_out: list[str] = []
+    for collective in sweep.collectives:
+        if collective not in site.programs:
+            left_out.append(f"there is no {collective.benchmark} beside the other benchmarks")
+            continue
+        if not plan.sizes_for(_sizes(sweep), collective, site.scale.n_ranks):
+            left_out.append(
+                f"{collective.value}: no size is large enough for {site.scale.n_ranks} ranks"
+            )
+            continue
+        for setting in (BASELINE, *_settings(sweep, collective)):
+            reason = why_left_out(setting, site, is_named=bool(sweep.settings))
+            if reason is None:
+                made.append(_launch_of(sweep, site, collective, setting))
+            else:
+                left_out.append(f"{collective.value} {setting}: {reason}")
+    return tuple(made), tuple(left_out)
+
+
+def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
+    """Settings that are named, or the pairs of AMD's documents; none where no tuner is asked."""
+    if not collective.is_tunable:
+        return ()
+    if sweep.settings:
+        return tuple(one for one in sweep.settings if plan.has(collective, one))
+    usual = [one for one in plan.usual_settings(collective) if one.algorithm in _ALGORITHMS]
+    return (*usual, *(replace(one, channels=n) for one in usual for n in sweep.counts))
+
+
+def why_left_out(setting: Setting, site: Site, *, is_named: bool) -> str | None:
+    """Why a setting is not measured; None where it is.
+
+    Args:
+        setting: which.
+        site: where.
+        is_named: the user asked for it.
+    """
+    if not is_gated(site):
+        return None
+    is_forced = site.has_patched_library and TREE_SIMPLE_FORCED in site.environment
+    is_tree = (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE)
+    if is_tree and not is_forced:
+        return (
+            "this RCCL leaves Tree with Simple out on one node; --librccl FILE of a build after "
+            "scripts/enable-tree-simple measures it, with --env "
+            f"{'='.join(TREE_SIMPLE_FORCED)}"
+        )
+    is_tried = is_named or LL128_FORCED in site.environment
+    if setting.protocol is Protocol.LL128 and not is_tried:
+        return (
+            f"this RCCL leaves LL128 out on one node; --env {'='.join(LL128_FORCED)} measures it, "
+            "in a session of its own"
+        )
+    return None
+
+
+def is_gated(site: Site) -> bool:
+    """Whether the library there leaves LL128, and Tree with Simple, out by itself."""
+    arch = site.fingerprint.arch or ""
+    return arch.startswith(_GATED) and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
+
+
+def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Setting) -> Launch:
+    call = BenchmarkCall(
+        collective=collective,
+        min_nbytes=sweep.min_nbytes,
+        max_nbytes=sweep.max_nbytes,
+        factor=sweep.factor,
+        dtype=sweep.dtypes[0],
+        op=sweep.redop,
+        placements=sweep.placements,
+        graph=bool(sweep.graph),
+        iterations=sweep.iterations,
+        warmup=sweep.warmup,
+    )
+    told = dict(overrides.switches(setting))
+    if site.node is not None:
+        # Noise depends on what is measured.
+        told["RCCLTUNE_SIM_LAUNCH"] = f"{collective.value} {setting}" + " graph" * call.graph
+    return Launch(
+        id="",
+        argv=rccl_tests.command(site, call),
+        environment=tuple(sorted({**dict(site.environment), **told}.items())),
+        collectives=(collective,),
+        settings=(setting,),
+        scale=site.scale,
+        rank_placement=sweep.rank_placement,
+        stated=rccl_tests.stated_of(site, collective, setting),
+    )
+
+
+def measure_with_rccl_tests(
+    prepared: PreparedRcclTests, *, reporter: Reporter, command: str, force: bool = False
+) -> SweepResult:
+    """Make the launches that are left, and the session's samples of all that is there.
+
+    Args:
+        prepared: what is to be measured.
+        reporter: told of each launch.
+        command: as typed, for the session.
+        force: go on though several hosts are not alike.
+
+    Raises:
+        LaunchError: the library as it is fails, or settings fail in a row.
+        MachineError: the machine changed, or hosts are not alike.
+        SessionError: another writer, or the disk refuses.
+        KeyboardInterrupt: after all that was started is gone and the session is whole.
+    """
+    folder, site = prepared.folder, prepared.site
+    with files.writing(folder, reporter), signals.interruptible():
+        begin_sweep(
+            folder, site, prepared.setup, prepared.sweep, keys=prepared.keys, command=command
+        )
+        end_leftovers(folder, reporter)
+        same_hosts(site, folder, reporter=reporter, force=force)
+        # Read again: another rccltune may have gone on with it before we held it.
+        prepared.ended[:] = store.read_launches(folder)
+        try:
+            is_over = _make_left(prepared, reporter)
+        finally:
+            opened, samples = finish_sweep(folder)
+    good = [outcome for _, outcome in prepared.ended if outcome.failure is None]
+    versions = [outcome.library_version for outcome in good if outcome.library_version]
+    return SweepResult(
+        session=opened,
+        runner=defaults.RUNNER,
+        n_starts=len(prepared.ended),
+        n_samples=int((samples["unusable"] == "").sum()),
+        aside=prepared.excluded,
+        remarks=tuple(_unattributed(samples)),
+        is_over=is_over,
+        seconds=prepared.spent_s,
+        library=site.library or (versions[0] if versions else "unknown"),
+        tuner=_tuner_of_baseline(folder, prepared.ended),
+    )
+
+
+def _make_left(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
+    """Make the launches that are left; whether the budget ended it."""
+    left = prepared.left
+    n_failed = 0
+    for number, one in enumerate(left):
+        if prepared.budget_left_s is not None and prepared.budget_left_s <= 0:
+            return True
+        reporter.progress(SweepProgress(done=number, of=len(left), what=what_of(one)))
+        made, outcome = _make(prepared, one)
+        prepared.ended.append((made, outcome))
+        if outcome.failure is None:
+            n_failed = 0
+            for notice in outcome.notices:
+                reporter.say(f"{what_of(one)}: {notice.message}")
+            continue
+        where = f"{store.launch_folder(prepared.folder, made.id)}/"
+        why = outcome.notices[-1].message
+        if _is_baseline(one):
+            raise LaunchError(
+                f"{what_of(one)}, with nothing forced: {why}",
+                where=where,
+                hint="run command.txt there by hand until it works, or leave the collective out "
+                "(--collective names those to measure); the same command then goes on.",
+            )
+        reporter.say(f"{what_of(one)} {outcome.failure.words} ({why}): excluded ({where})")
+        n_failed += outcome.failure is not Failure.WRONG
+        if n_failed >= _MOST_FAILURES:
+            raise LaunchError(
+                f"{n_failed} settings failed one after the other, the last of them "
+                f"{what_of(one)}: the machine may not work any more",
+                where=where,
+                hint="look into dmesg and for processes that are still on the GPUs, and reset them "
+                "if need be (an administrator's: rocm-smi --gpureset). The same command goes on "
+                "without these settings; delete their folders in runs/ to have them tried again.",
+            )
+    return False
+
+
+def _make(prepared: PreparedRcclTests, planned: Launch) -> Ended:
+    """One launch with its folder, its outcome last.
+
+    Raises:
+        MachineError: the machine changed, or ranks ran on other devices; nothing of it counts.
+    """
+    site = prepared.site
+    one = replace(planned, id=store.new_run(prepared.folder))
+    own = store.launch_folder(prepared.folder, one.id).resolve()
+    files.write_atomically(own / "launch.json", store.dump_json(one))
+    started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
+    done = rccl_tests.launch(
+        prepared.where,
+        one.argv,
+        own,
+        one.stated or StatedFacts(),
+        added=_added(one, own),
+        as_it_is=_is_baseline(one),
+        timeout_s=prepared.timeout_s or rccl_tests.limit_s(prepared.seconds),
+    )
+    # A log that a full disk cut off would be blamed on the setting.
+    files.check_room(prepared.folder)
+    if changes := site.changed():
+        raise MachineError(
+            f"the machine changed during a launch: {'; '.join(changes)}",
+            hint="measure it anew into another session (-o); what was measured before is kept.",
+        )
+    if elsewhere := place.misplaced(own / store.RAW_LOG, site.seating.gpus):
+        raise MachineError(
+            f"the ranks did not run where the placement puts them: {elsewhere}",
+            where=str(own / store.RAW_LOG),
+            hint="something between rccltune and the benchmark chooses devices: a wrapper script, "
+            "the scheduler's binding, or a device list of its own on the host.",
+        )
+    outcome = _outcome(one, done, site, started)
+    files.write_atomically(own / "outcome.json", store.dump_json(outcome))
+    return one, outcome
+
+
+def _is_baseline(one: Launch) -> bool:
+    return one.settings[0] == BASELINE
+
+
+def _added(one: Launch, own: Path) -> list[tuple[str, str]]:
+    """Variables of a launch; a baseline's let the library say which tuner the site uses."""
+    has_log = any(name.startswith("NCCL_DEBUG") for name in (*os.environ, *dict(one.environment)))
+    if has_log or not _is_baseline(one):
+        return list(one.environment)
+    return [*one.environment, *_TELL_TUNER, ("NCCL_DEBUG_FILE", f"{own}/nccl-%h-%p.log")]
+
+
+def _outcome(one: Launch, done: BenchmarkResult, site: Site, started: str) -> Outcome:
+    notices = done.notices
+    if done.words is not None:
+        remedy = f"the whole output is in {store.launch_folder(Path(), one.id)}/."
+        why = Notice(caution=Caution.LAUNCH_FAILED, message=done.words, remedy=remedy, where=one.id)
+        notices = (*notices, why)
+    failed = Status.TIMED_OUT if done.failure is Failure.HANG else Status.FAILED
+    return Outcome(
+        launch=one.id,
+        status=failed if done.table is None else Status.OK,
+        started=started,
+        duration_s=round(done.seconds, 3),
+        n_samples=0 if done.table is None else len(done.table),
+        fingerprint=site.fingerprint,
+        library_version=site.library or done.library,
+        notices=notices,
+        failure=done.failure,
+    )
+
+
+def _tuner_of_baseline(folder: Path, ended: Sequence[Ended]) -> str | None:
+    """Which tuner the library uses by itself, as its log of a baseline says."""
+    for one, _ in ended:
+        if one.settings and _is_baseline(one):
+            for log in sorted(store.launch_folder(folder, one.id).glob("nccl-*.log")):
+                return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
+    return None
+
+
+def _unattributed(samples: pd.DataFrame) -> Iterator[str]:
+    """Sentences about times that are not their setting's own: where, and why."""
+    reasons = (UnusableReason.BYPASSED, UnusableReason.SUBSTITUTED, UnusableReason.UNPROVEN)
+    for reason in reasons:
+        own = samples[samples["unusable"] == reason.value]
+        for (collective, setting), rows in own.groupby(["collective", "setting"], observed=True):
+            span = format_span(int(rows["nbytes"].min()), int(rows["nbytes"].max()))
+            yield f"{collective} {setting}, {span}: not used, {reason.meaning}"
