@@ -15,6 +15,7 @@ from trees import put, seen, write
 from wording import lacks
 
 from rccltune.machine import mode_change
+from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.mode_change import (
     apply_mode,
     check_mode,
@@ -104,6 +105,25 @@ def test_a_part_that_lacks_the_mode_says_which_it_has(tmp_path: Path) -> None:
     assert caught.value.hint == "say --mode dpx-nps2."
     assert obstacles(system, CPX4, is_root=True) == ("MI355X has no NPS4",)
     assert obstacles(system, Mode.parse("dpx-nps2"), is_root=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("machine", "wanted"),
+    [
+        ("container-no-kfd", "cpx-nps4 say: amd-smi set --gpu all --memory-partition NPS4"),
+        ("mi355x-no-kfd", "dpx-nps2 say: amd-smi set --gpu all --memory-partition NPS2"),
+    ],
+)
+def test_the_remedy_for_mixed_modes_knows_the_product(
+    machine: str, wanted: str, tmp_path: Path
+) -> None:
+    """MI300X in CPX/NPS4, MI355X in DPX/NPS2."""
+    root = write(machine, tmp_path)
+    put(root, "sys/bus/pci/devices/0000:05:00.0/current_compute_partition", "CPX")
+    [finding] = [
+        one for one in gpu_findings(seen(root, deep=False), {}) if one.name == "mixed-modes"
+    ]
+    assert wanted in finding.remedy
 
 
 def test_more_memory_parts_come_last_and_fewer_first() -> None:
