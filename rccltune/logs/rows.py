@@ -38,7 +38,8 @@ _TAIL: Final = {
 _PLACED: Final = ("out-of-place", "in-place")
 _WHOLE_ROW: Final = 7
 _BOTH: Final = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
-_NUMBER: Final = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf)"
+# What a double holds: pandas before 3 refuses a greater number.
+_NUMBER: Final = r"[-+]?(?:\d{1,99}\.?\d*|\.\d+)(?:[eE][-+]?\d\d?)?|[-+]?(?:nan|inf)"
 _WORD: Final = r"[A-Za-z]\w*"
 # Eighteen digits are more than any size has, and fewer than an integer holds.
 _CELLS: Final = {
@@ -53,7 +54,10 @@ _CELLS: Final = {
     "wrong": rf"{_NUMBER}|N/A|NA|n/a|-",
     "error": rf"(?:{_NUMBER})\*?|N/A|NA|n/a|-",
 }
-_USUAL: Final = {**dict.fromkeys(("time", "algbw", "busbw"), r"\d+\.?\d*"), "wrong": r"\d+|N/A"}
+_USUAL: Final = {
+    **dict.fromkeys(("time", "algbw", "busbw"), r"\d{1,99}\.?\d*"),
+    "wrong": r"\d{1,99}|N/A",
+}
 NAMES: Final = frozenset(("dtype", "redop", "ran_algorithm", "ran_protocol"))
 # Whether a row of the second block alone stands here, only the blanks before it tell.
 _GAP: Final = re.compile(rb"\S {28,}-?\d")
@@ -373,5 +377,6 @@ def _odd(
         time_step, algbw_step = (
             digit_weights([word[at[name]] for word in words]) for name in ("time", "algbw")
         )
-        odd[far] = disagree(part["nbytes"][far], time[far], algbw[far], time_step, algbw_step)
+        # Without loc pandas 2 warns of another dtype.
+        odd.loc[far] = disagree(part["nbytes"][far], time[far], algbw[far], time_step, algbw_step)
     return odd
