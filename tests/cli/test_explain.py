@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_the_installed_plugin_proves_itself(capsys: pytest.CaptureFixture[str]) 
     path = capsys.readouterr().out.strip()
     assert Path(path).is_absolute()
     assert run(["plugin", "--env"]) == 0
-    assert capsys.readouterr().out.strip() == f"export NCCL_TUNER_PLUGIN={path}"
+    assert capsys.readouterr().out.strip() == f"export NCCL_TUNER_PLUGIN={shlex.quote(path)}"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ def with_npkit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         events = folder / f"{real.name}.events"
         events.write_bytes(EVENTS if real.name == "all_reduce_perf" else b"")
         program = folder / "sim" / real.name
-        text = WITH_NPKIT.format(real=real, events=events).encode()
+        text = WITH_NPKIT.format(real=shlex.quote(str(real)), events=events).encode()
         # As a compiler leaves the name, by which such a library is known.
         program.write_bytes(text + b"\0NPKIT_DUMP_DIR\0")
         program.chmod(0o755)

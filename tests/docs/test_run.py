@@ -31,12 +31,12 @@ FURNISHED = (
     "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL RCCLTUNE_LOG=decisions:plugin.%h.%p",
     "export NCCL_TUNER_CONFIG_FILE=$PWD/rules.csv NCCL_TUNER_PLUGIN=$(rccltune plugin --path)",
     'sim=$(dirname "$NCCL_TUNER_PLUGIN")/sim/all_reduce_perf',
-    "$sim -b 4K -e 1M -f 4 >job.log",
+    '"$sim" -b 4K -e 1M -f 4 >job.log',
     "unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_LOG NCCL_DEBUG",
-    "$sim -b 4K -e 1M -f 4 >default.log",
+    '"$sim" -b 4K -e 1M -f 4 >default.log',
     # What a torchrun line prints that does not run here.
     "cp default.log table.txt",
-    "NCCL_ALGO=Tree NCCL_PROTO=LL $sim -b 4K -e 1M -f 4 >tree-ll.log",
+    'NCCL_ALGO=Tree NCCL_PROTO=LL "$sim" -b 4K -e 1M -f 4 >tree-ll.log',
 )
 
 

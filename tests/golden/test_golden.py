@@ -11,6 +11,7 @@ import difflib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -61,8 +62,17 @@ PLANS = [
 
 def _tidy(text: str, root: Path) -> str:
     """Leave out what varies: this folder, the install, versions, dates, durations, hashes."""
-    for place, name in ((root, "ROOT"), (EXAMPLES.parent, "REPO"), (Path(sys.prefix), "VENV")):
-        text = text.replace(str(place), name)
+    library = str(plugin.library())
+    places = {
+        # As a shell takes it, where it has a blank.
+        shlex.quote(library): f"NATIVE/{plugin.LIBRARY}",
+        library: f"NATIVE/{plugin.LIBRARY}",
+        str(root): "ROOT",
+        str(EXAMPLES.parent): "REPO",
+        sys.prefix: "VENV",
+    }
+    for place, name in places.items():
+        text = text.replace(place, name)
     for pattern, name in VARIES:
         text = re.sub(pattern, name, text)
     return text
@@ -71,7 +81,6 @@ def _tidy(text: str, root: Path) -> str:
 VARIES = (
     (r"(?<=files written )\d{4}-\d\d-\d\d( to \d{4}-\d\d-\d\d)?", "DATE"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?", "DATE"),
-    (r"[^\s=]*/_native/(?=librccl-tuner)", "NATIVE/"),
     (r"\b[\d,]+ bytes\)", "N bytes)"),
     (r"(?m)^[0-9a-f]{10}(?=,)", "LAUNCH"),
     (r'(?<=["/+])[0-9a-f]{10}(?=["/.])', "LAUNCH"),

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from installed import FOLDER, skip_in_a_path_with_a_blank
 from slurms import Node, Slurm, running
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
 HOST = socket.gethostname().partition(".")[0]
 NAMES = ("openmpi5", "openmpi4", "mpich", "intel", "srun")
 
@@ -47,6 +46,8 @@ def real(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
             folder = (Path(sys.prefix) if name == "openmpi5" else FOLDER / name) / "bin"
             if not (folder / "mpirun").exists():
                 pytest.skip(f"{name} is not installed: scripts/launchers does it")
+            if name != "mpich" and "another_host" in request.fixturenames:
+                skip_in_a_path_with_a_blank(folder, f"{name} on another host")
             found = Real(flavour=name.rstrip("45"), folder=folder, variables={})
         monkeypatch.setenv("PATH", f"{found.folder}:{os.environ['PATH']}")
         for variable, value in found.variables.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -163,7 +164,11 @@ def _start(
     folder: Path, ssh: Path, systems: Mapping[str, Path], started: list[subprocess.Popen[bytes]]
 ) -> TwoHosts:
     libraries = ":".join(str(path) for path in sorted((ssh / "lib").glob("*-linux-gnu*")))
-    values = {"folder": folder, "programs": ssh, "libraries": libraries}
+    values = {
+        "folder": folder,
+        "programs": shlex.quote(str(ssh)),
+        "libraries": shlex.quote(libraries),
+    }
     _write(folder, ssh, libraries, values)
     holders = {}
     for name, tree in systems.items():

@@ -93,9 +93,12 @@ def running(programs: Path, nodes: Sequence[Node], *, allocates: bool = True) ->
         pytest.skip("Slurm is not unpacked: scripts/launchers does it, from Debian's packages")
     _clear_up_after_killed_tests()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    # Slurm's configuration takes no path with a blank.
+    linked = folder / "usr"
+    linked.symlink_to(programs)
     started: list[subprocess.Popen[bytes]] = []
     try:
-        found = _start(programs, folder, started, nodes)
+        found = _start(linked, folder, started, nodes)
         yield _allocated(found, nodes) if allocates else found
     finally:
         daemons.end(started)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yamls
+from installed import FOLDER, REPOSITORY, skip_in_a_path_with_a_blank
 from machines import Machine
 from namespaces import ADDRESSES, TwoHosts, two_hosts
 from slurms import Node, Slurm, running
@@ -25,8 +26,6 @@ from rccltune.cli import run
 from rccltune.simulate import sources
 from rccltune.simulate.compiled import written
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
 SMALL = [
     *("--collective", "all_reduce", "--min-bytes", "4K", "--max-bytes", "16K"),
     *("--setting", "ring/ll", "--setting", "ring/simple"),
@@ -99,7 +98,7 @@ def wish(tmp_path: Path, launcher: str = "openmpi", **release: str) -> list[str]
     bench = tmp_path / "tests" / "all_reduce_perf"
     bench.parent.mkdir(exist_ok=True)
     program = plugin.native_folder() / "sim" / "all_reduce_perf"
-    bench.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    bench.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@"\n')
     bench.chmod(0o755)
     form = FORMS[launcher]
     Path("hostfile").write_text("".join(form.format(name) for name in ("hosta", "hostb")))
@@ -119,9 +118,11 @@ def sweep(
 
 def rccltune(launcher: str) -> list[str]:
     """The command, with a launcher first on PATH, where it is looked for first."""
+    folder = Path(sys.prefix) if launcher == "openmpi" else FOLDER / launcher / "bin"
+    if launcher not in ("mpich", "srun"):
+        skip_in_a_path_with_a_blank(folder, f"{launcher} on another host")
     if launcher in ("openmpi", "srun"):
         return [str(Path(sys.executable).with_name("rccltune"))]
-    folder = FOLDER / launcher / "bin"
     if not (folder / "mpirun").exists():
         pytest.skip(f"{launcher} is not installed: scripts/launchers does it")
     path = os.pathsep.join((str(folder), os.environ["PATH"]))

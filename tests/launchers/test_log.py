@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed import FOLDER, REPOSITORY
 from slurms import Node, Slurm, running
 
 from rccltune import plugin
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("RCCLTUNE_LAUNCHERS") or REPOSITORY / ".venv-mpi")
 HOST = socket.gethostname().partition(".")[0]
 
 # A whole tune; tests/cli/test_lines.py has the same without Slurm at any size.

@@ -152,6 +152,10 @@ MEETS = """import torch.distributed as d
 meet = 'file://' + os.getcwd() + '/meet'
 d.init_process_group('gloo', init_method=meet, rank=0, world_size=1)
 """
+UNINSTALLED = """import sys
+sys.modules['rccltune'] = None
+os.remove('place/librccl-tuner-rccltune.so')
+"""
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ d.init_process_group('gloo', init_method=meet, rank=0, world_size=1)
         ("#@ needs RCCL_DDA_ENABLE=/tmp/x\n", "", "which may load code"),
         ("", MEETS, "comes too late"),
         ("", "import shutil; shutil.rmtree('place')\n", "has no rule file"),
-        ("", "import glob; os.remove(glob.glob('place/*.so')[0])\n", "has no librccl"),
+        ("", UNINSTALLED, "has no librccl"),
         ("", f"open({OTHER!r}, 'w').close()\n", "several rule files"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -93,7 +94,8 @@ def test_torch_of_another_python_is_asked_for(bare: Path, monkeypatch: pytest.Mo
     file = touch(bare / "packages/torch/lib/librccl.so")
     python = bare / "bin/python3"
     python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={bare}/packages exec {sys.executable} "$@"\n')
+    ours = shlex.quote(sys.executable)
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={bare}/packages exec {ours} "$@"\n')
     python.chmod(0o755)
     monkeypatch.setenv("PATH", str(python.parent))
     assert package.exists()

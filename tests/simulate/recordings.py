@@ -79,7 +79,7 @@ _OTHER_EACH_TIME: Final = (
     (re.compile(r"0x[0-9a-f]+"), "0x"),
     (re.compile(r"busId [0-9a-f]+"), "busId"),
     (re.compile(r"(p2p channels(?: per peer)?):\d+"), r"\1:"),
-    (re.compile(r"/\S+\.so"), "PLUGIN"),
+    (re.compile(re.escape(str(plugin.library()))), "PLUGIN"),
 )
 # A setting or a path, and channels: 0 where no tuner is asked.
 Choice = tuple[str, int]
