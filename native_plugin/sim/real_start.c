@@ -55,8 +55,9 @@ void real_restart(char **argv)
     char **again = calloc(n + 8, sizeof *again);
     if (again == NULL || setenv(REAL_FOLDER_VARIABLE, folder, 1) != 0)
         sim_fail("no memory to start again");
-    char *const start[] = {
-        (char *)(uintptr_t)interpreter, "--library-path", path, "--preload", preload, self};
+    char *const start[] = {(char *)(uintptr_t)interpreter, "--library-path", path, "--preload",
+                           /* Looked for in that path: a blank would end a longer name. */
+                           "zero_pages.so", self};
     memcpy(again, start, sizeof start);
     memcpy(again + sizeof start / sizeof *start, argv + 1, n * sizeof *argv);
     execv(interpreter, again);

@@ -264,8 +264,9 @@ def real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
     loader = own if own.exists() else Path("/lib64") / own.name
     preloaded = _native("hip/zero_pages.so", hint="run it from a checkout: scripts/try makes one.")
     starts = (
-        *(str(loader), "--library-path", f"{runtime.parent}:{file.parent}"),
-        *("--preload", str(preloaded)),
+        *(str(loader), "--library-path", f"{preloaded.parent}:{file.parent}"),
+        # By its name, looked for in that path: a blank would end a longer one.
+        *("--preload", preloaded.name),
     )
     needs = (
         # Tells the machine what each kernel does.
