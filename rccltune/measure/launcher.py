@@ -64,10 +64,18 @@ def over_hosts(
     Raises:
         CommandLineError: nothing would read the file, or how many ranks to start is not known.
         InputFileError: the file cannot be read.
+        MachineError: the launcher cannot start its daemons there.
     """
     hosts = hosts_of(request.hostfile, launcher, seating.n_started)
     if len(hosts) <= 1:
         return seating, hosts
+    # They hand their own path to a shell as it is (Open MPI 4.1.8 and 5.0.11, Intel MPI 2021.18.1).
+    if launcher.flavour in ("openmpi", "intel") and " " in str(launcher.program):
+        raise MachineError(
+            "this launcher starts nothing on other hosts: its path has a blank",
+            where=str(launcher.program),
+            hint="install it in a folder without blanks.",
+        )
     seating = placement.over_hosts(request.placement, seating, len(hosts), n_gpus)
     if request.n_ranks is None:
         # This host's devices are not those of all hosts.

@@ -190,6 +190,20 @@ def test_nodes_are_counted_in_the_host_file(bench: Path, tmp_path: Path) -> None
         find_site(wish(bench, hostfile=hosts, launcher="openmpi"))
 
 
+def test_a_launcher_in_a_path_with_a_blank_reaches_no_other_host(
+    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open MPI's shell would look for the first half of the path, and says no more than that."""
+    program, hosts = tmp_path / "an mpi/mpirun", tmp_path / "hosts"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    program.chmod(0o755)
+    hosts.write_text("one slots=1\ntwo slots=1\n")
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    with pytest.raises(MachineError, match="its path has a blank"):
+        find_site(wish(bench, hostfile=hosts, launcher="openmpi"))
+
+
 def test_tree_simple_is_measured_and_shown_and_never_emitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
